@@ -203,7 +203,7 @@ class ArtefactInvalid(CompileError):
 
 
 @contextmanager
-def within(prefix: str) -> Iterator[None]:
+def field_prefix(prefix: str) -> Iterator[None]:
     """Have the faults of a part of a constraint name their field from the whole constraint on."""
     try:
         yield

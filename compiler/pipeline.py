@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from compiler.artifact import CompiledConstraint
-from compiler.diagnostics import missing_characters, naming_conflicts
+from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
-from compiler.forms import part_of
+from compiler.forms import constraint_tree
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.spec import LabelsSpec, LengthSpec, Spec, check_limits, leaves, trimmed
+from compiler.spec import LabelsSpec, LengthSpec, Spec, check_input_size, drop_unused_propositions, leaves
 from compiler.text import (
     PerCharacterAutomaton,
     TextAutomaton,
@@ -46,7 +46,7 @@ def compile_text(
     (True, False)
     """
     guard = ResourceGuard(limits, cancelled)
-    with naming_conflicts(spec, engines, guard):
+    with explain_unsatisfiable(spec, engines, guard):
         read = _read(spec, guard)
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, engines, guard)[0]
@@ -75,7 +75,7 @@ def compile_spec(
     2
     """
     guard = ResourceGuard(limits, cancelled)
-    with naming_conflicts(spec, engines, guard):
+    with explain_unsatisfiable(spec, engines, guard):
         read = _read(spec, guard)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
             text, tokens = _compile_labels(read, engines, guard)
@@ -92,16 +92,16 @@ def compile_spec(
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     """The constraint without what says nothing in it, once it is known to be short enough to be looked at."""
     # Length before content: a constraint that is too long is not parsed.
-    check_limits(spec, guard.limits)
+    check_input_size(spec, guard.limits)
     # Unused propositions would make the word trace larger for nothing.
-    return trimmed(spec, guard)
+    return drop_unused_propositions(spec, guard)
 
 
 def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:
     if any(isinstance(leaf, LengthSpec) and leaf.sentences is not None for leaf in leaves(spec)):
         raise SpecUnsupported("labels make up no sentences", construct="sentences", field="sentences")
     # Labels are symbols themselves: no bytes, no vocabulary and no lift.
-    text, tokens = label_automata(part_of(spec.part, engines, guard), spec.labels, guard)
+    text, tokens = label_automata(constraint_tree(spec.part, engines, guard), spec.labels, guard)
     if tokens.min_tokens == UNREACHABLE:
         raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
     return text, tokens
@@ -109,7 +109,7 @@ def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) ->
 
 def _compile_text(spec: Spec, engines: Engines, guard: ResourceGuard) -> TextAutomaton:
     # From the caller's form to a tree of automata, then to one transducer and one DFA over its letters.
-    combined = combine(part_of(spec, engines, guard), guard)
+    combined = combine(constraint_tree(spec, engines, guard), guard)
     transducer, mandatory = combined.transducer, combined.mandatory
     # Names are made here, since the automaton is displayed without its constraint.
     names = letter_names(combined)

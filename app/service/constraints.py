@@ -41,7 +41,7 @@ from app.store import Store
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, SpecUnsupported
-from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
+from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 
 # Cache hits are trusted this long without asking the store again: requests for one constraint come in bursts.
 HIT_TTL_S = 1.0
@@ -79,7 +79,7 @@ class Constraints:
         if self._jobs.stopping.is_set():
             raise Draining
         self.require_model(model)
-        check_limits(spec, self._settings.limits)  # before it is hashed, serialized or queued
+        check_input_size(spec, self._settings.limits)  # before it is hashed, serialized or queued
         timeout_s = self._settings.timeout_s_default
         async with until(timeout_s):
             automaton, _ = await self._read(spec)

@@ -44,7 +44,7 @@ from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError
-from compiler.spec import LabelsSpec, Spec, caller_names, check_limits
+from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 
 CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
 
@@ -89,7 +89,7 @@ class Service:
     ) -> SubmittedJob:
         """Submit the compilation of a constraint as a job of the caller, who may fetch the result later."""
         self.constraints.require_model(model)
-        check_limits(spec, self.settings.limits)
+        check_input_size(spec, self.settings.limits)
         await self.jobs.require_worker("compile")
         timeout_s, arrived = self.settings.timeout_s_default, time.time()
         constraint = await self.constraints.resolve(spec)
@@ -118,7 +118,7 @@ class Service:
         check_generate_limits(params, self.settings, self.files)
         if params.spec is not None:
             require_text(params.spec)
-            check_limits(params.spec, self.settings.limits)
+            check_input_size(params.spec, self.settings.limits)
         await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self._resolve(params)
@@ -158,7 +158,7 @@ class Service:
 
     async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
         check_decode_limits(params, self.settings)
-        check_limits(params.spec, self.settings.limits)
+        check_input_size(params.spec, self.settings.limits)
         await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self.constraints.resolve(params.spec)
@@ -253,7 +253,7 @@ class Service:
             message = f"this constraint is one over {field}: give {field}"
             raise SpecSyntaxError(message, field=field, expected=field)
         require_chars(field, "".join(subject), "text_chars_max", self.settings.text_chars_max)
-        check_limits(spec, self.settings.limits)
+        check_input_size(spec, self.settings.limits)
         timeout_s = self.settings.timeout_s_default
         async with until(timeout_s):
             job = CheckJob(spec_to_wire(spec), subject, time.time() + timeout_s, conjuncts)

@@ -6,7 +6,7 @@ with sampled texts. A conflict is a minimal unsatisfiable subset of the parts of
 
 from __future__ import annotations
 
-from compiler.diagnostics.conflict import conjuncts, naming_conflicts
+from compiler.diagnostics.conflict import conjuncts, explain_unsatisfiable
 from compiler.diagnostics.explanation import ConstraintExplanation, explain, with_caller_names
 from compiler.diagnostics.unspellable import missing_characters
 
@@ -14,7 +14,7 @@ __all__ = [
     "ConstraintExplanation",
     "conjuncts",
     "explain",
+    "explain_unsatisfiable",
     "missing_characters",
-    "naming_conflicts",
     "with_caller_names",
 ]

@@ -1,7 +1,7 @@
-"""Why no text satisfies a constraint: few of its conjuncts that contradict each other already, found by deletion.
+"""Why no text satisfies a constraint: a minimal unsatisfiable subset (MUS) of its conjuncts, found by deletion.
 
 The conjuncts are the parts of `all`, the outermost conjuncts of a formula, the concepts of keywords, the bounds on a
-length, and the parts of an `any` that is negated. Where there are no such pieces, the constraint itself is the one.
+length, and the parts of an `any` that is negated. A constraint of another form is its own and only conjunct.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compiler.automata import is_empty
 from compiler.diagnostics.prose import title
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecUnsatisfiable
-from compiler.forms import part_of
+from compiler.forms import constraint_tree
 from compiler.lifting import UNREACHABLE, lift
 from compiler.limits import ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, post_order, print_formula, propositions_of
@@ -38,7 +38,7 @@ from compiler.spec import (
     NotSpec,
     RegexSpec,
     Spec,
-    meanings,
+    resolve_propositions,
 )
 from compiler.text import combine, label_automata
 from compiler.vocab import byte_vocabulary
@@ -57,9 +57,13 @@ _LENGTHS = ("min_words", "max_words", "max_chars", "sentences")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A constraint that is the conjunction of pieces. build: the constraint of some of them, in their order."""
+    """A constraint that is the conjunction of pieces.
 
-    pieces: tuple[tuple[str, str], ...]  # the path of each from the whole constraint on, and a few words
+    pieces  the path of each from the outermost constraint on, and its title
+    build   the constraint that is the conjunction of the pieces with these numbers, in their order
+    """
+
+    pieces: tuple[tuple[str, str], ...]
     build: Callable[[Sequence[int]], Spec]
 
 
@@ -80,24 +84,27 @@ class Conjunct:
 
 
 def conjuncts(spec: Spec, guard: ResourceGuard) -> tuple[Conjunct, ...]:
-    """What a constraint is the conjunction of, in its order; ordered keywords are in one piece, for each tells of the
-    others. Raises LimitExceeded."""
-    found = []
+    """The constraints of which a constraint is the conjunction, in order. Raises LimitExceeded.
+
+    Ordered keywords are one conjunct, since each of them speaks of the others.
+    """
+    parts = []
     for source in _sources(spec, guard):
-        every = source.build(range(len(source.pieces)))
-        if isinstance(every, KeywordsSpec) and every.ordered and len(source.pieces) > 1:
-            found.append(Conjunct(source.pieces[0][0].rpartition(".")[0], title(every), every))
+        conjunction = source.build(range(len(source.pieces)))
+        if isinstance(conjunction, KeywordsSpec) and conjunction.ordered and len(source.pieces) > 1:
+            parts.append(Conjunct(source.pieces[0][0].rpartition(".")[0], title(conjunction), conjunction))
         else:
             pieces = enumerate(source.pieces)
-            found += [Conjunct(path, words, source.build([number])) for number, (path, words) in pieces]
+            parts += [Conjunct(path, words, source.build([number])) for number, (path, words) in pieces]
     if not isinstance(spec, LabelsSpec):
-        return tuple(found)
-    return tuple(dataclasses.replace(one, spec=LabelsSpec(spec.labels, one.spec)) for one in found)
+        return tuple(parts)
+    # Over labels, each conjunct needs the alphabet to be a constraint of its own.
+    return tuple(dataclasses.replace(part, spec=LabelsSpec(spec.labels, part.spec)) for part in parts)
 
 
 @contextmanager
-def naming_conflicts(spec: Spec, engines: Engines, guard: ResourceGuard) -> Iterator[None]:
-    """Have the refusal of a constraint that no text satisfies say which of its conjuncts contradict each other."""
+def explain_unsatisfiable(spec: Spec, engines: Engines, guard: ResourceGuard) -> Iterator[None]:
+    """Replace SpecUnsatisfiable by one that names the conjuncts that contradict each other."""
     try:
         yield
     except SpecUnsatisfiable:
@@ -105,87 +112,106 @@ def naming_conflicts(spec: Spec, engines: Engines, guard: ResourceGuard) -> Iter
 
 
 def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> SpecUnsatisfiable:
-    """Raises CompileCancelled."""
-    what = "no sequence of the labels" if isinstance(spec, LabelsSpec) else "no text"
+    """The error with a minimal conflict. Raises CompileCancelled."""
+    subject = "no sequence of the labels" if isinstance(spec, LabelsSpec) else "no text"
     try:
-        conflict = smallest_conflict(spec, engines, guard)
-    except LimitExceeded:  # the time of the compilation is used up: that there is no text is known all the same
+        conflict = minimal_conflict(spec, engines, guard)
+    except LimitExceeded:  # the time of the compilation is used up; that no text satisfies it is certain all the same
         conflict = ()
-    return SpecUnsatisfiable(f"{what} satisfies the constraint{_named(conflict)}", conflict=conflict)
+    return SpecUnsatisfiable(f"{subject} satisfies the constraint{_message(conflict)}", conflict=conflict)
 
 
-def _named(conflict: Sequence[str]) -> str:
+def _message(conflict: Sequence[str]) -> str:
+    """The end of the message, which lists the conjuncts."""
     if len(conflict) < 2:
         return f": {conflict[0]} alone rules out every one" if conflict else ""
-    shown = [*conflict[:_LISTED_MAX]]
-    if len(conflict) > len(shown):
-        shown.append(f"{len(conflict) - len(shown)} more")
-    return f": {', '.join(shown[:-1])} and {shown[-1]} contradict each other"
+    listed = [*conflict[:_LISTED_MAX]]
+    if len(conflict) > len(listed):
+        listed.append(f"{len(conflict) - len(listed)} more")
+    return f": {', '.join(listed[:-1])} and {listed[-1]} contradict each other"
 
 
-def smallest_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple[str, ...]:
-    """Conjuncts of an unsatisfiable constraint that no text satisfies together: `'all.0' (keywords dog)`.
+def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple[str, ...]:
+    """A minimal unsatisfiable subset of a constraint's conjuncts, each as `'all.0' (keywords dog)`.
 
-    None of them can be left out. A smaller set elsewhere among the conjuncts is looked for only where these are few.
-    After two seconds, or over a limit, the answer is what is known by then to contradict itself.
-    Raises CompileCancelled, and LimitExceeded where the formulas cannot even be read again in time.
+    No conjunct of it can be left out. A smaller subset elsewhere is searched for only where there are few conjuncts.
+    After two seconds, or over a limit, the answer is the smallest unsatisfiable set so far, which need not be minimal.
+    Raises CompileCancelled, and LimitExceeded where there is no time to read the formulas again.
+
+    >>> from compiler.engines import NATIVE
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> from compiler.spec import spec_from_json
+    >>> spec = spec_from_json({"all": [{"regex": "a+"}, {"max_words": 3}, {"keywords": ["b"]}]})
+    >>> minimal_conflict(spec, NATIVE, ResourceGuard(DEFAULT_LIMITS))
+    ("'all.0' (regex a+)", "'all.2' (keywords b)")
     """
     sources = _sources(spec, guard)
-    every = [(number, piece) for number, source in enumerate(sources) for piece in range(len(source.pieces))]
-    found = _Search(spec, sources, engines, guard).smallest(every) if len(every) > 1 else every
-    shown = (sources[number].pieces[piece] for number, piece in found)
-    return tuple(f"'{path}' ({words})" for path, words in shown)
+    all_conjuncts = [(number, piece) for number, source in enumerate(sources) for piece in range(len(source.pieces))]
+    search = _ConflictSearch(spec, sources, engines, guard)
+    conflict = search.minimal(all_conjuncts) if len(all_conjuncts) > 1 else all_conjuncts
+    listed = (sources[number].pieces[piece] for number, piece in conflict)
+    return tuple(f"'{path}' ({words})" for path, words in listed)
 
 
-class _Search:
-    """Looks for a small set of conjuncts without a text."""
+class _ConflictSearch:
+    """Searches for a minimal set of conjuncts that no text satisfies together.
+
+    Deletion-based: conjuncts without which the others remain unsatisfiable are left out, first in halves, then in
+    smaller and smaller runs, at last one by one. Satisfiability is decided by compiling over single bytes.
+    """
 
     def __init__(self, spec: Spec, sources: Sequence[_Source], engines: Engines, guard: ResourceGuard) -> None:
         self._labels = spec.labels if isinstance(spec, LabelsSpec) else None
-        self._sources, self._engines, self._whole = sources, engines, guard
+        self._sources, self._engines, self._caller_guard = sources, engines, guard
+        # The search has a time limit of its own, and is cancelled with the compilation.
         limits = dataclasses.replace(guard.limits, compile_s_max=min(SEARCH_S_MAX, guard.limits.compile_s_max))
-        self._guard = ResourceGuard(limits, self._called_off)
+        self._guard = ResourceGuard(limits, self._check_caller)
 
-    def smallest(self, every: Sequence[_Conjunct]) -> list[_Conjunct]:
-        """A subset of conjuncts that have no text together."""
-        kept = list(every)
+    def minimal(self, all_conjuncts: Sequence[_Conjunct]) -> list[_Conjunct]:
+        """A subset of the conjuncts that no text satisfies together, minimal unless time runs out."""
+        remaining = list(all_conjuncts)
         try:
-            chunk = len(kept) // 2
+            # Of many conjuncts most are needless: halves remove them in few compilations.
+            chunk = len(remaining) // 2
             while chunk:
-                kept = self._without_chunks(kept, chunk)
+                remaining = self._without_chunks(remaining, chunk)
                 chunk //= 2
-            return self._fewer(every, len(kept)) or kept
-        except _GivenUp as late:
-            return late.kept or kept
+            # A minimal set need not be the smallest: one or two conjuncts elsewhere may do.
+            return self._small_subset(all_conjuncts, len(remaining)) or remaining
+        except _SearchTimeout as late:
+            return late.remaining or remaining
 
-    def _fewer(self, every: Sequence[_Conjunct], than: int) -> list[_Conjunct]:
-        """One or two conjuncts that have no text together; an empty list where the search finds none.
+    def _small_subset(self, all_conjuncts: Sequence[_Conjunct], than: int) -> list[_Conjunct]:
+        """One or two conjuncts that no text satisfies together; an empty list where the search finds none.
 
-        Only sets of fewer than `than` conjuncts are tried, and each size only where `every` is short.
+        Only sets of fewer than `than` conjuncts are tried, and each size only where there are few conjuncts.
         """
-        for size, most in ((1, _ALONE_MAX), (2, _PAIRS_MAX)):
-            for few in combinations(every, size) if size < than and len(every) <= most else ():
-                if self._rules_out(few):
-                    return list(few)
+        for size, size_max in ((1, _ALONE_MAX), (2, _PAIRS_MAX)):
+            for subset in combinations(all_conjuncts, size) if size < than and len(all_conjuncts) <= size_max else ():
+                if self._rules_out(subset):
+                    return list(subset)
         return []
 
-    def _without_chunks(self, kept: list[_Conjunct], chunk: int) -> list[_Conjunct]:
+    def _without_chunks(self, remaining: list[_Conjunct], chunk: int) -> list[_Conjunct]:
         """The conjuncts without each run of `chunk` that the contradiction does not need."""
-        at = 0
-        while at < len(kept):
-            rest = kept[:at] + kept[at + chunk :]
+        start = 0
+        while start < len(remaining):
+            reduced = remaining[:start] + remaining[start + chunk :]
             try:
-                needless = bool(rest) and self._rules_out(rest)
-            except _GivenUp:
-                raise _GivenUp(kept) from None
+                needless = bool(reduced) and self._rules_out(reduced)
+            except _SearchTimeout:
+                raise _SearchTimeout(remaining) from None
             if needless:
-                kept = rest
+                remaining = reduced
             else:
-                at += chunk
-        return kept
+                start += chunk
+        return remaining
 
     def _rules_out(self, conjuncts: Sequence[_Conjunct]) -> bool:
-        """Whether the conjuncts have no text together; False where that is not known. Raises _GivenUp."""
+        """True when no text satisfies the conjuncts together; False where a limit leaves that open.
+
+        Raises _SearchTimeout.
+        """
         try:
             return not self._has_text(self._together(conjuncts))
         except SpecUnsatisfiable:
@@ -193,42 +219,48 @@ class _Search:
         except CompileCancelled:
             raise
         except LimitExceeded as error:
+            # Another limit: the reduced constraint may have a text, so nothing is left out.
             if error.limit == "compile_s_max":
-                raise _GivenUp([]) from None
+                raise _SearchTimeout([]) from None
             return False
-        except (CompileError, MemoryError):  # an outside program failed; or less memory is left than the part takes
-            raise _GivenUp([]) from None
+        except (CompileError, MemoryError):  # an outside program failed, or the part needs more memory than is left
+            raise _SearchTimeout([]) from None
 
     def _together(self, conjuncts: Sequence[_Conjunct]) -> Spec:
-        wanted: dict[int, list[int]] = {}
+        pieces_of: dict[int, list[int]] = {}
         for number, piece in conjuncts:
-            wanted.setdefault(number, []).append(piece)
-        parts = tuple(self._sources[number].build(pieces) for number, pieces in wanted.items())
+            pieces_of.setdefault(number, []).append(piece)
+        # Pieces of one source form one constraint again; keywords, for instance, share their automaton.
+        parts = tuple(self._sources[number].build(pieces) for number, pieces in pieces_of.items())
         return parts[0] if len(parts) == 1 else AllSpec(parts)
 
     def _has_text(self, spec: Spec) -> bool:
-        tree = part_of(spec, self._engines, self._guard)
+        tree = constraint_tree(spec, self._engines, self._guard)
         if self._labels is not None:
             return label_automata(tree, self._labels, self._guard)[1].min_tokens != UNREACHABLE
         combined = combine(tree, self._guard)
+        # An empty language of letters needs no transducer.
         if combined.letters.symbols and is_empty(combined.letters):
             return False
-        return (
-            lift(combined.byte_transducer(self._guard), combined.letters, byte_vocabulary(), self._guard).min_tokens
-            != UNREACHABLE
-        )
+        # Whether tokens can spell a text is not asked here, so single bytes are the vocabulary.
+        transducer = combined.byte_transducer(self._guard)
+        tokens = lift(transducer, combined.letters, byte_vocabulary(), self._guard)
+        return tokens.min_tokens != UNREACHABLE
 
-    def _called_off(self) -> bool:
-        self._whole.check_time()
+    def _check_caller(self) -> bool:
+        self._caller_guard.check_time()
         return False
 
 
-class _GivenUp(Exception):
-    """The search takes too long. kept: conjuncts known to have no text together, empty where that is the caller's."""
+class _SearchTimeout(Exception):
+    """The search takes too long.
 
-    def __init__(self, kept: list[_Conjunct]) -> None:
+    remaining  conjuncts that no text satisfies together; empty where only the caller's frame has them
+    """
+
+    def __init__(self, remaining: list[_Conjunct]) -> None:
         super().__init__()
-        self.kept = kept
+        self.remaining = remaining
 
 
 def _sources(spec: Spec, guard: ResourceGuard) -> list[_Source]:
@@ -236,11 +268,12 @@ def _sources(spec: Spec, guard: ResourceGuard) -> list[_Source]:
 
 
 def _split(spec: Spec, path: str, guard: ResourceGuard) -> Iterator[_Source]:
-    """The conjunctions that a constraint is the conjunction of."""
+    """The sources of a constraint's conjuncts: nested conjunctions are flattened, negations pushed inwards."""
     match spec:
         case AllSpec():
             for number, part in enumerate(spec.parts):
                 yield from _split(part, _below(path, f"all.{number}"), guard)
+        # De Morgan: a negated disjunction is the conjunction of the negations.
         case NotSpec(AnySpec(parts)):
             for number, part in enumerate(parts):
                 yield from _split(NotSpec(part), _below(path, f"not.any.{number}"), guard)
@@ -253,14 +286,14 @@ def _split(spec: Spec, path: str, guard: ResourceGuard) -> Iterator[_Source]:
         case LengthSpec():
             yield _length_source(spec, path)
         case _:
-            yield _whole(spec, path)
+            yield _only_conjunct(spec, path)
 
 
 def _below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _whole(spec: Spec, path: str) -> _Source:
+def _only_conjunct(spec: Spec, path: str) -> _Source:
     form = next((name for kind, name in _FORMS if isinstance(spec, kind)), "constraint")
     return _Source(((path or form, title(spec)),), lambda _: spec)
 
@@ -274,21 +307,24 @@ def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
     names = propositions_of(formula)
     declared = dict(spec.propositions)
     if NOMATCH in names:
-        declared = meanings(names, declared)
+        declared = resolve_propositions(names, declared)
     root = formula.nodes[formula.root]
+    # Each conjunct declares the names of the formula, and reserved names cannot be declared.
     if root.op is not Op.AND or any(name.lower() in RESERVED_NAMES for name in declared):
-        return _whole(spec, path)
+        return _only_conjunct(spec, path)
     printed = [print_formula(_subformula(formula, argument)) for argument in root.args]
+    # A formula that names eos is read over a trace with one more step, which each conjunct must keep.
     always = [f"F({EOS})"] if EOS in names else []
 
     def build(pieces: Sequence[int]) -> Spec:
-        chosen = [f"({printed[piece]})" for piece in pieces]
-        return LtlfSpec(" & ".join([*chosen, *always]), tuple(declared.items()))
+        texts = [f"({printed[piece]})" for piece in pieces]
+        return LtlfSpec(" & ".join([*texts, *always]), tuple(declared.items()))
 
     return _Source(tuple((_below(path, "ltlf"), title(LtlfSpec(text))) for text in printed), build)
 
 
 def _subformula(formula: LtlfFormula, root: int) -> LtlfFormula:
+    # The nodes below the new root, renumbered so that arguments come before their operators.
     order = post_order([node.args for node in formula.nodes], root)
     rank = {index: position for position, index in enumerate(order)}
     nodes = (formula.nodes[index] for index in order)
@@ -296,9 +332,9 @@ def _subformula(formula: LtlfFormula, root: int) -> LtlfFormula:
 
 
 def _keywords_source(spec: KeywordsSpec, path: str) -> _Source:
-    build = partial(_some_concepts, spec)
+    build = partial(_with_concepts, spec)
     if len(spec.concepts) == 1:
-        return _whole(spec, path)
+        return _only_conjunct(spec, path)
     order = ", in order" if spec.ordered else ""
     numbers = range(len(spec.concepts))
     return _Source(
@@ -306,7 +342,8 @@ def _keywords_source(spec: KeywordsSpec, path: str) -> _Source:
     )
 
 
-def _some_concepts(spec: KeywordsSpec, pieces: Sequence[int]) -> Spec:
+def _with_concepts(spec: KeywordsSpec, pieces: Sequence[int]) -> Spec:
+    # The order of the pieces is that of the concepts.
     concepts = tuple(spec.concepts[piece] for piece in pieces)
     counts = tuple(spec.counts[piece] for piece in pieces) if spec.counts else ()
     return dataclasses.replace(spec, concepts=concepts, counts=counts)
@@ -318,5 +355,5 @@ def _length_source(spec: LengthSpec, path: str) -> _Source:
     def build(pieces: Sequence[int]) -> Spec:
         return LengthSpec(**{bounds[piece]: getattr(spec, bounds[piece]) for piece in pieces})
 
-    named = (_below(path, name) if len(bounds) > 1 or not path else path for name in bounds)
-    return _Source(tuple((name, title(build([piece]))) for piece, name in enumerate(named)), build)
+    paths = (_below(path, name) if len(bounds) > 1 or not path else path for name in bounds)
+    return _Source(tuple((name, title(build([piece]))) for piece, name in enumerate(paths)), build)

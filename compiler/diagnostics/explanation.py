@@ -20,7 +20,7 @@ from compiler.text import SEPARATOR, TextAutomaton, check_labels, check_text
 
 SHOWN_MAX = 200  # states, and letters, that are listed
 SAMPLES = 3
-_WORD = "a word"  # what people call the step of a word
+_WORD = "a word"  # the name of our proposition STEP for readers
 _STEP_NAME = meaning_name(STEP)
 _KIB = 1024
 CHARACTER_NAME = "(a character)"  # of the letter that each character emits where they are counted
@@ -76,18 +76,19 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
     bytes accepts fails its check, which is a bug of ours.
     """
     text = compiled.text
-    examples, missing = _examples(compiled, seed, guard or ResourceGuard(text.limits))
-    held = text.letter_names if text.display_dfa is text.letters else (None,) * text.display_dfa.symbols
+    examples, no_examples = _examples(compiled, seed, guard or ResourceGuard(text.limits))
+    # Where the states that are shown belong to another automaton than the letters, its symbols hold no propositions.
+    propositions = text.letter_names if text.display_dfa is text.letters else (None,) * text.display_dfa.symbols
     letters = tuple(
         _letter(text.kind, name, holds)
-        for name, holds in zip(text.symbol_names[:SHOWN_MAX], held[:SHOWN_MAX], strict=True)
+        for name, holds in zip(text.symbol_names[:SHOWN_MAX], propositions[:SHOWN_MAX], strict=True)
     )
     states = tuple(
         StateNote(state, distance, bool(text.display_dfa.accepting[state]), state == text.display_dfa.start)
         for state, distance in enumerate(compiled.state_distances[:SHOWN_MAX])
     )
     return ConstraintExplanation(
-        sentences=(sentence(compiled.spec), *_conventions(text), *_sizes(compiled), *missing),
+        sentences=(sentence(compiled.spec), *_conventions(text), *_sizes(compiled), *no_examples),
         letters=letters,
         letters_more=text.display_dfa.symbols - len(letters),
         states=states,
@@ -100,9 +101,9 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
 def with_caller_names(
     explanation: ConstraintExplanation, spec: Spec, names: Mapping[str, tuple[str, ...]]
 ) -> ConstraintExplanation:
-    """The explanation for a caller who wrote the same constraint as `spec`, with his own names for propositions.
+    """The explanation for a caller who wrote the same constraint as `spec`, under other names of propositions.
 
-    names  what `compiler.spec.canonical.caller_names` says of the spec
+    names  the caller's names by meaning, from `compiler.spec.caller_names`
     """
     letters = tuple(
         letter if letter.holds is None else _renamed(letter, in_caller_names(letter.holds, names))
@@ -113,36 +114,39 @@ def with_caller_names(
 
 def _renamed(letter: Letter, holds: tuple[str, ...]) -> Letter:
     """The letter with other names. The name of a label is its own; that of a set of propositions lists them."""
+    # Only the sentence shows that a letter is a label.
     if letter.means == _at_label(letter.name, letter.holds or ()):
         return Letter(letter.name, _at_label(letter.name, holds), holds)
-    return Letter(_set_name(holds), _held(holds), holds)
+    return Letter(_set_name(holds), _step_in_words(holds), holds)
 
 
 def _letter(kind: str, name: str, holds: tuple[str, ...] | None) -> Letter:
     name = shortened(name)
     if kind == "characters":
         return Letter(name, f"one character of the class {name}", None)
+    # Letters that are no step of the trace: a counted character, or the one that ends the text.
     if holds is None:
         character = name == CHARACTER_NAME
         return Letter(
             name, "any one character" if character else "the end of the text, and what the whole is like", None
         )
-    shown = tuple(_WORD if held == _STEP_NAME else held for held in holds)
+    # Our own proposition for a word has an internal name.
+    names = tuple(_WORD if meaning == _STEP_NAME else meaning for meaning in holds)
     if kind == "labels":
-        return Letter(name, _at_label(name, shown), shown)
-    return Letter(_set_name(shown), _held(shown), shown)
+        return Letter(name, _at_label(name, names), names)
+    return Letter(_set_name(names), _step_in_words(names), names)
 
 
 def _at_label(name: str, holds: Sequence[str]) -> str:
-    return f"the label {name}, at which {_held(holds)}" if holds else f"the label {name}"
+    return f"the label {name}, at which {_step_in_words(holds)}" if holds else f"the label {name}"
 
 
 def _set_name(holds: Sequence[str]) -> str:
     return shortened(", ".join(holds) or "other")
 
 
-def _held(holds: Sequence[str]) -> str:
-    """What a step of the trace is."""
+def _step_in_words(holds: Sequence[str]) -> str:
+    """A step of the trace, by the propositions that hold at it."""
     if EOS in holds:
         return "the step after the last word"
     if not holds or tuple(holds) == (NOMATCH,):
@@ -152,19 +156,19 @@ def _held(holds: Sequence[str]) -> str:
 
 def _conventions(text: TextAutomaton) -> list[str]:
     """How the text is read, where that matters."""
-    sentences = []
+    conventions = []
     if text.kind == "words" and text.traced:
-        sentences.append(
+        conventions.append(
             "A word is a run of letters, digits and underscores; it is one step of the word trace, and so is every "
             "other character that is no white space."
         )
     if any(EOS in (names or ()) for names in text.letter_names):
-        sentences.append("One last step follows the last word; at it eos holds and nothing else.")
+        conventions.append("One last step follows the last word; at it eos holds and nothing else.")
     if text.strips_space:
-        sentences.append("One space before the answer is allowed, and is not part of it.")
+        conventions.append("One space before the answer is allowed, and is not part of it.")
     elif text.kind == "characters":
-        sentences.append("No space is allowed before the answer.")
-    return sentences
+        conventions.append("No space is allowed before the answer.")
+    return conventions
 
 
 def _letters(text: TextAutomaton) -> str:
@@ -176,8 +180,8 @@ def _letters(text: TextAutomaton) -> str:
         case "labels":
             return counted(number, "label")
         case "words":
-            whole = " or what the text as a whole is like" if None in text.letter_names else ""
-            return f"{counted(number, 'letter')}, each a set of propositions that can hold at one step{whole}"
+            ending = " or what the text as a whole is like" if None in text.letter_names else ""
+            return f"{counted(number, 'letter')}, each a set of propositions that can hold at one step{ending}"
 
 
 def _sizes(compiled: CompiledConstraint) -> list[str]:
@@ -185,6 +189,7 @@ def _sizes(compiled: CompiledConstraint) -> list[str]:
     accepting = int(text.display_dfa.accepting.sum())
     dead = sum(distance is None for distance in compiled.state_distances)
     states = f"{counted(text.display_dfa.states, 'state')}, {accepting:,} accepting"
+    # States from which acceptance is unreachable are mentioned only where there are some.
     states += f" and {dead:,} from which no answer can be finished" if dead else ""
     unit = "label" if text.kind == "labels" else "token"
     tables = f"{tokens.table_bytes / _KIB:,.1f} KiB of tables"
@@ -200,40 +205,43 @@ def _examples(compiled: CompiledConstraint, seed: int, guard: ResourceGuard) -> 
     """A shortest accepted text and random ones; or none, and a sentence that says why."""
     text = compiled.text
     try:
-        walks = _walks(compiled, guard)
+        sampler = _sampler(compiled, guard)
+    # An explanation without examples is better than none.
     except LimitExceeded as error:
         return [], [f"No examples are shown: to find them takes more than the limit {error.limit}."]
-    if walks.least_steps > STEPS_MAX:
+    if sampler.least_steps > STEPS_MAX:
         unit = "label" if text.kind == "labels" else "byte"
-        return [], [f"No examples are shown: the shortest takes {counted(walks.least_steps, unit)}."]
-    words = [walks.shortest(), *walks.different(SAMPLES, seed)]
-    shown = [_spelled(text, word) for word in words]
-    for one, word in zip(shown, words, strict=True):
-        _check(text, one, word)
-    return shown, []
+        return [], [f"No examples are shown: the shortest takes {counted(sampler.least_steps, unit)}."]
+    words = [sampler.shortest(), *sampler.different(SAMPLES, seed)]
+    texts = [_text_of(text, word) for word in words]
+    # The walk and the check are independent: a disagreement is a bug, and is never shown.
+    for example, word in zip(texts, words, strict=True):
+        _check(text, example, word)
+    return texts, []
 
 
-def _walks(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
+def _sampler(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
     text = compiled.text
     if text.kind == "labels":
-        return TextSampler(compiled.tokens, compiled.tokens.start, spelled=False, guard=guard)
-    over_bytes = text.byte_automaton
-    return TextSampler(
-        over_bytes, text.text_start * over_bytes.letter_states + text.letters.start, spelled=True, guard=guard
-    )
+        return TextSampler(compiled.tokens, compiled.tokens.start, over_bytes=False, guard=guard)
+    # A state of the automaton is a pair (transducer state, letter state), packed into one number.
+    automaton = text.byte_automaton
+    start = text.text_start * automaton.letter_states + text.letters.start
+    return TextSampler(automaton, start, over_bytes=True, guard=guard)
 
 
-def _spelled(text: TextAutomaton, word: tuple[int, ...]) -> str:
+def _text_of(text: TextAutomaton, word: tuple[int, ...]) -> str:
+    """The text of a word of the automaton, as a reader sees it."""
     if text.kind == "labels":
         return SEPARATOR.join(text.symbol_names[label] for label in word)
     return bytes(word).decode()
 
 
-def _check(text: TextAutomaton, shown: str, word: tuple[int, ...]) -> None:
+def _check(text: TextAutomaton, example: str, word: tuple[int, ...]) -> None:
     """Raise RuntimeError where a text is not accepted after all."""
     if text.kind == "labels":
         satisfied = check_labels(text, [text.symbol_names[label] for label in word]).satisfied
     else:
-        satisfied = check_text(text, shown).satisfied
+        satisfied = check_text(text, example).satisfied
     if not satisfied:
         raise RuntimeError("a text that was found by walking the automaton is not accepted by it")

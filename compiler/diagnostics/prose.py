@@ -1,4 +1,4 @@
-"""Constraints in plain English: what an answer has to do, as a clause about "it". Knows no automaton."""
+"""Constraints as English clauses about the answer, "it". Knows no automaton."""
 
 from __future__ import annotations
 
@@ -32,7 +32,13 @@ _NESTED_MAX = 12  # parts of a combination that a clause lists
 
 
 def sentence(spec: Spec) -> str:
-    """What answers the constraint accepts, as one sentence."""
+    """The answers that the constraint accepts, as one sentence.
+
+    >>> from compiler.spec import spec_from_json
+    >>> sentence(spec_from_json({"keywords": ["dog", "cat"], "ordered": True}))
+    'An answer is accepted when it mentions dog, then cat, in this order.'
+    """
+    # Over labels, the alphabet belongs to the sentence.
     if isinstance(spec, LabelsSpec):
         alphabet = f"the {len(spec.labels)} labels {_listed(map(_name, spec.labels), 'and')}"
         return f"An answer is a sequence of {alphabet}; it is accepted when {clause(spec.part)}."
@@ -51,7 +57,7 @@ def clause(spec: Spec) -> str:
         case LabelsSpec():
             return clause(spec.part)
         case LtlfSpec():
-            return f"its word trace satisfies the formula {_quoted(spec.formula)}{_meanings(spec.propositions)}"
+            return f"its word trace satisfies the formula {_quoted(spec.formula)}{_propositions(spec.propositions)}"
         case RegexSpec():
             return f"the whole of it matches the pattern {_quoted(spec.pattern)}"
         case KeywordsSpec():
@@ -65,7 +71,7 @@ def clause(spec: Spec) -> str:
         case LengthSpec():
             return f"it has {_listed(_bounds(spec), 'and')}"
         case DfaSpec():
-            return _given(spec)
+            return _user_dfa(spec)
 
 
 def title(spec: Spec) -> str:
@@ -73,52 +79,54 @@ def title(spec: Spec) -> str:
     match spec:
         case AllSpec() | AnySpec():
             word = "all" if isinstance(spec, AllSpec) else "any"
-            return _cut(f"{word} of {', '.join(map(title, spec.parts[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
+            return _clipped(f"{word} of {', '.join(map(title, spec.parts[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
         case NotSpec():
-            return _cut(f"not {title(spec.part)}", _TITLE_CHARS_MAX)
+            return _clipped(f"not {title(spec.part)}", _TITLE_CHARS_MAX)
         case LabelsSpec():
             return title(spec.part)
         case LtlfSpec():
-            return _cut(f"ltlf {spec.formula}", _TITLE_CHARS_MAX)
+            return _clipped(f"ltlf {spec.formula}", _TITLE_CHARS_MAX)
         case RegexSpec():
-            return _cut(f"regex {spec.pattern}", _TITLE_CHARS_MAX)
+            return _clipped(f"regex {spec.pattern}", _TITLE_CHARS_MAX)
         case KeywordsSpec():
+            # A title is short: it has the first form of each concept, and counts only where they are not the default.
             order = "in order " if spec.ordered and len(spec.concepts) > 1 else ""
             counts = spec.counts or (ONCE,) * len(spec.concepts)
-            texts = [
+            phrases = [
                 forms[0] if count == ONCE else f"{forms[0]} {_count(count, 'time')}"
                 for forms, count in zip(spec.concepts, counts, strict=True)
             ]
-            return _cut(f"keywords {order}{', '.join(texts)}", _TITLE_CHARS_MAX)
+            return _clipped(f"keywords {order}{', '.join(phrases)}", _TITLE_CHARS_MAX)
         case InfillSpec():
-            return _cut(f"infill {spec.template}", _TITLE_CHARS_MAX)
+            return _clipped(f"infill {spec.template}", _TITLE_CHARS_MAX)
         case ChoiceSpec():
-            return _cut(f"choice of {', '.join(map(json.dumps, spec.choices[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
+            return _clipped(f"choice of {', '.join(map(json.dumps, spec.choices[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
         case JsonSchemaSpec():
-            return _cut(f"json_schema {spec.schema}", _TITLE_CHARS_MAX)
+            return _clipped(f"json_schema {spec.schema}", _TITLE_CHARS_MAX)
         case LengthSpec():
-            return _cut(" and ".join(_bounds(spec)), _TITLE_CHARS_MAX)
+            return _clipped(" and ".join(_bounds(spec)), _TITLE_CHARS_MAX)
         case DfaSpec():
-            return f"dfa of {len(spec.given.states)} states"
+            return f"dfa of {len(spec.user_dfa.states)} states"
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 word`, `2 words`."""
+    """`1 word`, `2 words`: a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def shortened(text: str) -> str:
-    """A caller's text as a clause repeats it: cut where it is long, what cannot be printed written out."""
-    return _cut(text, TEXT_CHARS_MAX)
+    """A caller's text as a clause repeats it: clipped where it is long, unprintable characters as escapes."""
+    return _clipped(text, TEXT_CHARS_MAX)
 
 
-def _cut(text: str, most: int) -> str:
-    visible = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:most])
-    return visible if len(text) <= most and len(visible) <= most else f"{visible[: most - 1]}…"
+def _clipped(text: str, chars_max: int) -> str:
+    # Escapes are longer than the characters they stand for, so the length is checked again.
+    visible = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:chars_max])
+    return visible if len(text) <= chars_max and len(visible) <= chars_max else f"{visible[: chars_max - 1]}…"
 
 
 def _name(name: str) -> str:
-    return _cut(name, NAME_CHARS_MAX)
+    return _clipped(name, NAME_CHARS_MAX)
 
 
 def _quoted(text: str) -> str:
@@ -126,11 +134,12 @@ def _quoted(text: str) -> str:
 
 
 def _listed(items: Iterable[str], last: str) -> str:
-    """`a, b and c`, or `a, then b, then c`; of a long list the first few, and how many more there are."""
-    every = list(items)
-    shown = every[:LISTED_MAX]
-    if len(every) > len(shown):
-        shown.append(f"{len(every) - len(shown):,} more")
+    """`a, b and c`, or `a, then b, then c`; of a long list the first items and the number of the others."""
+    texts = list(items)
+    shown = texts[:LISTED_MAX]
+    if len(texts) > len(shown):
+        shown.append(f"{len(texts) - len(shown):,} more")
+    # A separator such as `, then` stands between all items; a word such as `and` only before the last.
     if len(shown) == 1 or last.startswith(","):
         return f"{last} ".join(shown)
     return f"{', '.join(shown[:-1])} {last} {shown[-1]}"
@@ -138,24 +147,29 @@ def _listed(items: Iterable[str], last: str) -> str:
 
 def _bracketed(spec: Spec) -> str:
     words = clause(spec)
+    # Clauses that contain `and` or `or` need brackets inside another clause.
     return f"({words})" if isinstance(spec, AllSpec | AnySpec | NotSpec) else words
 
 
 def _joined(parts: Sequence[Spec], word: str) -> str:
-    texts = [_bracketed(part) for part in parts[:_NESTED_MAX]]
-    if len(parts) > len(texts):
-        verb = "hold" if word == "and" else "are an alternative"
-        texts.append(f"{len(parts) - len(texts):,} more constraints {verb}")
-    return f", {word} ".join(texts)
+    phrases = [_bracketed(part) for part in parts[:_NESTED_MAX]]
+    # A combination has up to 256 parts.
+    if len(parts) > len(phrases):
+        phrases.append(
+            f"{len(parts) - len(phrases):,} more constraints {'hold' if word == 'and' else 'are an alternative'}"
+        )
+    return f", {word} ".join(phrases)
 
 
-def _meanings(propositions: Sequence[tuple[str, Proposition]]) -> str:
+def _propositions(propositions: Sequence[tuple[str, Proposition]]) -> str:
     if not propositions:
         return ""
-    return f", where {_listed((f'{_name(name)} stands for {_meaning(meant)}' for name, meant in propositions), 'and')}"
+    return (
+        f", where {_listed((f'{_name(name)} stands for {_proposition(spec)}' for name, spec in propositions), 'and')}"
+    )
 
 
-def _meaning(proposition: Proposition) -> str:
+def _proposition(proposition: Proposition) -> str:
     if proposition.regex is not None:
         return f"the pattern {_quoted(proposition.regex)}"
     cased = " in exactly these letters" if proposition.case_sensitive else ""
@@ -164,21 +178,23 @@ def _meaning(proposition: Proposition) -> str:
 
 def _keywords(spec: KeywordsSpec) -> str:
     counts: tuple[Count, ...] = spec.counts or (ONCE,) * len(spec.concepts)
-    mentions = []
+    phrases = []
     for forms, count in zip(spec.concepts, counts, strict=True):
         words = _name(forms[0]) + (f" (or {_listed(map(_name, forms[1:]), 'or')})" if len(forms) > 1 else "")
-        mentions.append(words if count == ONCE else f"{words} {_count(count, 'time')}")
-    in_order = spec.ordered and len(mentions) > 1
-    how = [
-        *(["in this order" if in_order else "in any order"] if len(mentions) > 1 else []),
+        phrases.append(words if count == ONCE else f"{words} {_count(count, 'time')}")
+    # The order of a single keyword says nothing.
+    in_order = spec.ordered and len(phrases) > 1
+    manner = [
+        *(["in this order" if in_order else "in any order"] if len(phrases) > 1 else []),
         *(["in any inflection"] if spec.inflect else []),
         *(["in exactly these letters"] if spec.case_sensitive else []),
     ]
-    return f"it mentions {_listed(mentions, ', then' if in_order else 'and')}{', ' if how else ''}{', '.join(how)}"
+    return f"it mentions {_listed(phrases, ', then' if in_order else 'and')}{', ' if manner else ''}{', '.join(manner)}"
 
 
 def _count(count: Count, noun: str) -> str:
     minimum, maximum = count
+    # From the most to the least specific wording.
     if maximum == 0:
         return "never" if noun == "time" else f"no {noun}"
     if minimum == maximum:
@@ -189,12 +205,12 @@ def _count(count: Count, noun: str) -> str:
 
 
 def _bounds(spec: LengthSpec) -> list[str]:
-    counts = []
+    phrases = []
     if spec.min_words is not None or spec.max_words is not None:
-        counts.append(_count((spec.min_words or 0, spec.max_words), "word"))
+        phrases.append(_count((spec.min_words or 0, spec.max_words), "word"))
     if spec.max_chars is not None:
-        counts.append(_count((0, spec.max_chars), "character"))
-    return counts if spec.sentences is None else [*counts, _count(spec.sentences, "sentence")]
+        phrases.append(_count((0, spec.max_chars), "character"))
+    return phrases if spec.sentences is None else [*phrases, _count(spec.sentences, "sentence")]
 
 
 def _json_schema(spec: JsonSchemaSpec) -> str:
@@ -203,7 +219,8 @@ def _json_schema(spec: JsonSchemaSpec) -> str:
     return f"it is {_value(json.loads(spec.schema))}, as JSON {layout}, {depth}"
 
 
-_SHOWN: tuple[tuple[str, Callable[[object], str]], ...] = (  # the keyword that says most of a value comes first
+# The phrase for a schema, by the keyword that says most about its values; the first that occurs is used.
+_PHRASES: tuple[tuple[str, Callable[[object], str]], ...] = (
     ("const", lambda value: f"the value {shortened(json.dumps(value, ensure_ascii=False))}"),
     ("enum", lambda value: f"one of {counted(len(value), 'given value')}" if isinstance(value, list) else "a value"),
     ("$ref", lambda value: f"a value of {shortened(str(value))}"),
@@ -213,12 +230,13 @@ _SHOWN: tuple[tuple[str, Callable[[object], str]], ...] = (  # the keyword that 
 
 
 def _value(schema: object) -> str:
-    """What a schema describes, its properties by name."""
+    """The kind of value that a schema describes, with the names of its properties."""
     if not isinstance(schema, dict):
         return "any value" if schema is True else "no value"
-    for keyword, describe in _SHOWN:
+    for keyword, phrase in _PHRASES:
         if keyword in schema:
-            return describe(schema[keyword])
+            return phrase(schema[keyword])
+    # A schema with properties but without a type is meant as an object, as people write it.
     kind = schema.get("type", "object" if "properties" in schema else None)
     if kind == "object":
         return f"an object{_properties(schema)}"
@@ -235,12 +253,12 @@ def _properties(schema: dict[str, object]) -> str:
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, dict) or not properties:
         return ""
-    needed = required if isinstance(required, list) else []
-    names = (f"{_name(name)}{'' if name in needed else ' (optional)'}" for name in properties)
-    return f" with {'the property' if len(properties) == 1 else 'the properties'} {_listed(names, 'and')}"
+    required_names = required if isinstance(required, list) else []
+    phrases = (f"{_name(name)}{'' if name in required_names else ' (optional)'}" for name in properties)
+    return f" with {'the property' if len(properties) == 1 else 'the properties'} {_listed(phrases, 'and')}"
 
 
-def _given(spec: DfaSpec) -> str:
-    kind = "the bytes of the text" if spec.given.over_bytes else "the propositions of the word trace"
-    states = counted(len(spec.given.states), "state")
-    return f"the given automaton over {kind}, of {states}, accepts it{_meanings(spec.propositions)}"
+def _user_dfa(spec: DfaSpec) -> str:
+    kind = "the bytes of the text" if spec.user_dfa.over_bytes else "the propositions of the word trace"
+    states = counted(len(spec.user_dfa.states), "state")
+    return f"the given automaton over {kind}, of {states}, accepts it{_propositions(spec.propositions)}"

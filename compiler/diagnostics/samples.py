@@ -1,7 +1,7 @@
-"""Accepted texts of an automaton, for people to read: a shortest one and random ones.
+"""Samples of the accepted texts of an automaton: a shortest one and random ones, as readable as the automaton allows.
 
-A walk goes from symbol to symbol (bytes, or labels) and never takes one after which the end is out of reach, so every
-walk arrives. Which symbols people like to read is a table here; what they must be is the automaton's.
+A walk goes from symbol to symbol (bytes or labels) and never takes a symbol after which the end is out of reach, so
+every walk ends. Weights of bytes and a list of words make the texts readable.
 """
 
 from __future__ import annotations
@@ -16,208 +16,228 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import ResourceGuard
 
 STEPS_MAX = 4_096  # of a shown text: bytes or labels
-_SPARE = (8, 24, 48, 80)  # steps that a random text may have more than the shortest
+_EXTRA_STEPS = (8, 24, 48, 80)  # steps that a random text may have more than the shortest
 _DRAWS_PER_TEXT = 8
-_KEPT_ROWS_MAX = 4_096
-_FILLER = 0.45  # how often a walk does not head for the end
-_ANOTHER = 0.5  # how often a text goes on where it may end
-_TRIES = 3  # words that are tried for a place
+_CACHED_ROWS_MAX = 4_096
+_PADDING_SHARE = 0.45  # of the steps of a walk that do not lead nearer to the end
+_LONGER_SHARE = 0.5  # of the places where a text may end and goes on
+_WORDS_TRIED = 3  # in one place
 _WORDS = (
     b"the", b"a", b"small", b"red", b"old", b"dog", b"cat", b"house", b"tree", b"walks", b"sees", b"finds", b"and",
     b"with", b"near", b"under", b"over", b"today", b"very", b"good",
 )  # fmt: skip
 _INNER = range(0x80, 0xC0)  # bytes inside a UTF-8 character
-_LETTERS = "etaoinshrdlcumwfgypbvkjxqz"
+_LETTERS = "etaoinshrdlcumwfgypbvkjxqz"  # by their frequency in English
 
 
 def _weights() -> np.ndarray:
-    """How much people like to read each byte: float [256]. Bytes within a character are all alike."""
+    """The weight of each byte in random choices: float [256]. Bytes inside a character have one weight."""
     weight = np.full(256, 1e-9)
+    # Lead bytes of Latin letters before those of other scripts, and these before emoji.
     for low, high, value in ((0xC3, 0xE0, 1e-6), (0xE1, 0xF0, 1e-7), (0xF0, 0xF1, 1e-8), (0x21, 0x7F, 1e-3)):
         weight[low:high] = value
-    liked = (("0123456789", 0.5), (_LETTERS.upper(), 2e-2), (",.", 3e-2), ("!?", 1e-2), (" ", 3.0), ('\\"', 1e-4))
-    for characters, value in liked:
+    by_weight = (("0123456789", 0.5), (_LETTERS.upper(), 2e-2), (",.", 3e-2), ("!?", 1e-2), (" ", 3.0), ('\\"', 1e-4))
+    for characters, value in by_weight:
         weight[list(characters.encode())] = value
     weight[list(_LETTERS.encode())] = np.linspace(2.0, 0.5, len(_LETTERS))
     weight[ord("\n")] = 1e-6
+    # The lead byte has been chosen by its weight; what follows it completes the character.
     weight[list(_INNER)] = 1.0
     return weight
 
 
 class _Row(NamedTuple):
-    """What each symbol does from one state: the state after it, and the fewest steps from there, EOS among them."""
+    """The transitions of one state.
+
+    after       int [n]: the state after each symbol
+    steps_left  int [n]: the fewest steps from there to the end, EOS included
+    """
 
     after: np.ndarray
-    to_go: np.ndarray
+    steps_left: np.ndarray
 
 
-class _Place(NamedTuple):
-    """Where a search is: a state, how many steps it took, the place before and the symbol that led on from there."""
+class _SearchNode(NamedTuple):
+    """A node of a search tree: a state, its depth, its parent and the symbol that leads from there."""
 
     state: int
     steps: int
-    before: _Place | None
+    parent: _SearchNode | None
     symbol: int
 
     def word(self) -> tuple[int, ...]:
         """The symbols from the start to here."""
-        symbols, place = list[int](), self
-        while place.before is not None:
-            symbols.append(place.symbol)
-            place = place.before
+        symbols, node = list[int](), self
+        while node.parent is not None:
+            symbols.append(node.symbol)
+            node = node.parent
         return tuple(reversed(symbols))
 
 
 def _is_letter(byte: int) -> bool:
-    """Whether a byte is a letter or digit of ASCII."""
+    """True for a letter or digit of ASCII."""
     return bytes((byte,)).isalnum()
 
 
 class TextSampler:
-    """Walks from `start` over the symbols 0..n-1 of an automaton whose EOS is the id n.
+    """Samples words from `start` over the symbols 0..n-1 of an automaton whose EOS is the id n.
 
-    spelled  whether the symbols are bytes, which are not all equally good to read
+    over_bytes  True where the symbols are bytes, which get weights; labels are all alike
+    Raises LimitExceeded over `compile_s_max` and CompileCancelled.
     """
 
-    def __init__(self, automaton: TokenAutomaton, start: int, spelled: bool, guard: ResourceGuard) -> None:
-        self._automaton, self._start, self._spelled, self._guard = automaton, start, spelled, guard
+    def __init__(self, automaton: TokenAutomaton, start: int, over_bytes: bool, guard: ResourceGuard) -> None:
+        self._automaton, self._start, self._over_bytes, self._guard = automaton, start, over_bytes, guard
         self._symbols = automaton.eos_ids[0]
-        self._weight = _weights() if spelled else np.ones(self._symbols)
-        liked = np.argsort(-self._weight, kind="stable")
+        self._weight = _weights() if over_bytes else np.ones(self._symbols)
+        by_weight = np.argsort(-self._weight, kind="stable")
+        # int64 [n]: the place of each symbol, the heaviest first.
         self._rank = np.empty(self._symbols, dtype=np.int64)
-        self._rank[liked] = np.arange(self._symbols)
+        self._rank[by_weight] = np.arange(self._symbols)
         self._rows: dict[int, _Row] = {}
 
     @property
     def least_steps(self) -> int:
-        """Steps of a shortest accepted word, without EOS; of a large number where there is none."""
-        return self._to_go(self._start) - 1
+        """Steps of a shortest accepted word, without EOS; at least UNREACHABLE - 1 where there is none."""
+        return self._steps_left(self._start) - 1
 
     def shortest(self) -> tuple[int, ...]:
-        """A shortest accepted word; of several the most readable, compared from the first symbol on."""
+        """A shortest accepted word; of several, the one whose first symbols have the highest weights."""
         state, word = self._start, list[int]()
         for left in range(self.least_steps, 0, -1):
             row = self._row(state)
-            allowed = np.flatnonzero(row.to_go == left)
+            # A step of a shortest word is one after which one step less is left.
+            allowed = np.flatnonzero(row.steps_left == left)
             word.append(int(allowed[np.argmin(self._rank[allowed])]))
             state = int(row.after[word[-1]])
         return tuple(word)
 
     def different(self, count: int, seed: int) -> tuple[tuple[int, ...], ...]:
-        """Random accepted words, no two alike; fewer than `count` where there are fewer as long as they may be."""
-        draw = random.Random(seed)
-        found: dict[tuple[int, ...], None] = {}
+        """Random accepted words, no two alike; fewer than `count` where no more are short enough."""
+        rng = random.Random(seed)
+        words: dict[tuple[int, ...], None] = {}
         for number in range(_DRAWS_PER_TEXT * count):
-            if len(found) == count:
+            if len(words) == count:
                 break
-            spare = _SPARE[number % len(_SPARE)]
-            found.setdefault(self._random(draw, self.least_steps + spare))
-        if len(found) < count:
-            for word in self._in_order(self.least_steps + max(_SPARE)):
-                found.setdefault(word)
-                if len(found) == count:
+            # Words of several lengths are drawn in turn.
+            extra = _EXTRA_STEPS[number % len(_EXTRA_STEPS)]
+            words.setdefault(self._random(rng, self.least_steps + extra))
+        if len(words) < count:
+            # Random draws repeat where there are few words: the rest is enumerated.
+            for word in self._in_order(self.least_steps + max(_EXTRA_STEPS)):
+                words.setdefault(word)
+                if len(words) == count:
                     break
-        return tuple(found)
+        return tuple(words)
 
-    def _random(self, draw: random.Random, longest: int) -> tuple[int, ...]:
-        state, word, heading = self._start, list[int](), False
-        while self._to_go(state) > 1 or (len(word) < longest and draw.random() < _ANOTHER):
+    def _random(self, rng: random.Random, longest: int) -> tuple[int, ...]:
+        """A random accepted word of at most `longest` steps.
+
+        Each round adds a symbol or a word: one that leads nearer to the end, or padding.
+        """
+        state, word, finishing_word = self._start, list[int](), False
+        while self._steps_left(state) > 1 or (len(word) < longest and rng.random() < _LONGER_SHARE):
             self._guard.check_time()
             left = longest - len(word)
-            heading = heading and self._spelled and _is_letter(word[-1]) and self._goes_on(state)
+            finishing_word = finishing_word and self._over_bytes and _is_letter(word[-1]) and self._goes_on(state)
+            # A character is completed before words are considered.
             if self._inside_character(state):
-                piece = self._one(draw, state, left)
-            elif self._to_go(state) > 1 and (heading or draw.random() > _FILLER):
-                whole = [] if heading else self._fitting_word(draw, state, word, self._to_go(state) - 1)
-                piece, heading = whole or self._nearer(draw, state), not whole
+                piece = self._any_symbol(rng, state, left)
+            elif self._steps_left(state) > 1 and (finishing_word or rng.random() > _PADDING_SHARE):
+                fitting = [] if finishing_word else self._fitting_word(rng, state, word, self._steps_left(state) - 1)
+                piece, finishing_word = fitting or self._nearer(rng, state), not fitting
             else:
-                piece, heading = self._filler(draw, state, word, left), False
-            if not piece:  # nothing may follow, or not within what is left
-                if self._to_go(state) == 1:
+                piece, finishing_word = self._padding_word(rng, state, word, left), False
+            # No padding fits. A text that may end does; any other goes on to its end.
+            if not piece:
+                if self._steps_left(state) == 1:
                     break
-                piece = self._nearer(draw, state)
+                piece = self._nearer(rng, state)
             for symbol in piece:
                 state = int(self._row(state).after[symbol])
             word.extend(piece)
         return tuple(word)
 
     def _inside_character(self, state: int) -> bool:
+        # States inside characters have no row of edges at character boundaries.
         return state // self._automaton.letter_states >= len(self._automaton.edge_boundary)
 
     def _goes_on(self, state: int) -> bool:
-        """Whether a letter leads nearer to the end, so that the word under way is not finished."""
+        """True when a letter leads nearer to the end, so the word in progress is not complete."""
         row = self._row(state)
-        return any(_is_letter(int(symbol)) for symbol in np.flatnonzero(row.to_go == self._to_go(state) - 1))
+        return any(_is_letter(int(symbol)) for symbol in np.flatnonzero(row.steps_left == self._steps_left(state) - 1))
 
-    def _nearer(self, draw: random.Random, state: int) -> list[int]:
-        return self._drawn(draw, np.flatnonzero(self._row(state).to_go == self._to_go(state) - 1))
+    def _nearer(self, rng: random.Random, state: int) -> list[int]:
+        return self._draw(rng, np.flatnonzero(self._row(state).steps_left == self._steps_left(state) - 1))
 
-    def _one(self, draw: random.Random, state: int, left: int) -> list[int]:
+    def _any_symbol(self, rng: random.Random, state: int, left: int) -> list[int]:
         """Any symbol after which the end is within reach."""
-        return self._drawn(draw, np.flatnonzero(self._row(state).to_go <= left))
+        return self._draw(rng, np.flatnonzero(self._row(state).steps_left <= left))
 
-    def _filler(self, draw: random.Random, state: int, word: list[int], left: int) -> list[int]:
-        """A filler word that the constraint allows here; else any symbol.
-
-        A space separates the word from a word before it. Returns nothing where every symbol would look odd.
-        """
-        if not self._spelled:
-            return self._one(draw, state, left)
-        piece = self._fitting_word(draw, state, word, left)
+    def _padding_word(self, rng: random.Random, state: int, word: list[int], left: int) -> list[int]:
+        """A word that the constraint allows here, else any symbol; nothing where every symbol would look odd."""
+        if not self._over_bytes:
+            return self._any_symbol(rng, state, left)
+        piece = self._fitting_word(rng, state, word, left)
         if piece:
             return piece
-        allowed = np.flatnonzero(self._row(state).to_go <= left)
+        allowed = np.flatnonzero(self._row(state).steps_left <= left)
         after_letter = bool(word) and _is_letter(word[-1])
-        if after_letter and ord(" ") in allowed:  # the word is complete
+        # A letter would prolong a word that may end here.
+        if after_letter and ord(" ") in allowed:
             allowed = allowed[[not _is_letter(symbol) for symbol in allowed.tolist()]]
-        if self._to_go(state) == 1 and word:  # it is complete without what is no letter
+        # The text may end here: only letters that prolong its last word improve it.
+        if self._steps_left(state) == 1 and word:
             allowed = allowed[[_is_letter(symbol) and after_letter for symbol in allowed.tolist()]]
-        return self._drawn(draw, allowed)
+        return self._draw(rng, allowed)
 
-    def _fitting_word(self, draw: random.Random, state: int, word: list[int], left: int) -> list[int]:
-        """A word that may stand here, so that the end is at most `left` steps away from here; none where none may."""
-        if not self._spelled:
+    def _fitting_word(self, rng: random.Random, state: int, word: list[int], left: int) -> list[int]:
+        """A word of the list after which the end is at most `left` steps from here; empty where there is none."""
+        if not self._over_bytes:
             return []
-        apart = b" " if word and _is_letter(word[-1]) else b""
-        pieces = (apart + piece for piece in draw.sample(_WORDS, _TRIES))
+        # A space separates the word from letters before it.
+        separator = b" " if word and _is_letter(word[-1]) else b""
+        pieces = (separator + piece for piece in rng.sample(_WORDS, _WORDS_TRIED))
         return next((list(piece) for piece in pieces if self._fits(state, piece, left)), [])
 
     def _fits(self, state: int, piece: bytes, left: int) -> bool:
         for symbol in piece:
             row = self._row(state)
-            if row.to_go[symbol] == UNREACHABLE:
+            if row.steps_left[symbol] == UNREACHABLE:
                 return False
             state = int(row.after[symbol])
-        return self._to_go(state) - 1 <= left - len(piece)
+        return self._steps_left(state) - 1 <= left - len(piece)
 
-    def _drawn(self, draw: random.Random, allowed: np.ndarray) -> list[int]:
+    def _draw(self, rng: random.Random, allowed: np.ndarray) -> list[int]:
         if not allowed.size:
             return []
-        return draw.choices(allowed.tolist(), self._weight[allowed].tolist())
+        return rng.choices(allowed.tolist(), self._weight[allowed].tolist())
 
     def _in_order(self, longest: int) -> Iterator[tuple[int, ...]]:
-        """All accepted words of at most `longest` steps, the most readable first.
+        """All accepted words of at most `longest` steps, by depth-first search, the most readable first.
 
         Words are compared symbol by symbol, by the rank of each symbol.
         """
-        pending = [_Place(self._start, 0, None, 0)]
+        pending = [_SearchNode(self._start, 0, None, 0)]
         while pending:
             self._guard.check_time()
-            place = pending.pop()
-            if self._to_go(place.state) == 1:
-                yield place.word()
-            row = self._row(place.state)
-            allowed = np.flatnonzero(row.to_go <= longest - place.steps)
+            node = pending.pop()
+            if self._steps_left(node.state) == 1:
+                yield node.word()
+            row = self._row(node.state)
+            allowed = np.flatnonzero(row.steps_left <= longest - node.steps)
+            # The last on the stack is visited first, so the heaviest symbol comes last.
             ordered = allowed[np.argsort(-self._rank[allowed])].tolist()
-            pending.extend(_Place(int(row.after[symbol]), place.steps + 1, place, symbol) for symbol in ordered)
+            pending.extend(_SearchNode(int(row.after[symbol]), node.steps + 1, node, symbol) for symbol in ordered)
 
-    def _to_go(self, state: int) -> int:
+    def _steps_left(self, state: int) -> int:
         return int(self._automaton.distance[state])
 
     def _row(self, state: int) -> _Row:
         row = self._rows.get(state)
         if row is None:
-            if len(self._rows) == _KEPT_ROWS_MAX:
+            if len(self._rows) == _CACHED_ROWS_MAX:
+                # Rows are computed again when needed; a bound on their number is enough.
                 self._rows.clear()
             self._guard.check_time()
             after = self._automaton.successors(state)[self._automaton.token_class[: self._symbols]]

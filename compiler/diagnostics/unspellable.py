@@ -1,4 +1,4 @@
-"""Names the characters that a vocabulary lacks for a constraint. Only asked where nothing can be spelled."""
+"""Names the characters that a vocabulary lacks for a constraint, where no tokens spell any of its texts."""
 
 from __future__ import annotations
 
@@ -16,82 +16,87 @@ _SMALL_LETTERS_FIRST = sorted(range(256), key=lambda byte: (chr(byte).isupper(),
 
 
 def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> tuple[str, ...]:
-    """The characters that no tokens spell, in the satisfying text that has the fewest bytes no token holds.
+    """The characters that no tokens spell, of the satisfying text with the fewest bytes that are in no token.
 
     over_bytes  the constraint over single bytes; ids 0..255 are the bytes
-    Empty where each character can be spelled and they only fail to combine, or where the search is too long.
+    Empty where each character can be spelled and only their combination fails, or where the search is too long.
     """
-    held = np.zeros(256, dtype=bool)
+    in_tokens = np.zeros(256, dtype=bool)
     for token in vocabulary.tokens:
         if token:
-            held[np.frombuffer(token, dtype=np.uint8)] = True
-    text = _cheapest(over_bytes, ~held, guard).decode(errors="ignore")
+            in_tokens[np.frombuffer(token, dtype=np.uint8)] = True
+    # A text that needs the fewest missing bytes blames the fewest characters.
+    text = _cheapest(over_bytes, ~in_tokens, guard).decode(errors="ignore")
     pieces = _Pieces(vocabulary)
-    lacking = dict.fromkeys(character for character in text if not pieces.spell(character.encode()))
-    return tuple(lacking)[:_NAMED_MAX]
+    unspellable = dict.fromkeys(character for character in text if not pieces.spell(character.encode()))
+    return tuple(unspellable)[:_NAMED_MAX]
 
 
 class _Pieces:
-    """What tokens can contribute to a character: all of it, or its beginning, its middle or its end."""
+    """The parts of a character that tokens can hold: all of it, its beginning, its middle or its end."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         texts = [token for token in vocabulary.tokens if token]
-        self._whole = set(texts)
+        self._texts = set(texts)
+        # UTF-8 characters have at most four bytes. A token may end with the start of one, or start with its end.
         self._starts = {text[:length] for text in texts for length in range(1, min(4, len(text)) + 1)}
         self._ends = {text[-length:] for text in texts for length in range(1, min(4, len(text)) + 1)}
         self._characters = set("".join(text.decode(errors="ignore") for text in texts))
 
     def spell(self, character: bytes) -> bool:
-        """Whether some tokens, one after the other, write the character, whatever they write around it."""
+        """True when tokens in sequence contain the character, whatever stands around it."""
         if character.decode() in self._characters:
             return True
         length = len(character)
-        reached = {cut for cut in range(1, length + 1) if character[:cut] in self._ends}
+        # Prefixes of the character that some sequence of tokens can write, by their lengths.
+        covered = {cut for cut in range(1, length + 1) if character[:cut] in self._ends}
+        # Tokens that lie inside the character extend a prefix.
         for cut in range(1, length):
-            if cut in reached:
-                reached |= {end for end in range(cut + 1, length) if character[cut:end] in self._whole}
-        return length in reached or any(character[cut:] in self._starts for cut in reached if cut < length)
+            if cut in covered:
+                covered |= {end for end in range(cut + 1, length) if character[cut:end] in self._texts}
+        return length in covered or any(character[cut:] in self._starts for cut in covered if cut < length)
 
 
 def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, guard: ResourceGuard) -> bytes:
-    """A satisfying text with the fewest costly bytes: breadth first, costly bytes a round later."""
+    """A satisfying text with the fewest costly bytes: breadth-first search over edges of cost 0 and 1."""
     choices: dict[tuple[int, bool], int] = {}  # of the bytes that act alike, one that costs and one that does not
     for byte in _SMALL_LETTERS_FIRST:
         choices.setdefault((int(over_bytes.token_class[byte]), bool(costly[byte])), byte)
-    came: dict[int, tuple[int, int]] = {}
-    seen = {over_bytes.start}
+    arrived_by: dict[int, tuple[int, int]] = {}
+    visited = {over_bytes.start}
     now, later = deque([over_bytes.start]), list[tuple[int, int, int]]()
-    while (now or later) and len(seen) <= _STATES_MAX:
+    # States are visited by rounds: `now` costs as much as before, `later` one byte more.
+    while (now or later) and len(visited) <= _STATES_MAX:
         guard.check_time()
         if not now:
             for target, state, byte in later:
-                if target not in seen:
-                    seen.add(target)
-                    came[target] = (state, byte)
+                if target not in visited:
+                    visited.add(target)
+                    arrived_by[target] = (state, byte)
                     now.append(target)
             later = []
             continue
         state = now.popleft()
         if over_bytes.distance[state] == 1:
-            return _path(came, state, over_bytes.start)
+            return _path(arrived_by, state, over_bytes.start)
         successors = over_bytes.successors(state)
         alive = over_bytes.distance[successors] != UNREACHABLE
         for (column, expensive), byte in choices.items():
             target = int(successors[column])
-            if not alive[column] or target in seen:
+            if not alive[column] or target in visited:
                 continue
             if expensive:
                 later.append((target, state, byte))
             else:
-                seen.add(target)
-                came[target] = (state, byte)
+                visited.add(target)
+                arrived_by[target] = (state, byte)
                 now.append(target)
     return b""
 
 
-def _path(came: dict[int, tuple[int, int]], state: int, start: int) -> bytes:
+def _path(arrived_by: dict[int, tuple[int, int]], state: int, start: int) -> bytes:
     read = bytearray()
     while state != start:
-        state, byte = came[state]
+        state, byte = arrived_by[state]
         read.append(byte)
     return bytes(reversed(read))

@@ -6,8 +6,8 @@ over characters or over lengths. Templates, inflected keywords and automata of t
 
 from __future__ import annotations
 
-from compiler.forms.build import part_of
+from compiler.forms.build import constraint_tree
 
 __all__ = [
-    "part_of",
+    "constraint_tree",
 ]

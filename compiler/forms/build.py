@@ -1,15 +1,15 @@
-"""Each constraint form as a leaf of the tree that `compiler.text` combines: the one place that knows them."""
+"""Each constraint form as a leaf of the tree that `compiler.text` combines. Only this module knows all forms."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa
 from compiler.engines import Engines
-from compiler.errors import SpecSyntaxError, within
+from compiler.errors import SpecSyntaxError, field_prefix
 from compiler.forms.infill import choice_node, infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
@@ -38,21 +38,21 @@ from compiler.spec import (
     RegexSpec,
     Spec,
     WholeTextSpec,
-    check_limits,
+    check_input_size,
     concepts_of,
+    drop_unused_propositions,
+    guard_propositions,
     meaning_name,
-    meanings,
-    propositions_named,
+    resolve_propositions,
     spec_from_json,
-    trimmed,
 )
 from compiler.text import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf, to_char_dfa
 
 
-def part_of(spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
+def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
     """The tree of a constraint.
 
-    path  where it stands in the whole: leaves that are built later name their faults from there on
+    path  where the constraint stands in the outermost one: leaves that are built later name their faults from there on
     Raises SpecSyntaxError or SpecUnsupported, whose `field` is the path from this constraint on, where a part cannot be
     read, SpecUnsatisfiable where a schema's part has no text, LimitExceeded where one outgrows a limit.
     """
@@ -61,25 +61,27 @@ def part_of(spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str,
             name = "all" if isinstance(spec, AllSpec) else "any"
             parts = []
             for number, part in enumerate(spec.parts):
-                with within(f"{name}.{number}"):
-                    parts.append(part_of(part, engines, guard, (*path, f"{name}.{number}")))
+                with field_prefix(f"{name}.{number}"):
+                    parts.append(constraint_tree(part, engines, guard, (*path, f"{name}.{number}")))
             return BooleanNode(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
-            with within("not"):
-                return Negation(part_of(spec.part, engines, guard, (*path, "not")))
+            with field_prefix("not"):
+                return Negation(constraint_tree(spec.part, engines, guard, (*path, "not")))
         case LtlfSpec():
             formula = parse_formula(spec.formula, guard)
+            # A leaf over letters is built late: which letters there are depends on the other leaves too.
             build = partial(_formula_dfa, formula, engines)
             return _word_leaf(
-                meanings(propositions_of(formula), dict(spec.propositions)), propositions_of(formula), build
+                resolve_propositions(propositions_of(formula), dict(spec.propositions)), propositions_of(formula), build
             )
         case KeywordsSpec():
             return _keywords(spec, engines)
         case LengthSpec():
             return _length(spec)
         case DfaSpec():
-            return _given(spec, guard, path)
+            return _user_dfa(spec, guard, path)
         case LabelsSpec():
+            # The pipeline takes `labels` off the outermost constraint before it calls this.
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
         case _:
             return CharLeaf(_texts(spec, engines, guard), spec.leading_space == "strip")
@@ -100,35 +102,40 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
         case ChoiceSpec():
             return CharDfa(*engines.node(choice_node(spec.choices, guard), guard))
         case JsonSchemaSpec():
+            # The schema compiler knows no other forms; it calls back for a string's own constraint.
             embed = partial(_embedded, engines, guard)
-            with within("json_schema"):
+            with field_prefix("json_schema"):
                 return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard)
 
 
 def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field: str) -> CharDfa:
     """The texts that a string of a schema may hold under its own `constraint`."""
-    with within(field):
+    with field_prefix(field):
+        # The embedded constraint has been text so far: it is parsed, measured and simplified like an outermost one.
         spec = spec_from_json(constraint)
-        check_limits(spec, guard.limits)
-        return to_char_dfa(part_of(trimmed(spec, guard), engines, guard), guard)
+        check_input_size(spec, guard.limits)
+        return to_char_dfa(constraint_tree(drop_unused_propositions(spec, guard), engines, guard), guard)
 
 
 def _word_leaf(
-    meant: Mapping[str, Proposition],
-    mentioned: Sequence[str],
-    build: Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa],
+    declared: Mapping[str, Proposition],
+    used: Sequence[str],
+    build: LetterDfa,
 ) -> WordLeaf:
-    """A leaf over propositions by the caller's names; `build` is given letters in those names."""
+    """A leaf over propositions by the caller's names, of which `used` occur; `build` takes letters in those names."""
+    # Two names may mean the same; a letter that holds the meaning then holds both names.
     names: dict[str, list[str]] = {}
-    for name, proposition in meant.items():
+    for name, proposition in declared.items():
         names.setdefault(meaning_name(proposition), []).append(name)
 
     def by_meaning(letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-        own = [frozenset(name for held in letter for name in names.get(held, [held])) for letter in letters]
-        return build(own, guard)
+        renamed = [
+            frozenset(name for meaning in letter for name in names.get(meaning, [meaning])) for letter in letters
+        ]
+        return build(renamed, guard)
 
-    propositions = {meaning_name(proposition): proposition for proposition in meant.values()}
-    return WordLeaf(propositions, EOS in mentioned, NOMATCH in mentioned, by_meaning)
+    propositions = {meaning_name(proposition): proposition for proposition in declared.values()}
+    return WordLeaf(propositions, EOS in used, NOMATCH in used, by_meaning)
 
 
 def _formula_dfa(
@@ -138,11 +145,15 @@ def _formula_dfa(
 
 
 def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
-    """Keywords that only have to occur are a formula; where they are counted, the automaton is built directly."""
+    """Keywords as a leaf over letters.
+
+    Keywords that only have to occur become a formula; where they are counted, the automaton is built directly.
+    """
     names = [name for name, _ in concepts_of(spec).values()]
     propositions = {}
     for number, (name, proposition) in concepts_of(spec).items():
-        with within(f"keywords.{number}"):
+        with field_prefix(f"keywords.{number}"):
+            # Inflection may fail for want of its dictionary, which is a fault of that concept's field.
             propositions[name] = _inflected(proposition) if spec.inflect else proposition
     build: LetterDfa
     if spec.counts:
@@ -164,20 +175,22 @@ def _inflected(proposition: Proposition) -> Proposition:
 
 
 def _occurrences(names: Sequence[str], ordered: bool) -> LtlfFormula:
-    """The formula of keywords. In order: (none yet) U (the first & X((none of the rest) U (the second & ...))).
+    """The formula of keywords: F(a) & F(b) & ..., or in order !a & !b U (a & X(!b U b)), generalised.
 
-    The first itself is among the none: what counts is where it first occurs, also where concepts share a form.
+    Before concept j occurs for the first time, neither it nor any concept behind it occurs. That also holds where
+    concepts share a form.
     """
     build = Builder()
     concepts = [build.add(Op.NAME, (), name) for name in names]
     if not ordered:
-        found = list(dict.fromkeys(build.add(Op.FINALLY, (concept,)) for concept in concepts))
-        return build.formula(build.add(Op.AND, found) if len(found) > 1 else found[0])
+        occurs = list(dict.fromkeys(build.add(Op.FINALLY, (concept,)) for concept in concepts))
+        return build.formula(build.add(Op.AND, occurs) if len(occurs) > 1 else occurs[0])
+    # From the last concept to the first: each formula contains the one of the concepts behind it.
     root = build.add(Op.FINALLY, concepts[-1:])
     for number in range(len(concepts) - 2, -1, -1):
         here = build.add(Op.AND, (concepts[number], build.add(Op.NEXT, (root,))))
-        none = list(dict.fromkeys(build.add(Op.NOT, (concept,)) for concept in concepts[number:]))
-        root = build.add(Op.UNTIL, (build.add(Op.AND, none) if len(none) > 1 else none[0], here))
+        absent = list(dict.fromkeys(build.add(Op.NOT, (concept,)) for concept in concepts[number:]))
+        root = build.add(Op.UNTIL, (build.add(Op.AND, absent) if len(absent) > 1 else absent[0], here))
     return build.formula(root)
 
 
@@ -185,44 +198,49 @@ def _length(spec: LengthSpec) -> ConstraintTree:
     """The bounds on a text's length, each a leaf of its own."""
     parts: list[ConstraintTree] = []
     if spec.min_words is not None or spec.max_words is not None:
-        parts.append(_lexical({meaning_name(STEP): STEP}, partial(_word_counts, spec)))
+        # Words and sentences are counted on the word trace.
+        parts.append(_internal_leaf({meaning_name(STEP): STEP}, partial(_word_counts, spec)))
     if spec.sentences is not None:
         marks = (STEP, SENTENCE_END, CLOSER)
-        parts.append(_lexical({meaning_name(mark): mark for mark in marks}, partial(_sentences, spec)))
+        parts.append(_internal_leaf({meaning_name(mark): mark for mark in marks}, partial(_sentences, spec)))
     if spec.max_chars is not None:
+        # Characters are counted on the text itself.
         parts.append(LengthLeaf(spec.max_chars))
     return parts[0] if len(parts) == 1 else BooleanNode(True, tuple(parts))
 
 
-def _lexical(propositions: dict[str, Proposition], build: LetterDfa) -> WordLeaf:
+def _internal_leaf(propositions: dict[str, Proposition], build: LetterDfa) -> WordLeaf:
+    """A leaf over propositions of our own, which no caller sees."""
     return WordLeaf(propositions, False, False, build, internal=True)
 
 
-def _holding(proposition: Proposition, letters: Sequence[frozenset[str]]) -> list[bool]:
+def _holds_at(proposition: Proposition, letters: Sequence[frozenset[str]]) -> list[bool]:
+    """For each letter, whether it holds the proposition."""
     name = meaning_name(proposition)
     return [name in letter for letter in letters]
 
 
 def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    return count_dfa(_holding(STEP, letters), spec.min_words or 0, spec.max_words, guard)
+    return count_dfa(_holds_at(STEP, letters), spec.min_words or 0, spec.max_words, guard)
 
 
 def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
     assert spec.sentences is not None
-    ends, words, closers = (_holding(mark, letters) for mark in (SENTENCE_END, STEP, CLOSER))
+    ends, words, closers = (_holds_at(mark, letters) for mark in (SENTENCE_END, STEP, CLOSER))
     return sentences_dfa(ends, words, closers, *spec.sentences, guard)
 
 
-def _given(spec: DfaSpec, guard: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:
-    """A caller's own automaton."""
-    if spec.given.over_bytes:
+def _user_dfa(spec: DfaSpec, guard: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:
+    """A caller's own automaton: a leaf over characters or over letters."""
+    if spec.user_dfa.over_bytes:
         if spec.propositions:
             raise SpecSyntaxError("an automaton over bytes has no propositions", field="propositions")
-        return CharLeaf(user_char_dfa(spec.given, guard), spec.leading_space == "strip")
-    named = propositions_named(spec.given, guard)
+        return CharLeaf(user_char_dfa(spec.user_dfa, guard), spec.leading_space == "strip")
+    names = guard_propositions(spec.user_dfa, guard)
 
     def build(letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-        with within(".".join(path)) if path else nullcontext():
-            return user_letter_dfa(spec.given, letters, guard)
+        # By now the recursion of `constraint_tree` that would have named the field has returned.
+        with field_prefix(".".join(path)) if path else nullcontext():
+            return user_letter_dfa(spec.user_dfa, letters, guard)
 
-    return _word_leaf(meanings(named, dict(spec.propositions), "dfa"), named, build)
+    return _word_leaf(resolve_propositions(names, dict(spec.propositions), "dfa"), names, build)

@@ -33,13 +33,15 @@ from compiler.regex import (
 )
 
 NGRAM_WORDS_MAX = 8
-_OWN = "infill:"
+_REGEX_PREFIX = "infill:"
 _OPEN, _CLOSE = "<|", "|>"
-_NAMED = re.compile(r"<\|([^|<>\n]+)\|>")
+# Anything of the shape `<|name|>` is a gap, so that a misspelled name is refused.
+_NAMED_GAP = re.compile(r"<\|([^|<>\n]+)\|>")
+# The characters at which `str.splitlines` ends a line.
 _LINE_ENDS = charset((ord(char), ord(char) + 1) for char in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 
-def _one_of(characters: str) -> Node:
+def _any_of(characters: str) -> Node:
     return Chars(charset((ord(char), ord(char) + 1) for char in characters))
 
 
@@ -48,29 +50,31 @@ def _optional(node: Node) -> Node:
 
 
 def _word() -> Node:
+    # The three patterns of the module's docstring, as trees.
     run = Repeat(Chars(category(r"\w")), 1, None)
-    return concat([run, Repeat(concat([_one_of("'’-"), run]), 0, None)])
+    return concat([run, Repeat(concat([_any_of("'’-"), run]), 0, None)])
 
 
 def _ngram() -> Node:
-    another = concat([_optional(_one_of(",;:")), Chars(single(ord(" "))), _word()])
+    another = concat([_optional(_any_of(",;:")), Chars(single(ord(" "))), _word()])
     return concat([_word(), Repeat(another, 0, NGRAM_WORDS_MAX - 1)])
 
 
 def _sentence() -> Node:
     ends = charset((ord(char), ord(char) + 1) for char in ".!?")
     inside = Chars(charset_complement(charset_union(ends, _LINE_ENDS)))
+    # The last character inside is neither a mark nor white space.
     last = Chars(charset_complement(charset_union(ends, category(r"\s"))))
     body = concat([Chars(category(r"\w")), _optional(concat([Repeat(inside, 0, None), last]))])
-    return concat([_optional(_one_of("\"'“‘(")), body, Chars(ends), _optional(_one_of("\"'”’)"))])
+    return concat([_optional(_any_of("\"'“‘(")), body, Chars(ends), _optional(_any_of("\"'”’)"))])
 
 
 _GAPS = {"infill_word": _word, "infill_ngram": _ngram, "infill_sentence": _sentence}
-_KNOWN = ", ".join([*(f"<|{name}|>" for name in _GAPS), "<|infill:REGEX|>"])
+_GAP_NAMES = ", ".join([*(f"<|{name}|>" for name in _GAPS), "<|infill:REGEX|>"])
 
 
 def infill_node(template: str, guard: ResourceGuard) -> Node:
-    r"""The pattern of a template: its text as it stands, each gap replaced by what may fill it.
+    r"""The pattern of a template: literal text, and for each gap the pattern that fills it.
 
     `<|infill:REGEX|>` ends at the first `|>` outside the groups and classes of its regex; `\|>` and `(?:a|>b)` do not
     end it. Text that looks like a gap is written as one: `<|infill:<\|x\|>|>`. A lone `<|` is text.
@@ -80,45 +84,47 @@ def infill_node(template: str, guard: ResourceGuard) -> Node:
     `template_chars_max`.
     """
     guard.check("template_chars_max", len(template))
-    return concat([node for _, node in _pieces(template, guard)])
+    return concat(list(_pieces(template, guard)))
 
 
-def _pieces(template: str, guard: ResourceGuard) -> Iterator[tuple[int, Node]]:
-    """The pieces of a template in order: the offset of each and its pattern."""
-    written = 0  # up to here it has been turned into nodes
+def _pieces(template: str, guard: ResourceGuard) -> Iterator[Node]:
+    """The patterns of a template's pieces, in order: literal texts and gaps."""
+    done = 0  # the offset up to which the template has been turned into patterns
     position = template.find(_OPEN)
     while position >= 0:
         guard.check_time()
-        own = template.startswith(_OPEN + _OWN, position)
-        named = _NAMED.match(template, position)
-        if own or named:
-            yield written, literal_node(template[written:position], ignore_case=False)
-            if own:
-                written, node = _own_gap(template, position, guard)
+        has_regex = template.startswith(_OPEN + _REGEX_PREFIX, position)
+        # A `<|` that opens neither kind of gap is literal text.
+        named_gap = _NAMED_GAP.match(template, position)
+        if has_regex or named_gap:
+            yield literal_node(template[done:position], ignore_case=False)
+            if has_regex:
+                done, node = _regex_gap(template, position, guard)
             else:
-                assert named is not None
-                written, node = named.end(), _named_gap(named)
-            yield position, node
-        position = template.find(_OPEN, max(written, position + 1))
-    yield written, literal_node(template[written:], ignore_case=False)
+                assert named_gap is not None
+                done, node = named_gap.end(), _named_gap(named_gap)
+            yield node
+        # The search goes on behind the gap: a `<|` inside its regex opens nothing.
+        position = template.find(_OPEN, max(done, position + 1))
+    yield literal_node(template[done:], ignore_case=False)
 
 
-def _named_gap(found: re.Match[str]) -> Node:
-    name = found[1]
+def _named_gap(gap: re.Match[str]) -> Node:
+    name = gap[1]
     if name in _GAPS:
         return _GAPS[name]()
     raise SpecSyntaxError(
-        f"no gap has this name; the gaps are {_KNOWN} (write text of this shape as <|infill:<\\|...\\|>|>)",
-        source=found.string,
-        position=found.start(),
-        expected=_KNOWN,
+        f"no gap has this name; the gaps are {_GAP_NAMES} (write text of this shape as <|infill:<\\|...\\|>|>)",
+        source=gap.string,
+        position=gap.start(),
+        expected=_GAP_NAMES,
         field="infill",
     )
 
 
-def _own_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int, Node]:
+def _regex_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int, Node]:
     """Where the gap that opens at `position` ends, and its pattern."""
-    begin = position + len(_OPEN + _OWN)
+    begin = position + len(_OPEN + _REGEX_PREFIX)
     end = _end_of_regex(template, begin)
     if end is None:
         raise SpecSyntaxError(
@@ -130,6 +136,7 @@ def _own_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int, N
         )
     try:
         node = parse_pattern(template[begin:end], guard)
+    # Offsets are those of the template, not of the regex.
     except SpecSyntaxError as error:
         where = begin + (error.position or 0)
         raise SpecSyntaxError(
@@ -138,6 +145,7 @@ def _own_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int, N
     except SpecUnsupported as error:
         where = begin + (error.position or 0)
         raise SpecUnsupported(str(error), construct=error.construct, position=where, field="infill") from None
+    # Anchors speak of the ends of the text, which a gap does not know.
     if has_anchor(node):
         raise SpecUnsupported(
             "a gap's regex holds an anchor, which has no meaning inside a text",
@@ -148,28 +156,30 @@ def _own_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int, N
     return end + len(_CLOSE), node
 
 
-_STEP = re.compile(rf"{ESCAPED}|{WHOLE}|[()]|\|>", re.DOTALL)
+# The parts of a regex that may contain `|>` without ending the gap, and what opens, closes and ends.
+_REGEX_TOKEN = re.compile(rf"{ESCAPED}|{WHOLE}|[()]|\|>", re.DOTALL)
 
 
 def _end_of_regex(template: str, begin: int) -> int | None:
     """The offset of the `|>` that ends a gap's regex, None where there is none.
 
-    Escapes, comments and classes are stepped over whole; a `|>` inside a group is an alternative.
+    Escapes, comments and classes are skipped; a `|>` inside a group is an alternative.
     """
     depth = 0
-    for step in _STEP.finditer(template, begin):
-        if step[0] == "(":
+    for token in _REGEX_TOKEN.finditer(template, begin):
+        # An unbalanced `)` is left to the regex parser, which names it.
+        if token[0] == "(":
             depth += 1
-        elif step[0] == ")":
+        elif token[0] == ")":
             depth = max(depth - 1, 0)
-        elif step[0] == _CLOSE and depth == 0:
-            return step.start()
+        elif token[0] == _CLOSE and depth == 0:
+            return token.start()
     return None
 
 
 def choice_node(choices: Sequence[str], guard: ResourceGuard) -> Node:
-    """Any one of the texts, given in any order and more than once or not. Common beginnings are shared.
+    """The pattern of any of the texts, whatever their order and repetition. Common prefixes are shared.
 
-    No choices match nothing at all. Raises LimitExceeded over `nfa_positions_max` while it grows.
+    Without choices, nothing matches. Raises LimitExceeded over `nfa_positions_max` while it grows.
     """
     return words_node(([literal(ord(char)) for char in text] for text in choices), guard)

@@ -1,6 +1,6 @@
-"""The inflected forms of English words, from the dictionary of the package lemminflect. Loaded when first asked for.
+"""The inflected forms of English words, from the dictionary of the package lemminflect, which is loaded on first use.
 
-Only the dictionary is used, never the package's guesses about words it does not know: those come from pickled models.
+Only the dictionary is used, never the package's guesses about unknown words: those come from pickled models.
 """
 
 from __future__ import annotations
@@ -24,33 +24,34 @@ _PARTICLES = frozenset(
         *("up", "upon", "with"),
     )
 )
-_loading = threading.Lock()  # the package opens what else it reads when first asked, with no guard of its own
+_loading = threading.Lock()  # the package loads its other tables on first use, without a lock
 
 
 class _Entries:
-    """A table of the package, a word's lines parsed when it is asked for: all would take each process half a second.
+    """A table of the package that parses a word's lines on demand; all of them would take half a second.
 
-    path   a file of lines, in the order of their words, which stand before the first comma
-    parse  a line to what it adds to its word's entry
-    fixed  entries of words whose lines do not count
+    path       a file of lines in the order of their words, which stand before the first comma
+    parse      from a line to its part of the word's entry
+    overrides  entries that replace those of the file
     """
 
-    def __init__(self, path: str, parse: Callable[[str], dict[str, Any]], fixed: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, path: str, parse: Callable[[str], dict[str, Any]], overrides: dict[str, dict[str, Any]]) -> None:
         with gzip.open(path) as file:
             self._lines = file.read().decode().splitlines()
-        self._parse, self._fixed = parse, fixed
+        self._parse, self._overrides = parse, overrides
 
     def get(self, word: str, default: dict[str, Any]) -> dict[str, Any]:
         """The entry of a word, as of a dict."""
-        if word in self._fixed:
-            return self._fixed[word]
-        found: dict[str, Any] = {}
+        if word in self._overrides:
+            return self._overrides[word]
+        entry: dict[str, Any] = {}
+        # A word may have several lines, one for each part of speech; they are neighbours.
         first = bisect.bisect_left(self._lines, word, key=_word_of)
-        for place in range(first, len(self._lines)):
-            if _word_of(self._lines[place]) != word:
+        for index in range(first, len(self._lines)):
+            if _word_of(self._lines[index]) != word:
                 break
-            found.update(self._parse(self._lines[place]))
-        return found or default
+            entry.update(self._parse(self._lines[index]))
+        return entry or default
 
 
 def _word_of(line: str) -> str:
@@ -74,17 +75,18 @@ def _dictionary() -> ModuleType:
         return {categoryToUPos(category): forms}
 
     def forms(line: str) -> dict[str, Any]:
-        found: dict[str, Any] = InflectionLUCodec.fromString(line)[2]
-        return found
+        entry: dict[str, Any] = InflectionLUCodec.fromString(line)[2]
+        return entry
 
     lemmatizer, inflector = lemminflect.Lemmatizer(), lemminflect.Inflections()
+    # The package looks words up in these attributes with `get`, which is all that `_Entries` offers.
     lemmatizer.lemma_dict = _Entries(lemmatizer.lemma_lu_fn, lemmas, {})
     inflector.infl_dict = _Entries(inflector.infl_lu_fn, forms, InflectionLUCodec.updateForAuxMod({}))
     return lemminflect  # type: ignore[no-any-return,unused-ignore]
 
 
 def inflections(form: str) -> tuple[str, ...]:
-    """The word or phrase itself, and then, sorted, all inflected forms of every lemma it may have.
+    """The word or phrase itself, then all inflected forms of every lemma that it may have, sorted.
 
     As a noun, a verb and an adjective: `better` gives the forms of good, of well and of the verb. A phrase inflects its
     last word (ice creams), and where that is a particle its first (picked up). A word that the dictionary does not
@@ -92,16 +94,17 @@ def inflections(form: str) -> tuple[str, ...]:
 
     Raises EngineFailure where lemminflect is missing.
     """
+    # A phrase inflects one word; the others stay as they are.
     words = form.split()
     if not words:
         return (form,)
-    at = 0 if len(words) > 1 and words[-1].lower() in _PARTICLES else len(words) - 1
-    kinds = ("VERB",) if at < len(words) - 1 else _KINDS
-    before, after = words[:at], words[at + 1 :]
-    known = _forms(words[at].lower(), kinds)
-    others = {_cased(other, words[at]) for other in known} if known else _plural(words[at])
-    found = {" ".join([*before, other, *after]) for other in others}
-    return (form, *sorted(found - {form, " ".join(words)}))
+    index = 0 if len(words) > 1 and words[-1].lower() in _PARTICLES else len(words) - 1
+    kinds = ("VERB",) if index < len(words) - 1 else _KINDS
+    before, after = words[:index], words[index + 1 :]
+    known_forms = _forms(words[index].lower(), kinds)
+    inflected = {_cased(other, words[index]) for other in known_forms} if known_forms else _plural(words[index])
+    entry = {" ".join([*before, other, *after]) for other in inflected}
+    return (form, *sorted(entry - {form, " ".join(words)}))
 
 
 @lru_cache(maxsize=4096)
@@ -111,14 +114,17 @@ def _forms(word: str, kinds: tuple[str, ...]) -> frozenset[str]:
         package = _dictionary()
         lemmas = [(lemma, kind) for kind in kinds for lemma in package.getAllLemmas(word, kind).get(kind, ())]
         tables = [package.getAllInflections(lemma, kind) for lemma, kind in lemmas]
-    written = {spelling for table in tables for spellings in table.values() for spelling in spellings}
+    forms_of_word = {spelling for table in tables for spellings in table.values() for spelling in spellings}
     for (lemma, kind), table in zip(lemmas, tables, strict=True):
-        written |= {lemma} if table or kind != "NOUN" else {lemma, *_plural(lemma)}  # a can, whose entry is the verb's
-    return frozenset(written)
+        forms_of_word |= (
+            {lemma} if table or kind != "NOUN" else {lemma, *_plural(lemma)}
+        )  # a can, whose entry is the verb's
+    return frozenset(forms_of_word)
 
 
 def _cased(form: str, word: str) -> str:
     """A lower-case form in the case of the word it is a form of."""
+    # A word in mixed case keeps its own letters before the ending.
     if word == word.lower():
         return form
     if len(word) > 1 and word == word.upper():
@@ -132,6 +138,7 @@ def _plural(word: str) -> set[str]:
     """The regular plural of a word as a noun; nothing for what may be a plural itself, or is no word of letters."""
     if not word.isalpha() or word[-1] in "sS":
         return set()
+    # Sibilants take -es, and a y behind a consonant becomes -ies.
     if word[-1] in "xz" or word[-2:] in ("ch", "sh"):
         return {word + "es"}
     if word[-1] == "y" and word[-2:-1] not in ("", *"aeiou"):

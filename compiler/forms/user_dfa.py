@@ -10,7 +10,7 @@ from compiler.automata import CharDfa, Dfa, by_characters, minimize
 from compiler.errors import SpecSyntaxError
 from compiler.limits import ResourceGuard
 from compiler.ltlf import LtlfFormula, Op
-from compiler.spec import UserDfa, UserTransition, guards_of
+from compiler.spec import UserDfa, UserTransition, guard_formulas
 
 _NO_TRANSITION = -1  # in a table of transition numbers
 _CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
@@ -20,6 +20,7 @@ _BYTES = 256
 
 def _holds(formula: LtlfFormula, letters: Sequence[frozenset[str]]) -> np.ndarray:
     """bool [A]: the letters at which a propositional formula holds."""
+    # For each node of the formula, whether it holds: bool [A]. Arguments come before their operators.
     values: list[np.ndarray] = []
     for node in formula.nodes:
         parts = [values[argument] for argument in node.args]
@@ -38,7 +39,7 @@ def _holds(formula: LtlfFormula, letters: Sequence[frozenset[str]]) -> np.ndarra
     return values[-1]
 
 
-def user_letter_dfa(given: UserDfa, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
+def user_letter_dfa(user_dfa: UserDfa, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
     """The minimal DFA, in canonical form, of the words over `letters` that an automaton over propositions accepts.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty word is accepted where the start
@@ -46,31 +47,34 @@ def user_letter_dfa(given: UserDfa, letters: Sequence[frozenset[str]], guard: Re
     transitions of a state apply to one letter, SpecUnsupported for a temporal guard, LimitExceeded over
     formula_chars_max (all guards together), dfa_states_max, table_bytes_max or compile_s_max.
     """
-    if given.over_bytes:
+    if user_dfa.over_bytes:
         raise ValueError("an automaton over bytes reads no letters")
-    guards = guards_of(given, guard)
-    number_of = {name: number for number, name in enumerate(given.states)}
+    guards = guard_formulas(user_dfa, guard)
+    number_of = {name: number for number, name in enumerate(user_dfa.states)}
+    # A state without a transition for a letter goes to one more state, from which nothing is accepted.
     dead = len(number_of)
     guard.check("dfa_states_max", dead + 1)
     guard.check("table_bytes_max", (dead + 1) * len(letters) * _CELL_BYTES)
+    # Guards are evaluated once each, for all letters at once.
     holds = {source: _holds(formula, letters) for source, formula in guards.items()}
     table = np.full((dead + 1, len(letters)), dead, dtype=np.int32)
+    # int32 [S + 1, A]: the number of the transition that fills each entry, for the message about a second one.
     applies = np.full(table.shape, _NO_TRANSITION, dtype=np.int32)
-    for number, transition in enumerate(given.transitions):
+    for number, transition in enumerate(user_dfa.transitions):
         assert transition.when is not None  # over_bytes is False
         guard.check_time()
-        state, here = number_of[transition.source], holds[transition.when]
-        both = np.flatnonzero(here & (applies[state] != _NO_TRANSITION))
-        if both.size:
-            raise _clash(int(applies[state, both[0]]), number, f"at a step of {_shown(letters[both[0]])}")
-        table[state, here] = number_of[transition.target]
-        applies[state, here] = number
-    accepting = np.array([*(name in set(given.accepting) for name in number_of), False])
+        state, letters_read = number_of[transition.source], holds[transition.when]
+        conflicts = np.flatnonzero(letters_read & (applies[state] != _NO_TRANSITION))
+        if conflicts.size:
+            raise _clash(int(applies[state, conflicts[0]]), number, f"at a step of {_shown(letters[conflicts[0]])}")
+        table[state, letters_read] = number_of[transition.target]
+        applies[state, letters_read] = number
+    accepting = np.array([*(name in set(user_dfa.accepting) for name in number_of), False])
     return minimize(Dfa(np.arange(len(letters), dtype=np.int32), table, accepting, 0), guard)
 
 
 def _shown(letter: frozenset[str]) -> str:
-    """A letter as errors repeat it: the names that hold, where they are short and plain."""
+    """A letter as errors repeat it: the names that hold, where these are short and printable."""
     text = " and ".join(sorted(letter)) or "no proposition"
     return text if len(text) <= _SHOWN_CHARS_MAX and text.isprintable() else "several propositions"
 
@@ -83,20 +87,21 @@ def _clash(first: int, second: int, where: str) -> SpecSyntaxError:
     )
 
 
-def user_char_dfa(given: UserDfa, guard: ResourceGuard) -> CharDfa:
+def user_char_dfa(user_dfa: UserDfa, guard: ResourceGuard) -> CharDfa:
     """The texts, in valid UTF-8, whose bytes an automaton over bytes accepts; minimal.
 
     Raises ValueError for an automaton over propositions, SpecSyntaxError where two transitions of a state apply to one
     byte, LimitExceeded over dfa_states_max, table_bytes_max or compile_s_max.
     """
-    if given.transitions and not given.over_bytes:
+    if user_dfa.transitions and not user_dfa.over_bytes:
         raise ValueError("an automaton over propositions reads no bytes")
-    edges = _Edges(given.states, guard)
-    for number, transition in enumerate(given.transitions):
+    edges = _Edges(user_dfa.states, guard)
+    for number, transition in enumerate(user_dfa.transitions):
         edges.add(number, transition)
     table = edges.table()
     accepting = np.zeros(len(table), dtype=bool)
-    accepting[[edges.number_of[name] for name in given.accepting]] = True
+    accepting[[edges.number_of[name] for name in user_dfa.accepting]] = True
+    # The bytes are read back as characters, and paths that are not valid UTF-8 disappear.
     return by_characters(Dfa(np.arange(_BYTES, dtype=np.int32), table, accepting, 0), guard)
 
 
@@ -123,20 +128,23 @@ class _Edges:
         """Read the bytes of `path` from `state` to `target`; SpecSyntaxError where another transition may too."""
         self._guard.check_time()
         for byte in path[:-1]:
+            # States inside characters are shared by the characters that begin with the same bytes.
             if (state, byte) not in self._edges:
                 self._edges[state, byte] = (self._states, number)
                 self._states += 1
                 self._guard.check("dfa_states_max", self._states)
             following, owner = self._edges[state, byte]
+            # Another transition reads this byte alone and ends at a state of the caller's.
             if following < self._inner_from:
                 raise _clash(owner, number, f"on the byte {byte:#04x}")
             state = following
-        found = self._edges.setdefault((state, path[-1]), (target, number))
-        if found != (target, number):
-            raise _clash(found[1], number, f"on the byte {path[-1]:#04x}")
+        # Within one transition no edge is repeated, so a second one is another transition's.
+        edge = self._edges.setdefault((state, path[-1]), (target, number))
+        if edge != (target, number):
+            raise _clash(edge[1], number, f"on the byte {path[-1]:#04x}")
 
     def table(self) -> np.ndarray:
-        """int32 [S + 1, 256]: the given states, those inside characters, and the dead one."""
+        """int32 [S + 1, 256]: the caller's states, those inside characters, and the dead one."""
         self._guard.check("table_bytes_max", (self._states + 1) * _BYTES * np.dtype(np.int32).itemsize)
         table = np.full((self._states + 1, _BYTES), self._states, dtype=np.int32)
         for (state, byte), (target, _) in self._edges.items():

@@ -8,7 +8,7 @@ automaton.
 
 from __future__ import annotations
 
-from compiler.spec.canonical import caller_names, in_caller_names, spec_hash, trimmed
+from compiler.spec.canonical import caller_names, drop_unused_propositions, in_caller_names, spec_hash
 from compiler.spec.parse import spec_from_json, spec_to_json
 from compiler.spec.propositions import (
     CLOSER,
@@ -18,10 +18,9 @@ from compiler.spec.propositions import (
     STEP,
     concepts_of,
     meaning_name,
-    meanings,
-    normalised,
+    normalize,
+    resolve_propositions,
 )
-from compiler.spec.size_limits import check_limits
 from compiler.spec.types import (
     JSON_DEPTH,
     ONCE,
@@ -42,9 +41,10 @@ from compiler.spec.types import (
     RegexSpec,
     Spec,
     WholeTextSpec,
+    check_input_size,
     leaves,
 )
-from compiler.spec.user_dfa import UserDfa, UserTransition, guards_of, propositions_named
+from compiler.spec.user_dfa import UserDfa, UserTransition, guard_formulas, guard_propositions
 
 __all__ = [
     "CLOSER",
@@ -74,17 +74,17 @@ __all__ = [
     "UserTransition",
     "WholeTextSpec",
     "caller_names",
-    "check_limits",
+    "check_input_size",
     "concepts_of",
-    "guards_of",
+    "drop_unused_propositions",
+    "guard_formulas",
+    "guard_propositions",
     "in_caller_names",
     "leaves",
     "meaning_name",
-    "meanings",
-    "normalised",
-    "propositions_named",
+    "normalize",
+    "resolve_propositions",
     "spec_from_json",
     "spec_hash",
     "spec_to_json",
-    "trimmed",
 ]

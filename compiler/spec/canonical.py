@@ -1,6 +1,7 @@
-"""One hash for one constraint, however it is written: order of conjuncts, white space, names of propositions.
+"""The canonical form of a constraint, and its hash.
 
-Equal hashes mean equal constraints; different hashes may still mean the same.
+The form does not depend on the order of conjuncts, on white space or on the names of propositions. Equal hashes mean
+equal constraints; constraints with different hashes may still mean the same.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from compiler.errors import within
+from compiler.errors import field_prefix
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field, parse_pattern
 from compiler.spec.parse import spec_to_json
-from compiler.spec.propositions import EOS, NOMATCH, concepts_of, meaning_name, meanings, normalised
+from compiler.spec.propositions import EOS, NOMATCH, concepts_of, meaning_name, normalize, resolve_propositions
 from compiler.spec.types import (
     AllSpec,
     AnySpec,
@@ -31,13 +32,16 @@ from compiler.spec.types import (
     Spec,
     leaves,
 )
-from compiler.spec.user_dfa import given_to_json, propositions_named
+from compiler.spec.user_dfa import guard_propositions, user_dfa_to_json
 
+# Operators whose arguments may change places without a change of meaning.
 _COMMUTATIVE = (Op.AND, Op.OR, Op.IFF)
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
-_UNORDERED = (  # of a schema's keywords those whose place among the others says nothing; the rest may name properties
+# Keywords whose place among the others has no effect. The other keywords may name properties, whose order is that of
+# the answer.
+_UNORDERED = (
     "type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
     "pattern", "format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "minContains",
     "maxContains",
@@ -51,14 +55,24 @@ _LIMITS = Limits()
 
 
 def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
-    """SHA-256, in hex, of the canonical form. Raises what `trimmed` raises where a part cannot be read."""
+    """The SHA-256 of the canonical form, in hex. Raises as `drop_unused_propositions` does.
+
+    >>> from compiler.spec import spec_from_json
+    >>> spec_hash(spec_from_json({"ltlf": "F(a) & F(b)"})) == spec_hash(spec_from_json({"ltlf": "F(b)&F(a)"}))
+    True
+    """
     guard = ResourceGuard(limits)
-    text = json.dumps(_canonical(trimmed(spec, guard), guard), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    text = json.dumps(
+        _canonical(drop_unused_propositions(spec, guard), guard),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def caller_names(spec: Spec, limits: Limits = _LIMITS) -> dict[str, tuple[str, ...]]:
-    """The names that the caller uses for what the compiled constraint's letters hold, by the name of the meaning."""
+    """The caller's names for each proposition, by the name of its meaning, which the letters hold."""
     names: dict[str, dict[str, None]] = {}
     guard = ResourceGuard(limits)
     for leaf in leaves(spec):
@@ -69,19 +83,20 @@ def caller_names(spec: Spec, limits: Limits = _LIMITS) -> dict[str, tuple[str, .
 
 def in_caller_names(letters: Iterable[str], names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """The propositions of a letter under the names of `caller_names`, in order; others keep theirs."""
-    return tuple(sorted(name for held in letters for name in names.get(held, (held,))))
+    return tuple(sorted(name for meaning in letters for name in names.get(meaning, (meaning,))))
 
 
 def _named(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str, str]]:
     """The caller's name and the meaning's name of each proposition; a concept goes by its first form."""
-    found: dict[str, Proposition] = {}
+    declared: dict[str, Proposition] = {}
     if isinstance(leaf, LtlfSpec):
-        found = meanings(propositions_of(parse_formula(leaf.formula, guard)), dict(leaf.propositions))
+        declared = resolve_propositions(propositions_of(parse_formula(leaf.formula, guard)), dict(leaf.propositions))
     elif isinstance(leaf, DfaSpec):
-        found = meanings(propositions_named(leaf.given, guard), dict(leaf.propositions), "dfa")
+        declared = resolve_propositions(guard_propositions(leaf.user_dfa, guard), dict(leaf.propositions), "dfa")
     elif isinstance(leaf, KeywordsSpec):
+        # A caller sees a concept under its first form.
         yield from ((leaf.concepts[number][0], name) for number, (name, _) in concepts_of(leaf).items())
-    yield from ((name, meaning_name(proposition)) for name, proposition in found.items())
+    yield from ((name, meaning_name(proposition)) for name, proposition in declared.items())
 
 
 def _canonical(spec: Spec, guard: ResourceGuard) -> object:
@@ -98,9 +113,11 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
             return _dfa(spec, guard)
         case AllSpec() | AnySpec():
             kind = "all" if isinstance(spec, AllSpec) else "any"
+            # `all` and `any` are associative, commutative and idempotent.
             parts = _distinct(_canonical(part, guard) for part in _flattened(spec))
             return parts[0] if len(parts) == 1 else {kind: parts}
         case NotSpec():
+            # A double negation cancels out.
             inner = spec.part
             return _canonical(inner.part, guard) if isinstance(inner, NotSpec) else {"not": _canonical(inner, guard)}
         case LabelsSpec():
@@ -110,29 +127,31 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
 
 
 def _keywords(spec: KeywordsSpec) -> object:
+    # Without counts, each concept occurs at least once.
     counts = spec.counts or ((1, None),) * len(spec.concepts)
-    plain = [proposition for _, proposition in concepts_of(spec).values()]
-    if spec.inflect:  # what the dictionary makes of a word may depend on its letters as they are
-        meant = [_meaning(replace(one, words=tuple(sorted(set(one.words))))) for one in plain]
+    propositions = [proposition for _, proposition in concepts_of(spec).values()]
+    if spec.inflect:  # inflections follow the case of a word, so its letters stay as they are
+        meanings = [_meaning(replace(word, words=tuple(sorted(set(word.words))))) for word in propositions]
     else:
-        meant = [_meaning(normalised(one)) for one in plain]
-    concepts = [[meaning, list(count)] for meaning, count in zip(meant, counts, strict=True)]
+        meanings = [_meaning(normalize(proposition)) for proposition in propositions]
+    concepts = [[meaning, list(count)] for meaning, count in zip(meanings, counts, strict=True)]
     if not spec.ordered:
         concepts = sorted(concepts, key=_text)
     return {"keywords": concepts, "ordered": spec.ordered and len(concepts) > 1, "inflect": spec.inflect}
 
 
 def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
-    """A caller's automaton; its guards are formulas, whose names say what they mean."""
-    meant = meanings(propositions_named(spec.given, guard), dict(spec.propositions), "dfa")
+    """A caller's automaton with its guards in canonical form, its transitions in the order of their JSON."""
+    meant = resolve_propositions(guard_propositions(spec.user_dfa, guard), dict(spec.propositions), "dfa")
+    # Names are replaced by those of their meanings, except the two that mean the same for every caller.
     names = {name: meaning_name(proposition) for name, proposition in meant.items()} | {EOS: EOS, NOMATCH: NOMATCH}
-    given = [
+    transitions = [
         one if "when" not in one else {**one, "when": _formula(parse_formula(str(one["when"]), guard), names)}
-        for one in cast("list[dict[str, object]]", given_to_json(spec.given)["transitions"])
+        for one in cast("list[dict[str, object]]", user_dfa_to_json(spec.user_dfa)["transitions"])
     ]
-    shown = {names[name]: _meaning(normalised(proposition)) for name, proposition in meant.items()}
-    whole = {**given_to_json(spec.given), "transitions": sorted(given, key=_text)}
-    return {"dfa": whole, "propositions": shown, "leading_space": spec.leading_space}
+    shown = {names[name]: _meaning(normalize(proposition)) for name, proposition in meant.items()}
+    user_dfa = {**user_dfa_to_json(spec.user_dfa), "transitions": sorted(transitions, key=_text)}
+    return {"dfa": user_dfa, "propositions": shown, "leading_space": spec.leading_space}
 
 
 def _text(item: object) -> str:
@@ -152,15 +171,15 @@ def _distinct(items: Iterator[object]) -> list[object]:
     return [item for _, item in sorted({_text(item): item for item in items}.items())]
 
 
-def _meaning(plain: Proposition) -> object:
-    return {"words": list(plain.words), "regex": plain.regex, "case_sensitive": plain.case_sensitive}
+def _meaning(normal: Proposition) -> object:
+    return {"words": list(normal.words), "regex": normal.regex, "case_sensitive": normal.case_sensitive}
 
 
 def _ltlf(spec: LtlfSpec, guard: ResourceGuard) -> object:
     formula = parse_formula(spec.formula, guard)
-    meant = meanings(propositions_of(formula), dict(spec.propositions))
+    meant = resolve_propositions(propositions_of(formula), dict(spec.propositions))
     names = {name: meaning_name(proposition) for name, proposition in meant.items()}
-    shown = {names[name]: _meaning(normalised(proposition)) for name, proposition in meant.items()}
+    shown = {names[name]: _meaning(normalize(proposition)) for name, proposition in meant.items()}
     return {"ltlf": _formula(formula, {**names, EOS: EOS, NOMATCH: NOMATCH}), "propositions": shown}
 
 
@@ -175,11 +194,11 @@ def _read_patterns(declared: Iterable[tuple[str, Proposition]], guard: ResourceG
                 parse_pattern(proposition.regex, guard)
 
 
-def trimmed(spec: Spec, guard: ResourceGuard) -> Spec:
-    """The same constraint without the propositions that say nothing in it, once all of them have been read.
+def drop_unused_propositions(spec: Spec, guard: ResourceGuard) -> Spec:
+    """The same constraint without the propositions that have no effect; all patterns are parsed before.
 
-    One that a formula does not name says something where the formula asks for `nomatch`. Raises what reading formulas
-    and patterns raises, with the field's path.
+    A proposition that a formula does not name has an effect where the formula names `nomatch`. Raises as reading
+    formulas and patterns does, with the field's path.
     """
     match spec:
         case LtlfSpec():
@@ -187,34 +206,37 @@ def trimmed(spec: Spec, guard: ResourceGuard) -> Spec:
             used = propositions_of(parse_formula(spec.formula, guard))
         case DfaSpec():
             _read_patterns(spec.propositions, guard)
-            used = propositions_named(spec.given, guard)
+            used = guard_propositions(spec.user_dfa, guard)
         case AllSpec() | AnySpec():
             parts = []
             for number, part in enumerate(spec.parts):
-                with within(f"{'all' if isinstance(spec, AllSpec) else 'any'}.{number}"):
-                    parts.append(trimmed(part, guard))
+                with field_prefix(f"{'all' if isinstance(spec, AllSpec) else 'any'}.{number}"):
+                    parts.append(drop_unused_propositions(part, guard))
             return replace(spec, parts=tuple(parts))
         case NotSpec():
-            with within("not"):
-                return NotSpec(trimmed(spec.part, guard))
+            with field_prefix("not"):
+                return NotSpec(drop_unused_propositions(spec.part, guard))
         case LabelsSpec():
-            return replace(spec, part=trimmed(spec.part, guard))
+            return replace(spec, part=drop_unused_propositions(spec.part, guard))
         case _:
             return spec
-    kept = ((name, meaning) for name, meaning in spec.propositions if name in used or NOMATCH in used)
-    return replace(spec, propositions=tuple(kept))
+    remaining = ((name, meaning) for name, meaning in spec.propositions if name in used or NOMATCH in used)
+    return replace(spec, propositions=tuple(remaining))
 
 
 def _formula(formula: LtlfFormula, names: dict[str, str]) -> str:
-    """The formula in prefix form, arguments that may change places in order, each once."""
+    """The formula in prefix form; arguments of commutative operators are sorted, and each is written once."""
     texts: list[str] = []
+    # Nodes come after their arguments, so each is written from the texts of its arguments.
     for node in formula.nodes:
         if node.op is Op.NAME:
             texts.append(json.dumps(names[node.name]))
             continue
         parts = [texts[argument] for argument in node.args]
+        # A repeated argument of `&` or `|` adds nothing; `<->` of two equal arguments is true, so there both stay.
         if node.op in _COMMUTATIVE:
             parts = sorted(parts if node.op is Op.IFF else set(parts))
+        # Of `a & a` only `a` is left.
         if node.op in (Op.AND, Op.OR) and len(parts) == 1:
             texts.append(parts[0])
         else:
@@ -223,22 +245,23 @@ def _formula(formula: LtlfFormula, names: dict[str, str]) -> str:
 
 
 def _schema_text(schema: str) -> str:
-    """The canonical text of a schema: as it stands where a reference may lead to anything in it."""
+    """The canonical text of a schema; its own text where it has references, which may lead to any place in it."""
     if '"$ref"' in schema or '"$dynamicRef"' in schema:
         return schema
     return json.dumps(_schema(json.loads(schema)), separators=(",", ":"))
 
 
 def _schema(schema: object) -> object:
-    """A schema without its annotations, and its keywords in order as far as their order says nothing."""
+    """A schema without its annotations; keywords whose place has no effect come first, in a fixed order."""
     if not isinstance(schema, dict):
         return schema
-    found: dict[str, object] = {keyword: schema[keyword] for keyword in _UNORDERED if keyword in schema}
+    canonical: dict[str, object] = {keyword: schema[keyword] for keyword in _UNORDERED if keyword in schema}
     for keyword, value in schema.items():
+        # The order of all other keywords is that of the document.
         if keyword in _SCHEMAS:
-            found[keyword] = [_schema(item) for item in value] if isinstance(value, list) else _schema(value)
+            canonical[keyword] = [_schema(item) for item in value] if isinstance(value, list) else _schema(value)
         elif keyword in _MAPS and isinstance(value, dict):
-            found[keyword] = {name: _schema(inner) for name, inner in value.items()}
-        elif keyword not in _ANNOTATIONS and keyword not in found:
-            found[keyword] = value
-    return found
+            canonical[keyword] = {name: _schema(inner) for name, inner in value.items()}
+        elif keyword not in _ANNOTATIONS and keyword not in canonical:
+            canonical[keyword] = value
+    return canonical

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
-from compiler.errors import SpecSyntaxError, within
+from compiler.errors import SpecSyntaxError, field_prefix
 from compiler.spec.types import (
     JSON_DEPTH,
     ONCE,
@@ -28,7 +28,7 @@ from compiler.spec.types import (
     Spec,
     WhiteSpace,
 )
-from compiler.spec.user_dfa import given_from_json, given_to_json
+from compiler.spec.user_dfa import user_dfa_from_json, user_dfa_to_json
 
 T = TypeVar("T")
 _NAME_CHARS_MAX = 40
@@ -49,23 +49,27 @@ def spec_from_json(constraint: object) -> Spec:
 
 
 def _spec(constraint: object, depth: int) -> Spec:
-    wanted = f"an object with exactly one of {', '.join(map(' / '.join, _NAMED_BY.values()))}"
-    fields = typed(constraint, dict, "constraint", wanted)
+    expected = f"an object with exactly one of {', '.join(map(' / '.join, _FIELDS_OF_FORM.values()))}"
+    fields = typed(constraint, dict, "constraint", expected)
+    # Checked on the way down: a deeper constraint would exhaust Python's stack here and in the compiler.
     if depth > _DEPTH_MAX:
         raise SpecSyntaxError(f"constraints nest at most {_DEPTH_MAX} deep", field="constraint")
+    # `labels` stands beside the form that it applies to, and only at the outermost constraint.
     if depth == 0 and "labels" in fields:
         inner = {name: value for name, value in fields.items() if name != "labels"}
         return LabelsSpec(strings(fields["labels"], "labels"), _spec(inner, depth))
-    forms = [form for form, names in _NAMED_BY.items() if not fields.keys().isdisjoint(names)]
+    # A form is recognised by its field. The bounds of a length are one form, with a field for each bound.
+    forms = [form for form, names in _FIELDS_OF_FORM.items() if not fields.keys().isdisjoint(names)]
     if len(forms) != 1:
-        raise SpecSyntaxError(f"a constraint is {wanted}", field="constraint", expected=wanted)
+        raise SpecSyntaxError(f"a constraint is {expected}", field="constraint", expected=expected)
     return FORMS[forms[0]](fields, depth)
 
 
-def typed(value: object, kind: type[T], field: str, wanted: str) -> T:
+def typed(value: object, kind: type[T], field: str, expected: str) -> T:
     """The value, which must be of this kind; a bool is no int."""
+    # A bool is an int in Python, but JSON's true is no number.
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise SpecSyntaxError(f"{field} must be {wanted}", field=field, expected=wanted)
+        raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
     return value
 
 
@@ -76,11 +80,12 @@ def strings(value: object, field: str) -> tuple[str, ...]:
 
 
 def _shown(name: str) -> str:
-    """A caller's own name as errors repeat it: whole where it is short and plain, else not at all."""
+    """A caller's own name as errors repeat it, where it is short and printable."""
     return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
 
 
-def _only(fields: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
+def _refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
+    """Raise SpecSyntaxError for a field that the form does not take."""
     for name in fields:
         if name not in allowed:
             raise SpecSyntaxError(
@@ -109,9 +114,10 @@ def _proposition(name: str, value: object) -> Proposition:
     if isinstance(value, list):
         return Proposition(strings(value, field))
     fields = typed(value, dict, field, "a list of words and phrases, or an object with `words` or `regex`")
-    _only(fields, ("words", "regex", "case_sensitive"), field)
+    _refuse_unknown_fields(fields, ("words", "regex", "case_sensitive"), field)
     words = strings(fields.get("words", []), f"{field}.words")
     regex = None if "regex" not in fields else typed(fields["regex"], str, f"{field}.regex", "a string")
+    # Refused rather than ignored: a caller would expect the flag to change how the regex matches.
     if regex is not None and "case_sensitive" in fields:
         raise SpecSyntaxError("a regex says itself whether case matters: (?i)", field=f"{field}.case_sensitive")
     return Proposition(
@@ -125,30 +131,31 @@ def _propositions(fields: Mapping[str, object]) -> tuple[tuple[str, Proposition]
 
 
 def _ltlf(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, ("ltlf", "propositions"), "an ltlf constraint")
+    _refuse_unknown_fields(fields, ("ltlf", "propositions"), "an ltlf constraint")
     propositions = _propositions(fields)
     return LtlfSpec(typed(fields["ltlf"], str, "ltlf", "a string"), propositions)
 
 
 def _regex(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, ("regex", "leading_space"), "a regex constraint")
+    _refuse_unknown_fields(fields, ("regex", "leading_space"), "a regex constraint")
     leading = _leading(fields)
     return RegexSpec(typed(fields["regex"], str, "regex", "a string"), leading)
 
 
 def _concept(item: object, field: str) -> tuple[tuple[str, ...], Count]:
+    # A concept is a word, a list of forms, or an object with forms and a count.
     if isinstance(item, str):
         return (item,), ONCE
     if not isinstance(item, dict):
         return strings(item, field), ONCE
-    _only(item, ("forms", "min", "max"), field)
+    _refuse_unknown_fields(item, ("forms", "min", "max"), field)
     forms = item.get("forms")
     count = (1 if "min" not in item else _bound(item, "min", f"{field}.min") or 0, _bound(item, "max", f"{field}.max"))
     return (forms,) if isinstance(forms, str) else strings(forms, f"{field}.forms"), count
 
 
 def _keywords(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
+    _refuse_unknown_fields(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
     items = typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
     concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
     forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
@@ -157,23 +164,26 @@ def _keywords(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _infill(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, ("infill", "leading_space"), "an infill constraint")
+    _refuse_unknown_fields(fields, ("infill", "leading_space"), "an infill constraint")
     return InfillSpec(typed(fields["infill"], str, "infill", "a string"), _leading(fields))
 
 
 def _choice(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, ("choice", "leading_space"), "a choice constraint")
+    _refuse_unknown_fields(fields, ("choice", "leading_space"), "a choice constraint")
     return ChoiceSpec(strings(fields["choice"], "choice"), _leading(fields))
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, ("json_schema", "whitespace", "max_depth", "leading_space"), "a json_schema constraint")
+    _refuse_unknown_fields(
+        fields, ("json_schema", "whitespace", "max_depth", "leading_space"), "a json_schema constraint"
+    )
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
     whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "'compact' or 'pretty'")
     depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
     try:
+        # The schema is kept as text: it is hashable then, and its property names keep their order.
         text = json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     except ValueError:
         raise SpecSyntaxError("the schema holds a number that JSON cannot write", field="json_schema") from None
@@ -181,10 +191,11 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _length(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, _LENGTHS, "a length constraint")
+    _refuse_unknown_fields(fields, _LENGTHS, "a length constraint")
     sentences = fields.get("sentences")
+    # `sentences` is an exact number, or an object with bounds.
     if isinstance(sentences, dict):
-        _only(sentences, ("min", "max"), "sentences")
+        _refuse_unknown_fields(sentences, ("min", "max"), "sentences")
         bounds = (_bound(sentences, "min", "sentences.min") or 0, _bound(sentences, "max", "sentences.max"))
         count: Count | None = bounds
     else:
@@ -195,15 +206,16 @@ def _length(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _dfa(fields: Mapping[str, object], _: int) -> Spec:
-    _only(fields, ("dfa", "propositions", "leading_space"), "a dfa constraint")
-    return DfaSpec(given_from_json(fields["dfa"], "dfa"), _propositions(fields), _leading(fields))
+    _refuse_unknown_fields(fields, ("dfa", "propositions", "leading_space"), "a dfa constraint")
+    return DfaSpec(user_dfa_from_json(fields["dfa"], "dfa"), _propositions(fields), _leading(fields))
 
 
 def _parts(name: str, fields: Mapping[str, object], depth: int) -> tuple[Spec, ...]:
-    _only(fields, (name,), f"a constraint with {name!r}")
+    _refuse_unknown_fields(fields, (name,), f"a constraint with {name!r}")
     parts = []
     for number, item in enumerate(typed(fields[name], list, name, "a list of constraints")):
-        with within(f"{name}.{number}"):
+        # A fault inside a part names its field from the outermost constraint on.
+        with field_prefix(f"{name}.{number}"):
             parts.append(_spec(item, depth + 1))
     return tuple(parts)
 
@@ -217,8 +229,8 @@ def _any(fields: Mapping[str, object], depth: int) -> Spec:
 
 
 def _not(fields: Mapping[str, object], depth: int) -> Spec:
-    _only(fields, ("not",), "a constraint with 'not'")
-    with within("not"):
+    _refuse_unknown_fields(fields, ("not",), "a constraint with 'not'")
+    with field_prefix("not"):
         return NotSpec(_spec(fields["not"], depth + 1))
 
 
@@ -226,11 +238,16 @@ FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
     "ltlf": _ltlf, "regex": _regex, "keywords": _keywords, "infill": _infill, "json_schema": _json_schema,
     "choice": _choice, "dfa": _dfa, "length": _length, "all": _all, "any": _any, "not": _not,
 }  # fmt: skip
-_NAMED_BY = {form: _LENGTHS if form == "length" else (form,) for form in FORMS}
+# The fields by which each form is recognised.
+_FIELDS_OF_FORM = {form: _LENGTHS if form == "length" else (form,) for form in FORMS}
 
 
 def spec_to_json(spec: Spec) -> dict[str, object]:
-    """The constraint object in full: spec_from_json undoes it, and every default is written out."""
+    """The constraint object with every default written out; `spec_from_json` undoes it.
+
+    >>> spec_to_json(spec_from_json({"regex": "a+"}))
+    {'regex': 'a+', 'leading_space': 'strip'}
+    """
     match spec:
         case LtlfSpec():
             return {"ltlf": spec.formula, "propositions": _declared_json(spec.propositions)}
@@ -247,13 +264,17 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
             shape: dict[str, object] = {"whitespace": spec.whitespace, "max_depth": spec.max_depth}
             return {"json_schema": schema, **shape, "leading_space": spec.leading_space}
         case LengthSpec():
-            given: dict[str, object] = {name: getattr(spec, name) for name in _LENGTHS}
+            bounds: dict[str, object] = {name: getattr(spec, name) for name in _LENGTHS}
             if spec.sentences is not None:
-                given["sentences"] = {"min": spec.sentences[0], "max": spec.sentences[1]}
-            return {name: value for name, value in given.items() if value is not None}
+                bounds["sentences"] = {"min": spec.sentences[0], "max": spec.sentences[1]}
+            return {name: value for name, value in bounds.items() if value is not None}
         case DfaSpec():
             declared = _declared_json(spec.propositions)
-            return {"dfa": given_to_json(spec.given), "propositions": declared, "leading_space": spec.leading_space}
+            return {
+                "dfa": user_dfa_to_json(spec.user_dfa),
+                "propositions": declared,
+                "leading_space": spec.leading_space,
+            }
         case AllSpec():
             return {"all": [spec_to_json(part) for part in spec.parts]}
         case AnySpec():
@@ -261,6 +282,7 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
         case NotSpec():
             return {"not": spec_to_json(spec.part)}
         case LabelsSpec():
+            # As in the request, the labels stand beside the form of the part.
             return {**spec_to_json(spec.part), "labels": list(spec.labels)}
 
 

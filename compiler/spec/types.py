@@ -1,4 +1,4 @@
-"""What a caller may ask for: the constraint forms as types. Knows neither their JSON nor how one is compiled."""
+"""The constraint forms as types, and the limits of their sizes. Knows neither their JSON nor how one is compiled."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from compiler.errors import SpecSyntaxError
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec.user_dfa import UserDfa
 
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
@@ -18,7 +19,7 @@ JSON_DEPTH = 3  # how deep objects and arrays may nest where a schema does not s
 
 @dataclass(frozen=True, slots=True)
 class Proposition:
-    """When a proposition holds at a unit of the word trace: words and phrases, or a regex, never both.
+    """When a proposition holds at a step of the word trace: words and phrases, or a regex, never both.
 
     Letters of words match in either case unless `case_sensitive`; a regex says so itself with (?i).
     """
@@ -28,6 +29,7 @@ class Proposition:
     case_sensitive: bool = False
 
     def __post_init__(self) -> None:
+        # Exactly one of the two must be there.
         if bool(self.words) == (self.regex is not None):
             raise SpecSyntaxError("a proposition is a list of words and phrases, or a regex", field="propositions")
         for word in self.words:
@@ -43,7 +45,7 @@ class LtlfSpec:
 
     def __post_init__(self) -> None:
         _check_text(self.formula, "ltlf")
-        object.__setattr__(self, "propositions", _declared(self.propositions))
+        object.__setattr__(self, "propositions", _checked_declarations(self.propositions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class RegexSpec:
 
 @dataclass(frozen=True, slots=True)
 class KeywordsSpec:
-    """Each concept occurs in the word trace, in any of its given forms.
+    """Each concept occurs in the word trace, in any of its forms.
 
     With `ordered`, concept j + 1 and those after it do not occur before concept j has (paper, Figure 1), and each
     needed occurrence is at a later unit than the one before it.
@@ -87,13 +89,14 @@ class KeywordsSpec:
             raise SpecSyntaxError("counts has one entry for each concept", field="keywords")
         for number, count in enumerate(self.counts):
             _check_count(count, f"keywords.{number}")
+        # Counts that add nothing are dropped, so that equal constraints are equal values.
         if all(count == ONCE for count in self.counts):
             object.__setattr__(self, "counts", ())
 
 
 @dataclass(frozen=True, slots=True)
 class InfillSpec:
-    """Literal text with gaps (`compiler.forms.infill` has their names) that the whole text fills in."""
+    """A template: literal text with gaps, which `compiler.forms.infill` names. The whole text fills it in."""
 
     template: str
     leading_space: LeadingSpace = "strip"
@@ -142,7 +145,10 @@ class JsonSchemaSpec:
 
 @dataclass(frozen=True, slots=True)
 class LengthSpec:
-    """How long the text is: words are the units made of word characters, sentences end in . ! or ?"""
+    """How long the text is.
+
+    Words are the steps of the word trace that consist of word characters; sentences end in `.`, `!` or `?`.
+    """
 
     min_words: int | None = None
     max_words: int | None = None
@@ -150,11 +156,11 @@ class LengthSpec:
     sentences: Count | None = None
 
     def __post_init__(self) -> None:
-        given = {"min_words": self.min_words, "max_words": self.max_words, "max_chars": self.max_chars}
-        for field, value in given.items():
+        bounds = {"min_words": self.min_words, "max_words": self.max_words, "max_chars": self.max_chars}
+        for field, value in bounds.items():
             if value is not None and value < 0:
                 raise SpecSyntaxError(f"{field} is not negative", field=field)
-        if all(value is None for value in given.values()) and self.sentences is None:
+        if all(value is None for value in bounds.values()) and self.sentences is None:
             raise SpecSyntaxError("a length constraint sets at least one bound", field="max_words")
         if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
             raise SpecSyntaxError("min_words is not more than max_words", field="min_words")
@@ -166,12 +172,12 @@ class LengthSpec:
 class DfaSpec:
     """A caller's own automaton, over propositions of the word trace or over the bytes of the text."""
 
-    given: UserDfa
+    user_dfa: UserDfa
     propositions: tuple[tuple[str, Proposition], ...] = ()
     leading_space: LeadingSpace = "strip"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "propositions", _declared(self.propositions))
+        object.__setattr__(self, "propositions", _checked_declarations(self.propositions))
         _check_leading(self.leading_space)
 
 
@@ -227,17 +233,24 @@ Spec = (
     LtlfSpec | RegexSpec | KeywordsSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | LengthSpec | DfaSpec
     | AllSpec | AnySpec | NotSpec | LabelsSpec
 )  # fmt: skip
+# Forms whose language is a set of whole texts. The others speak of the word trace or of a length.
 WholeTextSpec = RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec
 
 
 def leaves(spec: Spec) -> tuple[Spec, ...]:
-    """The constraints that a combination is made of, left to right; the constraint itself where it is none."""
+    """The constraints that a combination is made of, left to right; the constraint itself where it is no combination.
+
+    >>> leaves(AllSpec((RegexSpec("a+"), NotSpec(ChoiceSpec(("aa",))))))
+    (RegexSpec(pattern='a+', leading_space='strip'), ChoiceSpec(choices=('aa',), leading_space='strip'))
+    """
     if isinstance(spec, AllSpec | AnySpec):
         return tuple(leaf for part in spec.parts for leaf in leaves(part))
     return leaves(spec.part) if isinstance(spec, NotSpec | LabelsSpec) else (spec,)
 
 
-def _declared(propositions: tuple[tuple[str, Proposition], ...]) -> tuple[tuple[str, Proposition], ...]:
+def _checked_declarations(
+    propositions: tuple[tuple[str, Proposition], ...],
+) -> tuple[tuple[str, Proposition], ...]:
     """The declarations in canonical order, checked."""
     for name, _ in propositions:
         _check_text(name, "propositions")
@@ -250,11 +263,13 @@ def _declared(propositions: tuple[tuple[str, Proposition], ...]) -> tuple[tuple[
             )
     if len({name for name, _ in propositions}) != len(propositions):
         raise SpecSyntaxError("a proposition is declared twice", field="propositions")
+    # Sorted, so that the order of declaration makes no difference.
     return tuple(sorted(propositions))
 
 
 def _check_text(text: str, field: str) -> None:
     try:
+        # Python strings may hold lone surrogates, which JSON can spell as escapes; no UTF-8 text contains them.
         text.encode()
     except UnicodeEncodeError as error:
         raise SpecSyntaxError(
@@ -274,6 +289,7 @@ def _check_leading(leading_space: LeadingSpace) -> None:
 
 
 def _check_count(count: Count, field: str) -> None:
+    # A count without an upper bound has the maximum None.
     minimum, maximum = count
     if minimum < 0 or (maximum is not None and maximum < minimum):
         raise SpecSyntaxError("a count is not negative, and its max not less than its min", field=field)
@@ -282,5 +298,51 @@ def _check_count(count: Count, field: str) -> None:
 def _check_parts(parts: tuple[Spec, ...], field: str) -> None:
     if not parts:
         raise SpecSyntaxError(f"{field} combines at least one constraint", field=field)
+    # Labels replace the alphabet of the whole constraint, so they cannot hold of one part.
     if any(isinstance(part, LabelsSpec) for part in parts):
         raise SpecSyntaxError("labels stands at the outermost constraint alone", field=field)
+
+
+def check_input_size(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raise LimitExceeded where a constraint is too long. Nothing is parsed, so the check is cheap."""
+    guard = ResourceGuard(limits)
+    parts = leaves(spec)
+    guard.check("parts_max", len(parts))
+    for part in parts:
+        _check_leaf(part, guard)
+    # One limit for all parts together: hashing a constraint parses every formula and pattern of it.
+    guard.check("formulas_chars_max", sum(map(_chars_read, parts)))
+
+
+def _chars_read(spec: Spec) -> int:
+    """Characters of a formula and of patterns that hashing a constraint parses."""
+    if not isinstance(spec, LtlfSpec | DfaSpec):
+        return 0
+    patterns = sum(len(meaning.regex or "") for _, meaning in spec.propositions)
+    return patterns + (len(spec.formula) if isinstance(spec, LtlfSpec) else 0)
+
+
+def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
+    match spec:
+        case LtlfSpec():
+            guard.check("formula_chars_max", len(spec.formula))
+            _check_propositions(dict(spec.propositions), guard)
+        case DfaSpec():
+            _check_propositions(dict(spec.propositions), guard)
+        case KeywordsSpec():
+            guard.check("propositions_max", len(spec.concepts))
+            guard.check("keyword_chars_max", sum(len(form) for forms in spec.concepts for form in forms))
+        case ChoiceSpec():
+            guard.check("choice_chars_max", sum(map(len, spec.choices)))
+        case JsonSchemaSpec():
+            guard.check("schema_chars_max", len(spec.schema))
+        case RegexSpec():
+            guard.check("pattern_chars_max", len(spec.pattern))
+        case InfillSpec():
+            guard.check("template_chars_max", len(spec.template))
+
+
+def _check_propositions(declared: dict[str, Proposition], guard: ResourceGuard) -> None:
+    guard.check("propositions_max", len(declared))
+    guard.check("keyword_chars_max", sum(len(word) for meaning in declared.values() for word in meaning.words))
+    guard.check("pattern_chars_max", sum(len(meaning.regex or "") for meaning in declared.values()))

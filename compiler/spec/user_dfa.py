@@ -1,8 +1,8 @@
-"""A caller's own automaton as it was written: its type and its JSON. Knows nothing of how it is compiled.
+"""A caller's own automaton: its type and its JSON. Knows nothing of how it is compiled.
 
-Over propositions, a transition has a guard: {"from": "s0", "to": "s1", "when": "dog & !cat"}, where a `when` that is
-left out is "true". Over the bytes of a text it lists bytes and ranges of bytes, {"bytes": [[97, 122], 32]}, or the
-characters that it reads one of, {"text": "abc"}. What no transition reads is rejected.
+Over propositions, a transition has a guard: {"from": "s0", "to": "s1", "when": "dog & !cat"}. A missing `when` is
+"true". Over the bytes of a text, a transition has a list of bytes and ranges of bytes, {"bytes": [[97, 122], 32]}, or a
+string of which it reads one character, {"text": "abc"}. A word for which some state has no transition is rejected.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ STATE_CHARS_MAX = 64
 BYTE_MAX = 0xFF
 _FIELD = "dfa"
 _BYTES = "a list of bytes and of ranges of bytes, [[97, 122], 32]"
+# The operators of formulas that speak of one step alone.
 _PROPOSITIONAL = frozenset({Op.TRUE, Op.FALSE, Op.NAME, Op.NOT, Op.AND, Op.OR, Op.IMPLIES, Op.IFF})
 T = TypeVar("T")
 ByteRanges = tuple[tuple[int, int], ...]  # sorted, apart, both ends included
@@ -27,7 +28,7 @@ ByteRanges = tuple[tuple[int, int], ...]  # sorted, apart, both ends included
 
 @dataclass(frozen=True, slots=True)
 class UserTransition:
-    """One way out of a state. Exactly one of `when`, `byte_ranges` and `text` says what it reads; the others are None.
+    """A transition of a caller's automaton. Exactly one of `when`, `byte_ranges` and `text` is set.
 
     when         a propositional formula over the propositions of a step
     byte_ranges  one byte in any of these ranges
@@ -41,10 +42,11 @@ class UserTransition:
     text: str | None = None
 
     def __post_init__(self) -> None:
+        # A frozen value is put into normal form here: equal automata are equal values.
         if (self.when, self.byte_ranges, self.text).count(None) != 2:
             raise SpecSyntaxError("a transition has one of `when`, `bytes` and `text`", field=f"{_FIELD}.transitions")
         if self.byte_ranges is not None:
-            object.__setattr__(self, "byte_ranges", _merged(self.byte_ranges))
+            object.__setattr__(self, "byte_ranges", _merge(self.byte_ranges))
         if self.text is not None:
             _check_encodes(self.text, f"{_FIELD}.transitions")
             object.__setattr__(self, "text", "".join(sorted(set(self.text))))
@@ -52,10 +54,14 @@ class UserTransition:
 
 @dataclass(frozen=True, slots=True)
 class UserDfa:
-    """An automaton over propositions, or over bytes. Its states are those that start or a transition names.
+    """An automaton over propositions or over bytes. Its states are those that `start` and the transitions name.
 
     Raises SpecSyntaxError where a state's name is empty or too long, an accepting state is none of the automaton's, or
-    some transitions read bytes and others propositions. Whether it is deterministic is asked when it is compiled.
+    some transitions read bytes and others propositions. Compiling it checks that it is deterministic.
+
+    >>> once = UserDfa("a", ("b",), (UserTransition("a", "b", text="xyz"),))
+    >>> once.over_bytes, once.states
+    (True, ('a', 'b'))
     """
 
     start: str
@@ -67,21 +73,23 @@ class UserDfa:
         for number, transition in enumerate(self.transitions):
             _check_state(transition.source, f"{_FIELD}.transitions.{number}.from")
             _check_state(transition.target, f"{_FIELD}.transitions.{number}.to")
+            # The first transition decides the alphabet of all.
             if (transition.when is None) != self.over_bytes:
-                wanted = "`bytes` or `text`, as in the first" if self.over_bytes else "no `bytes` or `text`"
+                expected = "`bytes` or `text`, as in the first" if self.over_bytes else "no `bytes` or `text`"
                 raise SpecSyntaxError(
-                    f"an automaton reads bytes or propositions, not both: this transition needs {wanted}",
+                    f"an automaton reads bytes or propositions, not both: this transition needs {expected}",
                     field=f"{_FIELD}.transitions.{number}",
-                    expected=wanted,
+                    expected=expected,
                 )
-        known = set(self.states)
+        states = set(self.states)
         for number, name in enumerate(self.accepting):
-            if name not in known:
+            if name not in states:
                 raise SpecSyntaxError(
                     "the accepting state is neither the start nor in any transition",
                     field=f"{_FIELD}.accepting.{number}",
                     expected="the name of a state",
                 )
+        # A set in canonical order.
         object.__setattr__(self, "accepting", tuple(sorted(set(self.accepting))))
 
     @property
@@ -106,14 +114,15 @@ def _check_encodes(text: str, field: str) -> None:
 
 def _check_state(name: str, field: str) -> None:
     if not 0 < len(name) <= STATE_CHARS_MAX:
-        wanted = f"a name of 1 to {STATE_CHARS_MAX} characters"
-        raise SpecSyntaxError(f"a state has {wanted}", field=field, expected=wanted)
+        expected = f"a name of 1 to {STATE_CHARS_MAX} characters"
+        raise SpecSyntaxError(f"a state has {expected}", field=field, expected=expected)
     _check_encodes(name, field)
 
 
-def _merged(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
+def _merge(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
     """The same bytes as sorted ranges that neither overlap nor touch. Raises ValueError for what is no byte."""
     merged: list[tuple[int, int]] = []
+    # Sorted by their lower ends, a range can only touch the one before it.
     for low, high in sorted(ranges):
         if not 0 <= low <= high <= BYTE_MAX:
             raise ValueError("a range of bytes is 0 <= low <= high <= 255")
@@ -127,7 +136,7 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def given_from_json(value: object, field: str) -> UserDfa:
+def user_dfa_from_json(value: object, field: str) -> UserDfa:
     """The automaton in the field `field` of a request. Raises SpecSyntaxError, whose `field` leads to the fault."""
     fields = _fields(value, ("start", "accepting", "transitions"), field)
     for name in ("accepting", "transitions"):
@@ -135,15 +144,16 @@ def given_from_json(value: object, field: str) -> UserDfa:
             raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
     items = _typed(fields["transitions"], list, f"{field}.transitions", "a list of transitions")
     return UserDfa(
-        _named(fields, "start", field),
-        _names(fields["accepting"], f"{field}.accepting"),
+        _state_name(fields, "start", field),
+        _state_names(fields["accepting"], f"{field}.accepting"),
         tuple(_transition(item, f"{field}.transitions.{number}") for number, item in enumerate(items)),
     )
 
 
 def _transition(value: object, field: str) -> UserTransition:
     fields = _fields(value, ("from", "to", "when", "bytes", "text"), field)
-    source, target = (_named(fields, name, field) for name in ("from", "to"))
+    source, target = (_state_name(fields, name, field) for name in ("from", "to"))
+    # Without any of them, the guard is `true`.
     labels = [name for name in ("when", "bytes", "text") if name in fields]
     if len(labels) > 1:
         raise SpecSyntaxError("a transition has only one of `when`, `bytes` and `text`", field=field)
@@ -156,7 +166,7 @@ def _transition(value: object, field: str) -> UserTransition:
     return UserTransition(source, target, when=_typed(fields.get("when", "true"), str, f"{field}.when", "a formula"))
 
 
-def _named(fields: Mapping[str, object], name: str, field: str) -> str:
+def _state_name(fields: Mapping[str, object], name: str, field: str) -> str:
     if name not in fields:
         raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
     return _typed(fields[name], str, f"{field}.{name}", "the name of a state")
@@ -165,30 +175,31 @@ def _named(fields: Mapping[str, object], name: str, field: str) -> str:
 def _byte_ranges(value: object, field: str) -> ByteRanges:
     ranges = []
     for number, item in enumerate(_typed(value, list, field, _BYTES)):
+        # A single byte is a range of one.
         pair = item if isinstance(item, list) else [item, item]
-        whole = len(pair) == 2 and all(isinstance(byte, int) and not isinstance(byte, bool) for byte in pair)
-        if not (whole and 0 <= pair[0] <= pair[1] <= BYTE_MAX):
-            wanted = f"a byte 0 to {BYTE_MAX}, or [first, last] of such"
+        is_range = len(pair) == 2 and all(isinstance(byte, int) and not isinstance(byte, bool) for byte in pair)
+        if not (is_range and 0 <= pair[0] <= pair[1] <= BYTE_MAX):
+            expected = f"a byte 0 to {BYTE_MAX}, or [first, last] of such"
             raise SpecSyntaxError(
-                f"{field} lists bytes and ranges: {wanted}", field=f"{field}.{number}", expected=wanted
+                f"{field} lists bytes and ranges: {expected}", field=f"{field}.{number}", expected=expected
             )
         ranges.append((pair[0], pair[1]))
-    return _merged(ranges)
+    return _merge(ranges)
 
 
-def _names(value: object, field: str) -> tuple[str, ...]:
+def _state_names(value: object, field: str) -> tuple[str, ...]:
     items = _typed(value, list, field, "a list of names of states")
     return tuple(_typed(item, str, f"{field}.{number}", "the name of a state") for number, item in enumerate(items))
 
 
-def _typed(value: object, kind: type[T], field: str, wanted: str) -> T:
+def _typed(value: object, kind: type[T], field: str, expected: str) -> T:
     if not isinstance(value, kind):
-        raise SpecSyntaxError(f"{field} must be {wanted}", field=field, expected=wanted)
+        raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
     return value
 
 
 def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str, object]:
-    """The fields of an object, all of them known."""
+    """The fields of an object. Raises SpecSyntaxError for one that is not allowed."""
     fields = _typed(value, dict, field, f"an object with {', '.join(allowed)}")
     if not set(fields) <= set(allowed):
         raise SpecSyntaxError(
@@ -197,10 +208,13 @@ def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str,
     return fields
 
 
-def given_to_json(given: UserDfa) -> dict[str, object]:
-    """The automaton in full: given_from_json undoes it."""
-    transitions = [{"from": one.source, "to": one.target, **_label_to_json(one)} for one in given.transitions]
-    return {"start": given.start, "accepting": list(given.accepting), "transitions": transitions}
+def user_dfa_to_json(user_dfa: UserDfa) -> dict[str, object]:
+    """The automaton in full: user_dfa_from_json undoes it."""
+    transitions = [
+        {"from": transition.source, "to": transition.target, **_label_to_json(transition)}
+        for transition in user_dfa.transitions
+    ]
+    return {"start": user_dfa.start, "accepting": list(user_dfa.accepting), "transitions": transitions}
 
 
 def _label_to_json(transition: UserTransition) -> dict[str, object]:
@@ -211,21 +225,22 @@ def _label_to_json(transition: UserTransition) -> dict[str, object]:
     return {"bytes": [[low, high] for low, high in transition.byte_ranges or ()]}
 
 
-def propositions_named(given: UserDfa, guard: ResourceGuard) -> tuple[str, ...]:
-    """The names in the guards, in order of first mention; `eos` and `nomatch` among them where they are named.
+def guard_propositions(user_dfa: UserDfa, guard: ResourceGuard) -> tuple[str, ...]:
+    """The names in the guards, in order of first mention, with `eos` and `nomatch` where they occur.
 
     Raises as `user_letter_dfa` does for a guard that cannot be read. Empty for an automaton over bytes.
     """
-    formulas = guards_of(given, guard).values()
+    formulas = guard_formulas(user_dfa, guard).values()
     return tuple(dict.fromkeys(name for formula in formulas for name in propositions_of(formula)))
 
 
-def guards_of(given: UserDfa, guard: ResourceGuard) -> dict[str, LtlfFormula]:
+def guard_formulas(user_dfa: UserDfa, guard: ResourceGuard) -> dict[str, LtlfFormula]:
     """The formula of each guard, by its text."""
-    written = [transition.when for transition in given.transitions if transition.when is not None]
-    guard.check("formula_chars_max", sum(map(len, written)))
+    # One limit for all guards together, as for one formula.
+    conditions = [transition.when for transition in user_dfa.transitions if transition.when is not None]
+    guard.check("formula_chars_max", sum(map(len, conditions)))
     guards: dict[str, LtlfFormula] = {}
-    for number, transition in enumerate(given.transitions):
+    for number, transition in enumerate(user_dfa.transitions):
         if transition.when is not None and transition.when not in guards:
             guard.check_time()
             guards[transition.when] = _parse_guard(transition.when, f"dfa.transitions.{number}.when", guard)
@@ -236,6 +251,7 @@ def _parse_guard(source: str, field: str, guard: ResourceGuard) -> LtlfFormula:
     with blame_field(field):
         formula = parse_formula(source, guard)
         for node in formula.nodes:
+            # A transition is taken at one step, so its guard cannot speak of others.
             if node.op not in _PROPOSITIONAL:
                 raise SpecUnsupported(
                     f"{node.op} speaks of other steps: a guard speaks of one, with ! & | -> <-> true false",

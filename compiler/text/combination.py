@@ -17,7 +17,7 @@ import numpy as np
 from compiler.automata import ByteTransducer, CharDfa, Dfa, coarsened, inner_estimate, minimize, to_byte_transducer
 from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
-from compiler.spec import Proposition, normalised
+from compiler.spec import Proposition, normalize
 from compiler.text.letter_dfas import LetterDfaBuilder, PerCharacterDfaBuilder
 from compiler.text.per_character import per_character_transducer, word_trace_per_character
 from compiler.text.transducer import TextTransducer, joint_transducer
@@ -126,7 +126,7 @@ def _word_trace(leaves: Sequence[WordLeaf], guard: ResourceGuard) -> WordTransdu
     propositions: dict[str, Proposition] = {}
     for leaf in leaves:
         for name, meaning in leaf.propositions.items():
-            if normalised(propositions.setdefault(name, meaning)) != normalised(meaning):
+            if normalize(propositions.setdefault(name, meaning)) != normalize(meaning):
                 raise ValueError(f"two meanings go by one name, {name!r}")
     guard.check("propositions_max", len(propositions))
     return word_transducer(propositions, any(leaf.with_eos for leaf in leaves), guard)

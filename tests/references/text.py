@@ -31,7 +31,7 @@ from compiler.spec import (
     Spec,
     UserDfa,
     leaves,
-    normalised,
+    normalize,
 )
 from tests.references import ltlf as reference_ltlf
 
@@ -62,7 +62,7 @@ def satisfies(spec: Spec, text: str) -> bool:
         case LengthSpec():
             return _length_holds(spec, text)
         case DfaSpec():
-            return _runs(spec.given, text.encode()) if spec.given.over_bytes else _steps(spec, text)
+            return _runs(spec.user_dfa, text.encode()) if spec.user_dfa.over_bytes else _steps(spec, text)
         case LtlfSpec():
             return reference_ltlf.satisfies(_formula(spec.formula), word_trace(spec, text))
         case AllSpec():
@@ -79,7 +79,7 @@ def strips_a_space(spec: Spec) -> bool:
     """Whether one leading space is no part of an answer: a whole-text constraint allows it and none forbids it."""
     whole = [leaf for leaf in leaves(spec) if isinstance(leaf, RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec)]
     settings = {leaf.leading_space for leaf in whole}
-    settings |= {leaf.leading_space for leaf in leaves(spec) if isinstance(leaf, DfaSpec) and leaf.given.over_bytes}
+    settings |= {leaf.leading_space for leaf in leaves(spec) if isinstance(leaf, DfaSpec) and leaf.user_dfa.over_bytes}
     return settings == {"strip"}
 
 
@@ -180,7 +180,7 @@ def _counts_hold(spec: KeywordsSpec, text: str) -> bool:
     if not spec.ordered:
         return True
     needed = [(name, minimum) for name, (minimum, _) in zip(names, spec.counts, strict=True) if minimum]
-    same = {name: normalised(Proposition(spec.concepts[int(name)], None, spec.case_sensitive)) for name in names}
+    same = {name: normalize(Proposition(spec.concepts[int(name)], None, spec.case_sensitive)) for name in names}
     stage, missing = 0, needed[0][1] if needed else 0
     for step in steps:
         if stage == len(needed):
@@ -198,7 +198,8 @@ def _counts_hold(spec: KeywordsSpec, text: str) -> bool:
 
 
 def _concepts(spec: KeywordsSpec) -> dict[str, re.Pattern[str]]:
-    return {str(i): _pattern(Proposition(forms, None, spec.case_sensitive)) for i, forms in enumerate(spec.concepts)}
+    concepts = (Proposition(forms, None, spec.case_sensitive) for forms in spec.concepts)
+    return {str(i): _pattern(concept) for i, concept in enumerate(concepts)}
 
 
 def _runs(given: UserDfa, data: bytes) -> bool:
@@ -223,19 +224,19 @@ def _runs(given: UserDfa, data: bytes) -> bool:
 
 def _steps(spec: DfaSpec, text: str) -> bool:
     """An automaton over propositions, step by step."""
-    guards = [_formula(one.when or "true") for one in spec.given.transitions]
+    guards = [_formula(one.when or "true") for one in spec.user_dfa.transitions]
     names = dict.fromkeys(name for guard in guards for name in propositions_of(guard))
-    state = spec.given.start
+    state = spec.user_dfa.start
     for letter in _trace(tuple(names), spec.propositions, text):
         targets = [
             one.target
-            for one, guard in zip(spec.given.transitions, guards, strict=True)
+            for one, guard in zip(spec.user_dfa.transitions, guards, strict=True)
             if one.source == state and reference_ltlf.satisfies(guard, [letter])
         ]
         if not targets:
             return False
         state = targets[0]
-    return state in spec.given.accepting
+    return state in spec.user_dfa.accepting
 
 
 def word_trace(spec: LtlfSpec, text: str) -> list[frozenset[str]]:
@@ -243,7 +244,9 @@ def word_trace(spec: LtlfSpec, text: str) -> list[frozenset[str]]:
     return _trace(propositions_of(_formula(spec.formula)), spec.propositions, text)
 
 
-def _trace(names: Sequence[str], propositions: Sequence[tuple[str, Proposition]], text: str) -> list[frozenset[str]]:
+def _trace(
+    names: Sequence[str], propositions: Sequence[tuple[str, Proposition]], text: str
+) -> list[frozenset[str]]:
     declared = dict(propositions)
     patterns = {name: _pattern(proposition) for name, proposition in declared.items()}
     for name in names:

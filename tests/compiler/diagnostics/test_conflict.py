@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compiler.diagnostics import conflict, conjuncts
-from compiler.diagnostics.conflict import smallest_conflict
+from compiler.diagnostics.conflict import minimal_conflict
 from compiler.engines import NATIVE
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded, SpecUnsatisfiable
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
@@ -150,27 +150,27 @@ def test_a_conflict_stays_unsatisfiable_when_a_trial_fails(monkeypatch: pytest.M
 
     spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
     monkeypatch.setattr(conflict, "combine", failing)
-    assert len(smallest_conflict(spec, NATIVE, ResourceGuard(DEFAULT_LIMITS))) == 3
+    assert len(minimal_conflict(spec, NATIVE, ResourceGuard(DEFAULT_LIMITS))) == 3
 
 
 def test_a_conflict_is_reported_when_compile_time_runs_out() -> None:
     guard = ResourceGuard(Limits(compile_s_max=1e-9))
     spec = spec_from_json({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
-    assert len(smallest_conflict(spec, NATIVE, guard)) == 3
+    assert len(minimal_conflict(spec, NATIVE, guard)) == 3
 
 
 def test_a_cancelled_compilation_stops_the_conflict_search() -> None:
     guard = ResourceGuard(DEFAULT_LIMITS, cancelled=lambda: True)
     spec = spec_from_json({"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}, {"regex": "a"}]})
     with pytest.raises(CompileCancelled):
-        smallest_conflict(spec, NATIVE, guard)
+        minimal_conflict(spec, NATIVE, guard)
 
 
 def test_a_conjunct_over_a_limit_stays_in_the_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be tried is not known to be needless."""
     limits = Limits(dfa_states_max=60)
     spec = spec_from_json({"all": [{"regex": "(a|b)*a(a|b){8}"}, {"regex": "c"}, {"regex": "d"}]})
-    named = smallest_conflict(spec, NATIVE, ResourceGuard(limits))
+    named = minimal_conflict(spec, NATIVE, ResourceGuard(limits))
     assert named[-2:] == ("'all.1' (regex c)", "'all.2' (regex d)")
 
 

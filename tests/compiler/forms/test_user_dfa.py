@@ -18,8 +18,8 @@ from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import determinize
 from compiler.regex.glushkov import pattern_nfa
-from compiler.spec import UserDfa, UserTransition, propositions_named
-from compiler.spec.user_dfa import given_from_json, given_to_json
+from compiler.spec import UserDfa, UserTransition, guard_propositions
+from compiler.spec.user_dfa import user_dfa_from_json, user_dfa_to_json
 from tests.references.byte_dfa import byte_dfa
 from tests.references.dfa import equivalent
 
@@ -69,15 +69,15 @@ def changed(source: dict[str, Any], number: int, **fields: object) -> dict[str, 
 
 @pytest.mark.parametrize("source", [FETCH, WORD, {"start": "x", "accepting": ["x"], "transitions": []}])
 def test_the_json_of_an_automaton_survives_a_round_trip(source: dict[str, Any]) -> None:
-    automaton = given_from_json(source, "dfa")
-    written = given_to_json(automaton)
-    assert given_from_json(json.loads(json.dumps(written)), "dfa") == automaton
-    assert given_to_json(given_from_json(written, "dfa")) == written
+    automaton = user_dfa_from_json(source, "dfa")
+    written = user_dfa_to_json(automaton)
+    assert user_dfa_from_json(json.loads(json.dumps(written)), "dfa") == automaton
+    assert user_dfa_to_json(user_dfa_from_json(written, "dfa")) == written
 
 
 def test_bytes_and_characters_are_written_in_one_order() -> None:
     left = changed(changed(WORD, 0, bytes=[122, [97, 97], [98, 99], 97]), 1, text="😀éyxx")
-    assert given_from_json(left, "dfa") == given_from_json(WORD, "dfa")
+    assert user_dfa_from_json(left, "dfa") == user_dfa_from_json(WORD, "dfa")
 
 
 @pytest.mark.parametrize(
@@ -114,29 +114,29 @@ def test_bytes_and_characters_are_written_in_one_order() -> None:
 )
 def test_an_error_names_its_field(source: object, field: str) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        given_from_json(source, "dfa")
+        user_dfa_from_json(source, "dfa")
     assert caught.value.field == field
 
 
 def test_bytes_and_propositions_do_not_mix() -> None:
     mixed = {**FETCH, "transitions": [*FETCH["transitions"], {"from": "s2", "to": "s0", "text": "x"}]}
     with pytest.raises(SpecSyntaxError, match="not both") as caught:
-        given_from_json(mixed, "dfa")
+        user_dfa_from_json(mixed, "dfa")
     assert caught.value.field == "dfa.transitions.4"
 
 
 def test_an_automaton_lists_its_states_and_its_alphabet() -> None:
-    fetch, word = given_from_json(FETCH, "dfa"), given_from_json(WORD, "dfa")
+    fetch, word = user_dfa_from_json(FETCH, "dfa"), user_dfa_from_json(WORD, "dfa")
     assert fetch.states == ("s0", "s1", "s2") and not fetch.over_bytes
     assert word.states == ("a", "b", "c") and word.over_bytes
-    assert propositions_named(fetch, guard()) == ("dog", "cat", "eos") and propositions_named(word, guard()) == ()
+    assert guard_propositions(fetch, guard()) == ("dog", "cat", "eos") and guard_propositions(word, guard()) == ()
 
 
 # --- over propositions ----------------------------------------------------------------------------------------------
 
 
 def test_an_automaton_over_propositions_follows_its_guards() -> None:
-    dfa = user_letter_dfa(given_from_json(FETCH, "dfa"), LETTERS, guard())
+    dfa = user_letter_dfa(user_dfa_from_json(FETCH, "dfa"), LETTERS, guard())
     dog, cat, both, nomatch, eos = range(5)
     for word in ([dog, cat], [nomatch, dog, both, dog], [nomatch, nomatch, dog, eos]):
         assert dfa.accepts(word), word
@@ -213,7 +213,7 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
 
 def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        user_letter_dfa(given_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, guard())
+        user_letter_dfa(user_dfa_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, guard())
     assert caught.value.field == "dfa.transitions.1"
     assert "dfa.transitions.0" in str(caught.value) and "at a step of dog," in str(caught.value)
 
@@ -221,9 +221,9 @@ def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
 def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None:
     source = changed(FETCH, 0, when="dog")
     source["transitions"][1]["when"] = "cat"
-    user_letter_dfa(given_from_json(source, "dfa"), LETTERS[:2], guard())
+    user_letter_dfa(user_dfa_from_json(source, "dfa"), LETTERS[:2], guard())
     with pytest.raises(SpecSyntaxError):
-        user_letter_dfa(given_from_json(source, "dfa"), LETTERS, guard())
+        user_letter_dfa(user_dfa_from_json(source, "dfa"), LETTERS, guard())
 
 
 @pytest.mark.parametrize(
@@ -232,18 +232,18 @@ def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None
 )
 def test_temporal_guards_are_refused_by_name(condition: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as caught:
-        user_letter_dfa(given_from_json(changed(FETCH, 2, when=condition), "dfa"), LETTERS, guard())
+        user_letter_dfa(user_dfa_from_json(changed(FETCH, 2, when=condition), "dfa"), LETTERS, guard())
     assert (caught.value.construct, caught.value.field) == (construct, "dfa.transitions.2.when")
 
 
 def test_a_malformed_guard_is_refused_with_field_and_offset() -> None:
     with pytest.raises(SpecSyntaxError) as caught:
-        propositions_named(given_from_json(changed(FETCH, 2, when="dog & "), "dfa"), guard())
+        guard_propositions(user_dfa_from_json(changed(FETCH, 2, when="dog & "), "dfa"), guard())
     assert (caught.value.field, caught.value.position) == ("dfa.transitions.2.when", 6)
 
 
 def test_automata_over_propositions_meet_the_limits() -> None:
-    fetch = given_from_json(FETCH, "dfa")
+    fetch = user_dfa_from_json(FETCH, "dfa")
     for limit, cap in (("formula_chars_max", 30), ("dfa_states_max", 3), ("table_bytes_max", 100)):
         with pytest.raises(LimitExceeded) as caught:
             user_letter_dfa(fetch, LETTERS, guard(**{limit: cap}))
@@ -252,16 +252,16 @@ def test_automata_over_propositions_meet_the_limits() -> None:
 
 def test_a_compile_over_the_wrong_alphabet_is_refused() -> None:
     with pytest.raises(ValueError):
-        user_letter_dfa(given_from_json(WORD, "dfa"), LETTERS, guard())
+        user_letter_dfa(user_dfa_from_json(WORD, "dfa"), LETTERS, guard())
     with pytest.raises(ValueError):
-        user_char_dfa(given_from_json(FETCH, "dfa"), guard())
+        user_char_dfa(user_dfa_from_json(FETCH, "dfa"), guard())
 
 
 # --- over bytes -----------------------------------------------------------------------------------------------------
 
 
 def test_an_automaton_over_bytes_follows_its_transitions() -> None:
-    found = user_char_dfa(given_from_json(WORD, "dfa"), guard())
+    found = user_char_dfa(user_dfa_from_json(WORD, "dfa"), guard())
     for text in ("a", "z", "cxé😀y", "b7-", "bx1-2-y"):
         assert found.accepts(text), text
     for text in ("", "d", "aa", "a7", "a7--", "bè", "b😁", "é"):
@@ -269,7 +269,7 @@ def test_an_automaton_over_bytes_follows_its_transitions() -> None:
 
 
 def test_a_byte_automaton_equals_the_equivalent_pattern() -> None:
-    found = user_char_dfa(given_from_json(WORD, "dfa"), guard())
+    found = user_char_dfa(user_dfa_from_json(WORD, "dfa"), guard())
     dfa, parts = determinize(pattern_nfa(r"[a-cz](?:[xyé😀]|[0-9]-)*", guard()), guard())
     assert same_language(found, CharDfa(dfa, parts))
 
@@ -298,7 +298,7 @@ def test_two_transitions_that_read_one_byte_are_both_named(
         "transitions": [{"from": "a", "to": "b", kind: what} for kind, what in transitions],
     }
     with pytest.raises(SpecSyntaxError, match="not deterministic") as caught:
-        user_char_dfa(given_from_json(source, "dfa"), guard())
+        user_char_dfa(user_dfa_from_json(source, "dfa"), guard())
     assert f"dfa.transitions.{first} " in str(caught.value) and caught.value.field == f"dfa.transitions.{second}"
 
 

@@ -12,7 +12,7 @@ import pytest
 from compiler.codec import decode, encode
 from compiler.engines import NATIVE
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
-from compiler.forms import part_of
+from compiler.forms import constraint_tree
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import AllSpec, RegexSpec, spec_from_json
@@ -81,7 +81,7 @@ def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constrai
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_flattening_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
     spec, guard = spec_from_json(constraint), ResourceGuard(Limits())
-    texts = to_char_dfa(part_of(spec, NATIVE, guard), guard)
+    texts = to_char_dfa(constraint_tree(spec, NATIVE, guard), guard)
     for text in TEXTS:
         assert texts.accepts(text) == satisfies(spec, text), text
 
