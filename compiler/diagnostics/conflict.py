@@ -47,6 +47,7 @@ SEARCH_S_MAX = 2.0  # a refusal is not to take much longer than what it refuses
 _ALONE_MAX = 16  # with more conjuncts, the search does not test each one alone
 _PAIRS_MAX = 6  # with more conjuncts, the search does not test each pair
 _LISTED_MAX = 8
+# The name of each form in a path.
 _FORMS: tuple[tuple[type, str], ...] = (
     (LtlfSpec, "ltlf"), (RegexSpec, "regex"), (KeywordsSpec, "keywords"), (InfillSpec, "infill"),
     (ChoiceSpec, "choice"), (JsonSchemaSpec, "json_schema"), (DfaSpec, "dfa"), (AnySpec, "any"), (NotSpec, "not"),
@@ -242,7 +243,7 @@ class _ConflictSearch:
         # An empty language of letters needs no transducer.
         if combined.letters.symbols and is_empty(combined.letters):
             return False
-        # Whether tokens can spell a text is not asked here, so single bytes are the vocabulary.
+        # Tokens may fail to spell a text that exists, so single bytes are the vocabulary here.
         transducer = combined.byte_transducer(self._guard)
         tokens = lift(transducer, combined.letters, byte_vocabulary(), self._guard)
         return tokens.min_tokens != UNREACHABLE

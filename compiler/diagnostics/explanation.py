@@ -93,6 +93,7 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
         letters_more=text.display_dfa.symbols - len(letters),
         states=states,
         states_more=text.display_dfa.states - len(states),
+        # The first example is the shortest text, the others are random.
         shortest=examples[0] if examples else None,
         samples=tuple(examples[1:]),
     )
@@ -186,6 +187,7 @@ def _letters(text: TextAutomaton) -> str:
 
 def _sizes(compiled: CompiledConstraint) -> list[str]:
     text, tokens = compiled.text, compiled.tokens
+    # The sizes are those of the automaton that is shown; the token automaton has its own sentence.
     accepting = int(text.display_dfa.accepting.sum())
     dead = sum(distance is None for distance in compiled.state_distances)
     states = f"{counted(text.display_dfa.states, 'state')}, {accepting:,} accepting"
@@ -209,6 +211,7 @@ def _examples(compiled: CompiledConstraint, seed: int, guard: ResourceGuard) -> 
     # An explanation without examples is better than none.
     except LimitExceeded as error:
         return [], [f"No examples are shown: to find them takes more than the limit {error.limit}."]
+    # A text of that length helps no reader.
     if sampler.least_steps > STEPS_MAX:
         unit = "label" if text.kind == "labels" else "byte"
         return [], [f"No examples are shown: the shortest takes {counted(sampler.least_steps, unit)}."]

@@ -136,13 +136,14 @@ def _quoted(text: str) -> str:
 def _listed(items: Iterable[str], last: str) -> str:
     """`a, b and c`, or `a, then b, then c`; of a long list the first items and the number of the others."""
     texts = list(items)
-    shown = texts[:LISTED_MAX]
-    if len(texts) > len(shown):
-        shown.append(f"{len(texts) - len(shown):,} more")
+    parts = texts[:LISTED_MAX]
+    # The number of the others keeps a long list readable.
+    if len(texts) > len(parts):
+        parts.append(f"{len(texts) - len(parts):,} more")
     # A separator such as `, then` stands between all items; a word such as `and` only before the last.
-    if len(shown) == 1 or last.startswith(","):
-        return f"{last} ".join(shown)
-    return f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+    if len(parts) == 1 or last.startswith(","):
+        return f"{last} ".join(parts)
+    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
 def _bracketed(spec: Spec) -> str:
@@ -177,6 +178,7 @@ def _proposition(proposition: Proposition) -> str:
 
 
 def _keywords(spec: KeywordsSpec) -> str:
+    # Without counts, each concept occurs at least once.
     counts: tuple[Count, ...] = spec.counts or (ONCE,) * len(spec.concepts)
     phrases = []
     for forms, count in zip(spec.concepts, counts, strict=True):
@@ -231,6 +233,7 @@ _PHRASES: tuple[tuple[str, Callable[[object], str]], ...] = (
 
 def _value(schema: object) -> str:
     """The kind of value that a schema describes, with the names of its properties."""
+    # A schema may be a boolean.
     if not isinstance(schema, dict):
         return "any value" if schema is True else "no value"
     for keyword, phrase in _PHRASES:
@@ -253,6 +256,7 @@ def _properties(schema: dict[str, object]) -> str:
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, dict) or not properties:
         return ""
+    # The schema has been compiled, but a malformed keyword must not break its explanation.
     required_names = required if isinstance(required, list) else []
     phrases = (f"{_name(name)}{'' if name in required_names else ' (optional)'}" for name in properties)
     return f" with {'the property' if len(properties) == 1 else 'the properties'} {_listed(phrases, 'and')}"

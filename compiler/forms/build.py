@@ -58,6 +58,7 @@ def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tu
     """
     match spec:
         case AllSpec() | AnySpec():
+            # While the recursion unwinds, `field_prefix` puts the path of the part before the field of a fault.
             name = "all" if isinstance(spec, AllSpec) else "any"
             parts = []
             for number, part in enumerate(spec.parts):
@@ -93,6 +94,7 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
     match spec:
         case RegexSpec():
             with blame_field("regex"):
+                # Patterns, templates and choices share the translation of pattern trees, which `engines` chooses.
                 node = parse_pattern(spec.pattern, guard)
                 return CharDfa(*engines.node(node, guard))
         case InfillSpec():
@@ -134,6 +136,7 @@ def _word_leaf(
         ]
         return build(renamed, guard)
 
+    # A compiled constraint serves callers with other names, so the leaf knows meanings only.
     propositions = {meaning_name(proposition): proposition for proposition in declared.values()}
     return WordLeaf(propositions, EOS in used, NOMATCH in used, by_meaning)
 
@@ -156,6 +159,7 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
             # Inflection may fail for want of its dictionary, which is a fault of that concept's field.
             propositions[name] = _inflected(proposition) if spec.inflect else proposition
     build: LetterDfa
+    # As a formula, a count would be nested that often.
     if spec.counts:
         build = partial(_counts_dfa, names, spec)
     else:
@@ -206,6 +210,7 @@ def _length(spec: LengthSpec) -> ConstraintTree:
     if spec.max_chars is not None:
         # Characters are counted on the text itself.
         parts.append(LengthLeaf(spec.max_chars))
+    # All bounds have to hold.
     return parts[0] if len(parts) == 1 else BooleanNode(True, tuple(parts))
 
 

@@ -101,6 +101,7 @@ def inflections(form: str) -> tuple[str, ...]:
     index = 0 if len(words) > 1 and words[-1].lower() in _PARTICLES else len(words) - 1
     kinds = ("VERB",) if index < len(words) - 1 else _KINDS
     before, after = words[:index], words[index + 1 :]
+    # A word that the dictionary lacks gets a regular plural, and only that.
     known_forms = _forms(words[index].lower(), kinds)
     inflected = {_cased(other, words[index]) for other in known_forms} if known_forms else _plural(words[index])
     entry = {" ".join([*before, other, *after]) for other in inflected}

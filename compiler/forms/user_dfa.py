@@ -66,14 +66,16 @@ def user_letter_dfa(user_dfa: UserDfa, letters: Sequence[frozenset[str]], guard:
         state, letters_read = number_of[transition.source], holds[transition.when]
         conflicts = np.flatnonzero(letters_read & (applies[state] != _NO_TRANSITION))
         if conflicts.size:
-            raise _clash(int(applies[state, conflicts[0]]), number, f"at a step of {_shown(letters[conflicts[0]])}")
+            raise _clash(
+                int(applies[state, conflicts[0]]), number, f"at a step of {_letter_text(letters[conflicts[0]])}"
+            )
         table[state, letters_read] = number_of[transition.target]
         applies[state, letters_read] = number
     accepting = np.array([*(name in set(user_dfa.accepting) for name in number_of), False])
     return minimize(Dfa(np.arange(len(letters), dtype=np.int32), table, accepting, 0), guard)
 
 
-def _shown(letter: frozenset[str]) -> str:
+def _letter_text(letter: frozenset[str]) -> str:
     """A letter as errors repeat it: the names that hold, where these are short and printable."""
     text = " and ".join(sorted(letter)) or "no proposition"
     return text if len(text) <= _SHOWN_CHARS_MAX and text.isprintable() else "several propositions"

@@ -56,6 +56,7 @@ class _ArrayBuilder:
         self._compiler, self._position = compiler, position
         nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ArrayFacts] = [node.arrays for node in nodes if node.arrays is not None]
+        # All facts have to hold: the largest minimum and the smallest maximum imply the others.
         self._minimum = max((facts.minimum for facts in self._facts), default=0)
         self._maximum = min((facts.maximum for facts in self._facts if facts.maximum is not None), default=None)
         self._contains: list[Contains] = [contains for facts in self._facts for contains in facts.contains]
@@ -65,6 +66,7 @@ class _ArrayBuilder:
         self._last = max(prefix, position.scope.prefix, self._minimum, self._maximum or 0)
         self._constants: list[Fragment | None] = []  # values of which each occurs at most once, for `uniqueItems`
         for node, facts in zip([node for node in nodes if node.arrays is not None], self._facts, strict=True):
+            # At most one item is always unique.
             if facts.unique and (self._maximum is None or self._maximum > 1):
                 self._constants = self._distinct(prefix, node.field)
 
@@ -94,6 +96,7 @@ class _ArrayBuilder:
         inside = self._position.item(index)
         item, safe = self._compiler.text(self._item(index), inside)
         self._safe &= safe
+        # Bit i of a label is the i-th test: the constants first, then each `contains`.
         tests = list(self._constants)
         for contains in self._contains:
             test, safe = self._compiler.text((contains.item,), inside)
@@ -110,14 +113,15 @@ class _ArrayBuilder:
 
     def _counts_after(self, counts: _Counts, label: int) -> _Counts | None:
         """The counts after an item with a label; None where one of them is too high then."""
+        # Each count grows by the bit of its test.
         bits, after = label - 1, []
         limits = [(0, 1)] * len(self._constants) + [(contains.minimum, contains.maximum) for contains in self._contains]
         for bit, (count, (minimum, maximum)) in enumerate(zip(counts, limits, strict=True)):
-            more = count + (bits >> bit & 1)
-            if maximum is not None and more > maximum:
+            increased = count + (bits >> bit & 1)
+            if maximum is not None and increased > maximum:
                 return None
             # Once the minimum is reached, and without a maximum, further items change nothing.
-            after.append(min(more, max(minimum, maximum or 0)))
+            after.append(min(increased, max(minimum, maximum or 0)))
         return tuple(after)
 
     def _may_end(self, index: int, counts: _Counts) -> bool:
@@ -133,6 +137,7 @@ class _ArrayBuilder:
         end, opened = assembler.new_end(), assembler.new_state()
         assembler.add_text(START, "[", opened)
         start: _Control = (0, (0,) * (len(self._constants) + len(self._contains)))
+        # The empty array has no white space inside, in either layout.
         if self._may_end(*start):
             assembler.add_text(opened, "]", end)
         # The state before the first item is not `opened`: after a comma the array may not end.
@@ -144,6 +149,7 @@ class _ArrayBuilder:
         for index, counts in waiting:  # grows while it is walked
             if self._maximum is not None and index >= self._maximum:
                 continue
+            # The items at one index are the same for all counts.
             if index not in items:
                 items[index] = self._item_fragment(index)
             item = items[index]
@@ -155,6 +161,7 @@ class _ArrayBuilder:
                 if counted is None:
                     continue
                 control = (min(index + 1, self._last), counted)
+                # A control is the product state behind an item. All items that lead to it share its states.
                 if control not in after:
                     after[control] = assembler.new_state()
                     if control not in before:

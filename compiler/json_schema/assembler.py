@@ -81,6 +81,7 @@ class Assembler:
         if not text:
             self._joins.append((np.array([source]), target))
         state = source
+        # A new state after each character but the last, which leads to the target.
         for number, char in enumerate(text, 1):
             following = target if number == len(text) else self.new_state()
             self._edges.append((state, ord(char), following))
@@ -95,6 +96,7 @@ class Assembler:
 
     def add_fragment(self, source: int, fragment: Fragment, targets: Mapping[int, int]) -> None:
         """Read a text of a fragment from `source`; where one with a label ends, go on as from the label's target."""
+        # A fragment is copied each time it is read, since each copy goes on elsewhere.
         offset = self.add_table(fragment.full_table)
         self._starts.append((source, offset + START))
         for label, target in targets.items():
@@ -175,6 +177,7 @@ class _EscapeTableBuilder:
 def string_fragment(content: Fragment, guard: ResourceGuard) -> Fragment:
     """The JSON strings whose content is a text of `content`."""
     assembler = Assembler(len(content.columns), guard)
+    # The first states of the escaped table are those of the content, with their labels.
     offset = assembler.add_table(escaped(content.full_table))
     assembler.add_text(START, '"', offset + START)
     assembler.add_quotes(np.flatnonzero(content.label) + offset, assembler.new_end())

@@ -52,8 +52,10 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
         # Nodes may recurse through references far deeper than the document is nested.
         cap = guard.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
+    # The empty language has no fragment.
     if fragment is None:
         return char_complement(everything())
+    # Minterms that the schema does not distinguish in the end are merged.
     return coarsened(CharDfa(dfa_of(fragment, guard), alphabet.minterms))
 
 

@@ -186,6 +186,7 @@ class SchemaCompiler:
 
     def _gather(self, node_ids: Sequence[int], visited: frozenset[int]) -> _Conjunction:
         """The nodes and all that hold wherever they do, without those in `visited`."""
+        # Breadth-first closure under `allOf` and `$ref`, each node once.
         order = [number for number in dict.fromkeys(node_ids) if number not in visited]
         gathered = {*visited, *order}
         for number in order:  # grows while it is walked
@@ -383,6 +384,7 @@ class SchemaCompiler:
         if empty:
             return None
         text = assembler.finish()
+        # Texts stay in the cache, so all of them together are limited.
         self._bytes += text.table.nbytes
         self.guard.check("table_bytes_max", self._bytes)
         return text

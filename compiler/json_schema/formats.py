@@ -6,6 +6,7 @@ in addresses. Whatever is accepted is valid. Knows nothing of schemas.
 
 from __future__ import annotations
 
+# Leap years: divisible by 4 and not by 100, or divisible by 400.
 _LEAP = "(?:(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26]))|(?:(?:[02468][48]|[2468]0|[13579][26])00))"
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _DATE = (
@@ -24,21 +25,22 @@ _HEX = "[0-9A-Fa-f]{1,4}"
 def _ipv6() -> str:
     """Eight groups, `::` for one run of zeros, the last two groups perhaps as an IPv4 address."""
     last = f"(?:{_HEX}:{_HEX}|{_IPV4})"
-    found = [f"(?:{_HEX}:){{6}}{last}"]
+    alternatives = [f"(?:{_HEX}:){{6}}{last}"]
+    # Exactly `before` groups stand before `::`, and at most 7 - before behind it. An IPv4 address counts as two.
     for before in range(8):
-        left = f"(?:{_HEX}(?::{_HEX}){{0,{before - 1}}})" if before else ""
-        after = 7 - before  # groups that may still follow, one at least stands for the run
-        ends = [""] + [f"(?:{_HEX}:){{{more - 1}}}{_HEX}" for more in range(1, after + 1)]
-        ends += [f"(?:{_HEX}:){{{more - 2}}}{_IPV4}" for more in range(2, after + 1)]
-        exact = f"(?:{_HEX}(?::{_HEX}){{{before - 1}}})" if before else left
-        found.append(f"{exact}::(?:{'|'.join(ends)})")
-    return "|".join(found)
+        after = 7 - before  # `::` stands for one group at least
+        ends = [""] + [f"(?:{_HEX}:){{{count - 1}}}{_HEX}" for count in range(1, after + 1)]
+        ends += [f"(?:{_HEX}:){{{count - 2}}}{_IPV4}" for count in range(2, after + 1)]
+        groups = f"(?:{_HEX}(?::{_HEX}){{{before - 1}}})" if before else ""
+        alternatives.append(f"{groups}::(?:{'|'.join(ends)})")
+    return "|".join(alternatives)
 
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _SHORT_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,22}[A-Za-z0-9])?"
 _HOSTNAME = rf"(?:{_LABEL})(?:\.(?:{_LABEL})){{0,2}}|(?:{_SHORT_LABEL})(?:\.(?:{_SHORT_LABEL})){{0,9}}"
 _DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
+# The characters of an atom in RFC 5321.
 _ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
 _EMAIL = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_DOMAIN}|\[(?:{_IPV4}|IPv6:(?:{_ipv6()}))\])"

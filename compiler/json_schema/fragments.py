@@ -40,6 +40,7 @@ class Fragment:
     label: np.ndarray
 
     def __post_init__(self) -> None:
+        # Later code indexes without checks, and relies on these invariants.
         if self.table.ndim != 2 or self.label.shape != self.table.shape[:1] or len(self.label) <= START:
             raise ValueError("table is [S, K] and label is [S], with a dead state and a start")
         if self.table[DEAD].any() or self.label[DEAD]:
@@ -117,6 +118,7 @@ def trie(words: Sequence[Sequence[int]], width: int, guard: ResourceGuard) -> Fr
         ends.add(state)
         guard.check_time()
         guard.check("dfa_states_max", len(children))
+    # A schema's alphabet has at least 128 symbols, of which a word has few.
     used = sorted({symbol for successors in children for symbol in successors})
     # A column for each symbol that occurs. Column 0, all DEAD, is shared by the symbols that no word has.
     columns = np.zeros(width, dtype=np.int32)
@@ -185,6 +187,7 @@ def label_by(base: Fragment | None, tests: Sequence[Fragment | None], guard: Res
     """The texts of `base`, labelled by the tests that accept them: 1 + the sum of 2 ** i over accepting tests i."""
     if base is None:
         return None
+    # An absent test accepts nothing, so its bit is never set.
     present = [(bit, test) for bit, test in enumerate(tests) if test is not None]
     if not present:
         return Fragment(base.columns, base.table, (base.label != 0).astype(np.int32))

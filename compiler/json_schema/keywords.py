@@ -43,6 +43,7 @@ class TypeKeywords:
         child: Callable[..., tuple[int, ...]],
         add: Callable[[Schema], int],
     ) -> None:
+        # The reader passes two of its methods: keywords know no references.
         self._value, self._location, self._child, self._add = value, location, child, add
 
     def children(self, keyword: str) -> tuple[int, ...]:
@@ -52,6 +53,7 @@ class TypeKeywords:
             raise SpecSyntaxError(
                 f"{keyword} holds a list of schemas", expected="a list", field=self._location.below(keyword)
             )
+        # The nodes get their numbers here and are read later.
         return tuple(node for number in range(len(raw)) for node in self._child(keyword, str(number)))
 
     def mapping(self, keyword: str) -> dict[str, object]:
@@ -73,6 +75,7 @@ class TypeKeywords:
         raw = self._value[keyword]
         # Decimals keep a bound as it is written: 0.1 is one tenth, not the double nearest to it.
         exact = as_decimal(raw) if isinstance(raw, int | float | Decimal) and not isinstance(raw, bool) else None
+        # JSON allows numbers such as 1e999, which validators read as infinity.
         if exact is None or not exact.is_finite() or abs(exact.adjusted()) > _EXPONENT_MAX:
             raise SpecSyntaxError(
                 f"{keyword} is a number", expected="a number that a double holds", field=self._location.below(keyword)
@@ -87,6 +90,7 @@ class TypeKeywords:
         if not isinstance(constants, list):
             raise SpecSyntaxError("enum is a list", expected="a list", field=self._location.below("enum"))
         if "const" in self._value and "enum" in self._value:
+            # Both have to hold: of the listed values, only the constant is left.
             constants = [value for value in constants if equal(value, self._value["const"])]
         # A constant array or object is written as a schema of it: then it is ordered and spelled like any other.
         scalars: list[Scalar] = [value for value in constants if not isinstance(value, list | dict)]
@@ -102,6 +106,7 @@ class TypeKeywords:
             types = frozenset({"object"})
             return self._add(Schema(field, types=types, objects=facts, order=tuple(value)))
         if isinstance(value, list):
+            # An array of exactly these items.
             prefix = tuple(self._constant(item) for item in value)
             return self._add(
                 Schema(field, types=frozenset({"array"}), arrays=ArrayFacts(prefix, None, len(value), len(value)))
@@ -155,6 +160,7 @@ class TypeKeywords:
 
     def _formats(self, name: str) -> tuple[str, ...]:
         """The format where it says which texts are meant; none where it does not."""
+        # The format annotates the value and asserts nothing.
         if name in SILENT:
             return ()
         if name not in FORMATS:
@@ -175,6 +181,7 @@ class TypeKeywords:
                 construct="items",
                 field=self._location.below("items"),
             )
+        # At most one in a schema object; nodes that hold together may have several.
         contains: tuple[Contains, ...] = ()
         if "contains" in value:  # without it, minContains and maxContains say nothing
             minimum = self._count("minContains")
@@ -182,6 +189,7 @@ class TypeKeywords:
                 Contains(self._child("contains")[0], 1 if minimum is None else minimum, self._count("maxContains")),
             )
         unique = value.get("uniqueItems", False)
+        # `uniqueItems: false` is the default.
         if not isinstance(unique, bool):
             field = self._location.below("uniqueItems")
             raise SpecSyntaxError("uniqueItems is true or false", expected="a boolean", field=field)
@@ -194,6 +202,7 @@ class TypeKeywords:
         keywords = ("properties", "patternProperties", "additionalProperties", "propertyNames", "required")
         if not {*keywords, "minProperties", "maxProperties"} & value.keys():
             return None
+        # Facts refer to schemas by the numbers of their nodes, so a schema may contain itself.
         properties = tuple((name, self._child("properties", name)[0]) for name in self.mapping("properties"))
         patterns = tuple(
             (pattern, location.below("patternProperties", pattern), self._child("patternProperties", pattern)[0])
@@ -229,6 +238,7 @@ def equal(left: object, right: object) -> bool:
         return left is right
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(equal, left, right))
+    # The order of keys does not matter.
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(equal(left[name], right[name]) for name in left)
     return left == right

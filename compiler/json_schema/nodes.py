@@ -156,6 +156,7 @@ class Schema:
     """
 
     field: str
+    # What `false` stands for; the schema `true` has no fact at all.
     never: bool = False
     types: frozenset[str] | None = None
     values: tuple[Scalar, ...] | None = None
@@ -173,6 +174,7 @@ class Schema:
 
     def is_unconstrained(self) -> bool:
         """True when every value is valid."""
+        # None stands for no fact; an empty list of values is a fact, which nothing fits.
         facts = (self.types, self.values, self.numbers, self.strings, self.arrays, self.objects)
         return not self.never and not self.in_place_nodes() and all(fact is None for fact in facts)
 
@@ -182,6 +184,7 @@ class Schema:
 
     def in_place_nodes(self) -> tuple[int, ...]:
         """Every node that speaks of the same value."""
+        # `prefixItems`, `properties` and the like speak of other values, inside this one.
         options = [node for choice in self.choices for node in choice.nodes]
         branches = [
             node

@@ -88,6 +88,7 @@ class _Scanner:
             # Only now is the number of digits before the point known, which decides before the digits do.
             orders = tuple(self._integer_order(state, which) for which in range(len(self._bounds)))
             return replace(state, phase="point", orders=orders)
+        # A plus sign occurs in exponents alone.
         if symbol in "eE+":
             return self._exponent(state, symbol)
         if symbol == "-":

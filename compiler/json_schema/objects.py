@@ -97,6 +97,7 @@ class _ObjectBuilder:
         """The undeclared keys, labelled by the patterns that they match; None where there may be none."""
         patterns = list(dict.fromkeys(pattern for facts in self._facts for pattern, _, _ in facts.patterns))
         tests = [self._compiler.alphabet.content(("pattern", pattern)) for pattern in patterns]
+        # Declared names are among these keys; the table of keys takes them out.
         keys = label_by(self._key_content, tests, self._compiler.guard)
         if keys is None:
             return None
@@ -128,6 +129,7 @@ class _ObjectBuilder:
         assembler.add_text(START, "{", opened)
         if not any(self._required) and self._minimum == 0:
             assembler.add_text(opened, "}", end)
+        # The quotation mark that opens a key is part of the text before it, as is the comma.
         graph = _ObjectStateGraph(self, assembler)
         first = graph.before.get((0, 0))
         if first is not None:
@@ -156,6 +158,7 @@ class _ObjectBuilder:
 
     def following(self, control: _Control, label: int) -> tuple[Fragment, _Control]:
         """The value of the key with a label, and what its property leads to."""
+        # From the cap on, counts are not distinguished.
         count, names = min(control[1] + 1, self._count_max), len(self._names)
         value = self._values[label - 1] if label <= names else self._undeclared_values[label - names]
         if value is None:
@@ -196,6 +199,7 @@ class _ObjectStateGraph:
         self._next: dict[_Control, tuple[list[int], bool]] = {}
         self.before: dict[_Control, int] = {}  # the state of each control in which a key may be read
         self._after: dict[_Control, int] = {}
+        # All controls are found first, so that the keys of a layer can be written at once.
         waiting: list[_Control] = [(0, 0)]
         for control in waiting:  # grows while it is walked
             if control in self._next:
@@ -276,6 +280,7 @@ class _KeyTable:
 
     def _undeclared_states(self) -> list[int]:
         """The state of `undeclared` at each node of the trie."""
+        # Parents come before their children in the trie, so one pass is enough.
         states = [DEAD] * len(self._children)
         if self._undeclared is not None:
             states[0] = START

@@ -28,6 +28,7 @@ class PropertyScope:
         self._objects = [node.objects for node in nodes if node.objects is not None]
         self._arrays = [node.arrays for node in nodes if node.arrays is not None]
         self.prefix = max((len(facts.prefix) for facts in self._arrays), default=0)
+        # The scopes inside, by property name, by index of an item, and under None for undeclared properties.
         self._inside: dict[str | int | None, PropertyScope] = {}
         self._counts: bool | None = None
 
@@ -50,6 +51,7 @@ class PropertyScope:
 
     def item(self, index: int) -> PropertyScope:
         """The scope of an item; all from `prefix` on share one."""
+        # Items behind the prefixes of all nodes fit the same nodes.
         key = min(index, self.prefix)
         if key not in self._inside:
             node_ids = []
@@ -65,6 +67,7 @@ class PropertyScope:
     def inside(self) -> list[PropertyScope]:
         """The scopes of everything that an array or object here holds."""
         keys = [*self.names, None] if self._objects else []
+        # An item behind `prefix` stands for all of them.
         return [*map(self.property, keys), *(self.item(index) for index in range(self.prefix + 1) if self._arrays)]
 
     def counts_against_depth(self) -> bool:
@@ -108,6 +111,7 @@ class PropertyScopes:
 
     def recursive(self, scope: PropertyScope) -> bool:
         """True when a value here may hold another of the same scope."""
+        # Reachability in the graph of scopes, which is finite: scopes are sets of nodes.
         visited, waiting = {scope}, [scope]
         while waiting:
             self._guard.check_time()

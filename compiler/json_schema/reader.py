@@ -60,6 +60,7 @@ class SchemaReader:
             number, location = self._waiting.pop()
             guard.check_time()
             self._nodes[number] = self._read(location)
+        # Only now are all nodes known that a value is evaluated by.
         self._nodes.update(_write_out_unevaluated(self._nodes, self.add))
         self.nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))
 
@@ -86,6 +87,7 @@ class SchemaReader:
             raise SpecSyntaxError("a schema is an object or a boolean", expected="a schema", field=location.field)
         based = replace(location, base=self._references.base_of(location))
         for keyword in value:
+            # An ignored assertion would make the automaton too wide.
             if keyword not in _SUPPORTED and not keyword.startswith(EXTENSION):
                 name = keyword if len(keyword) <= _SHOWN_CHARS_MAX else keyword[:_SHOWN_CHARS_MAX] + "…"
                 raise SpecUnsupported(
@@ -177,6 +179,7 @@ class _ObjectReader:
         choices = []
         for name, required in self._keywords.mapping("dependentRequired").items():
             facts = ObjectFacts(required=string_list(required, self._location.below("dependentRequired", name)))
+            # Where the key is present, its dependencies are required.
             present = self._reader.add(Schema(self._location.field, objects=facts, order=facts.required))
             choices.append(Alternatives((self._absent(name), present)))
         for name in self._keywords.mapping("dependentSchemas"):
@@ -222,6 +225,7 @@ def _write_out_unevaluated(nodes: Mapping[int, Schema], add: Callable[[Schema], 
             *_unevaluated(nodes, number, node.unevaluated_items, _ITEMS, add),
             *_unevaluated(nodes, number, node.unevaluated_properties, _PROPERTIES, add),
         ]
+        # The new nodes hold beside the old ones, like an `allOf`.
         if added:
             changed[number] = replace(node, all_of=(*node.all_of, *added))
     return changed
@@ -289,6 +293,7 @@ def _items(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) 
         raise SpecUnsupported(
             "unevaluatedItems beside contains is not supported", construct=_ITEMS, field=views[0].field
         )
+    # Items up to the longest prefix are evaluated; the others must fit the node.
     length = max((len(fact.prefix) for fact in facts), default=0)
     anything = add(Schema(views[0].field))
     return [add(Schema(views[0].field, arrays=ArrayFacts((anything,) * length, unevaluated)))]

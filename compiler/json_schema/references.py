@@ -45,7 +45,7 @@ class References:
     """
 
     def __init__(self, document: object, guard: ResourceGuard) -> None:
-        self._named: dict[tuple[str, str], SchemaLocation] = {}  # by URI and anchor
+        self._by_name: dict[tuple[str, str], SchemaLocation] = {}  # by URI and anchor
         self._bases: dict[tuple[str, ...], str] = {}  # by path
         self.root = self._register(SchemaLocation(document, (), ""))
         # All schemas are registered first: a reference may lead forward.
@@ -56,7 +56,7 @@ class References:
             guard.check("nesting_depth_max", depth)
             for inside in _children(location):
                 waiting.append((self._register(inside), depth + 1))
-        self._named.setdefault(("", ""), self.root)
+        self._by_name.setdefault(("", ""), self.root)
 
     def _register(self, location: SchemaLocation) -> SchemaLocation:
         """The location with the base that its own `$id` sets, once its names are registered."""
@@ -70,10 +70,11 @@ class References:
         self._bases[location.path] = base
         # Of two schemas with one name, the first that is met keeps it.
         if isinstance(identifier, str) or not location.path:
-            self._named.setdefault((base, ""), registered)
+            self._by_name.setdefault((base, ""), registered)
+        # Without `$dynamicRef`, which is refused, a dynamic anchor is an anchor like any other.
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(value.get(keyword), str):
-                self._named.setdefault((base, value[keyword]), registered)
+                self._by_name.setdefault((base, value[keyword]), registered)
         return registered
 
     def base_of(self, location: SchemaLocation) -> str:
@@ -87,11 +88,13 @@ class References:
         """
         # urljoin would drop the base of a reference that is a fragment alone where the base is no hierarchical URI.
         uri = location.base + reference if reference.startswith("#") else urljoin(location.base, reference)
+        # A fragment is an anchor, or a JSON pointer if it begins with a slash.
         resource, _, fragment = uri.partition("#")
         anchor = "" if fragment.startswith("/") else fragment
-        target = self._named.get((resource, anchor))
+        target = self._by_name.get((resource, anchor))
         if target is None:
-            if (resource, "") in self._named:
+            # The document has the resource, but not the anchor.
+            if (resource, "") in self._by_name:
                 raise SpecSyntaxError("this reference leads to no schema", field=location.below("$ref"))
             raise SpecUnsupported(
                 "a reference to another document is not supported: copy the schema into $defs",
@@ -130,7 +133,7 @@ def _children(location: SchemaLocation) -> list[SchemaLocation]:
         for number, item in enumerate(items if isinstance(items, list) else ()):
             inside.append(location.child(item, keyword, str(number)))
     for keyword in MAPS:
-        named = value.get(keyword)
-        for name, item in named.items() if isinstance(named, dict) else ():
+        schemas = value.get(keyword)
+        for name, item in schemas.items() if isinstance(schemas, dict) else ():
             inside.append(location.child(item, keyword, name))
     return inside

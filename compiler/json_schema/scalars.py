@@ -31,6 +31,7 @@ class ScalarCompiler:
 
     def __init__(self, nodes: Sequence[Schema], alphabet: StringAlphabet, guard: ResourceGuard) -> None:
         self._alphabet, self._guard, self._width = alphabet, guard, alphabet.width
+        # The spelling depends on the whole document, since automata of all its nodes are compared text by text.
         self._spelling, self._free_spelling = _spellings(nodes)
         listed = [value for node in nodes for value in node.values or ()]
         self._nonstandard = nonstandard_spellings(_numbers(listed), self._spelling)
@@ -46,6 +47,7 @@ class ScalarCompiler:
 
         types  the sets of allowed types, of those nodes that have one
         """
+        # Every set of types must allow numbers, be it integers alone.
         if not all({"number", "integer"} & allowed for allowed in types):
             return Trivial.EMPTY
         integer = any("number" not in allowed for allowed in types)
@@ -90,6 +92,7 @@ class ScalarCompiler:
             keys.update(dict.fromkeys(("format", name) for name in fact.formats))
             keys.update(dict.fromkeys(fact.constraints))
         parts = [self._alphabet.content(key) for key in keys]
+        # All bounds on lengths become one automaton, and none if they say nothing.
         minimum, maximum = _lengths(facts)
         if minimum or maximum is not None:
             parts.append(self._alphabet.lengths(minimum, maximum))
@@ -102,6 +105,7 @@ class ScalarCompiler:
 
     def constants(self, values: Sequence[Scalar]) -> ValueSet:
         """Exactly these scalars; a number in each of its spellings."""
+        # null and booleans need no automaton.
         texts = [value for value in values if isinstance(value, str)]
         literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}
         tries = [self._alphabet.texts(spellings(_numbers(values))), self._alphabet.texts(texts)]

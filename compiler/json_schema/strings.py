@@ -58,6 +58,7 @@ class StringAlphabet:
 
     def __init__(self, nodes: Iterable[Schema], embed: Embed, guard: ResourceGuard) -> None:
         self._guard = guard
+        # Automata over characters first: their minterms decide the alphabet.
         self._contents: dict[ContentKey, CharDfa] = {}
         literals: set[str] = set()
         for node in nodes:
@@ -114,6 +115,7 @@ class StringAlphabet:
 
     def lengths(self, minimum: int, maximum: int | None) -> Fragment | None:
         """The texts of `minimum` to `maximum` characters."""
+        # Contradictory bounds are allowed, and nothing fits them.
         if maximum is not None and maximum < minimum:
             return None
         # State START + n has read n characters; with no maximum the last state has read that many or more.
@@ -137,6 +139,7 @@ def _literals(node: Schema) -> list[str]:
 
 def _searched(pattern: str, guard: ResourceGuard) -> CharDfa:
     """The texts in which a pattern is found; `$` is the very end."""
+    # JSON Schema searches for a pattern: text may stand before and behind it.
     tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, guard)), _ANY_TEXT])
     return CharDfa(*determinize(node_nfa(tree, guard), guard))
 
@@ -156,6 +159,7 @@ def _at_the_end(node: Node) -> Node:
 def _format(name: str) -> CharDfa:
     """The texts of a format. Its pattern is part of the program, so the caller's limits do not apply."""
     guard = ResourceGuard(Limits(pattern_chars_max=100_000))
+    # Cached for the life of the process, since a format means the same in all schemas.
     allowed = CharDfa(*pattern_dfa(FORMATS[name], guard))
     if name not in EXCEPT:
         return allowed

@@ -25,6 +25,7 @@ class Trivial(enum.Enum):
 
 
 TypeLanguage: TypeAlias = "Fragment | Trivial"
+# Types whose values are too many to list; null and booleans are literals.
 AUTOMATON_TYPES = ("number", "string", "array", "object")
 
 
@@ -47,6 +48,7 @@ class ValueSet:
         return self.languages[AUTOMATON_TYPES.index(name)]
 
 
+# The empty set, for nodes that no value fits.
 NO_VALUES = ValueSet(frozenset(), (Trivial.EMPTY,) * len(AUTOMATON_TYPES))
 
 

@@ -36,6 +36,7 @@ from compiler.spec.user_dfa import guard_propositions, user_dfa_to_json
 
 # Operators whose arguments may change places without a change of meaning.
 _COMMUTATIVE = (Op.AND, Op.OR, Op.IFF)
+# Keywords that are ignored wherever they stand.
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
@@ -73,10 +74,11 @@ def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
 
 def caller_names(spec: Spec, limits: Limits = _LIMITS) -> dict[str, tuple[str, ...]]:
     """The caller's names for each proposition, by the name of its meaning, which the letters hold."""
+    # A caller may use several names for one meaning; all of them are kept, in order of first use.
     names: dict[str, dict[str, None]] = {}
     guard = ResourceGuard(limits)
     for leaf in leaves(spec):
-        for name, meaning in _named(leaf, guard):
+        for name, meaning in _names_with_meanings(leaf, guard):
             names.setdefault(meaning, {})[name] = None
     return {meaning: tuple(used) for meaning, used in names.items()}
 
@@ -86,7 +88,7 @@ def in_caller_names(letters: Iterable[str], names: Mapping[str, tuple[str, ...]]
     return tuple(sorted(name for meaning in letters for name in names.get(meaning, (meaning,))))
 
 
-def _named(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str, str]]:
+def _names_with_meanings(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str, str]]:
     """The caller's name and the meaning's name of each proposition; a concept goes by its first form."""
     declared: dict[str, Proposition] = {}
     if isinstance(leaf, LtlfSpec):
@@ -142,16 +144,22 @@ def _keywords(spec: KeywordsSpec) -> object:
 
 def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
     """A caller's automaton with its guards in canonical form, its transitions in the order of their JSON."""
-    meant = resolve_propositions(guard_propositions(spec.user_dfa, guard), dict(spec.propositions), "dfa")
-    # Names are replaced by those of their meanings, except the two that mean the same for every caller.
-    names = {name: meaning_name(proposition) for name, proposition in meant.items()} | {EOS: EOS, NOMATCH: NOMATCH}
-    transitions = [
-        one if "when" not in one else {**one, "when": _formula(parse_formula(str(one["when"]), guard), names)}
-        for one in cast("list[dict[str, object]]", user_dfa_to_json(spec.user_dfa)["transitions"])
-    ]
-    shown = {names[name]: _meaning(normalize(proposition)) for name, proposition in meant.items()}
+    propositions = resolve_propositions(guard_propositions(spec.user_dfa, guard), dict(spec.propositions), "dfa")
+    names = _meaning_names(propositions)
+    transitions = cast("list[dict[str, object]]", user_dfa_to_json(spec.user_dfa)["transitions"])
+    for transition in transitions:
+        if "when" in transition:
+            transition["when"] = _formula(parse_formula(str(transition["when"]), guard), names)
+    meanings = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
     user_dfa = {**user_dfa_to_json(spec.user_dfa), "transitions": sorted(transitions, key=_text)}
-    return {"dfa": user_dfa, "propositions": shown, "leading_space": spec.leading_space}
+    return {"dfa": user_dfa, "propositions": meanings, "leading_space": spec.leading_space}
+
+
+def _meaning_names(propositions: Mapping[str, Proposition]) -> dict[str, str]:
+    """The name of each proposition's meaning, by the caller's name."""
+    # These two mean the same for every caller.
+    reserved = {EOS: EOS, NOMATCH: NOMATCH}
+    return {name: meaning_name(proposition) for name, proposition in propositions.items()} | reserved
 
 
 def _text(item: object) -> str:
@@ -159,6 +167,7 @@ def _text(item: object) -> str:
 
 
 def _flattened(spec: AllSpec | AnySpec) -> Iterator[Spec]:
+    # Parts of the same kind are lifted into this one, at every depth.
     for part in spec.parts:
         if type(part) is type(spec):
             yield from _flattened(part)
@@ -177,10 +186,10 @@ def _meaning(normal: Proposition) -> object:
 
 def _ltlf(spec: LtlfSpec, guard: ResourceGuard) -> object:
     formula = parse_formula(spec.formula, guard)
-    meant = resolve_propositions(propositions_of(formula), dict(spec.propositions))
-    names = {name: meaning_name(proposition) for name, proposition in meant.items()}
-    shown = {names[name]: _meaning(normalize(proposition)) for name, proposition in meant.items()}
-    return {"ltlf": _formula(formula, {**names, EOS: EOS, NOMATCH: NOMATCH}), "propositions": shown}
+    propositions = resolve_propositions(propositions_of(formula), dict(spec.propositions))
+    names = _meaning_names(propositions)
+    meanings = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
+    return {"ltlf": _formula(formula, names), "propositions": meanings}
 
 
 def _read_patterns(declared: Iterable[tuple[str, Proposition]], guard: ResourceGuard) -> None:
@@ -246,6 +255,7 @@ def _formula(formula: LtlfFormula, names: dict[str, str]) -> str:
 
 def _schema_text(schema: str) -> str:
     """The canonical text of a schema; its own text where it has references, which may lead to any place in it."""
+    # A text search may find a `$ref` that is data. Then two equal schemas only get two hashes.
     if '"$ref"' in schema or '"$dynamicRef"' in schema:
         return schema
     return json.dumps(_schema(json.loads(schema)), separators=(",", ":"))

@@ -32,6 +32,7 @@ from compiler.spec.user_dfa import user_dfa_from_json, user_dfa_to_json
 
 T = TypeVar("T")
 _NAME_CHARS_MAX = 40
+# The compiler recurses over the tree of constraints, so its depth is bounded when it is read.
 _DEPTH_MAX = 32  # of constraints within constraints
 _LENGTHS = ("min_words", "max_words", "max_chars", "sentences")
 
@@ -75,11 +76,12 @@ def typed(value: object, kind: type[T], field: str, expected: str) -> T:
 
 def strings(value: object, field: str) -> tuple[str, ...]:
     """A list of strings."""
+    # The field of an item ends in its index.
     items = typed(value, list, field, "a list of strings")
     return tuple(typed(item, str, f"{field}.{number}", "a string") for number, item in enumerate(items))
 
 
-def _shown(name: str) -> str:
+def _printable_name(name: str) -> str:
     """A caller's own name as errors repeat it, where it is short and printable."""
     return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
 
@@ -89,8 +91,8 @@ def _refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...
     for name in fields:
         if name not in allowed:
             raise SpecSyntaxError(
-                f"unknown field {_shown(name)!r} in {where}; it takes {', '.join(allowed)}",
-                field=_shown(name),
+                f"unknown field {_printable_name(name)!r} in {where}; it takes {', '.join(allowed)}",
+                field=_printable_name(name),
                 expected=", ".join(allowed),
             )
 
@@ -110,9 +112,10 @@ def _leading(fields: Mapping[str, object]) -> LeadingSpace:
 
 
 def _proposition(name: str, value: object) -> Proposition:
-    field = f"propositions.{_shown(name)}"
+    field = f"propositions.{_printable_name(name)}"
     if isinstance(value, list):
         return Proposition(strings(value, field))
+    # A list of words is short for an object with `words`.
     fields = typed(value, dict, field, "a list of words and phrases, or an object with `words` or `regex`")
     _refuse_unknown_fields(fields, ("words", "regex", "case_sensitive"), field)
     words = strings(fields.get("words", []), f"{field}.words")
@@ -126,6 +129,7 @@ def _proposition(name: str, value: object) -> Proposition:
 
 
 def _propositions(fields: Mapping[str, object]) -> tuple[tuple[str, Proposition], ...]:
+    # Names are checked by the types, in every form alike.
     declared = typed(fields.get("propositions", {}), dict, "propositions", "an object")
     return tuple((str(name), _proposition(str(name), value)) for name, value in declared.items())
 
@@ -157,6 +161,7 @@ def _concept(item: object, field: str) -> tuple[tuple[str, ...], Count]:
 def _keywords(fields: Mapping[str, object], _: int) -> Spec:
     _refuse_unknown_fields(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
     items = typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
+    # A keyword without a count occurs at least once.
     concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
     forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
     ordered, case_sensitive, inflect = (_flag(fields, name) for name in ("ordered", "case_sensitive", "inflect"))
@@ -180,6 +185,7 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
+    # The types check which strings are allowed; here a value only has to be a string.
     whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "'compact' or 'pretty'")
     depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
     try:
@@ -199,6 +205,7 @@ def _length(fields: Mapping[str, object], _: int) -> Spec:
         bounds = (_bound(sentences, "min", "sentences.min") or 0, _bound(sentences, "max", "sentences.max"))
         count: Count | None = bounds
     else:
+        # A number is both bounds.
         exact = _bound(fields, "sentences", "sentences")
         count = None if exact is None else (exact, exact)
     min_words, max_words, max_chars = (_bound(fields, name, name) for name in _LENGTHS[:3])
@@ -234,6 +241,7 @@ def _not(fields: Mapping[str, object], depth: int) -> Spec:
         return NotSpec(_spec(fields["not"], depth + 1))
 
 
+# Every form has a field of its own name, except the bounds of a length.
 FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
     "ltlf": _ltlf, "regex": _regex, "keywords": _keywords, "infill": _infill, "json_schema": _json_schema,
     "choice": _choice, "dfa": _dfa, "length": _length, "all": _all, "any": _any, "not": _not,
@@ -248,6 +256,7 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
     >>> spec_to_json(spec_from_json({"regex": "a+"}))
     {'regex': 'a+', 'leading_space': 'strip'}
     """
+    # A form without a case is an error of the type checker.
     match spec:
         case LtlfSpec():
             return {"ltlf": spec.formula, "propositions": _declared_json(spec.propositions)}
@@ -288,6 +297,7 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
 
 def _keywords_json(spec: KeywordsSpec) -> dict[str, object]:
     concepts: list[object] = [list(forms) for forms in spec.concepts]
+    # Without counts, the short form of a concept is enough.
     if spec.counts:
         concepts = [
             {"forms": forms, "min": minimum, "max": maximum}
@@ -299,6 +309,7 @@ def _keywords_json(spec: KeywordsSpec) -> dict[str, object]:
 
 def _declared_json(propositions: tuple[tuple[str, Proposition], ...]) -> dict[str, object]:
     declared: dict[str, object] = {}
+    # The form in which the fields were given is not kept: a list of words becomes an object.
     for name, proposition in propositions:
         if proposition.regex is not None:
             declared[name] = {"regex": proposition.regex}

@@ -12,8 +12,10 @@ from compiler.spec.user_dfa import UserDfa
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
 WhiteSpace = Literal["compact", "pretty"]
+# Counts are inclusive on both sides.
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
+# The default of `max_depth`. The automaton grows with each level, since it has no stack.
 JSON_DEPTH = 3  # how deep objects and arrays may nest where a schema does not say
 
 
@@ -138,6 +140,7 @@ class JsonSchemaSpec:
     def __post_init__(self) -> None:
         if self.whitespace not in get_args(WhiteSpace):
             raise SpecSyntaxError("whitespace is 'compact' or 'pretty'", field="whitespace")
+        # Depth 0 allows scalars alone.
         if self.max_depth < 0:
             raise SpecSyntaxError("max_depth is not negative", field="max_depth")
         _check_leading(self.leading_space)
@@ -160,6 +163,7 @@ class LengthSpec:
         for field, value in bounds.items():
             if value is not None and value < 0:
                 raise SpecSyntaxError(f"{field} is not negative", field=field)
+        # Without a bound the form would say nothing.
         if all(value is None for value in bounds.values()) and self.sentences is None:
             raise SpecSyntaxError("a length constraint sets at least one bound", field="max_words")
         if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
@@ -243,6 +247,7 @@ def leaves(spec: Spec) -> tuple[Spec, ...]:
     >>> leaves(AllSpec((RegexSpec("a+"), NotSpec(ChoiceSpec(("aa",))))))
     (RegexSpec(pattern='a+', leading_space='strip'), ChoiceSpec(choices=('aa',), leading_space='strip'))
     """
+    # Negations and labels are looked through.
     if isinstance(spec, AllSpec | AnySpec):
         return tuple(leaf for part in spec.parts for leaf in leaves(part))
     return leaves(spec.part) if isinstance(spec, NotSpec | LabelsSpec) else (spec,)
@@ -261,6 +266,7 @@ def _checked_declarations(
                 f"the name {name!r} is reserved ({', '.join(RESERVED_NAMES)}): choose another for the proposition",
                 field=f"propositions.{name}",
             )
+    # JSON objects cannot repeat a name, but Python callers can.
     if len({name for name, _ in propositions}) != len(propositions):
         raise SpecSyntaxError("a proposition is declared twice", field="propositions")
     # Sorted, so that the order of declaration makes no difference.
@@ -284,6 +290,7 @@ def _check_phrase(phrase: str, field: str) -> None:
 
 
 def _check_leading(leading_space: LeadingSpace) -> None:
+    # Type annotations are not enforced at run time.
     if leading_space not in get_args(LeadingSpace):
         raise SpecSyntaxError("leading_space is 'strip' or 'forbid'", field="leading_space")
 
@@ -307,6 +314,7 @@ def check_input_size(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise LimitExceeded where a constraint is too long. Nothing is parsed, so the check is cheap."""
     guard = ResourceGuard(limits)
     parts = leaves(spec)
+    # The number of parts bounds the loop below.
     guard.check("parts_max", len(parts))
     for part in parts:
         _check_leaf(part, guard)
@@ -318,6 +326,7 @@ def _chars_read(spec: Spec) -> int:
     """Characters of a formula and of patterns that hashing a constraint parses."""
     if not isinstance(spec, LtlfSpec | DfaSpec):
         return 0
+    # Guards of a caller's automaton have a limit of their own, in `guard_formulas`.
     patterns = sum(len(meaning.regex or "") for _, meaning in spec.propositions)
     return patterns + (len(spec.formula) if isinstance(spec, LtlfSpec) else 0)
 
@@ -327,6 +336,7 @@ def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
         case LtlfSpec():
             guard.check("formula_chars_max", len(spec.formula))
             _check_propositions(dict(spec.propositions), guard)
+        # The guards are measured when they are parsed.
         case DfaSpec():
             _check_propositions(dict(spec.propositions), guard)
         case KeywordsSpec():
@@ -343,6 +353,7 @@ def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
 
 
 def _check_propositions(declared: dict[str, Proposition], guard: ResourceGuard) -> None:
+    # Three limits: the number of propositions, the length of all their words, and of all their patterns.
     guard.check("propositions_max", len(declared))
     guard.check("keyword_chars_max", sum(len(word) for meaning in declared.values() for word in meaning.words))
     guard.check("pattern_chars_max", sum(len(meaning.regex or "") for meaning in declared.values()))

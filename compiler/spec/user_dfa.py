@@ -39,6 +39,7 @@ class UserTransition:
     target: str
     when: str | None = None
     byte_ranges: ByteRanges | None = None
+    # Characters of any length in UTF-8; the compiler expands them to bytes.
     text: str | None = None
 
     def __post_init__(self) -> None:
@@ -100,6 +101,7 @@ class UserDfa:
     @property
     def states(self) -> tuple[str, ...]:
         """The names of the states in order of first mention, the start first."""
+        # dict.fromkeys keeps the first mention of each.
         mentioned = [name for transition in self.transitions for name in (transition.source, transition.target)]
         return tuple(dict.fromkeys([self.start, *mentioned]))
 
@@ -139,6 +141,7 @@ def _merge(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
 def user_dfa_from_json(value: object, field: str) -> UserDfa:
     """The automaton in the field `field` of a request. Raises SpecSyntaxError, whose `field` leads to the fault."""
     fields = _fields(value, ("start", "accepting", "transitions"), field)
+    # Both lists may be empty, but must be there.
     for name in ("accepting", "transitions"):
         if name not in fields:
             raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
@@ -157,6 +160,7 @@ def _transition(value: object, field: str) -> UserTransition:
     labels = [name for name in ("when", "bytes", "text") if name in fields]
     if len(labels) > 1:
         raise SpecSyntaxError("a transition has only one of `when`, `bytes` and `text`", field=field)
+    # At most one of the three is there by now.
     if labels == ["bytes"]:
         return UserTransition(source, target, byte_ranges=_byte_ranges(fields["bytes"], f"{field}.bytes"))
     if labels == ["text"]:
@@ -177,6 +181,7 @@ def _byte_ranges(value: object, field: str) -> ByteRanges:
     for number, item in enumerate(_typed(value, list, field, _BYTES)):
         # A single byte is a range of one.
         pair = item if isinstance(item, list) else [item, item]
+        # A bool is an int in Python, but no byte.
         is_range = len(pair) == 2 and all(isinstance(byte, int) and not isinstance(byte, bool) for byte in pair)
         if not (is_range and 0 <= pair[0] <= pair[1] <= BYTE_MAX):
             expected = f"a byte 0 to {BYTE_MAX}, or [first, last] of such"
@@ -222,6 +227,7 @@ def _label_to_json(transition: UserTransition) -> dict[str, object]:
         return {"when": transition.when}
     if transition.text is not None:
         return {"text": transition.text}
+    # Ranges are merged and sorted by now, so equal sets of bytes have equal JSON.
     return {"bytes": [[low, high] for low, high in transition.byte_ranges or ()]}
 
 
