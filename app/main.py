@@ -21,8 +21,9 @@ from app.api.documented_security import document_security
 from app.api.errors import PROBLEM_TYPE, refusal
 from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
+from app.api.middleware.request_log import RequestLogMiddleware
 from app.api.middleware.security import SecurityMiddleware
-from app.api.operations import RequestLogMiddleware, StorageProbe
+from app.api.operations import StorageProbe
 from app.api.operations import router as operations
 from app.api.playground import router as page
 from app.api.routes import router

@@ -104,7 +104,7 @@ ONLY = {  # who may name a library: a module, or everything below it
     "torch": ("decoding",),
     "transformers": ("decoding",),
     "fastapi": ("app.api", "app.openai", "app.main"),
-    "starlette": ("app.api", "app.main"),
+    "starlette": ("app.api", "app.main", "app.openai"),
     "jinja2": ("app.openai.chat_template",),
     "coredis": ("app.redis", "app.broker.redis", "app.store.redis"),
     "streaq": ("app.redis", "app.broker.redis"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Send
 
 from app.errors import (
     InternalError,
@@ -58,6 +59,14 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
     allow = {"allow": error.allow} if isinstance(error, MethodNotAllowed) else {}
     sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry, **allow}
     return Problem(facts.status, json.dumps(body, ensure_ascii=True).encode(), sent)
+
+
+async def send_problem(send: Send, answer: Problem) -> None:
+    """Send an error as the whole answer."""
+    headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+    headers.append((b"content-length", str(len(answer.body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 def shown_path(path: str) -> str:

@@ -11,13 +11,12 @@ from pydantic import Field
 
 from app.api.dependencies import RESPOND_ASYNC, ServiceDependency, owner_of
 from app.api.errors import refusal
-from app.api.generate_schemas import GenerateResponse, generate_response
 from app.api.openapi import EVENT_STREAM, errors
-from app.api.schemas import ProblemBody, to_json
+from app.api.schemas import Answer, ProblemBody, answer_of, to_json
 from app.api.sse import LAST_ID, JobEvents, Source
 from app.broker import JobStatus
-from app.errors import InternalError, UnknownJob
-from app.messages import CompileResponse, DecodeResponse, Failure, GenerateJobResult, Result, Strict
+from app.errors import UnknownJob
+from app.messages import Failure, Result, Strict
 from app.service import Service
 
 ID = re.compile(r"[0-9a-f]{32}")
@@ -25,7 +24,6 @@ JobId = Annotated[str, Path(description="As `Location`, `x-job-id` or the `id` o
 LastEventId = Annotated[
     str | None, Header(description="The `id` of the last event that was read: the stream resumes after it")
 ]
-Answer = GenerateResponse | DecodeResponse | CompileResponse
 _ERRORS = errors(404, 500, 503)
 router = APIRouter()
 
@@ -45,19 +43,8 @@ class JobResponse(Strict):
     submitted: float
     attempt: int
     ahead: int
-    result: GenerateResponse | DecodeResponse | CompileResponse | None = Field(union_mode="left_to_right")
+    result: Answer | None = Field(union_mode="left_to_right")
     error: ProblemBody | None
-
-
-def answer_of(job_id: str, result: Result, model: str) -> Answer:
-    """The JSON of the result of a caller's job."""
-    match result:
-        case GenerateJobResult():
-            return generate_response(job_id, result, model)
-        case DecodeResponse() | CompileResponse():
-            return result
-        case _:
-            raise InternalError(f"a job of a caller's own was answered by a {result.kind} message")
 
 
 def source_of(service: Service, job_id: str) -> Source:

@@ -8,15 +8,19 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
 from app.api.dependencies import IdempotencyKey, Prefer, ServiceDependency, owner_of, submission_context, until_gone
-from app.api.generate_schemas import DecodeRequest, GenerateRequest, GenerateResponse
-from app.api.jobs import Answer, JobResponse, accepted, answer_of, source_of
+from app.api.jobs import JobResponse, accepted, source_of
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
+    Answer,
     AutomatonResponse,
     CheckRequest,
     CompileRequest,
+    DecodeRequest,
+    GenerateRequest,
+    GenerateResponse,
     ModelCardBody,
     ModelList,
+    answer_of,
     to_json,
 )
 from app.api.sse import JobEvents

@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 from pydantic import BaseModel
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import PROBLEM_TYPE
-from app.api.middleware.asgi import App, Message, Receive, Send
 from app.openai.responses import ChatChunk, Completion, ErrorBody
 
 PREFIX = "/v1/"
@@ -44,10 +44,10 @@ class OpenAIErrors:
     It surrounds all other middleware, because those answer with problem documents too.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_openai = scope["type"] == "http" and scope["path"].startswith(PREFIX)
         await self._app(scope, receive, _ErrorTranslator(send) if is_openai else send)
 

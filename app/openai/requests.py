@@ -20,8 +20,7 @@ from pydantic import (
     field_validator,
 )
 
-from app.api.generate_schemas import GenerateRequest
-from app.api.schemas import AutomatonHash, Body, Constraint, Strings
+from app.api.schemas import AutomatonHash, Body, Constraint, GenerateRequest, Strings
 from app.messages import GenerationOptions
 from app.openai.responses import Deferred
 

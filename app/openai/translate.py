@@ -11,7 +11,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from app.api.generate_schemas import GenerateRequest
+from app.api.schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import USED_BY
 from app.models import ModelFiles

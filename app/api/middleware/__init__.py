@@ -1,1 +1,1 @@
-"""Plain ASGI middleware: access and security headers, bodies within their limits."""
+"""Plain ASGI middleware: the request log, access and security headers, bodies within their limits."""

@@ -9,8 +9,11 @@ import math
 import re
 from collections.abc import AsyncIterator
 
-from app.api.errors import problem
-from app.api.middleware.asgi import App, Message, Receive, Send, header, id_of_request, send_problem
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.errors import problem, send_problem
+from app.api.middleware.request_log import id_of_request
 from app.errors import (
     BodyTooLarge,
     CallerError,
@@ -34,12 +37,12 @@ log = logging.getLogger(__name__)
 class StrictBody:
     """ASGI middleware: gives each request an id, and reads and checks its body before the application does."""
 
-    def __init__(self, app: App, body_bytes_max: int, body_timeout_s: float = BODY_S_MAX) -> None:
+    def __init__(self, app: ASGIApp, body_bytes_max: int, body_timeout_s: float = BODY_S_MAX) -> None:
         self._app = app
         self._body_bytes_max = body_bytes_max
         self._body_s_max = body_timeout_s
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -53,7 +56,7 @@ class StrictBody:
             return
         await self._run(scope, _replay(body, receive), send, name)
 
-    async def _run(self, scope: Message, receive: Receive, send: Send, name: str) -> None:
+    async def _run(self, scope: Scope, receive: Receive, send: Send, name: str) -> None:
         """Run the application. A bug in it is logged without its message, which may quote the request."""
         answering = _Answering(send, name)
         try:
@@ -68,7 +71,7 @@ class StrictBody:
                 raise InternalError("an answer broke off") from None
             await send_problem(send, problem(error, name))
 
-    async def _read(self, scope: Message, receive: Receive) -> bytes:
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, counted and checked.
 
         What is over the limit is read on, within bounds, and thrown away: a client that is still sending when the
@@ -94,7 +97,7 @@ class StrictBody:
             raise BodyTooLarge(self._body_bytes_max)
         body = b"".join(chunks)
         if body:
-            _require_json(header(scope, b"content-type"), header(scope, b"content-encoding"))
+            _require_json(Headers(scope=scope))
             read_json(body)
         return body
 
@@ -110,10 +113,10 @@ async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
         yield message.get("body", b"")
 
 
-def _require_json(content_type: str, content_encoding: str) -> None:
-    if content_encoding.strip().lower() not in ("", "identity"):  # a small one may unpack to any size
+def _require_json(headers: Headers) -> None:
+    if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):  # may unpack to any size
         raise UnsupportedMediaType("send the body as it is, without Content-Encoding")
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise UnsupportedMediaType("send the body with Content-Type: application/json")
 
@@ -143,8 +146,7 @@ class _Answering:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            headers = [pair for pair in message.get("headers", []) if pair[0].lower() != b"x-request-id"]
-            message["headers"] = [*headers, (b"x-request-id", self._name.encode())]
+            MutableHeaders(scope=message)["x-request-id"] = self._name
         await self._send(message)
 
 

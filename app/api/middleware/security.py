@@ -11,8 +11,11 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from app.api.errors import problem
-from app.api.middleware.asgi import App, Message, Receive, Send, header, headers_named, id_of_request, send_problem
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.errors import problem, send_problem
+from app.api.middleware.request_log import id_of_request
 from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, is_public, require_scope, scope_of
 from app.errors import (
     Busy,
@@ -35,11 +38,11 @@ _OWN_SITE = ("", "same-origin", "none")
 REALM = 'Bearer realm="abs"'
 STRICT_CSP, SVG_STYLED = "default-src 'none'; frame-ancestors 'none'", "; style-src 'unsafe-inline'"
 _SAFE = {
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-resource-policy": b"same-origin",
-    b"content-security-policy": STRICT_CSP.encode(),
-    b"cache-control": b"no-store",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": STRICT_CSP,
+    "cache-control": "no-store",
 }
 
 
@@ -48,13 +51,13 @@ class SecurityMiddleware:
     what charges that key, None without a rate limit.
     """
 
-    def __init__(self, app: App, settings: Settings, ring: KeyRing | None, limiter: Limiter | None) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, ring: KeyRing | None, limiter: Limiter | None) -> None:
         self._app = app
         self._settings = settings
         self._ring, self._limiter = ring, limiter
         self._origins = Origins(settings)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -80,7 +83,7 @@ class SecurityMiddleware:
                 guarded.rate_limit = RateLimitStatus(error.cap, 0, error.retry_after_s)
             await send_problem(guarded, problem(error, name, headers))
 
-    def _require_small(self, scope: Message) -> None:
+    def _require_small(self, scope: Scope) -> None:
         """Raises HeadersTooLarge. A server in front may have limits of its own; ours hold behind any."""
         fields, settings = scope["headers"], self._settings
         if len(fields) > settings.header_fields_max:
@@ -90,7 +93,7 @@ class SecurityMiddleware:
             raise HeadersTooLarge("header_bytes_max", settings.header_bytes_max)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, scope: Message, guarded: _HeaderInjector) -> AsyncIterator[None]:
+    async def _admitted(self, scope: Scope, guarded: _HeaderInjector) -> AsyncIterator[None]:
         """Check the key, and hold its concurrency slot during the body.
 
         Raises Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed, RateLimited.
@@ -111,18 +114,19 @@ class SecurityMiddleware:
         async with self._limiter.admitted(key, route_scope) as guarded.rate_limit:
             yield
 
-    def _key(self, scope: Message, ring: KeyRing) -> Key:
-        values = headers_named(scope, b"authorization")
+    def _key(self, scope: Scope, ring: KeyRing) -> Key:
+        values = Headers(scope=scope).getlist("authorization")
         if len(values) != 1:
             raise Unauthorized("send one header, Authorization: Bearer abs_...")
         return ring.find(bearer(values[0]))
 
 
-def _require_unambiguous(scope: Message) -> None:
+def _require_unambiguous(scope: Scope) -> None:
     """Raises MalformedRequest for another HTTP, and a body with a length and chunks: a proxy may go by the other."""
     if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
         raise MalformedRequest("this service speaks HTTP/1.1")
-    if headers_named(scope, b"content-length") and headers_named(scope, b"transfer-encoding"):
+    headers = Headers(scope=scope)
+    if "content-length" in headers and "transfer-encoding" in headers:
         raise MalformedRequest("a request has a Content-Length or a Transfer-Encoding, not both")
 
 
@@ -143,31 +147,20 @@ class _HeaderInjector:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            message["headers"] = self._headers(list(message.get("headers", [])))
+            self._add(MutableHeaders(scope=message))
         await self._send(message)
 
-    def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        fields = [(name.lower(), value) for name, value in headers]
-        kind = next((value for name, value in fields if name == b"content-type"), b"")
-        safe = dict(_SAFE)
-        if kind.startswith(b"image/svg"):  # a picture that is opened by itself keeps its colours
-            safe[b"content-security-policy"] = (STRICT_CSP + SVG_STYLED).encode()
-        if self._private:
-            fields = [(name, _unshared(value) if name == b"cache-control" else value) for name, value in fields]
-        present = {name for name, _ in fields}
-        fields += [(name, value) for name, value in safe.items() if name not in present]
-        return fields + _rate_limit_fields(self.rate_limit)
-
-
-def _unshared(cache_control: bytes) -> bytes:
-    return cache_control.replace(b"public", b"private")
-
-
-def _rate_limit_fields(status: RateLimitStatus | None) -> list[tuple[bytes, bytes]]:
-    if status is None:
-        return []
-    figures = {"limit": status.cap, "remaining": status.remaining, "reset": status.reset_s}
-    return [(f"ratelimit-{name}".encode(), str(figure).encode()) for name, figure in figures.items()]
+    def _add(self, headers: MutableHeaders) -> None:
+        if self._private and "cache-control" in headers:
+            headers["cache-control"] = headers["cache-control"].replace("public", "private")
+        if headers.get("content-type", "").startswith("image/svg"):  # a picture opened as a page keeps its colours
+            headers.setdefault("content-security-policy", STRICT_CSP + SVG_STYLED)
+        for name, value in _SAFE.items():
+            headers.setdefault(name, value)
+        if (status := self.rate_limit) is not None:
+            headers["ratelimit-limit"] = str(status.cap)
+            headers["ratelimit-remaining"] = str(status.remaining)
+            headers["ratelimit-reset"] = str(status.reset_s)
 
 
 class Origins:
@@ -185,21 +178,22 @@ class Origins:
         self._pages = tuple(page.lower() for page in settings.allowed_origins)
         self._any = ANY in self._hosts or bool(settings.keys_file and not self._hosts)
 
-    def require(self, scope: Message) -> None:
+    def require(self, scope: Scope) -> None:
         """Raises HostRefused and OriginRefused."""
-        host = self._host(scope)
-        origin = header(scope, b"origin").lower()
+        headers = Headers(scope=scope)
+        host = self._host(headers)
+        origin = headers.get("origin", "").lower()
         if origin:
             if origin not in (f"http://{host}", f"https://{host}", *self._pages) or not host:
                 raise OriginRefused(
                     "requests from pages of other origins are refused; ABS_ALLOWED_ORIGINS lists those let in"
                 )
-        elif header(scope, b"sec-fetch-site") not in _OWN_SITE and header(scope, b"sec-fetch-mode") != "navigate":
+        elif headers.get("sec-fetch-site", "") not in _OWN_SITE and headers.get("sec-fetch-mode") != "navigate":
             raise OriginRefused("requests from pages of other origins are refused")
 
-    def _host(self, scope: Message) -> str:
+    def _host(self, headers: Headers) -> str:
         """The host that the request names, in lower case; nothing where it names none, as HTTP/1.0 may."""
-        values = headers_named(scope, b"host")
+        values = headers.getlist("host")
         if not values:
             return ""
         match = _HOST.fullmatch(values[0]) if len(values) == 1 else None

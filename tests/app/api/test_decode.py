@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import app.worker.handlers.compile as compile_handler
-from app.api.generate_schemas import DecodeRequest
+from app.api.schemas import DecodeRequest
 from app.errors import AutomatonMissing, InternalError
 from app.main import create_app
 from app.messages import DecodeJob, DecodeJobResult, Job, Result, automaton_key

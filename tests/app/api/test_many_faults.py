@@ -8,8 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from app.api.errors import FAULTS_MAX
-from app.api.generate_schemas import DecodeRequest, GenerateRequest
-from app.api.schemas import CheckRequest, CompileRequest
+from app.api.schemas import CheckRequest, CompileRequest, DecodeRequest, GenerateRequest
 from app.openai.requests import ENTRIES_MAX, ChatRequest, CompletionRequest
 
 MANY = 2_000
