@@ -1,7 +1,7 @@
 """Prometheus metrics of this process, and the small HTTP server on a worker's metrics port.
 
 All applications and workers of a process share the metrics. Labels are fixed names, never a prompt, a constraint or a
-key. app.worker.job_metrics records the metrics of jobs.
+key. app.worker.job_run records the metrics of jobs.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from decoding.model.attention import SHARED_PREFIX, SHARED_PREFIX_CHECKED, PrefixSharingUnsupported
 from decoding.model.loading import ROPE_BY_LENGTH, rope_types
 from decoding.model.plain_cache import PlainReader
+from decoding.model.prefix_tree import SHARED_PREFIX, SHARED_PREFIX_CHECKED, PrefixSharingUnsupported
 from decoding.model.protocol import StepInput
 from decoding.model.shared_prefix import SharedReader
 

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from decoding.model.attention import Nodes, Pass, Prompt
 from decoding.model.batch_invariance import independent_multiple
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths, rows_computed
-from decoding.model.prefix_tree import PrefixTree, slots_at_most
+from decoding.model.prefix_tree import Nodes, Pass, PrefixTree, Prompt, slots_at_most
 from decoding.model.protocol import Scores, StepInput
 
 _ROWS_AT_A_TIME = 8  # of logits

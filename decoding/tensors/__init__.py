@@ -14,14 +14,16 @@ from decoding.tensors.backend import (
     arange,
     library,
     like,
+    rank_in_group,
     rows_at_a_time,
     scratch_bytes,
     take,
     take_columns,
     to_float64,
+    top_k_stable,
+    top_k_unordered,
     with_floor,
 )
-from decoding.tensors.top_k import rank_in_group, top_k_stable, top_k_unordered
 
 __all__ = [
     "LOG_PROB_FLOOR",

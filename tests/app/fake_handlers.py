@@ -75,7 +75,7 @@ def open_patient_teller(settings: Settings) -> Handler:
         text = "dog" * 2_000 if job.prompt == "long" else "dog"
         for number in itertools.count(1):
             if context.cancelled():
-                return patient(job, context)
+                return patient.handle(job, context)
             context.publish(step(number, text))
             steps_published = number
             time.sleep(0.001)

@@ -1,14 +1,26 @@
-"""The interface between a worker and its handlers."""
+"""The interface between a worker and its handlers, and what several handlers answer alike."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.messages import CompileJobResult, Job, NotReadyCode, Progress, Result, StepMessage
+from app.messages import (
+    CompileJobResult,
+    Job,
+    NotReadyCode,
+    OwnedJob,
+    Progress,
+    Result,
+    StepMessage,
+    TimingsBody,
+    WordBody,
+)
 from app.settings import Settings
+from compiler.text import TextCheck
 
 
 class Context(Protocol):
@@ -65,9 +77,6 @@ class Handler:
     close: Callable[[], None] = _no_op
     health_problem: Callable[[], str] = _healthy
 
-    def __call__(self, job: Job, context: Context) -> Result:
-        return self.handle(job, context)
-
 
 OpenHandler = Callable[[Settings], Handler]
 
@@ -78,3 +87,14 @@ def stall_reason(problem: str, seconds: float, seconds_max: float) -> str:
         return ""
     # Infinite seconds mean that the thread has ended, so no duration is named.
     return NotReadyCode.STALLED.reason(problem + (f" for {seconds:.0f} s" if math.isfinite(seconds) else " any more"))
+
+
+def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s: float) -> TimingsBody:
+    """The durations of a job and of the compilation that it waited for."""
+    total_ms = max(0.0, time.time() - job.arrived) * 1000
+    return TimingsBody(sizes.compile_ms, waited_s * 1000, decode_s * 1000, total_ms, sizes.cached)
+
+
+def word_trace(check: TextCheck) -> tuple[WordBody, ...]:
+    """The word trace of a checked text, ready to send."""
+    return tuple(WordBody(step.text, step.letters, step.state) for step in check.words)

@@ -26,7 +26,6 @@ from app.messages import (
     Job,
     Progress,
     Result,
-    WordBody,
     automaton_hash,
     automaton_key,
     dump,
@@ -39,7 +38,7 @@ from app.messages import (
 )
 from app.models import open_model_files
 from app.settings import Settings
-from app.worker.handlers.base import Context, Handler, stall_reason
+from app.worker.handlers.base import Context, Handler, stall_reason, word_trace
 from app.worker.sandbox.client import Sandbox
 from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
 from compiler.artifact import CompiledConstraint
@@ -208,8 +207,3 @@ class CompileHandler:
 def _text(compiled: CompiledConstraint) -> TextAutomaton:
     """The automaton over texts of a constraint that is compiled for single bytes."""
     return dataclasses.replace(compiled.text, lifted=compiled.tokens)
-
-
-def word_trace(check: TextCheck) -> tuple[WordBody, ...]:
-    """The word trace of a checked text, ready to send."""
-    return tuple(WordBody(step.text, step.letters, step.state) for step in check.words)

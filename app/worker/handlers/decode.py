@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import InternalError
-from app.messages import CompileJobResult, DecodeJob, DecodeJobResult, LabelStepBody, OwnedJob, TimingsBody
+from app.messages import CompileJobResult, DecodeJob, DecodeJobResult, LabelStepBody
+from app.worker.handlers.base import timings_of
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import TokenAutomaton
 from compiler.text import check_labels
@@ -59,12 +60,6 @@ def decode_matrix(
     )
     timings = timings_of(job, sizes, waited_s, time.perf_counter() - started)
     return DecodeJobResult(labels, path.log_prob, path.score, check.satisfied, trace, sizes.automaton, timings)
-
-
-def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s: float) -> TimingsBody:
-    """The durations of a job and of the compilation that it waited for."""
-    total_ms = max(0.0, time.time() - job.arrived) * 1000
-    return TimingsBody(sizes.compile_ms, waited_s * 1000, decode_s * 1000, total_ms, sizes.cached)
 
 
 def _to_go(compiled: CompiledConstraint, state: int) -> int:

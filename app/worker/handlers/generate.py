@@ -38,9 +38,8 @@ from app.models.tokenizer import Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
-from app.worker.handlers.base import Context, Handler, stall_reason
-from app.worker.handlers.compile import word_trace
-from app.worker.handlers.decode import decode_matrix, timings_of
+from app.worker.handlers.base import Context, Handler, stall_reason, timings_of, word_trace
+from app.worker.handlers.decode import decode_matrix
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import CompiledConstraint
 from compiler.errors import ArtefactInvalid

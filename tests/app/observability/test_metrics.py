@@ -20,7 +20,7 @@ from app.main import create_app
 from app.messages import CompileJob, Failure, failure_of
 from app.observability import metrics
 from app.settings import Settings
-from app.worker import job_metrics
+from app.worker import job_run
 from app.worker.handlers.generate import Generator
 from compiler.errors import CompileCancelled, LimitExceeded, SpecUnspellable
 from decoding.engine import gpu_bytes
@@ -255,14 +255,14 @@ def test_every_live_worker_has_a_heartbeat_metric(patient: TestClient) -> None:
     ],
 )
 def test_an_outcome_is_one_of_a_few_words(failure: Failure | None, outcome: str) -> None:
-    assert job_metrics.outcome_of(failure) == outcome
+    assert job_run.outcome_of(failure) == outcome
 
 
 def test_a_second_attempt_is_a_redelivery() -> None:
     before = Samples(metrics.exposition().decode())
     job = CompileJob("0" * 64, {"min_words": 1}, time.time() + 9)
     for attempt in (1, 2):
-        with job_metrics.record_attempt(job, "j", "compile", "w", 0.5, attempt) as attempt_result:
+        with job_run.record_attempt(job, "j", "compile", "w", 0.5, attempt) as attempt_result:
             attempt_result.result = failure_of(LimitExceeded("dfa_states_max", 1, 2))
     after = Samples(metrics.exposition().decode())
     assert moved(before, after, "abs_job_attempts_total", job_kind="compile") == 2

@@ -119,7 +119,7 @@ def open_telling_words(settings: Settings) -> Handler:
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, GenerateJob)
         assert context.load(automaton_key(job.automaton)) is not None
-        return fake_handlers.open_quick(settings)(job, context)
+        return fake_handlers.open_quick(settings).handle(job, context)
 
     return Handler(handle, 8)
 
@@ -208,7 +208,7 @@ def open_needy(settings: Settings) -> Handler:
         assert isinstance(job, GenerateJob)
         if context.load(automaton_key(job.automaton)) is None:
             raise AutomatonMissing("gone")
-        return fake_handlers.open_quick(settings)(job, context)
+        return fake_handlers.open_quick(settings).handle(job, context)
 
     return Handler(handle)
 

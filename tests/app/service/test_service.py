@@ -135,7 +135,7 @@ def open_forgetful(settings: Settings) -> Handler:
             assert data is not None
             context.discard(automaton_key(job.automaton), data)
             raise AutomatonMissing("gone")
-        return fake_handlers.open_quick(settings)(job, context)
+        return fake_handlers.open_quick(settings).handle(job, context)
 
     return Handler(handle)
 

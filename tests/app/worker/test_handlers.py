@@ -87,11 +87,11 @@ def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
 def test_a_cancelled_compilation_stops(settings: Settings, kind: str) -> None:
     job = CompileJob("0" * 64, spec_to_wire(LARGE), time.time() + 60) if kind == "compile" else check_job("a", LARGE)
     with pytest.raises(CompileCancelled):
-        compile_handler.open_handler(settings)(job, Context(called_off=True))
+        compile_handler.open_handler(settings).handle(job, Context(called_off=True))
 
 
 def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compiles: list[Spec]) -> None:
-    handle = compile_handler.open_handler(settings)
+    handle = compile_handler.open_handler(settings).handle
     for text, satisfied in (("a dog", True), ("a cat", False), ("the dog", True)):
         result = handle(check_job(text), Context())
         assert isinstance(result, CheckJobResult)
@@ -100,7 +100,7 @@ def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compi
 
 
 def test_a_compilation_is_stored_and_not_done_twice(settings: Settings, compiles: list[Spec]) -> None:
-    context, handle = Context(), compile_handler.open_handler(settings)
+    context, handle = Context(), compile_handler.open_handler(settings).handle
     automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
     job = CompileJob(automaton, spec_to_wire(SPEC), time.time() + 60)
     first, again = handle(job, context), handle(job, context)
@@ -114,7 +114,7 @@ def test_a_check_does_not_lift_outside_the_sandbox(settings: Settings, monkeypat
     def refused(*rest: object) -> None:
         raise AssertionError("the worker lifts a constraint outside the sandbox")
 
-    handle = compile_handler.open_handler(settings)
+    handle = compile_handler.open_handler(settings).handle
     monkeypatch.setattr(text_automaton, "lift", refused)
     context = Context()
     automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
@@ -129,7 +129,7 @@ def test_an_error_in_the_sandbox_keeps_its_name_and_field(settings: Settings, ki
     wrong = {"regex": "a|(b"}
     job = CompileJob("0" * 64, dict(wrong), time.time() + 60)
     with pytest.raises(JobFailed) as caught:
-        handle = compile_handler.open_handler(settings)
+        handle = compile_handler.open_handler(settings).handle
         handle(job if kind == "compile" else CheckJob(dict(wrong), "a", time.time() + 60), Context())
     assert (caught.value.error, caught.value.fields["field"]) == ("SpecSyntaxError", "regex")
 
@@ -142,7 +142,7 @@ def test_a_sandbox_bug_is_logged_without_caller_text(
         Sandbox, "run", lambda sandbox, request, cancelled: whole(sandbox, b'{"over": "MARKER"}', cancelled)
     )
     with pytest.raises(JobFailed) as caught:
-        compile_handler.open_handler(settings)(check_job("a"), Context())
+        compile_handler.open_handler(settings).handle(check_job("a"), Context())
     assert caught.value.error == "InternalError"
     assert "TypeError" in caplog.text and "MARKER" not in caplog.text + str(caught.value)
 

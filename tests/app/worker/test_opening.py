@@ -24,7 +24,7 @@ def test_a_handler_that_opens_after_the_stop_is_closed(how: str) -> None:
     def open_late(settings: Settings) -> Handler:
         opening.set()
         assert may_open.wait(S_MAX)
-        return Handler(lambda job, context: fake_handlers.open_quick(settings)(job, context), close=closed.set)
+        return Handler(lambda job, context: fake_handlers.open_quick(settings).handle(job, context), close=closed.set)
 
     async def scenario() -> None:
         stopping = asyncio.Event()

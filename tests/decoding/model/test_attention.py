@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import decoding.model.attention as attention
-from decoding.model.attention import Nodes, Prompt
-from decoding.model.prefix_tree import PrefixTree
+from decoding.model import prefix_tree
+from decoding.model.prefix_tree import Nodes, PrefixTree, Prompt
 
 PROMPT, WIDTH, SHARING = 5, 8, 2
 
@@ -29,7 +28,7 @@ class Written:
         return torch.from_numpy(self.random.standard_normal((heads, tokens, WIDTH))).float()
 
     def step(self, rows: int, count: int) -> tuple[Nodes, Tensor, Tensor]:
-        """Adds rows of tokens: the part of the pass, its attention and the expected attention."""
+        """Adds rows of tokens: the part of the pass, its attention and the expected prefix_tree."""
         parents = np.sort(self.random.integers(0, len(self.rows), rows))[self.random.permutation(rows)]
         part = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
         query = self.drawn(self.heads, rows * count)
@@ -57,9 +56,9 @@ class Written:
 def test_rows_attend_only_to_their_path_in_any_block_split(
     group: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "_PAIRS_MIN", 0)
-    monkeypatch.setattr(attention, "_GAIN_MIN", 0.0)
-    monkeypatch.setattr(attention, "_BLOCK_ROWS", 5)
+    monkeypatch.setattr(prefix_tree, "_PAIRS_MIN", 0)
+    monkeypatch.setattr(prefix_tree, "_GAIN_MIN", 0.0)
+    monkeypatch.setattr(prefix_tree, "_BLOCK_ROWS", 5)
     written = Written(group, seed)
     for _ in range(8):
         rows, count = int(written.random.integers(1, 40)), int(written.random.integers(1, 4))

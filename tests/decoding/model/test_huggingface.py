@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from decoding.errors import PromptEmpty
 from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.model import chunked_feed as stretch
-from decoding.model.attention import Pass, PrefixSharingUnsupported, attend
+from decoding.model.prefix_tree import Pass, PrefixSharingUnsupported, attend
 from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, windowed
 
 
