@@ -29,7 +29,10 @@ from tests.app.conftest import wait_until_ready
 from tests.test_imports import PACKAGES, ROOT, modules, tree
 
 FUNCTION_LINES = 40
-HEARTBEATS = {"_send_status", "report_forever", "report_loop_alive", "heartbeat", "record_loop_alive"}  # loop.py
+HEARTBEATS = {  # what runs once a second, whether there is a request or not
+    "_send_status", "report_forever", "report_loop_alive", "heartbeat", "record_loop_alive", "health_problem",
+    "overdue_s", "stalled_s", "stall_reason",
+}  # fmt: skip
 SCHEMA = {
     "type": "object", "required": ["name", "age"], "additionalProperties": False,
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},

@@ -26,7 +26,7 @@ from app.api.schemas import (
 from app.api.sse import JobEvents
 from app.errors import UnknownAutomaton
 from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse
-from app.service import Service, SubmittedJob
+from app.service import EventSubscription, Service, SubmittedJob
 from compiler.artifact import CompiledConstraint
 
 _CACHED = "public, max-age=86400, immutable"  # the automaton of a hash never changes
@@ -88,7 +88,7 @@ async def generate(
     submitted = await until_gone(request, service.begin_generate(params, context))
     if context.alone or not body.stream:
         return await _answered(request, service, submitted)
-    reader = service.reader(submitted)
+    reader = EventSubscription(service, submitted)
     await until_gone(request, reader.wait_until_compiled())  # an earlier failure gets a plain answer instead of events
     headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}
     return JobEvents(source_of(service, submitted.job_id), reader, request.state.request_id, headers=headers)

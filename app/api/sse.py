@@ -29,7 +29,7 @@ from app.messages import (
     StepMessage,
     load,
 )
-from app.service import EventSubscription, Service
+from app.service import EventSubscription, Service, SubmittedJob
 
 HEARTBEAT_S = 15.0
 RETRY_MS, RECONNECT_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
@@ -86,7 +86,7 @@ class JobEvents(EventSourceResponse):
             if source.service.jobs.hands_over:
                 yield _reconnect(RECONNECT_RETRY_MS)
                 return
-            async with self._reader.until_deadline():
+            async with self._reader.job.until_deadline():
                 last = _event("done", source.shape(await source.service.jobs.result(source.job_id)), LAST_ID)
         except StorageDown:  # the job goes on, only this stream cannot
             yield _reconnect(STORAGE_RETRY_MS)
@@ -101,7 +101,7 @@ async def _chunks(source: Source, reader: EventSubscription, after: str) -> Asyn
     """The events as bytes, until the job is over or another process can continue the stream."""
     stopping = asyncio.create_task(source.service.jobs.wait_until_handing_over())
     try:
-        async with contextlib.aclosing(paced(source.service, reader, source.job_id, after, stopping)) as events:
+        async with contextlib.aclosing(paced(source.service, reader.job, after, stopping)) as events:
             async for event in events:
                 if chunk := KEEPALIVE_COMMENT if event is None else _chunk(event):
                     yield chunk
@@ -110,17 +110,17 @@ async def _chunks(source: Source, reader: EventSubscription, after: str) -> Asyn
 
 
 async def paced(
-    service: Service, reader: EventSubscription, job_id: str, after: str, stopping: asyncio.Task[None] | None = None
+    service: Service, submitted: SubmittedJob, after: str, stopping: asyncio.Task[None] | None = None
 ) -> AsyncGenerator[JobEvent | None, None]:
     """The events of a job until it is over, or `stopping` is done; None where none has come for a while."""
-    events = service.jobs.events(job_id, after)
+    events = service.jobs.events(submitted.job_id, after)
     coming: asyncio.Task[JobEvent | None] | None = None
     try:
         while stopping is None or not stopping.done():
             # The task outlives a timeout: cancelling it could lose an event that has just arrived.
             coming = coming or asyncio.create_task(anext(events, None))
             awaited = {coming} if stopping is None else {coming, stopping}
-            async with reader.until_deadline():
+            async with submitted.until_deadline():
                 await asyncio.wait(awaited, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
             if not coming.done():
                 yield None

@@ -13,7 +13,7 @@ from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletion, Completion
 from app.openai.stream import ChunkStream, StreamedAnswer
 from app.openai.translate import TranslatedRequest, request_paths, translate_chat, translate_completion
-from app.service import Service
+from app.service import EventSubscription, Service
 
 _DEPRECATION = {"deprecation": "@1764720000"}  # RFC 9745: the date of vLLM 0.12, which removed the guided_ fields
 _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
@@ -69,7 +69,7 @@ async def _respond(
         writer: Writer = writer_type(submitted.job_id, service.settings.model_id, translated, unix_time())
         if params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.
-            await until_gone(request, service.reader(submitted).wait_until_compiled())
+            await until_gone(request, EventSubscription(service, submitted).wait_until_compiled())
             streamed = StreamedAnswer(service, submitted, translated, writer, body.usage_in_stream)
             return ChunkStream(streamed, request.state.request_id, headers)
         result = generated(await until_gone(request, service.answer(submitted)))

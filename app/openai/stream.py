@@ -25,7 +25,7 @@ from app.openai.errors import error_body
 from app.openai.render import FinishedAnswer, Writer, answers, generated
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.translate import TranslatedRequest, request_paths
-from app.service import EventSubscription, Service, SubmittedJob
+from app.service import Service, SubmittedJob
 
 DONE = format_sse_event(data_str="[DONE]")
 _CONTRADICTED = "the worker failed and the retry produced a different answer; discard the partial text and retry"
@@ -82,7 +82,7 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
         if (opening := writer.opening(index)) is not None:
             yield _data(opening)
     normalize, tracker = _normalizer(translated), None
-    async for event in _events(service, service.reader(streamed.submitted), streamed.submitted.job_id):
+    async for event in _events(service, streamed.submitted):
         match None if event is None else load(event.data):
             case None:
                 yield KEEPALIVE_COMMENT
@@ -103,7 +103,7 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
                         yield _data(writer.chunk(index, text[len(prefix) :]))
             case _:
                 pass
-    result = generated(await _result(service, service.reader(streamed.submitted), streamed.submitted.job_id))
+    result = generated(await _result(service, streamed.submitted))
     for chunk in _rest(streamed, result, answers(result, translated, service.files), sent):
         yield _data(chunk)
     yield DONE
@@ -136,26 +136,26 @@ def _rest(
     return [*chunks, writer.closing(result)] if streamed.usage else chunks
 
 
-async def _events(service: Service, reader: EventSubscription, job_id: str) -> AsyncIterator[JobEvent | None]:
+async def _events(service: Service, submitted: SubmittedJob) -> AsyncIterator[JobEvent | None]:
     """The events of a job until it ends, across storage failures; None if none arrived for a while."""
     after = ""
     while True:
         try:
-            async with contextlib.aclosing(paced(service, reader, job_id, after)) as events:
+            async with contextlib.aclosing(paced(service, submitted, after)) as events:
                 async for event in events:
                     after = after if event is None else event.id
                     yield event
             return
         except StorageDown:
-            async with reader.until_deadline():
+            async with submitted.until_deadline():
                 await asyncio.sleep(STORAGE_RETRY_MS / 1000)
 
 
-async def _result(service: Service, reader: EventSubscription, job_id: str) -> Any:
-    async with reader.until_deadline():
+async def _result(service: Service, submitted: SubmittedJob) -> Any:
+    async with submitted.until_deadline():
         while True:
             with contextlib.suppress(StorageDown):
-                return await service.jobs.result(job_id)
+                return await service.jobs.result(submitted.job_id)
             await asyncio.sleep(STORAGE_RETRY_MS / 1000)
 
 

@@ -149,13 +149,18 @@ class Constraints:
             raise failure.as_error()
         return None
 
-    async def resolve(self, spec: Spec) -> ResolvedConstraint:
-        """A constraint with its hash and, if it is compiled, its sizes. Raises JobFailed for a cached failure."""
+    async def resolve(self, spec: Spec | None, automaton: str | None = None) -> ResolvedConstraint:
+        """A constraint, or a stored one by its hash, with its sizes if it is compiled.
+
+        Raises JobFailed for a cached failure, UnknownAutomaton.
+        """
+        if spec is None:
+            return await self._resolve_hash(automaton)
         automaton, names = await self._read(spec)
         return ResolvedConstraint(automaton, names, await self._stored(automaton, spec))
 
-    async def resolve_hash(self, automaton: str | None) -> ResolvedConstraint:
-        """Like `resolve`, for a hash. The names are those of the constraint's first author."""
+    async def _resolve_hash(self, automaton: str | None) -> ResolvedConstraint:
+        """The names are those of the constraint's first author."""
         assert automaton is not None
         stored = await self.automaton(automaton)
         require_text(stored.spec)

@@ -39,7 +39,7 @@ from app.requests import (
     require_chars,
     seeded,
 )
-from app.service.constraints import Constraints, ResolvedConstraint, require_text
+from app.service.constraints import Constraints, require_text
 from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
@@ -68,6 +68,12 @@ class SubmittedJob:
     def shares(self) -> tuple[str, ...]:
         """The jobs to unsubscribe from when the caller leaves; none if the job goes on without a caller."""
         return () if self.context.detached else tuple(filter(None, (self.compile_job, self.job_id)))
+
+    def until_deadline(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Raise DeadlineExceeded if the body is not done at the job's deadline."""
+        if self.deadline == math.inf:  # a reader of another caller's stream has no deadline of its own
+            return contextlib.nullcontext()
+        return until(max(0.0, self.deadline - time.time()), self.timeout_s)
 
 
 class Service:
@@ -121,7 +127,7 @@ class Service:
             check_input_size(params.spec, self.settings.limits)
         await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
-        constraint = await self._resolve(params)
+        constraint = await self.constraints.resolve(params.spec, params.automaton)
         # With the scope "full" the prompt satisfies a part of the constraint: only the worker knows the least budget.
         max_tokens = options.max_tokens if options.scope == "answer" else None
         _require_budget(constraint.compiled, max_tokens)
@@ -183,9 +189,9 @@ class Service:
         A caller that stops waiting gives up its share at once, unless the job is detached. Raises JobFailed,
         JobCancelled, BudgetTooSmall, DeadlineExceeded, StorageDown.
         """
-        reader = self.reader(submitted)
+        reader = EventSubscription(self, submitted)
         try:
-            async with self.until_deadline(submitted):
+            async with submitted.until_deadline():
                 await self.compiled(submitted)
                 async with self.jobs.observed(submitted.job_id):
                     result = await self.jobs.result(submitted.job_id)
@@ -214,16 +220,6 @@ class Service:
                 compiled = await self.jobs.result(submitted.compile_job)
             if isinstance(compiled, CompileJobResult):
                 _require_budget(compiled, submitted.max_tokens)
-
-    def until_deadline(self, submitted: SubmittedJob) -> contextlib.AbstractAsyncContextManager[None]:
-        """Raise DeadlineExceeded if the body is not done at the job's deadline."""
-        if submitted.deadline == math.inf:  # a reader of another caller's stream has no deadline of its own
-            return contextlib.nullcontext()
-        return until(max(0.0, submitted.deadline - time.time()), submitted.timeout_s)
-
-    def reader(self, submitted: SubmittedJob) -> EventSubscription:
-        """A subscription to the events of a submitted job."""
-        return EventSubscription(self, submitted)
 
     async def subscribe(self, job_id: str) -> EventSubscription:
         """Subscribe to the events of an existing job; the subscription holds a share in it."""
@@ -263,11 +259,6 @@ class Service:
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
 
-    async def _resolve(self, params: GenerateParams) -> ResolvedConstraint:
-        if params.spec is None:
-            return await self.constraints.resolve_hash(params.automaton)
-        return await self.constraints.resolve(params.spec)
-
     @contextlib.asynccontextmanager
     async def _unsubscribing_on_error(self, compile_job: str | None, context: SubmissionContext) -> AsyncIterator[None]:
         """Give up the share in a compilation if the body fails. For a detached job nothing is given up."""
@@ -296,7 +287,7 @@ class EventSubscription:
     async def wait_until_compiled(self) -> None:
         """Wait until the constraint is compiled. Raises what `compiled` does."""
         try:
-            async with self.until_deadline():
+            async with self.job.until_deadline():
                 await self.service.compiled(self.job)
         except BaseException:
             await self.done()
@@ -309,10 +300,6 @@ class EventSubscription:
     def gone(self) -> None:
         """Give up the share after `stream_grace_s`, in which the reader may reconnect."""
         self.service.jobs.unsubscribe_later(*self.job.shares)
-
-    def until_deadline(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Raises DeadlineExceeded in the body when the job's time runs out."""
-        return self.service.until_deadline(self.job)
 
 
 def _require_budget(compiled: CompileJobResult | None, max_tokens: int | None) -> None:

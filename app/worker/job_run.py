@@ -99,7 +99,9 @@ class JobRun:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
-        await self._broker.finish(job_id, dump(result), cacheable=_is_cacheable(result))
+        # A result is cached if the same request would have it again.
+        cacheable = not (isinstance(result, Failure) and result.facts.retryable)
+        await self._broker.finish(job_id, dump(result), cacheable=cacheable)
 
     async def _watch(self, context: JobContext) -> None:
         with contextlib.suppress(JobUnknown):  # a job without a record counts as cancelled
@@ -136,11 +138,6 @@ class JobRun:
 def _within_limit(result: Result, bytes_max: int) -> Result:
     """The result, or the failure AnswerTooLarge if it is longer than brokers store."""
     return result if len(dump(result)) <= bytes_max else failure_of(AnswerTooLarge(bytes_max))
-
-
-def _is_cacheable(result: Result) -> bool:
-    """Whether the same request would have the same result."""
-    return not isinstance(result, Failure) or not result.facts.retryable
 
 
 def _job(body: bytes) -> Job:

@@ -34,11 +34,13 @@ class HuggingFaceModel:
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model.eval().requires_grad_(False)
         text = model.config.get_text_config()
-        self._vocab_size = int(text.vocab_size)
-        self._eos_ids = eos_ids_of(model)
+        self.vocab_size = int(text.vocab_size)
+        self.eos_ids = eos_ids_of(model)
         bos = getattr(text, "bos_token_id", None)
         self._bos_id = int(bos) if bos is not None else None
-        self._context_length = context_length_of(text)
+        self.context_length = context_length_of(text)
+        self.device = torch.device(model.device)
+        self.tolerance = _TOLERANCE.get(model.dtype, _TOLERANCE_HALF)
         pack_layers(self._model)  # before the readers, which measure and compare what they will compute
         self._plain_reader = PlainReader(model)
         shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain_reader, self.tolerance)
@@ -64,26 +66,6 @@ class HuggingFaceModel:
         adapter = cls(load_model(path_or_name, device, dtype))
         adapter._plain_reader.try_out(adapter.eos_ids[0])
         return adapter
-
-    @property
-    def vocab_size(self) -> int:
-        return self._vocab_size
-
-    @property
-    def eos_ids(self) -> tuple[int, ...]:
-        return self._eos_ids
-
-    @property
-    def context_length(self) -> int | None:
-        return self._context_length
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device(self._model.device)
-
-    @property
-    def tolerance(self) -> float:
-        return _TOLERANCE.get(self._model.dtype, _TOLERANCE_HALF)
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[Any, Tensor]:
         """Reads the prompt once, as one row. Raises PromptEmpty without a token to begin with."""

@@ -147,20 +147,18 @@ class _HeaderInjector:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            self._add(MutableHeaders(scope=message))
+            headers = MutableHeaders(scope=message)
+            if self._private and "cache-control" in headers:
+                headers["cache-control"] = headers["cache-control"].replace("public", "private")
+            if headers.get("content-type", "").startswith("image/svg"):  # a picture opened as a page keeps its colours
+                headers.setdefault("content-security-policy", STRICT_CSP + SVG_STYLED)
+            for name, value in _SAFE.items():
+                headers.setdefault(name, value)
+            if (status := self.rate_limit) is not None:
+                headers["ratelimit-limit"] = str(status.cap)
+                headers["ratelimit-remaining"] = str(status.remaining)
+                headers["ratelimit-reset"] = str(status.reset_s)
         await self._send(message)
-
-    def _add(self, headers: MutableHeaders) -> None:
-        if self._private and "cache-control" in headers:
-            headers["cache-control"] = headers["cache-control"].replace("public", "private")
-        if headers.get("content-type", "").startswith("image/svg"):  # a picture opened as a page keeps its colours
-            headers.setdefault("content-security-policy", STRICT_CSP + SVG_STYLED)
-        for name, value in _SAFE.items():
-            headers.setdefault(name, value)
-        if (status := self.rate_limit) is not None:
-            headers["ratelimit-limit"] = str(status.cap)
-            headers["ratelimit-remaining"] = str(status.remaining)
-            headers["ratelimit-reset"] = str(status.reset_s)
 
 
 class Origins:

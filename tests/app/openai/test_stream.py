@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import time
 from collections.abc import AsyncGenerator, Iterator
 from types import SimpleNamespace
@@ -65,9 +66,6 @@ class TellingService:
     async def _forgotten(self, automaton: str) -> Any:
         raise UnknownAutomaton("it was dropped")
 
-    def reader(self, begun: SubmittedJob) -> Any:
-        return SimpleNamespace(until_deadline=contextlib.nullcontext)
-
     async def events(self, job_id: str, after: str) -> AsyncGenerator[JobEvent, None]:
         self.read_from.append(after)
         for number, news in enumerate(self._story):
@@ -94,7 +92,7 @@ def events_of(scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tu
     service = TellingService(scenario, text)
     translated = translate_completion(CompletionRequest(prompt="a", stream=True, seed=5), 64)
     streamed = StreamedAnswer(
-        service, SubmittedJob("job", 0.0, 1.0, SubmissionContext()), translated,  # type: ignore[arg-type]
+        service, SubmittedJob("job", math.inf, 1.0, SubmissionContext()), translated,  # type: ignore[arg-type]
         CompletionWriter("job", "captions", translated, 0), usage=False,
     )
     sent: list[bytes] = []
