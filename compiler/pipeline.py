@@ -46,7 +46,7 @@ def compile_text(
     (True, False)
     """
     guard = ResourceGuard(limits, cancelled)
-    with explain_unsatisfiable(spec, engines, guard):
+    try:
         read = _read(spec, guard)
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, engines, guard)[0]
@@ -54,6 +54,8 @@ def compile_text(
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return text
+    except SpecUnsatisfiable:
+        raise explain_unsatisfiable(spec, engines, guard) from None
 
 
 def compile_spec(
@@ -75,7 +77,7 @@ def compile_spec(
     2
     """
     guard = ResourceGuard(limits, cancelled)
-    with explain_unsatisfiable(spec, engines, guard):
+    try:
         read = _read(spec, guard)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
             text, tokens = _compile_labels(read, engines, guard)
@@ -87,6 +89,8 @@ def compile_spec(
         if tokens.min_tokens == UNREACHABLE:
             raise _impossible(text, vocabulary, guard)
         return CompiledConstraint(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
+    except SpecUnsatisfiable:
+        raise explain_unsatisfiable(spec, engines, guard) from None
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:

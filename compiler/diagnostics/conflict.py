@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -103,17 +102,8 @@ def conjuncts(spec: Spec, guard: ResourceGuard) -> tuple[Conjunct, ...]:
     return tuple(dataclasses.replace(part, spec=LabelsSpec(spec.labels, part.spec)) for part in parts)
 
 
-@contextmanager
-def explain_unsatisfiable(spec: Spec, engines: Engines, guard: ResourceGuard) -> Iterator[None]:
-    """Replace SpecUnsatisfiable by one that names the conjuncts that contradict each other."""
-    try:
-        yield
-    except SpecUnsatisfiable:
-        raise _refusal(spec, engines, guard) from None
-
-
-def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> SpecUnsatisfiable:
-    """The error with a minimal conflict. Raises CompileCancelled."""
+def explain_unsatisfiable(spec: Spec, engines: Engines, guard: ResourceGuard) -> SpecUnsatisfiable:
+    """The error that names the conjuncts that contradict each other. Raises CompileCancelled."""
     subject = "no sequence of the labels" if isinstance(spec, LabelsSpec) else "no text"
     try:
         conflict = minimal_conflict(spec, engines, guard)
