@@ -16,8 +16,6 @@ CompileError
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 
@@ -200,14 +198,3 @@ class VocabularyError(CompileError):
 
 class ArtefactInvalid(CompileError):
     """Stored bytes are not a compiled constraint that this version wrote."""
-
-
-@contextmanager
-def field_prefix(prefix: str) -> Iterator[None]:
-    """Have the faults of a part of a constraint name their field from the whole constraint on."""
-    try:
-        yield
-    except (SpecSyntaxError, SpecUnsupported) as error:
-        # The path grows from the inside out, while the error passes through the parts around it.
-        error.field = prefix if error.field in ("", "constraint") else f"{prefix}.{error.field}"
-        raise

@@ -9,7 +9,7 @@ from functools import partial
 
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa
 from compiler.engines import Engines
-from compiler.errors import SpecSyntaxError, field_prefix
+from compiler.errors import SpecSyntaxError
 from compiler.forms.infill import choice_node, infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
@@ -41,6 +41,7 @@ from compiler.spec import (
     check_input_size,
     concepts_of,
     drop_unused_propositions,
+    field_prefix,
     guard_propositions,
     meaning_name,
     resolve_propositions,

@@ -9,7 +9,7 @@ automaton.
 from __future__ import annotations
 
 from compiler.spec.canonical import caller_names, drop_unused_propositions, in_caller_names, spec_hash
-from compiler.spec.parse import spec_from_json, spec_to_json
+from compiler.spec.parse import field_prefix, spec_from_json, spec_to_json
 from compiler.spec.propositions import (
     CLOSER,
     EOS,
@@ -77,6 +77,7 @@ __all__ = [
     "check_input_size",
     "concepts_of",
     "drop_unused_propositions",
+    "field_prefix",
     "guard_formulas",
     "guard_propositions",
     "in_caller_names",

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from compiler.errors import field_prefix
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field, parse_pattern
-from compiler.spec.parse import spec_to_json
+from compiler.spec.parse import field_prefix, spec_to_json
 from compiler.spec.propositions import EOS, NOMATCH, concepts_of, meaning_name, normalize, resolve_propositions
 from compiler.spec.types import (
     AllSpec,

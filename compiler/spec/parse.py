@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar, cast
 
-from compiler.errors import SpecSyntaxError, field_prefix
+from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec.types import (
     JSON_DEPTH,
     ONCE,
@@ -64,6 +65,17 @@ def _spec(constraint: object, depth: int) -> Spec:
     if len(forms) != 1:
         raise SpecSyntaxError(f"a constraint is {expected}", field="constraint", expected=expected)
     return FORMS[forms[0]](fields, depth)
+
+
+@contextmanager
+def field_prefix(prefix: str) -> Iterator[None]:
+    """Have the faults of a part of a constraint name their field from the whole constraint on."""
+    try:
+        yield
+    except (SpecSyntaxError, SpecUnsupported) as error:
+        # The path grows from the inside out, while the error passes through the parts around it.
+        error.field = prefix if error.field in ("", "constraint") else f"{prefix}.{error.field}"
+        raise
 
 
 def typed(value: object, kind: type[T], field: str, expected: str) -> T:
