@@ -7,26 +7,24 @@ in front of these. All tables are numpy arrays. Nothing here knows a constraint,
 
 from __future__ import annotations
 
-from compiler.automata.char_dfa import (
-    CharDfa,
-    char_complement,
-    char_intersection,
-    char_union,
-    coarsened,
-    common_minterms,
-    everything,
-)
-from compiler.automata.character_sets import (
+from compiler.automata.characters import (
     ANYTHING,
     NO_MINTERM,
+    CharDfa,
     CharSet,
     Minterms,
     category,
+    char_complement,
+    char_intersection,
+    char_union,
     charset,
     charset_complement,
     charset_union,
+    coarsened,
+    common_minterms,
     contains,
     describe,
+    everything,
     ignore_case,
     literal,
     minterms,
@@ -42,10 +40,10 @@ from compiler.automata.transducers import (
     NO_END,
     ByteTransducer,
     CharTransducer,
+    inner_estimate,
     minimize_transducer,
     to_byte_transducer,
 )
-from compiler.automata.utf8 import inner_estimate
 from compiler.automata.utf8_inverse import by_characters
 
 __all__ = [

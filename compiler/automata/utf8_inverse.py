@@ -1,4 +1,4 @@
-"""Automata over the bytes of UTF-8 to automata over characters: the inverse of `compiler.automata.utf8`.
+"""Automata over the bytes of UTF-8 to automata over characters: the inverse of `compiler.automata.transducers`.
 
 What a character does is the composition of what its bytes do, a function on the states between characters. Code points
 with equal functions are one class. Functions are interned after each byte, so that the work is in the distinct ones.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.automata.char_dfa import CharDfa
-from compiler.automata.character_sets import CODE_POINTS, NO_MINTERM, SURROGATES, Minterms
+from compiler.automata.characters import CODE_POINTS, NO_MINTERM, SURROGATES, CharDfa, Minterms
 from compiler.automata.dfa import Dfa, live_states, minimize
 from compiler.automata.interning import unique_rows
 from compiler.automata.products import intersection

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.assembler import Assembler, ObjectLayout
-from compiler.json_schema.fragments import START, Fragment, label_by, trim
-from compiler.json_schema.nodes import ArrayFacts, Contains, Schema
-from compiler.json_schema.property_order import Position
+from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, label_by, trim
+from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema
 from compiler.json_schema.strings import StringAlphabet
 from compiler.limits import ResourceGuard
 

@@ -12,10 +12,9 @@ from typing import Literal
 
 from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded
-from compiler.json_schema.assembler import ObjectLayout
 from compiler.json_schema.compiler import SchemaCompiler
-from compiler.json_schema.fragments import dfa_of
-from compiler.json_schema.property_order import Position, PropertyScope, PropertyScopes
+from compiler.json_schema.fragments import ObjectLayout, dfa_of
+from compiler.json_schema.nodes import Position, PropertyScope, PropertyScopes
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.strings import Embed, StringAlphabet
 from compiler.limits import ResourceGuard

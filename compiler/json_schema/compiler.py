@@ -14,17 +14,15 @@ from math import prod
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_schema.arrays import array_fragment
-from compiler.json_schema.assembler import Assembler, ObjectLayout, string_fragment
-from compiler.json_schema.fragments import START, Fragment
+from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, string_fragment
 from compiler.json_schema.keywords import equal
-from compiler.json_schema.nodes import Alternatives, Condition, Scalar, Schema
+from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
 from compiler.json_schema.objects import object_fragment
-from compiler.json_schema.property_order import Position
-from compiler.json_schema.scalars import ScalarCompiler
 from compiler.json_schema.strings import StringAlphabet
 from compiler.json_schema.value_sets import (
     AUTOMATON_TYPES,
     NO_VALUES,
+    ScalarCompiler,
     Trivial,
     TypeLanguage,
     ValueSet,

@@ -1,17 +1,23 @@
-"""The keywords of a schema object that speak of one type each, checked and turned into facts.
+"""The keywords of a schema object that speak of one type each, and the locations that `$ref` leads to.
 
-Each check raises with the field of the keyword. Knows nothing of references, texts or automata.
+Keywords are checked and turned into facts. Each check raises with the field of the keyword. References are resolved
+inside one document, by identifiers, anchors and JSON pointers; nothing is ever fetched. Knows nothing of automata.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from urllib.parse import unquote, urljoin
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_schema.formats import FORMATS, SILENT
 from compiler.json_schema.nodes import (
+    LISTS,
+    MAPS,
+    SINGLE,
     ArrayFacts,
     Bound,
     Condition,
@@ -24,7 +30,7 @@ from compiler.json_schema.nodes import (
     StringFacts,
 )
 from compiler.json_schema.numbers import as_decimal
-from compiler.json_schema.references import SchemaLocation
+from compiler.limits import ResourceGuard
 
 _EXPONENT_MAX = 400  # beyond what a double holds
 
@@ -102,29 +108,27 @@ class TypeKeywords:
         if isinstance(value, dict):
             properties = tuple((name, self._constant(item)) for name, item in value.items())
             # All its keys are required, and a node that nothing fits forbids others.
-            facts = ObjectFacts(properties, (), self._add(Schema(field, never=True)), None, tuple(value))
-            types = frozenset({"object"})
-            return self._add(Schema(field, types=types, objects=facts, order=tuple(value)))
+            declared = ObjectFacts(properties, (), self._add(Schema(field, never=True)), None, tuple(value))
+            return self._add(Schema(field, types=frozenset({"object"}), objects=declared, order=tuple(value)))
         if isinstance(value, list):
             # An array of exactly these items.
-            prefix = tuple(self._constant(item) for item in value)
-            return self._add(
-                Schema(field, types=frozenset({"array"}), arrays=ArrayFacts(prefix, None, len(value), len(value)))
-            )
+            facts = ArrayFacts(tuple(map(self._constant, value)), None, len(value), len(value))
+            return self._add(Schema(field, types=frozenset({"array"}), arrays=facts))
         return self._add(Schema(field, values=(value,)))  # type: ignore[arg-type]
 
     def numbers(self) -> NumberFacts | None:
         """The facts about numbers, None where no keyword speaks of them; likewise for the other types."""
-        lower = [(bound, False) for bound in (self._decimal("minimum"),) if bound is not None]
-        lower += [(bound, True) for bound in (self._decimal("exclusiveMinimum"),) if bound is not None]
-        upper = [(bound, False) for bound in (self._decimal("maximum"),) if bound is not None]
-        upper += [(bound, True) for bound in (self._decimal("exclusiveMaximum"),) if bound is not None]
+        lower, upper = self._bounds("minimum", "exclusiveMinimum"), self._bounds("maximum", "exclusiveMaximum")
         divisor = self._decimal("multipleOf")
         if not (lower or upper or divisor is not None):
             return None
         # Of an inclusive and an exclusive bound, the tighter one implies the other.
         multiples = () if divisor is None else (self._divisor(divisor),)
         return NumberFacts(False, tightest(lower, lower=True), tightest(upper, lower=False), multiples)
+
+    def _bounds(self, inclusive: str, exclusive: str) -> list[Bound]:
+        bounds = ((self._decimal(inclusive), False), (self._decimal(exclusive), True))
+        return [(bound, excluded) for bound, excluded in bounds if bound is not None]
 
     def _divisor(self, divisor: Decimal) -> Decimal:
         """Check that a divisor is positive and that a double holds it exactly.
@@ -185,9 +189,8 @@ class TypeKeywords:
         contains: tuple[Contains, ...] = ()
         if "contains" in value:  # without it, minContains and maxContains say nothing
             minimum = self._count("minContains")
-            contains = (
-                Contains(self._child("contains")[0], 1 if minimum is None else minimum, self._count("maxContains")),
-            )
+            minimum = 1 if minimum is None else minimum
+            contains = (Contains(self._child("contains")[0], minimum, self._count("maxContains")),)
         unique = value.get("uniqueItems", False)
         # `uniqueItems: false` is the default.
         if not isinstance(unique, bool):
@@ -265,3 +268,132 @@ def string_list(value: object, field: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise SpecSyntaxError("this is a list of strings", expected="a list of strings", field=field)
     return tuple(dict.fromkeys(value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SchemaLocation:
+    """A schema within the document.
+
+    value  its JSON
+    path   the steps of its JSON pointer, which no other schema of the document has
+    base   the URI that its references are relative to
+    """
+
+    value: object
+    path: tuple[str, ...]
+    base: str
+
+    @property
+    def field(self) -> str:
+        """The path as errors name it."""
+        return ".".join(self.path)
+
+    def below(self, *steps: str) -> str:
+        """The field of something inside."""
+        return ".".join((*self.path, *steps))
+
+    def child(self, value: object, *steps: str) -> SchemaLocation:
+        """The location of a schema inside; its base is this one's until its own `$id` is read."""
+        return SchemaLocation(value, (*self.path, *steps), self.base)
+
+
+class References:
+    """The schemas of a document by identifier and anchor.
+
+    root  the location of the document itself
+    Raises LimitExceeded over `nesting_depth_max`.
+    """
+
+    def __init__(self, document: object, guard: ResourceGuard) -> None:
+        self._by_name: dict[tuple[str, str], SchemaLocation] = {}  # by URI and anchor
+        self._bases: dict[tuple[str, ...], str] = {}  # by path
+        self.root = self._register(SchemaLocation(document, (), ""))
+        # All schemas are registered first: a reference may lead forward.
+        waiting = [(self.root, 0)]
+        while waiting:
+            location, depth = waiting.pop()
+            guard.check_time()
+            guard.check("nesting_depth_max", depth)
+            for inside in _children(location):
+                waiting.append((self._register(inside), depth + 1))
+        self._by_name.setdefault(("", ""), self.root)
+
+    def _register(self, location: SchemaLocation) -> SchemaLocation:
+        """The location with the base that its own `$id` sets, once its names are registered."""
+        value = location.value
+        if not isinstance(value, dict):
+            return location
+        identifier, base = value.get("$id"), location.base
+        if isinstance(identifier, str):
+            base = urljoin(base, identifier).rstrip("#")
+        registered = SchemaLocation(value, location.path, base)
+        self._bases[location.path] = base
+        # Of two schemas with one name, the first that is met keeps it.
+        if isinstance(identifier, str) or not location.path:
+            self._by_name.setdefault((base, ""), registered)
+        # Without `$dynamicRef`, which is refused, a dynamic anchor is an anchor like any other.
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            if isinstance(value.get(keyword), str):
+                self._by_name.setdefault((base, value[keyword]), registered)
+        return registered
+
+    def base_of(self, location: SchemaLocation) -> str:
+        """The base of references inside a schema; its parent's for one that only a pointer leads to."""
+        return self._bases.get(location.path, location.base)
+
+    def resolve(self, reference: str, location: SchemaLocation) -> SchemaLocation:
+        """The schema that a `$ref` in `location` leads to.
+
+        Raises SpecUnsupported for one outside the document, SpecSyntaxError where it leads nowhere.
+        """
+        # urljoin would drop the base of a reference that is a fragment alone where the base is no hierarchical URI.
+        uri = location.base + reference if reference.startswith("#") else urljoin(location.base, reference)
+        # A fragment is an anchor, or a JSON pointer if it begins with a slash.
+        resource, _, fragment = uri.partition("#")
+        anchor = "" if fragment.startswith("/") else fragment
+        target = self._by_name.get((resource, anchor))
+        if target is None:
+            # The document has the resource, but not the anchor.
+            if (resource, "") in self._by_name:
+                raise SpecSyntaxError("this reference leads to no schema", field=location.below("$ref"))
+            raise SpecUnsupported(
+                "a reference to another document is not supported: copy the schema into $defs",
+                construct="$ref",
+                field=location.below("$ref"),
+            )
+        return self._follow(target, fragment, location) if fragment.startswith("/") else target
+
+    def _follow(self, target: SchemaLocation, pointer: str, location: SchemaLocation) -> SchemaLocation:
+        """The schema at a JSON pointer (RFC 6901) below `target`."""
+        for step in pointer.split("/")[1:]:
+            # The URI's escapes are decoded before the pointer's. ~1 comes before ~0, so that ~01 is read as ~1.
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            inside = target.value
+            if isinstance(inside, dict) and name in inside:
+                child = target.child(inside[name], name)
+            elif isinstance(inside, list) and name.isascii() and name.isdigit() and int(name) < len(inside):
+                child = target.child(inside[int(name)], str(int(name)))
+            else:
+                raise SpecSyntaxError("this reference leads to no schema", field=location.below("$ref"))
+            target = SchemaLocation(child.value, child.path, self.base_of(child))
+        return target
+
+
+def _children(location: SchemaLocation) -> list[SchemaLocation]:
+    """The schemas directly inside a schema, under every keyword that may hold one."""
+    value, inside = location.value, []
+    if not isinstance(value, dict):
+        return []
+    for keyword in SINGLE:
+        if keyword in value:
+            inside.append(location.child(value[keyword], keyword))
+    # A value of another kind is no schema here; the reader refuses it by its keyword.
+    for keyword in LISTS:
+        items = value.get(keyword)
+        for number, item in enumerate(items if isinstance(items, list) else ()):
+            inside.append(location.child(item, keyword, str(number)))
+    for keyword in MAPS:
+        schemas = value.get(keyword)
+        for name, item in schemas.items() if isinstance(schemas, dict) else ():
+            inside.append(location.child(item, keyword, name))
+    return inside

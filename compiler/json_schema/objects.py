@@ -8,10 +8,8 @@ import numpy as np
 
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.arrays import TextCompiler
-from compiler.json_schema.assembler import Assembler, escaped
-from compiler.json_schema.fragments import DEAD, START, Fragment, label_by, trim
-from compiler.json_schema.nodes import ObjectFacts, Schema
-from compiler.json_schema.property_order import Position
+from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, escaped, label_by, trim
+from compiler.json_schema.nodes import ObjectFacts, Position, Schema
 from compiler.limits import ResourceGuard
 
 _Control = tuple[int, int]  # the next name that may come, and how many properties there are, capped

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_schema.keywords import TypeKeywords, string_list
+from compiler.json_schema.keywords import References, SchemaLocation, TypeKeywords, string_list
 from compiler.json_schema.nodes import (
     ANNOTATIONS,
     ASSERTIONS,
@@ -25,7 +25,6 @@ from compiler.json_schema.nodes import (
     ObjectFacts,
     Schema,
 )
-from compiler.json_schema.references import References, SchemaLocation
 from compiler.limits import ResourceGuard
 
 _DRAFTS = ("://json-schema.org/draft/", "://json-schema.org/draft-0")

@@ -14,9 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, grown, hash_rows, hash_sparse_rows, spread
-from compiler.lifting.distance import distances
 from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects, LetterMaps
-from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton
+from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton, distances
 from compiler.limits import ResourceGuard
 from compiler.vocab import Trie, Vocabulary
 

@@ -1,6 +1,6 @@
 """Patterns to character automata: Glushkov positions, then the subset construction over minterms, then minimisation.
 
-The symbols of the resulting DFA are minterms, not characters; `compiler.automata.utf8` turns them into bytes.
+The symbols of the resulting DFA are minterms, not characters; `compiler.automata.transducers` turns them into bytes.
 """
 
 from __future__ import annotations

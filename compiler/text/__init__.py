@@ -7,8 +7,14 @@ needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequence
 
 from __future__ import annotations
 
-from compiler.text.combination import combine, to_char_dfa
-from compiler.text.display import character_letter_names, letter_names, minterm_names, symbol_names
+from compiler.text.combination import (
+    character_letter_names,
+    combine,
+    letter_names,
+    minterm_names,
+    symbol_names,
+    to_char_dfa,
+)
 from compiler.text.labels import SEPARATOR, check_labels, label_automata
 from compiler.text.text_automaton import (
     LabelAutomaton,

@@ -1,8 +1,9 @@
-"""The automaton over texts that a tree of constraints becomes.
+"""The automaton over texts that a tree of constraints becomes, and the printable names of its symbols and letters.
 
 Leaves that speak of the whole text are automata over characters and combine among themselves; leaves that speak of the
 word trace are automata over its letters and combine among themselves; where the two meet, the text is read by both
-side by side. `combine` plans which constructions may serve, and takes the first that keeps to the limits.
+side by side. `combine` plans which constructions may serve, and takes the first that keeps to the limits. The names
+decide nothing: only people read them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,23 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from compiler.automata import ByteTransducer, CharDfa, Dfa, coarsened, inner_estimate, minimize, to_byte_transducer
+from compiler.automata import (
+    ByteTransducer,
+    CharDfa,
+    Dfa,
+    Minterms,
+    coarsened,
+    describe,
+    inner_estimate,
+    minimize,
+    to_byte_transducer,
+)
 from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
-from compiler.spec import Proposition, normalize
+from compiler.spec import CLOSER, NOMATCH, SENTENCE_END, STEP, Proposition, meaning_name, normalize
 from compiler.text.letter_dfas import LetterDfaBuilder, PerCharacterDfaBuilder
 from compiler.text.per_character import per_character_transducer, word_trace_per_character
-from compiler.text.transducer import TextTransducer, joint_transducer
+from compiler.text.transducer import Outcome, TextTransducer, joint_transducer
 from compiler.text.tree import (
     CharLeaf,
     ConstraintTree,
@@ -38,6 +49,13 @@ _JOINT_INNER_STATES_MAX = 5_000  # the same of a joint transducer, which has som
 _SIZE_LIMITS = ("dfa_states_max", "table_bytes_max")  # which another construction may keep to
 _Leaf = TypeVar("_Leaf", WordLeaf, CharLeaf, LengthLeaf)
 NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
+LetterNames = tuple[tuple[str, ...] | None, ...]
+_INTERNAL_NAMES = {  # of our own propositions
+    meaning_name(STEP): "(a word)",
+    meaning_name(SENTENCE_END): "(the end of a sentence)",
+    meaning_name(CLOSER): "(a closing mark)",
+}
+_SPACE_NAME = "(a leading space)"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -301,3 +319,45 @@ def _moved(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
     for letter in string:
         states = letters.next_state[states, letters.symbol_class[letter]]
     return states
+
+
+def minterm_names(minterms: Minterms) -> tuple[str, ...]:
+    """The characters of each minterm."""
+    return tuple(describe(minterms.charset([minterm])) for minterm in range(minterms.count))
+
+
+def character_letter_names(combined: Combined) -> tuple[str, ...]:
+    """The names of letters that are characters, and of the one more that is the leading space."""
+    names = minterm_names(combined.transducer.transducer.minterms)
+    return (*names, _SPACE_NAME)[: combined.letters.symbols]
+
+
+def letter_names(combined: Combined) -> LetterNames:
+    """The propositions of each letter that callers know; None for a letter that is no step of the word trace."""
+    alphabet = combined.transducer.alphabet
+    hidden = combined.internal_names if combined.with_nomatch else {*combined.internal_names, NOMATCH}
+    units = (tuple(sorted(letter - hidden)) for letter in alphabet.units)
+    return (*units, *[None] * (len(alphabet) - len(alphabet.units)))
+
+
+def symbol_names(combined: Combined, names: LetterNames) -> tuple[str, ...]:
+    """The names of all letters. `names` are those of `letter_names`."""
+    alphabet = combined.transducer.alphabet
+    # Names in the order of LetterAlphabet: units, characters, the leading space, outcomes.
+    steps = zip(alphabet.units, names, strict=False)  # the units come first among the letters
+    units = (", ".join((*(propositions or ()), *_internal_names(letter))) or "other" for letter, propositions in steps)
+    characters = ["(a character)"] * alphabet.character_letters + [_SPACE_NAME] * alphabet.has_space_letter
+    return (*units, *characters, *(f"(end: {_outcome_name(outcome)})" for outcome in alphabet.outcomes))
+
+
+def _internal_names(letter: frozenset[str]) -> list[str]:
+    return sorted(_INTERNAL_NAMES[name] for name in letter & _INTERNAL_NAMES.keys())
+
+
+def _outcome_name(outcome: Outcome) -> str:
+    """The outcome of the whole-text constraints, in their order; of both readings where there are two."""
+    readings = [
+        "no text" if met is None else ", ".join("met" if holds else "not met" for holds in met) or "a text"
+        for met in outcome
+    ]
+    return readings[0] if len(readings) == 1 else f"{readings[0]}; without its first space {readings[1]}"

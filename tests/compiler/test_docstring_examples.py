@@ -10,7 +10,7 @@ import pytest
 from tests.test_imports import modules
 
 WITH_EXAMPLES = {  # the main functions and classes: these show how they are called
-    "compiler.automata.character_sets.minterms",
+    "compiler.automata.characters.minterms",
     "compiler.automata.counting.count_dfa",
     "compiler.automata.dfa.Dfa",
     "compiler.automata.dfa.minimize",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
-from compiler.lifting.distance import distances
+from compiler.lifting.token_automaton import distances
 
 
 def random_wide(random: np.random.Generator) -> TokenAutomaton:

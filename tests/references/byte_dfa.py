@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.automata import Dfa, Minterms, live_states
-from compiler.automata.utf8 import expand
+from compiler.automata.transducers import expand
 from compiler.limits import Limits, ResourceGuard
 
 

@@ -19,7 +19,7 @@ from compiler.automata import (
     minimize,
 )
 from compiler.automata import intersection as words_of_all
-from compiler.automata.utf8 import expand
+from compiler.automata.transducers import expand
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa

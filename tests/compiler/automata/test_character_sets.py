@@ -25,7 +25,7 @@ from compiler.automata import (
     minterms,
     single,
 )
-from compiler.automata.character_sets import CODE_POINTS, NOTHING, charset_intersection
+from compiler.automata.characters import CODE_POINTS, NOTHING, charset_intersection
 
 SCALARS = [code for code in range(CODE_POINTS) if not 0xD800 <= code < 0xE000]
 EDGES = [0, 1, 0x41, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xD800, 0xDFFF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF, CODE_POINTS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import compiler.lifting.distance
+import compiler.lifting.token_automaton
 from compiler.automata import (
     UNREACHABLE,
     distinct,
@@ -17,7 +17,7 @@ from compiler.automata import (
     steps_to,
 )
 from compiler.automata.minimization import refine
-from compiler.lifting.distance import distances
+from compiler.lifting.token_automaton import distances
 
 
 def naive_partition(table: np.ndarray, block: np.ndarray) -> list[int]:
@@ -107,7 +107,7 @@ def plain_distances(
 @pytest.mark.parametrize("block_cells", [1, 50, 1 << 18])
 @pytest.mark.parametrize("letter_states", [1, 2, 8, 63, 64, 65, 200])
 def test_distances_agree_with_relaxation(letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler.lifting.distance, "_BLOCK_CELLS", block_cells)
+    monkeypatch.setattr(compiler.lifting.token_automaton, "_BLOCK_CELLS", block_cells)
     dice, reached = np.random.default_rng(letter_states), 0
     for transducer_states in (1, 3, 12, 40):
         edges = 2 * transducer_states

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import compiler.automata.utf8
+import compiler.automata.transducers
 from compiler.automata import Dfa, charset, minimize, minterms
-from compiler.automata.character_sets import CODE_POINTS
-from compiler.automata.utf8 import expand
+from compiler.automata.characters import CODE_POINTS
+from compiler.automata.transducers import expand
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
@@ -115,7 +115,7 @@ def test_opaque_codes_are_emitted_on_the_last_byte(family: list[list[tuple[int, 
             assert walk(result, row, chr(code).encode()) == table[row, parts.word(chr(code))[0]]
 
 
-def walk(result: compiler.automata.utf8.ByteTable, row: int, encoded: bytes) -> int:
+def walk(result: compiler.automata.transducers.ByteTable, row: int, encoded: bytes) -> int:
     """The code that the bytes of one character arrive at; a dead prefix stays dead."""
     for number, byte in enumerate(encoded):
         entry = int(result.table[row, result.byte_class[byte]])
@@ -142,7 +142,7 @@ def test_a_fully_dead_table_has_no_inner_state() -> None:
 def test_colliding_hashes_cost_time_but_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     dfa, parts = pattern_dfa(r"\w(?: [à-ü])?", ResourceGuard(Limits()))
     honest, _ = byte_dfa(dfa, parts)
-    monkeypatch.setattr(compiler.automata.utf8, "mix", lambda values: np.zeros(values.shape, dtype=np.uint64))
+    monkeypatch.setattr(compiler.automata.transducers, "mix", lambda values: np.zeros(values.shape, dtype=np.uint64))
     colliding, _ = byte_dfa(dfa, parts)
     one, other = minimize(honest), minimize(colliding)
     assert colliding.states == honest.states and (one.next_state == other.next_state).all()
