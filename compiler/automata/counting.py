@@ -179,5 +179,4 @@ def sentences_dfa(
     enough = (count >= minimum) & (count <= (top if maximum is None else maximum))
     accepting = enough & np.array([True, False, False])
     accepting[0, _DIRTY] = minimum == 0  # before any end there is nothing to stand after
-    dfa = Dfa(symbol_class, table.reshape(-1, 4), accepting.reshape(-1), _CLEAN)
-    return minimize(dfa, guard)
+    return minimize(Dfa(symbol_class, table.reshape(-1, 4), accepting.reshape(-1), _CLEAN), guard)

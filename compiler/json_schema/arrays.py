@@ -122,6 +122,11 @@ class _ArrayBuilder:
             after.append(min(increased, max(minimum, maximum or 0)))
         return tuple(after)
 
+    def _controls_after(self, index: int, counts: _Counts, item: Fragment) -> dict[int, _Control]:
+        """For each label of the item that may stand here, the control behind the item."""
+        counted = {label: self._counts_after(counts, label) for label in sorted(set(item.label.tolist()) - {0})}
+        return {label: (min(index + 1, self._last), after) for label, after in counted.items() if after is not None}
+
     def _may_end(self, index: int, counts: _Counts) -> bool:
         """True when the array has enough items, and enough of each `contains`."""
         of_contains = counts[len(self._constants) :]
@@ -154,11 +159,7 @@ class _ArrayBuilder:
             if item is None:
                 continue
             targets = {}
-            for label in sorted(set(item.label.tolist()) - {0}):
-                counted = self._counts_after(counts, label)
-                if counted is None:
-                    continue
-                control = (min(index + 1, self._last), counted)
+            for label, control in self._controls_after(index, counts, item).items():
                 # A control is the product state behind an item. All items that lead to it share its states.
                 if control not in after:
                     after[control] = assembler.new_state()

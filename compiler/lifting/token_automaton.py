@@ -174,8 +174,7 @@ def from_table(
     ids = token_class.astype(np.int32).copy()
     ids[list(eos_ids)] = columns
     target[:, np.setdiff1d(np.arange(columns), ids)] = DEAD  # no id reads these columns: they shorten no distance
-    accept = np.zeros((states + 2, 1), dtype=bool)
-    accept[end] = True
+    accept = (np.arange(states + 2) == end)[:, None]
     source, used = np.divmod(np.unique(np.arange(states + 2)[:, None] * (states + 2) + target), states + 2)
     edge_target = np.arange(states + 2, dtype=np.int32)
     effect, function = np.zeros(states + 2, dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
@@ -219,7 +218,11 @@ def distances(
     letter_states = accepting.shape[1]
     if letter_states == 1:  # no letters: an edge is the transducer state that it leads to
         return steps_along(source, edge_target[edge], accepting[:, 0], guard).astype(np.int32).reshape(-1, 1)
-    graph = _ReverseGraph(source, edge, edge_target, edge_function, function, len(accepting))
+    return _search(_ReverseGraph(source, edge, edge_target, edge_function, function, len(accepting)), accepting, guard)
+
+
+def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
+    """The distances by the levels of the search."""
     distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
     distance[accepting] = 0
     settled = _packed(accepting)

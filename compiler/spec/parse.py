@@ -290,12 +290,8 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
                 bounds["sentences"] = {"min": spec.sentences[0], "max": spec.sentences[1]}
             return {name: value for name, value in bounds.items() if value is not None}
         case DfaSpec():
-            declared = _declared_json(spec.propositions)
-            return {
-                "dfa": user_dfa_to_json(spec.user_dfa),
-                "propositions": declared,
-                "leading_space": spec.leading_space,
-            }
+            user_dfa, declared = user_dfa_to_json(spec.user_dfa), _declared_json(spec.propositions)
+            return {"dfa": user_dfa, "propositions": declared, "leading_space": spec.leading_space}
         case AllSpec():
             return {"all": [spec_to_json(part) for part in spec.parts]}
         case AnySpec():

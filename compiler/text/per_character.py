@@ -75,14 +75,8 @@ def word_trace_per_character(
     classes, class_members = common_minterms([part.minterms for part in texts])
     classes, old = space_apart(classes)
     parts, (mine, of_class) = common_minterms([base.transducer.minterms, classes])
-    first, outputs = len(base.letters), list[tuple[int, ...]]([()])
-    # [S, M]: (output of the word trace, class) as one integer. A step writes the units that it ends, and then its
-    # character's letter.
-    pairs = base.transducer.output[:, mine].astype(np.int64) * classes.count + of_class
-    distinct, which = np.unique(pairs, return_inverse=True)
-    for string, letter in (divmod(pair, classes.count) for pair in distinct.tolist()):
-        outputs.append((*base.transducer.outputs[string], first + letter))
-    next_state, output = base.transducer.next_state[:, mine], 1 + which.reshape(pairs.shape).astype(np.int32)
+    outputs, output = _with_characters(base, mine, of_class, classes.count)
+    next_state = base.transducer.next_state[:, mine]
     final_output = np.array(
         [NO_END if end == NO_END else len(outputs) + end for end in base.transducer.final_output.tolist()]
     )
@@ -90,7 +84,7 @@ def word_trace_per_character(
     start = base.start
     if leading_space:
         space = parts.word(SPACE)[0]
-        outputs.append((first + classes.count,))
+        outputs.append((len(base.letters) + classes.count,))
         next_state, output = np.vstack([next_state, next_state[start]]), np.vstack([output, output[start]])
         final_output = np.append(final_output, final_output[start])
         # The one step that differs: a space before the raw text's first character.
@@ -108,3 +102,19 @@ def word_trace_per_character(
     )
     trace = TextTransducer(smaller, int(number[start]), int(number[base.start]), _NO_STATES, alphabet)
     return trace, CharacterClasses(tuple(mine[old] for mine in class_members), classes.word(SPACE)[0])
+
+
+def _with_characters(
+    base: WordTransducer, minterm: np.ndarray, of_class: np.ndarray, classes: int
+) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """The strings that steps write, and which of them each step writes: int32 [S, M].
+
+    A step writes the units that it ends, and then its character's letter.
+    minterm, of_class  int64 [M]: the word trace's minterm and the class of each symbol
+    """
+    # [S, M]: (output of the word trace, class) as one integer.
+    pairs = base.transducer.output[:, minterm].astype(np.int64) * classes + of_class
+    distinct, which = np.unique(pairs, return_inverse=True)
+    written = (divmod(pair, classes) for pair in distinct.tolist())
+    outputs = [(*base.transducer.outputs[string], len(base.letters) + letter) for string, letter in written]
+    return [(), *outputs], 1 + which.reshape(pairs.shape).astype(np.int32)
