@@ -7,14 +7,13 @@ bounded where the schema does not spell it out. `format` is asserted.
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded
 from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import ObjectLayout, dfa_of
-from compiler.json_schema.nodes import Position, PropertyScope, PropertyScopes
+from compiler.json_schema.nodes import Position, PropertyScopes
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.strings import Embed, StringAlphabet
 from compiler.limits import ResourceGuard
@@ -56,27 +55,3 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
         return char_complement(everything())
     # Minterms that the schema does not distinguish in the end are merged.
     return coarsened(CharDfa(dfa_of(fragment, guard), alphabet.minterms))
-
-
-def write_instance(document: object, instance: object, whitespace: Whitespace, guard: ResourceGuard) -> str:
-    """The text of a value as a schema's automaton reads it: properties in the schema's order, then the others.
-
-    Raises what reading the schema raises.
-    """
-    scopes = PropertyScopes(SchemaReader(document, guard).nodes, guard)
-    ordered = _ordered(instance, scopes.scope((0,)))
-    if whitespace == "pretty":
-        return json.dumps(ordered, ensure_ascii=False, indent=2)
-    return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
-
-
-def _ordered(instance: object, scope: PropertyScope) -> object:
-    """The same value with the properties in the order of the scope."""
-    if isinstance(instance, list):
-        return [_ordered(item, scope.item(index)) for index, item in enumerate(instance)]
-    if not isinstance(instance, dict):
-        return instance
-    names = [name for name in scope.names if name in instance]
-    declared = {name: _ordered(instance[name], scope.property(name)) for name in names}
-    others = [name for name in instance if name not in declared]
-    return {**declared, **{name: _ordered(instance[name], scope.property(None)) for name in others}}

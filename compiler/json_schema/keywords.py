@@ -56,9 +56,7 @@ class TypeKeywords:
         """The nodes of a list of schemas, which must not be empty."""
         raw = self._value[keyword]
         if not isinstance(raw, list) or not raw:
-            raise SpecSyntaxError(
-                f"{keyword} holds a list of schemas", expected="a list", field=self._location.below(keyword)
-            )
+            raise self._location.fault(keyword, f"{keyword} holds a list of schemas", "a list")
         # The nodes get their numbers here and are read later.
         return tuple(node for number in range(len(raw)) for node in self._child(keyword, str(number)))
 
@@ -66,10 +64,15 @@ class TypeKeywords:
         """The value of a keyword that maps names; empty where it is absent."""
         raw = self._value.get(keyword, {})
         if not isinstance(raw, dict):
-            raise SpecSyntaxError(f"{keyword} maps names", expected="an object", field=self._location.below(keyword))
+            raise self._location.fault(keyword, f"{keyword} maps names", "an object")
         return raw
 
-    def _optional_child(self, keyword: str) -> int | None:
+    def optional_children(self, keyword: str) -> tuple[int, ...]:
+        """The nodes of a list of schemas; none where the keyword is absent."""
+        return self.children(keyword) if keyword in self._value else ()
+
+    def optional_child(self, keyword: str) -> int | None:
+        """The node of a schema; None where the keyword is absent."""
         return self._child(keyword)[0] if keyword in self._value else None
 
     def _count(self, keyword: str) -> int | None:
@@ -83,9 +86,7 @@ class TypeKeywords:
         exact = as_decimal(raw) if isinstance(raw, int | float | Decimal) and not isinstance(raw, bool) else None
         # JSON allows numbers such as 1e999, which validators read as infinity.
         if exact is None or not exact.is_finite() or abs(exact.adjusted()) > _EXPONENT_MAX:
-            raise SpecSyntaxError(
-                f"{keyword} is a number", expected="a number that a double holds", field=self._location.below(keyword)
-            )
+            raise self._location.fault(keyword, f"{keyword} is a number", "a number that a double holds")
         return exact
 
     def values(self) -> tuple[tuple[Scalar, ...] | None, tuple[int, ...]]:
@@ -94,7 +95,7 @@ class TypeKeywords:
             return None, ()
         constants = self._value.get("enum", [self._value.get("const")])
         if not isinstance(constants, list):
-            raise SpecSyntaxError("enum is a list", expected="a list", field=self._location.below("enum"))
+            raise self._location.fault("enum", "enum is a list", "a list")
         if "const" in self._value and "enum" in self._value:
             # Both have to hold: of the listed values, only the constant is left.
             constants = [value for value in constants if equal(value, self._value["const"])]
@@ -135,15 +136,11 @@ class TypeKeywords:
 
         A validator that checks values with doubles may disagree about other divisors.
         """
-        field = self._location.below("multipleOf")
         if divisor <= 0:
-            raise SpecSyntaxError("multipleOf is more than 0", expected="a positive number", field=field)
+            raise self._location.fault("multipleOf", "multipleOf is more than 0", "a positive number")
         if Decimal(float(divisor)) != divisor:
-            raise SpecUnsupported(
-                "multipleOf is supported for whole numbers and for fractions such as 0.5 that a double holds exactly",
-                construct="multipleOf",
-                field=field,
-            )
+            whole_or_exact = "whole numbers and for fractions such as 0.5 that a double holds exactly"
+            raise self._location.unsupported("multipleOf", f"multipleOf is supported for {whole_or_exact}")
         return divisor
 
     def strings(self) -> StringFacts | None:
@@ -168,11 +165,8 @@ class TypeKeywords:
         if name in SILENT:
             return ()
         if name not in FORMATS:
-            raise SpecUnsupported(
-                f"this format is not supported; these are: {', '.join(sorted(FORMATS))}",
-                construct="format",
-                field=self._location.below("format"),
-            )
+            message = f"this format is not supported; these are: {', '.join(sorted(FORMATS))}"
+            raise self._location.unsupported("format", message)
         return (name,)
 
     def arrays(self) -> ArrayFacts | None:
@@ -180,11 +174,7 @@ class TypeKeywords:
         if not {"prefixItems", "items", "minItems", "maxItems", "contains", "uniqueItems"} & value.keys():
             return None
         if isinstance(value.get("items"), list):
-            raise SpecUnsupported(
-                "a list under items is of older drafts: write prefixItems",
-                construct="items",
-                field=self._location.below("items"),
-            )
+            raise self._location.unsupported("items", "a list under items is of older drafts: write prefixItems")
         # At most one in a schema object; nodes that hold together may have several.
         contains: tuple[Contains, ...] = ()
         if "contains" in value:  # without it, minContains and maxContains say nothing
@@ -194,11 +184,9 @@ class TypeKeywords:
         unique = value.get("uniqueItems", False)
         # `uniqueItems: false` is the default.
         if not isinstance(unique, bool):
-            field = self._location.below("uniqueItems")
-            raise SpecSyntaxError("uniqueItems is true or false", expected="a boolean", field=field)
-        prefix = self.children("prefixItems") if "prefixItems" in value else ()
-        minimum = self._count("minItems") or 0
-        return ArrayFacts(prefix, self._optional_child("items"), minimum, self._count("maxItems"), contains, unique)
+            raise self._location.fault("uniqueItems", "uniqueItems is true or false", "a boolean")
+        prefix, items = self.optional_children("prefixItems"), self.optional_child("items")
+        return ArrayFacts(prefix, items, self._count("minItems") or 0, self._count("maxItems"), contains, unique)
 
     def objects(self) -> ObjectFacts | None:
         value, location = self._value, self._location
@@ -214,8 +202,8 @@ class TypeKeywords:
         return ObjectFacts(
             properties,
             patterns,
-            self._optional_child("additionalProperties"),
-            self._optional_child("propertyNames"),
+            self.optional_child("additionalProperties"),
+            self.optional_child("propertyNames"),
             string_list(value.get("required", []), location.below("required")),
             self._count("minProperties") or 0,
             self._count("maxProperties"),
@@ -223,7 +211,7 @@ class TypeKeywords:
 
     def conditions(self) -> tuple[Condition, ...]:
         """The condition of `if`, `then` and `else`; none without `if`, as the others say nothing then."""
-        test, then, otherwise = (self._optional_child(keyword) for keyword in ("if", "then", "else"))
+        test, then, otherwise = (self.optional_child(keyword) for keyword in ("if", "then", "else"))
         return () if test is None else (Condition(test, then, otherwise),)
 
 
@@ -292,6 +280,14 @@ class SchemaLocation:
         """The field of something inside."""
         return ".".join((*self.path, *steps))
 
+    def fault(self, keyword: str, message: str, expected: str = "") -> SpecSyntaxError:
+        """The error for a keyword whose value is malformed."""
+        return SpecSyntaxError(message, expected=expected, field=self.below(keyword))
+
+    def unsupported(self, keyword: str, message: str) -> SpecUnsupported:
+        """The error for a keyword that is refused."""
+        return SpecUnsupported(message, construct=keyword, field=self.below(keyword))
+
     def child(self, value: object, *steps: str) -> SchemaLocation:
         """The location of a schema inside; its base is this one's until its own `$id` is read."""
         return SchemaLocation(value, (*self.path, *steps), self.base)
@@ -355,12 +351,9 @@ class References:
         if target is None:
             # The document has the resource, but not the anchor.
             if (resource, "") in self._by_name:
-                raise SpecSyntaxError("this reference leads to no schema", field=location.below("$ref"))
-            raise SpecUnsupported(
-                "a reference to another document is not supported: copy the schema into $defs",
-                construct="$ref",
-                field=location.below("$ref"),
-            )
+                raise location.fault("$ref", "this reference leads to no schema")
+            message = "a reference to another document is not supported: copy the schema into $defs"
+            raise location.unsupported("$ref", message)
         return self._follow(target, fragment, location) if fragment.startswith("/") else target
 
     def _follow(self, target: SchemaLocation, pointer: str, location: SchemaLocation) -> SchemaLocation:
@@ -374,7 +367,7 @@ class References:
             elif isinstance(inside, list) and name.isascii() and name.isdigit() and int(name) < len(inside):
                 child = target.child(inside[int(name)], str(int(name)))
             else:
-                raise SpecSyntaxError("this reference leads to no schema", field=location.below("$ref"))
+                raise location.fault("$ref", "this reference leads to no schema")
             target = SchemaLocation(child.value, child.path, self.base_of(child))
         return target
 

@@ -89,9 +89,8 @@ class SchemaReader:
             # An ignored assertion would make the automaton too wide.
             if keyword not in _SUPPORTED and not keyword.startswith(EXTENSION):
                 name = keyword if len(keyword) <= _SHOWN_CHARS_MAX else keyword[:_SHOWN_CHARS_MAX] + "…"
-                raise SpecUnsupported(
-                    f"the schema keyword {name} is not supported", construct=name, field=location.below(keyword)
-                )
+                message = f"the schema keyword {name} is not supported"
+                raise SpecUnsupported(message, construct=name, field=location.below(keyword))
         _check_draft(value.get("$schema"), based)
         return _ObjectReader(self, self._references, based, value).schema()
 
@@ -99,9 +98,7 @@ class SchemaReader:
 def _check_draft(name: object, location: SchemaLocation) -> None:
     """Refuse a dialect of another origin: there, keywords may mean something else."""
     if name is not None and not (isinstance(name, str) and any(draft in name for draft in _DRAFTS)):
-        raise SpecUnsupported(
-            "only the dialects of json-schema.org are read", construct="$schema", field=location.below("$schema")
-        )
+        raise location.unsupported("$schema", "only the dialects of json-schema.org are read")
 
 
 class _ObjectReader:
@@ -134,17 +131,14 @@ class _ObjectReader:
             strings=keywords.strings(),
             arrays=keywords.arrays(),
             objects=keywords.objects(),
-            all_of=(*self._reference(), *(keywords.children("allOf") if "allOf" in self._value else ())),
+            all_of=(*self._reference(), *keywords.optional_children("allOf")),
             choices=(*choices, *self._dependencies()),
             none_of=self._child("not") if "not" in self._value else (),
             conditions=keywords.conditions(),
             order=(*order, *containers),
-            unevaluated_items=self._optional_child(_ITEMS),
-            unevaluated_properties=self._optional_child(_PROPERTIES),
+            unevaluated_items=keywords.optional_child(_ITEMS),
+            unevaluated_properties=keywords.optional_child(_PROPERTIES),
         )
-
-    def _optional_child(self, keyword: str) -> int | None:
-        return self._child(keyword)[0] if keyword in self._value else None
 
     def _child(self, *steps: str) -> tuple[int, ...]:
         """The node of the schema at some steps below, as a tuple of one."""
@@ -159,9 +153,7 @@ class _ObjectReader:
         raw = self._value["type"]
         names = raw if isinstance(raw, list) else [raw]
         if not names or not all(isinstance(name, str) and name in TYPES for name in names):
-            raise SpecSyntaxError(
-                "this is not a type", expected=f"one of {', '.join(sorted(TYPES))}", field=self._location.below("type")
-            )
+            raise self._location.fault("type", "this is not a type", f"one of {', '.join(sorted(TYPES))}")
         return frozenset(names)
 
     def _reference(self) -> tuple[int, ...]:
@@ -170,7 +162,7 @@ class _ObjectReader:
             return ()
         target = self._value["$ref"]
         if not isinstance(target, str):
-            raise SpecSyntaxError("a reference is a string", expected="a string", field=self._location.below("$ref"))
+            raise self._location.fault("$ref", "a reference is a string", "a string")
         return (self._reader.node(self._references.resolve(target, self._location)),)
 
     def _dependencies(self) -> Sequence[Alternatives]:

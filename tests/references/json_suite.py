@@ -18,8 +18,8 @@ from typing import Any, Literal
 from compiler.automata import CharDfa
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.json_schema import schema_dfa
-from compiler.json_schema.compile import write_instance
 from compiler.limits import Limits, ResourceGuard
+from tests.references.json_instances import write_instance
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAFT = "draft2020-12.jsonl"

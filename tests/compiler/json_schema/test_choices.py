@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 
 from compiler.automata import CharDfa
 from compiler.json_schema import schema_dfa
-from compiler.json_schema.compile import write_instance
 from compiler.limits import Limits, ResourceGuard
 from tests.compiler.json_schema.test_random_schemas import embed
+from tests.references.json_instances import write_instance
 
 NAMES = [f"p{number}" for number in range(10)]
 PAIRS = list(zip(NAMES[::2], NAMES[1::2], strict=True))

@@ -14,12 +14,12 @@ import pytest
 from compiler.automata import CharDfa, minimize
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.json_schema import schema_dfa
-from compiler.json_schema.compile import write_instance
 from compiler.json_schema.nodes import NumberFacts
 from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
 from compiler.json_schema.reader import supported_keywords
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
+from tests.references.json_instances import write_instance
 from tests.references.json_suite import groups
 
 TABLE = tomllib.loads((Path(__file__).parents[2] / "cases" / "json_schema.toml").read_text(encoding="utf-8"))

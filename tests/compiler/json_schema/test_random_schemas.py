@@ -13,9 +13,9 @@ from jsonschema import Draft202012Validator
 from compiler.automata import CharDfa, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema import schema_dfa
-from compiler.json_schema.compile import write_instance
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
+from tests.references.json_instances import write_instance
 
 NAMES = ("a", "b", "ab", "é", 'q"', "n\n")
 TEXTS = ("", "a", "ab", "b", "aba", "é", 'say "x"', "\\", "\n\t\u0001", "😀", "0")
