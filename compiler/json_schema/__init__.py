@@ -10,7 +10,4 @@ from __future__ import annotations
 from compiler.json_schema.compile import schema_dfa
 from compiler.json_schema.formats import FORMATS
 
-__all__ = [
-    "FORMATS",
-    "schema_dfa",
-]
+__all__ = ["FORMATS", "schema_dfa"]

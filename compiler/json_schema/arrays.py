@@ -7,7 +7,7 @@ from typing import Protocol
 
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, label_by, trim
-from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema
+from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema, tightest_counts
 from compiler.json_schema.strings import StringAlphabet
 from compiler.limits import ResourceGuard
 
@@ -54,9 +54,7 @@ class _ArrayBuilder:
         self._compiler, self._position = compiler, position
         nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ArrayFacts] = [node.arrays for node in nodes if node.arrays is not None]
-        # All facts have to hold: the largest minimum and the smallest maximum imply the others.
-        self._minimum = max((facts.minimum for facts in self._facts), default=0)
-        self._maximum = min((facts.maximum for facts in self._facts if facts.maximum is not None), default=None)
+        self._minimum, self._maximum = tightest_counts(self._facts)
         self._contains: list[Contains] = [contains for facts in self._facts for contains in facts.contains]
         self._safe = True
         prefix = max((len(facts.prefix) for facts in self._facts), default=0)

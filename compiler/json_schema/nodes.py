@@ -127,6 +127,13 @@ class ObjectFacts:
     maximum: int | None = None
 
 
+def tightest_counts(facts: Sequence[StringFacts | ArrayFacts | ObjectFacts]) -> tuple[int, int | None]:
+    """The least and the most characters, items or properties that all facts allow; None is no upper bound."""
+    # All facts have to hold: the largest minimum and the smallest maximum imply the others.
+    maxima = [fact.maximum for fact in facts if fact.maximum is not None]
+    return max((fact.minimum for fact in facts), default=0), min(maxima, default=None)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Alternatives:
     """A choice among nodes: `anyOf`, or `oneOf` with `exactly_one`, where no two of them may hold."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.arrays import TextCompiler
 from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, escaped, label_by, trim
-from compiler.json_schema.nodes import ObjectFacts, Position, Schema
+from compiler.json_schema.nodes import ObjectFacts, Position, Schema, tightest_counts
 from compiler.limits import ResourceGuard
 
 _Control = tuple[int, int]  # the next name that may come, and how many properties there are, capped
@@ -40,24 +41,20 @@ class _ObjectBuilder:
         self._nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ObjectFacts] = [node.objects for node in self._nodes if node.objects is not None]
         self._names = position.scope.names
-        self._key_content = self._allowed_keys()
+        # What `propertyNames` allows of keys.
+        self._key_content = compiler.content([facts.names for facts in self._facts if facts.names is not None])
         self._values = [self._declared(name) for name in self._names]
         self._undeclared_values: dict[int, Fragment] = {}  # by the label that `_undeclared` gives the key
         self._undeclared_keys = self._undeclared()
         required = {name for facts in self._facts for name in facts.required}
         self._required = [name in required for name in self._names]
-        self._maximum = min((facts.maximum for facts in self._facts if facts.maximum is not None), default=None)
-        self._minimum = max((facts.minimum for facts in self._facts), default=0)
+        self._minimum, self._maximum = tightest_counts(self._facts)
         if self._minimum <= sum(self._required):  # the required names are enough
             self._minimum = 0
         self._check_counts()
         # Without a bound on the number of properties, every count is 0, and there is one layer of states.
         counting = self._maximum is not None or self._minimum > 1
         self._count_max = max(self._minimum, self._maximum or 0) if counting else 0
-
-    def _allowed_keys(self) -> Fragment | None:
-        """What `propertyNames` allows of keys."""
-        return self._compiler.content([facts.names for facts in self._facts if facts.names is not None])
 
     def _check_counts(self) -> None:
         """Undeclared keys may be equal, and a parser then counts them once."""
@@ -81,15 +78,20 @@ class _ObjectBuilder:
         """The values under a declared name."""
         if self._key_content is None or not self._key_content.run(self._compiler.alphabet.word(name)):
             return None
+        node_ids = self._value_nodes(name, partial(self._compiler.alphabet.matches, text=name))
+        return self._text(node_ids, self._position.property(name))
+
+    def _value_nodes(self, name: str | None, matches: Callable[[str], bool]) -> list[int]:
+        """The nodes of the values under a key; name: None where the key is undeclared."""
         node_ids = []
         for facts in self._facts:
             inside = [node for declared, node in facts.properties if declared == name]
-            inside += [node for pattern, _, node in facts.patterns if self._compiler.alphabet.matches(pattern, name)]
+            inside += [node for pattern, _, node in facts.patterns if matches(pattern)]
             # `additionalProperties` speaks of the keys that nothing else in the same schema object mentions.
             if not inside and facts.additional is not None:
                 inside.append(facts.additional)
             node_ids.extend(inside)
-        return self._text(node_ids, self._position.property(name))
+        return node_ids
 
     def _undeclared(self) -> Fragment | None:
         """The undeclared keys, labelled by the patterns that they match; None where there may be none."""
@@ -102,12 +104,7 @@ class _ObjectBuilder:
         position, allowed = self._position.property(None), keys.label.copy()
         for label in sorted(set(keys.label.tolist()) - {0}):
             matched = {pattern for bit, pattern in enumerate(patterns) if (label - 1) >> bit & 1}
-            node_ids = []
-            for facts in self._facts:
-                inside = [node for pattern, _, node in facts.patterns if pattern in matched]
-                if not inside and facts.additional is not None:
-                    inside.append(facts.additional)
-                node_ids.extend(inside)
+            node_ids = self._value_nodes(None, matched.__contains__)
             fragment = self._text(node_ids, position)
             if fragment is None:  # no value may stand under such a key, so there is no such key
                 allowed[keys.label == label] = 0
@@ -128,7 +125,7 @@ class _ObjectBuilder:
         if not any(self._required) and self._minimum == 0:
             assembler.add_text(opened, "}", end)
         # The quotation mark that opens a key is part of the text before it, as is the comma.
-        graph = _ObjectStateGraph(self, assembler)
+        graph = _ObjectStateGraph(self, assembler, layout.colon)
         first = graph.before.get((0, 0))
         if first is not None:
             assembler.add_text(opened, layout.inside(level) + '"', first)
@@ -167,10 +164,6 @@ class _ObjectBuilder:
         """The labels of undeclared keys."""
         return [len(self._names) + label for label in self._undeclared_values]
 
-    @property
-    def colon(self) -> str:
-        return self._compiler.layout.colon
-
     def key_table(self) -> _KeyTable:
         """A new table of the keys, without entries."""
         words = [self._compiler.alphabet.word(name) for name in self._names]
@@ -192,8 +185,8 @@ class _ObjectStateGraph:
     `minProperties` or `maxProperties` the graph has one layer for each count, and a property leads to the next layer.
     """
 
-    def __init__(self, builder: _ObjectBuilder, assembler: Assembler) -> None:
-        self._builder, self._assembler = builder, assembler
+    def __init__(self, builder: _ObjectBuilder, assembler: Assembler, colon: str) -> None:
+        self._builder, self._assembler, self._colon = builder, assembler, colon
         self._next: dict[_Control, tuple[list[int], bool]] = {}
         self.before: dict[_Control, int] = {}  # the state of each control in which a key may be read
         self._after: dict[_Control, int] = {}
@@ -229,7 +222,7 @@ class _ObjectStateGraph:
             value, control = self._builder.following((0, count), label)
             quoted, valued = assembler.new_state(), assembler.new_state()
             assembler.add_quotes(np.flatnonzero(label_of == label) + offset, quoted)
-            assembler.add_text(quoted, self._builder.colon, valued)
+            assembler.add_text(quoted, self._colon, valued)
             assembler.add_fragment(valued, value, {1: self._after[control]})
 
     def add_punctuation(self, between: str, closing: str, end: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.fragments import Fragment, Operation, combine, fragment_of, minimal_fragment
 from compiler.json_schema.keywords import tightest
-from compiler.json_schema.nodes import NumberFacts, Scalar, Schema, StringFacts
+from compiler.json_schema.nodes import NumberFacts, Scalar, Schema, tightest_counts
 from compiler.json_schema.numbers import (
     DIGITS_MAX,
     INTEGER_DIGITS_MAX,
@@ -218,7 +218,7 @@ class ScalarCompiler:
             keys.update(dict.fromkeys(fact.constraints))
         parts = [self._alphabet.content(key) for key in keys]
         # All bounds on lengths become one automaton, and none if they say nothing.
-        minimum, maximum = _lengths(facts)
+        minimum, maximum = tightest_counts(facts)
         if minimum or maximum is not None:
             parts.append(self._alphabet.lengths(minimum, maximum))
         if not parts:
@@ -243,12 +243,6 @@ class ScalarCompiler:
 
 def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:
     return [value for value in values if not isinstance(value, str | bool) and value is not None]
-
-
-def _lengths(facts: Sequence[StringFacts]) -> tuple[int, int | None]:
-    """The least and the most characters that all facts allow."""
-    maximum = [fact.maximum for fact in facts if fact.maximum is not None]
-    return max((fact.minimum for fact in facts), default=0), min(maximum, default=None)
 
 
 def _spellings(nodes: Sequence[Schema]) -> tuple[NumberSpelling, NumberSpelling]:

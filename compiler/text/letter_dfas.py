@@ -6,7 +6,8 @@ that name each character's class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -19,19 +20,45 @@ from compiler.text.transducer import LetterAlphabet
 from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa
 
 
-class LetterDfaBuilder:
+class _TreeDfaBuilder(ABC):
+    """Builds the DFA of a tree over an alphabet of letters."""
+
+    def __init__(self, alphabet: LetterAlphabet, guard: ResourceGuard) -> None:
+        self._alphabet, self._guard = alphabet, guard
+
+    def dfa(self, tree: ConstraintTree) -> Dfa:
+        """The letter outputs of the texts for which the tree holds in some reading."""
+        readings = range(self._alphabet.readings)
+        dfas = [boolean_dfa(tree, partial(self._leaf_dfa, reading), self._guard) for reading in readings]
+        if len(dfas) == 1:  # the transducer itself drops texts that violate the mandatory constraint
+            return dfas[0]
+        read = [intersection([self._holds(number, None), dfa], self._guard) for number, dfa in enumerate(dfas)]
+        return union(read, self._guard)
+
+    def _leaf_dfa(self, reading: int, leaf: Leaf) -> Dfa:
+        match leaf:
+            case WordLeaf():
+                return _word_dfa(leaf, self._alphabet, self._guard)
+            case LengthLeaf():
+                # a reading without the leading space has one character less than letters
+                return _length_dfa(leaf.max_chars + reading, self._alphabet, self._guard)
+            case CharLeaf():
+                return self._holds(reading, leaf)
+
+    @abstractmethod
+    def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
+        """The DFA of a whole-text leaf in a reading; for no leaf, that of the texts that have this reading."""
+
+
+class LetterDfaBuilder(_TreeDfaBuilder):
     """Builds the DFA of a tree over letters of which the last tells the outcome of the whole-text constraints.
 
     leaves  the whole-text leaves of the tree, in the order of an outcome's entries
     """
 
     def __init__(self, alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], guard: ResourceGuard) -> None:
-        self._alphabet, self._guard = alphabet, guard
+        super().__init__(alphabet, guard)
         self._number = {leaf: number for number, leaf in enumerate(leaves)}
-
-    def dfa(self, tree: ConstraintTree) -> Dfa:
-        """The letter outputs of the texts for which the tree holds in some reading."""
-        return _in_some_reading(tree, self._alphabet, self._holds, self._guard)
 
     def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
         """Whether this reading meets the mandatory constraint and, if one is named, this optional one."""
@@ -47,18 +74,14 @@ class LetterDfaBuilder:
         return Dfa(symbol_class, table, np.array([False, True]))
 
 
-class PerCharacterDfaBuilder:
+class PerCharacterDfaBuilder(_TreeDfaBuilder):
     """Builds the DFA of a tree over letters that name each character's class; whole-text constraints read those."""
 
     def __init__(
         self, alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], classes: CharacterClasses, guard: ResourceGuard
     ) -> None:
-        self._alphabet, self._classes, self._guard = alphabet, classes, guard
-        self._minterms = dict(zip(leaves, classes.minterms, strict=True))
-
-    def dfa(self, tree: ConstraintTree) -> Dfa:
-        """The letter outputs of the texts for which the tree holds in some reading."""
-        return _in_some_reading(tree, self._alphabet, self._holds, self._guard)
+        super().__init__(alphabet, guard)
+        self._space, self._minterms = classes.space, dict(zip(leaves, classes.minterms, strict=True))
 
     def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
         """The leaf's DFA over the characters' letters; without a leaf, whether there is a text to read this way."""
@@ -75,38 +98,11 @@ class PerCharacterDfaBuilder:
         ignored = dfa.next_state.shape[1]  # one more column, in which every state stays
         columns = dfa.symbol_class[self._minterms[leaf]].tolist()
         if alphabet.has_space_letter:  # the reading without the space passes over it
-            columns.append(ignored if reading else columns[self._classes.space])
+            columns.append(ignored if reading else columns[self._space])
         symbol_class[:] = ignored
         symbol_class[characters] = columns
         stay = np.arange(dfa.states, dtype=dfa.next_state.dtype)
         return Dfa(symbol_class, np.column_stack([dfa.next_state, stay]), dfa.accepting, dfa.start)
-
-
-def _in_some_reading(
-    tree: ConstraintTree,
-    alphabet: LetterAlphabet,
-    holds: Callable[[int, CharLeaf | None], Dfa],
-    guard: ResourceGuard,
-) -> Dfa:
-    """The DFA of a tree over `alphabet`: some reading of the text exists and satisfies it.
-
-    holds  the DFA of a whole-text leaf in a reading; for no leaf, the DFA of the texts that have this reading
-    """
-
-    def leaf_dfa(reading: int, leaf: Leaf) -> Dfa:
-        match leaf:
-            case WordLeaf():
-                return _word_dfa(leaf, alphabet, guard)
-            case LengthLeaf():
-                # a reading without the leading space has one character less than letters
-                return _length_dfa(leaf.max_chars + reading, alphabet, guard)
-            case CharLeaf():
-                return holds(reading, leaf)
-
-    dfas = [boolean_dfa(tree, partial(leaf_dfa, reading), guard) for reading in range(alphabet.readings)]
-    if alphabet.readings == 1:  # the transducer itself drops texts that violate the mandatory constraint
-        return dfas[0]
-    return union([intersection([holds(reading, None), dfa], guard) for reading, dfa in enumerate(dfas)], guard)
 
 
 def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
