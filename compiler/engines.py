@@ -1,6 +1,6 @@
 """Which engines turn formulas and patterns into automata: ours, or the ones of the paper's tool chain.
 
-One interface for all of them, chosen once per deployment by name. The foreign ones are imported when they are chosen,
+One interface for all of them, chosen once per deployment by name. Foreign packages are imported when they are chosen,
 never before: MONA by way of LTLf2DFA (extra `compile`, and the program `mona`), FAdo (GPL-3, `make reference`). MONA's
 process is under the guard; LTLf2DFA and FAdo know no guard, which is asked between their steps, so that a process
 that can be killed is what bounds them.
@@ -8,19 +8,18 @@ that can be killed is what bounds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from compiler.automata import Dfa, Minterms
 from compiler.limits import ResourceGuard
-from compiler.ltlf import LtlfFormula, formula_to_dfa
-from compiler.regex import Node, determinize, node_nfa
+from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, require_ltlf2dfa
+from compiler.regex import Node, determinize, node_nfa, node_to_dfa_fado, require_fado
 
 FormulaEngine: TypeAlias = Callable[[LtlfFormula, Sequence[frozenset[str]], ResourceGuard], Dfa]
 NodeEngine: TypeAlias = Callable[[Node, ResourceGuard], tuple[Dfa, Minterms]]
-_Engine = TypeVar("_Engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +50,15 @@ def open_engines(ltlf: str = "native", regex: str = "native", *, mona: str = "mo
     Raises ValueError for other names, and EngineFailure where the engine's package is not installed. A missing
     program is found when it is first run.
     """
-    # Functions, so that only the chosen engine is imported.
-    formula = _chosen("LTLf", ltlf, {"native": lambda: formula_to_dfa, "mona": lambda: _mona(mona)})
-    node = _chosen("regex", regex, {"native": lambda: node_to_dfa, "fado": _fado})
-    return Engines(formula, node)
-
-
-def _chosen(kind: str, name: str, engines: Mapping[str, Callable[[], _Engine]]) -> _Engine:
-    # A misspelt name stops the service at its start.
-    if name not in engines:
-        raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(engines)}")
-    return engines[name]()
-
-
-def _mona(binary: str) -> FormulaEngine:
-    # Imported here: the package takes half a second, and most deployments do not have it.
-    from compiler.ltlf import formula_to_dfa_mona, require_ltlf2dfa
-
-    require_ltlf2dfa()
-    return partial(formula_to_dfa_mona, binary=binary)
-
-
-def _fado() -> NodeEngine:
-    from compiler.regex import node_to_dfa_fado, require_fado
-
-    # Fails at start-up where the package is missing, not at the first request.
-    require_fado()
-    return node_to_dfa_fado
+    for kind, name, names in (("LTLf", ltlf, ("native", "mona")), ("regex", regex, ("native", "fado"))):
+        # A misspelt name stops the service at its start.
+        if name not in names:
+            raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(names)}")
+    formula: FormulaEngine = formula_to_dfa
+    # A missing package is found at the start of the service, not at the first request.
+    if ltlf == "mona":
+        require_ltlf2dfa()
+        formula = partial(formula_to_dfa_mona, binary=mona)
+    if regex == "fado":
+        require_fado()
+    return Engines(formula, node_to_dfa_fado if regex == "fado" else node_to_dfa)
