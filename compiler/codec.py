@@ -23,13 +23,7 @@ from compiler.automata import ByteTransducer, Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.spec import spec_from_json, spec_to_json
-from compiler.text import (
-    LabelAutomaton,
-    PerCharacterAutomaton,
-    TextAutomaton,
-    WholeTextAutomaton,
-    WordTraceAutomaton,
-)
+from compiler.text import LabelAutomaton, PerCharacterAutomaton, TextAutomaton, WholeTextAutomaton, WordTraceAutomaton
 
 MAGIC = b"ABSDFA02"
 BLOB_BYTES_MAX = 64 * 2**20

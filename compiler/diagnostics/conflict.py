@@ -19,23 +19,18 @@ from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecU
 from compiler.forms import constraint_tree
 from compiler.lifting import UNREACHABLE, lift
 from compiler.limits import ResourceGuard
-from compiler.ltlf import LtlfFormula, Op, parse_formula, post_order, print_formula, propositions_of
+from compiler.ltlf import Op, parse_formula, print_formula, propositions_of, subformula
 from compiler.spec import (
     EOS,
     NOMATCH,
     RESERVED_NAMES,
     AllSpec,
     AnySpec,
-    ChoiceSpec,
-    DfaSpec,
-    InfillSpec,
-    JsonSchemaSpec,
     KeywordsSpec,
     LabelsSpec,
     LengthSpec,
     LtlfSpec,
     NotSpec,
-    RegexSpec,
     Spec,
     resolve_propositions,
 )
@@ -46,12 +41,6 @@ SEARCH_S_MAX = 2.0  # a refusal is not to take much longer than what it refuses
 _ALONE_MAX = 16  # with more conjuncts, the search does not test each one alone
 _PAIRS_MAX = 6  # with more conjuncts, the search does not test each pair
 _LISTED_MAX = 8
-# The name of each form in a path.
-_FORMS: tuple[tuple[type, str], ...] = (
-    (LtlfSpec, "ltlf"), (RegexSpec, "regex"), (KeywordsSpec, "keywords"), (InfillSpec, "infill"),
-    (ChoiceSpec, "choice"), (JsonSchemaSpec, "json_schema"), (DfaSpec, "dfa"), (AnySpec, "any"), (NotSpec, "not"),
-    (AllSpec, "all"),
-)  # fmt: skip
 _LENGTHS = ("min_words", "max_words", "max_chars", "sentences")
 
 
@@ -285,8 +274,7 @@ def _below(path: str, name: str) -> str:
 
 
 def _only_conjunct(spec: Spec, path: str) -> _Source:
-    form = next((name for kind, name in _FORMS if isinstance(spec, kind)), "constraint")
-    return _Source(((path or form, title(spec)),), lambda _: spec)
+    return _Source(((path or spec.form, title(spec)),), lambda _: spec)
 
 
 def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
@@ -303,7 +291,7 @@ def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
     # Each conjunct declares the names of the formula, and reserved names cannot be declared.
     if root.op is not Op.AND or any(name.lower() in RESERVED_NAMES for name in declared):
         return _only_conjunct(spec, path)
-    printed = [print_formula(_subformula(formula, argument)) for argument in root.args]
+    printed = [print_formula(subformula(formula.nodes, argument)) for argument in root.args]
     # A formula that names eos is read over a trace with one more step, which each conjunct must keep.
     always = [f"F({EOS})"] if EOS in names else []
 
@@ -312,14 +300,6 @@ def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
         return LtlfSpec(" & ".join([*texts, *always]), tuple(declared.items()))
 
     return _Source(tuple((_below(path, "ltlf"), title(LtlfSpec(text))) for text in printed), build)
-
-
-def _subformula(formula: LtlfFormula, root: int) -> LtlfFormula:
-    # The nodes below the new root, renumbered so that arguments come before their operators.
-    order = post_order([node.args for node in formula.nodes], root)
-    rank = {index: position for position, index in enumerate(order)}
-    nodes = (formula.nodes[index] for index in order)
-    return LtlfFormula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in nodes))
 
 
 def _keywords_source(spec: KeywordsSpec, path: str) -> _Source:

@@ -78,8 +78,7 @@ def title(spec: Spec) -> str:
     """A short title that distinguishes the constraint from others: `keywords dog`, `not regex [0-9]+`."""
     match spec:
         case AllSpec() | AnySpec():
-            word = "all" if isinstance(spec, AllSpec) else "any"
-            return _clipped(f"{word} of {', '.join(map(title, spec.parts[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
+            return _clipped(f"{spec.form} of {', '.join(map(title, spec.parts[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
         case NotSpec():
             return _clipped(f"not {title(spec.part)}", _TITLE_CHARS_MAX)
         case LabelsSpec():

@@ -8,6 +8,4 @@ from __future__ import annotations
 
 from compiler.forms.build import constraint_tree
 
-__all__ = [
-    "constraint_tree",
-]
+__all__ = ["constraint_tree"]

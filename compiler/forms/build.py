@@ -60,11 +60,10 @@ def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tu
     match spec:
         case AllSpec() | AnySpec():
             # While the recursion unwinds, `field_prefix` puts the path of the part before the field of a fault.
-            name = "all" if isinstance(spec, AllSpec) else "any"
             parts = []
             for number, part in enumerate(spec.parts):
-                with field_prefix(f"{name}.{number}"):
-                    parts.append(constraint_tree(part, engines, guard, (*path, f"{name}.{number}")))
+                with field_prefix(f"{spec.form}.{number}"):
+                    parts.append(constraint_tree(part, engines, guard, (*path, f"{spec.form}.{number}")))
             return BooleanNode(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
             with field_prefix("not"):
@@ -120,11 +119,7 @@ def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field:
         return to_char_dfa(constraint_tree(drop_unused_propositions(spec, guard), engines, guard), guard)
 
 
-def _word_leaf(
-    declared: Mapping[str, Proposition],
-    used: Sequence[str],
-    build: LetterDfa,
-) -> WordLeaf:
+def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: LetterDfa) -> WordLeaf:
     """A leaf over propositions by the caller's names, of which `used` occur; `build` takes letters in those names."""
     # Two names may mean the same; a letter that holds the meaning then holds both names.
     names: dict[str, list[str]] = {}

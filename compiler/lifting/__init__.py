@@ -10,9 +10,4 @@ from __future__ import annotations
 from compiler.lifting.construction import lift
 from compiler.lifting.token_automaton import UNREACHABLE, TokenAutomaton, from_table
 
-__all__ = [
-    "UNREACHABLE",
-    "TokenAutomaton",
-    "from_table",
-    "lift",
-]
+__all__ = ["UNREACHABLE", "TokenAutomaton", "from_table", "lift"]

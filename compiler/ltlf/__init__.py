@@ -10,7 +10,7 @@ from __future__ import annotations
 from compiler.ltlf.mona import formula_to_dfa_mona
 from compiler.ltlf.mona_program import require_ltlf2dfa
 from compiler.ltlf.progression import formula_to_dfa
-from compiler.ltlf.syntax import Builder, LtlfFormula, Op, parse_formula, post_order, print_formula, propositions_of
+from compiler.ltlf.syntax import Builder, LtlfFormula, Op, parse_formula, print_formula, propositions_of, subformula
 
 __all__ = [
     "Builder",
@@ -19,8 +19,8 @@ __all__ = [
     "formula_to_dfa",
     "formula_to_dfa_mona",
     "parse_formula",
-    "post_order",
     "print_formula",
     "propositions_of",
     "require_ltlf2dfa",
+    "subformula",
 ]

@@ -99,6 +99,15 @@ def post_order(args: Sequence[tuple[int, ...]], root: int) -> list[int]:
     return order
 
 
+def subformula(nodes: Sequence[Node], root: int) -> LtlfFormula:
+    """The formula at `root` of a table of nodes, without the nodes that it does not use."""
+    order = post_order([node.args for node in nodes], root)
+    # Arguments come before their users, so the renumbering keeps that order.
+    rank = {index: position for position, index in enumerate(order)}
+    used = (nodes[index] for index in order)
+    return LtlfFormula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in used))
+
+
 class Builder:
     """Makes formulas bottom up; equal nodes are made once."""
 
@@ -121,11 +130,7 @@ class Builder:
 
     def formula(self, root: int) -> LtlfFormula:
         """The formula at `root`, without the nodes it does not use."""
-        order = post_order([node.args for node in self._nodes], root)
-        # Arguments come before their users, so the renumbering keeps that order.
-        rank = {index: position for position, index in enumerate(order)}
-        nodes = (self._nodes[index] for index in order)
-        return LtlfFormula(tuple(node._replace(args=tuple(rank[argument] for argument in node.args)) for node in nodes))
+        return subformula(self._nodes, root)
 
 
 def propositions_of(formula: LtlfFormula) -> tuple[str, ...]:

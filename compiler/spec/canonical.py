@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from compiler.limits import Limits, ResourceGuard
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field, parse_pattern
 from compiler.spec.parse import field_prefix, spec_to_json
@@ -51,10 +51,9 @@ _SCHEMAS = frozenset(  # keywords that hold a schema, or a list of some
      "anyOf", "oneOf", "unevaluatedItems", "unevaluatedProperties"}
 )  # fmt: skip
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})  # schemas by name
-_LIMITS = Limits()
 
 
-def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
+def spec_hash(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> str:
     """The SHA-256 of the canonical form, in hex. Raises as `drop_unused_propositions` does.
 
     >>> from compiler.spec import spec_from_json
@@ -71,7 +70,7 @@ def spec_hash(spec: Spec, limits: Limits = _LIMITS) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def caller_names(spec: Spec, limits: Limits = _LIMITS) -> dict[str, tuple[str, ...]]:
+def caller_names(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> dict[str, tuple[str, ...]]:
     """The caller's names for each proposition, by the name of its meaning, which the letters hold."""
     # A caller may use several names for one meaning; all of them are kept, in order of first use.
     names: dict[str, dict[str, None]] = {}
@@ -113,10 +112,9 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
         case DfaSpec():
             return _dfa(spec, guard)
         case AllSpec() | AnySpec():
-            kind = "all" if isinstance(spec, AllSpec) else "any"
             # `all` and `any` are associative, commutative and idempotent.
             parts = _distinct(_canonical(part, guard) for part in _flattened(spec))
-            return parts[0] if len(parts) == 1 else {kind: parts}
+            return parts[0] if len(parts) == 1 else {spec.form: parts}
         case NotSpec():
             # A double negation cancels out.
             inner = spec.part
@@ -143,22 +141,22 @@ def _keywords(spec: KeywordsSpec) -> object:
 
 def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
     """A caller's automaton with its guards in canonical form, its transitions in the order of their JSON."""
-    propositions = resolve_propositions(guard_propositions(spec.user_dfa, guard), dict(spec.propositions), "dfa")
-    names = _meaning_names(propositions)
+    names, meanings = _meanings(guard_propositions(spec.user_dfa, guard), spec)
     transitions = cast("list[dict[str, object]]", user_dfa_to_json(spec.user_dfa)["transitions"])
     for transition in transitions:
         if "when" in transition:
             transition["when"] = _formula(parse_formula(str(transition["when"]), guard), names)
-    meanings = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
     user_dfa = {**user_dfa_to_json(spec.user_dfa), "transitions": sorted(transitions, key=_text)}
     return {"dfa": user_dfa, "propositions": meanings, "leading_space": spec.leading_space}
 
 
-def _meaning_names(propositions: Mapping[str, Proposition]) -> dict[str, str]:
-    """The name of each proposition's meaning, by the caller's name."""
+def _meanings(used: Iterable[str], spec: LtlfSpec | DfaSpec) -> tuple[dict[str, str], dict[str, object]]:
+    """The name of each proposition's meaning by the caller's name, and the meanings by these names."""
+    propositions = resolve_propositions(used, dict(spec.propositions), spec.form)
+    names = {name: meaning_name(proposition) for name, proposition in propositions.items()}
+    meanings = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
     # These two mean the same for every caller.
-    reserved = {EOS: EOS, NOMATCH: NOMATCH}
-    return {name: meaning_name(proposition) for name, proposition in propositions.items()} | reserved
+    return names | {EOS: EOS, NOMATCH: NOMATCH}, meanings
 
 
 def _text(item: object) -> str:
@@ -185,9 +183,7 @@ def _meaning(normal: Proposition) -> object:
 
 def _ltlf(spec: LtlfSpec, guard: ResourceGuard) -> object:
     formula = parse_formula(spec.formula, guard)
-    propositions = resolve_propositions(propositions_of(formula), dict(spec.propositions))
-    names = _meaning_names(propositions)
-    meanings = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
+    names, meanings = _meanings(propositions_of(formula), spec)
     return {"ltlf": _formula(formula, names), "propositions": meanings}
 
 
@@ -218,7 +214,7 @@ def drop_unused_propositions(spec: Spec, guard: ResourceGuard) -> Spec:
         case AllSpec() | AnySpec():
             parts = []
             for number, part in enumerate(spec.parts):
-                with field_prefix(f"{'all' if isinstance(spec, AllSpec) else 'any'}.{number}"):
+                with field_prefix(f"{spec.form}.{number}"):
                     parts.append(drop_unused_propositions(part, guard))
             return replace(spec, parts=tuple(parts))
         case NotSpec():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from functools import partial
+from typing import cast
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec.types import (
@@ -29,9 +30,8 @@ from compiler.spec.types import (
     Spec,
     WhiteSpace,
 )
-from compiler.spec.user_dfa import user_dfa_from_json, user_dfa_to_json
+from compiler.spec.user_dfa import strings, typed, user_dfa_from_json, user_dfa_to_json
 
-T = TypeVar("T")
 _NAME_CHARS_MAX = 40
 # The compiler recurses over the tree of constraints, so its depth is bounded when it is read.
 _DEPTH_MAX = 32  # of constraints within constraints
@@ -76,21 +76,6 @@ def field_prefix(prefix: str) -> Iterator[None]:
         # The path grows from the inside out, while the error passes through the parts around it.
         error.field = prefix if error.field in ("", "constraint") else f"{prefix}.{error.field}"
         raise
-
-
-def typed(value: object, kind: type[T], field: str, expected: str) -> T:
-    """The value, which must be of this kind; a bool is no int."""
-    # A bool is an int in Python, but JSON's true is no number.
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
-    return value
-
-
-def strings(value: object, field: str) -> tuple[str, ...]:
-    """A list of strings."""
-    # The field of an item ends in its index.
-    items = typed(value, list, field, "a list of strings")
-    return tuple(typed(item, str, f"{field}.{number}", "a string") for number, item in enumerate(items))
 
 
 def _printable_name(name: str) -> str:
@@ -229,22 +214,14 @@ def _dfa(fields: Mapping[str, object], _: int) -> Spec:
     return DfaSpec(user_dfa_from_json(fields["dfa"], "dfa"), _propositions(fields), _leading(fields))
 
 
-def _parts(name: str, fields: Mapping[str, object], depth: int) -> tuple[Spec, ...]:
-    _refuse_unknown_fields(fields, (name,), f"a constraint with {name!r}")
+def _combination(kind: type[AllSpec | AnySpec], fields: Mapping[str, object], depth: int) -> Spec:
+    _refuse_unknown_fields(fields, (kind.form,), f"a constraint with {kind.form!r}")
     parts = []
-    for number, item in enumerate(typed(fields[name], list, name, "a list of constraints")):
+    for number, item in enumerate(typed(fields[kind.form], list, kind.form, "a list of constraints")):
         # A fault inside a part names its field from the outermost constraint on.
-        with field_prefix(f"{name}.{number}"):
+        with field_prefix(f"{kind.form}.{number}"):
             parts.append(_spec(item, depth + 1))
-    return tuple(parts)
-
-
-def _all(fields: Mapping[str, object], depth: int) -> Spec:
-    return AllSpec(_parts("all", fields, depth))
-
-
-def _any(fields: Mapping[str, object], depth: int) -> Spec:
-    return AnySpec(_parts("any", fields, depth))
+    return kind(tuple(parts))
 
 
 def _not(fields: Mapping[str, object], depth: int) -> Spec:
@@ -256,7 +233,8 @@ def _not(fields: Mapping[str, object], depth: int) -> Spec:
 # Every form has a field of its own name, except the bounds of a length.
 FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
     "ltlf": _ltlf, "regex": _regex, "keywords": _keywords, "infill": _infill, "json_schema": _json_schema,
-    "choice": _choice, "dfa": _dfa, "length": _length, "all": _all, "any": _any, "not": _not,
+    "choice": _choice, "dfa": _dfa, "length": _length, "all": partial(_combination, AllSpec),
+    "any": partial(_combination, AnySpec), "not": _not,
 }  # fmt: skip
 # The fields by which each form is recognised.
 _FIELDS_OF_FORM = {form: _LENGTHS if form == "length" else (form,) for form in FORMS}
@@ -292,10 +270,8 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
         case DfaSpec():
             user_dfa, declared = user_dfa_to_json(spec.user_dfa), _declared_json(spec.propositions)
             return {"dfa": user_dfa, "propositions": declared, "leading_space": spec.leading_space}
-        case AllSpec():
-            return {"all": [spec_to_json(part) for part in spec.parts]}
-        case AnySpec():
-            return {"any": [spec_to_json(part) for part in spec.parts]}
+        case AllSpec() | AnySpec():
+            return {spec.form: [spec_to_json(part) for part in spec.parts]}
         case NotSpec():
             return {"not": spec_to_json(spec.part)}
         case LabelsSpec():

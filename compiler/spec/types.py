@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from compiler.errors import SpecSyntaxError
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.spec.user_dfa import UserDfa
+from compiler.spec.user_dfa import UserDfa, check_encodes
 
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
@@ -42,11 +42,12 @@ class Proposition:
 class LtlfSpec:
     """An LTLf formula over the word trace. Propositions that are not declared stand for their own names."""
 
+    form: ClassVar = "ltlf"
     formula: str
     propositions: tuple[tuple[str, Proposition], ...] = ()
 
     def __post_init__(self) -> None:
-        _check_text(self.formula, "ltlf")
+        check_encodes(self.formula, "ltlf")
         object.__setattr__(self, "propositions", _checked_declarations(self.propositions))
 
 
@@ -54,11 +55,12 @@ class LtlfSpec:
 class RegexSpec:
     """The whole text matches `pattern` as re.fullmatch says; `leading_space` allows one space before it, or not."""
 
+    form: ClassVar = "regex"
     pattern: str
     leading_space: LeadingSpace = "strip"
 
     def __post_init__(self) -> None:
-        _check_text(self.pattern, "regex")
+        check_encodes(self.pattern, "regex")
         _check_leading(self.leading_space)
 
 
@@ -73,6 +75,7 @@ class KeywordsSpec:
     counts   for each concept how often it occurs, at least and at most; empty where each occurs at least once
     """
 
+    form: ClassVar = "keywords"
     concepts: tuple[tuple[str, ...], ...]
     ordered: bool = False
     case_sensitive: bool = False
@@ -100,11 +103,12 @@ class KeywordsSpec:
 class InfillSpec:
     """A template: literal text with gaps, which `compiler.forms.infill` names. The whole text fills it in."""
 
+    form: ClassVar = "infill"
     template: str
     leading_space: LeadingSpace = "strip"
 
     def __post_init__(self) -> None:
-        _check_text(self.template, "infill")
+        check_encodes(self.template, "infill")
         _check_leading(self.leading_space)
 
 
@@ -112,6 +116,7 @@ class InfillSpec:
 class ChoiceSpec:
     """The whole text is one of the strings."""
 
+    form: ClassVar = "choice"
     choices: tuple[str, ...]
     leading_space: LeadingSpace = "strip"
 
@@ -119,7 +124,7 @@ class ChoiceSpec:
         if not self.choices:
             raise SpecSyntaxError("choice names at least one string", field="choice")
         for number, choice in enumerate(self.choices):
-            _check_text(choice, f"choice.{number}")
+            check_encodes(choice, f"choice.{number}")
         _check_leading(self.leading_space)
 
 
@@ -132,6 +137,7 @@ class JsonSchemaSpec:
     max_depth   how deep arrays and objects may nest where the schema sets no bound itself
     """
 
+    form: ClassVar = "json_schema"
     schema: str
     whitespace: WhiteSpace = "compact"
     max_depth: int = JSON_DEPTH
@@ -153,6 +159,7 @@ class LengthSpec:
     Words are the steps of the word trace that consist of word characters; sentences end in `.`, `!` or `?`.
     """
 
+    form: ClassVar = "length"
     min_words: int | None = None
     max_words: int | None = None
     max_chars: int | None = None
@@ -176,6 +183,7 @@ class LengthSpec:
 class DfaSpec:
     """A caller's own automaton, over propositions of the word trace or over the bytes of the text."""
 
+    form: ClassVar = "dfa"
     user_dfa: UserDfa
     propositions: tuple[tuple[str, Proposition], ...] = ()
     leading_space: LeadingSpace = "strip"
@@ -189,26 +197,29 @@ class DfaSpec:
 class AllSpec:
     """Every part holds of the same text."""
 
+    form: ClassVar = "all"
     parts: tuple[Spec, ...]
 
     def __post_init__(self) -> None:
-        _check_parts(self.parts, "all")
+        _check_parts(self.parts, self.form)
 
 
 @dataclass(frozen=True, slots=True)
 class AnySpec:
     """At least one part holds."""
 
+    form: ClassVar = "any"
     parts: tuple[Spec, ...]
 
     def __post_init__(self) -> None:
-        _check_parts(self.parts, "any")
+        _check_parts(self.parts, self.form)
 
 
 @dataclass(frozen=True, slots=True)
 class NotSpec:
     """The part does not hold: exactly the texts, in valid UTF-8, that it rejects."""
 
+    form: ClassVar = "not"
     part: Spec
 
     def __post_init__(self) -> None:
@@ -222,6 +233,7 @@ class LabelsSpec:
     For whole-text forms the text is the labels joined by single spaces.
     """
 
+    form: ClassVar = "labels"
     labels: tuple[str, ...]
     part: Spec
 
@@ -253,12 +265,10 @@ def leaves(spec: Spec) -> tuple[Spec, ...]:
     return leaves(spec.part) if isinstance(spec, NotSpec | LabelsSpec) else (spec,)
 
 
-def _checked_declarations(
-    propositions: tuple[tuple[str, Proposition], ...],
-) -> tuple[tuple[str, Proposition], ...]:
+def _checked_declarations(propositions: tuple[tuple[str, Proposition], ...]) -> tuple[tuple[str, Proposition], ...]:
     """The declarations in canonical order, checked."""
     for name, _ in propositions:
-        _check_text(name, "propositions")
+        check_encodes(name, "propositions")
         if not name.strip():
             raise SpecSyntaxError("a proposition needs a name", field="propositions")
         if name.lower() in RESERVED_NAMES:
@@ -273,18 +283,8 @@ def _checked_declarations(
     return tuple(sorted(propositions))
 
 
-def _check_text(text: str, field: str) -> None:
-    try:
-        # Python strings may hold lone surrogates, which JSON can spell as escapes; no UTF-8 text contains them.
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise SpecSyntaxError(
-            "the text holds half of a surrogate pair, which no UTF-8 text can", field=field, position=error.start
-        ) from None
-
-
 def _check_phrase(phrase: str, field: str) -> None:
-    _check_text(phrase, field)
+    check_encodes(phrase, field)
     if not phrase.strip():
         raise SpecSyntaxError("a word or phrase holds at least one character that is not white space", field=field)
 

@@ -49,7 +49,7 @@ class UserTransition:
         if self.byte_ranges is not None:
             object.__setattr__(self, "byte_ranges", _merge(self.byte_ranges))
         if self.text is not None:
-            _check_encodes(self.text, f"{_FIELD}.transitions")
+            check_encodes(self.text, f"{_FIELD}.transitions")
             object.__setattr__(self, "text", "".join(sorted(set(self.text))))
 
 
@@ -106,8 +106,10 @@ class UserDfa:
         return tuple(dict.fromkeys([self.start, *mentioned]))
 
 
-def _check_encodes(text: str, field: str) -> None:
+def check_encodes(text: str, field: str) -> None:
+    """Raise SpecSyntaxError for a text that holds half of a surrogate pair."""
     try:
+        # Python strings may hold lone surrogates, which JSON can spell as escapes; no UTF-8 text contains them.
         text.encode()
     except UnicodeEncodeError as error:
         message = "the text holds half of a surrogate pair, which no UTF-8 text can"
@@ -118,7 +120,7 @@ def _check_state(name: str, field: str) -> None:
     if not 0 < len(name) <= STATE_CHARS_MAX:
         expected = f"a name of 1 to {STATE_CHARS_MAX} characters"
         raise SpecSyntaxError(f"a state has {expected}", field=field, expected=expected)
-    _check_encodes(name, field)
+    check_encodes(name, field)
 
 
 def _merge(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
@@ -145,10 +147,10 @@ def user_dfa_from_json(value: object, field: str) -> UserDfa:
     for name in ("accepting", "transitions"):
         if name not in fields:
             raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
-    items = _typed(fields["transitions"], list, f"{field}.transitions", "a list of transitions")
+    items = typed(fields["transitions"], list, f"{field}.transitions", "a list of transitions")
     return UserDfa(
         _state_name(fields, "start", field),
-        _state_names(fields["accepting"], f"{field}.accepting"),
+        strings(fields["accepting"], f"{field}.accepting", "a list of names of states", "the name of a state"),
         tuple(_transition(item, f"{field}.transitions.{number}") for number, item in enumerate(items)),
     )
 
@@ -164,21 +166,21 @@ def _transition(value: object, field: str) -> UserTransition:
     if labels == ["bytes"]:
         return UserTransition(source, target, byte_ranges=_byte_ranges(fields["bytes"], f"{field}.bytes"))
     if labels == ["text"]:
-        text = _typed(fields["text"], str, f"{field}.text", "a string, one character of which is read")
-        _check_encodes(text, f"{field}.text")
+        text = typed(fields["text"], str, f"{field}.text", "a string, one character of which is read")
+        check_encodes(text, f"{field}.text")
         return UserTransition(source, target, text=text)
-    return UserTransition(source, target, when=_typed(fields.get("when", "true"), str, f"{field}.when", "a formula"))
+    return UserTransition(source, target, when=typed(fields.get("when", "true"), str, f"{field}.when", "a formula"))
 
 
 def _state_name(fields: Mapping[str, object], name: str, field: str) -> str:
     if name not in fields:
         raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
-    return _typed(fields[name], str, f"{field}.{name}", "the name of a state")
+    return typed(fields[name], str, f"{field}.{name}", "the name of a state")
 
 
 def _byte_ranges(value: object, field: str) -> ByteRanges:
     ranges = []
-    for number, item in enumerate(_typed(value, list, field, _BYTES)):
+    for number, item in enumerate(typed(value, list, field, _BYTES)):
         # A single byte is a range of one.
         pair = item if isinstance(item, list) else [item, item]
         # A bool is an int in Python, but no byte.
@@ -192,20 +194,23 @@ def _byte_ranges(value: object, field: str) -> ByteRanges:
     return _merge(ranges)
 
 
-def _state_names(value: object, field: str) -> tuple[str, ...]:
-    items = _typed(value, list, field, "a list of names of states")
-    return tuple(_typed(item, str, f"{field}.{number}", "the name of a state") for number, item in enumerate(items))
+def strings(value: object, field: str, expected: str = "a list of strings", each: str = "a string") -> tuple[str, ...]:
+    """A list of strings. The field of an item ends in its index."""
+    items = typed(value, list, field, expected)
+    return tuple(typed(item, str, f"{field}.{number}", each) for number, item in enumerate(items))
 
 
-def _typed(value: object, kind: type[T], field: str, expected: str) -> T:
-    if not isinstance(value, kind):
+def typed(value: object, kind: type[T], field: str, expected: str) -> T:
+    """The value, which must be of this kind; a bool is no int."""
+    # A bool is an int in Python, but JSON's true is no number.
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
     return value
 
 
 def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str, object]:
     """The fields of an object. Raises SpecSyntaxError for one that is not allowed."""
-    fields = _typed(value, dict, field, f"an object with {', '.join(allowed)}")
+    fields = typed(value, dict, field, f"an object with {', '.join(allowed)}")
     if not set(fields) <= set(allowed):
         raise SpecSyntaxError(
             f"{field} has an unknown field; it takes {', '.join(allowed)}", field=field, expected=", ".join(allowed)

@@ -29,15 +29,7 @@ from compiler.text.text_automaton import (
     replay,
     states_along,
 )
-from compiler.text.tree import (
-    BooleanNode,
-    CharLeaf,
-    ConstraintTree,
-    LengthLeaf,
-    LetterDfa,
-    Negation,
-    WordLeaf,
-)
+from compiler.text.tree import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf
 
 __all__ = [
     "SEPARATOR",

@@ -10,14 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.automata import (
-    NO_END,
-    ByteTransducer,
-    CharDfa,
-    Dfa,
-    live_states,
-    minimize,
-)
+from compiler.automata import NO_END, ByteTransducer, CharDfa, Dfa, live_states, minimize
 from compiler.errors import SpecSyntaxError
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.limits import ResourceGuard

@@ -9,9 +9,4 @@ from __future__ import annotations
 from compiler.vocab.tokenizer_json import vocabulary_from_tokenizer_json
 from compiler.vocab.vocabulary import Trie, Vocabulary, byte_vocabulary
 
-__all__ = [
-    "Trie",
-    "Vocabulary",
-    "byte_vocabulary",
-    "vocabulary_from_tokenizer_json",
-]
+__all__ = ["Trie", "Vocabulary", "byte_vocabulary", "vocabulary_from_tokenizer_json"]
