@@ -82,6 +82,11 @@ class ResourceGuard:
         if value > cap:
             raise LimitExceeded(limit, cap, value)
 
+    def check_table(self, states: int, columns: int, entry_bytes: int = 4) -> None:
+        """Check the number of states of an automaton, and the size of its table."""
+        self.check("dfa_states_max", states)
+        self.check("table_bytes_max", states * columns * entry_bytes)
+
     def check_time(self) -> None:
         """Raise LimitExceeded past `compile_s_max` (wall seconds), CompileCancelled when called off."""
         # Cancellation first: a cancelled compilation is not reported as one that was too slow.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
@@ -13,18 +12,7 @@ from compiler.forms import constraint_tree
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import LabelsSpec, LengthSpec, Spec, check_input_size, drop_unused_propositions, leaves
-from compiler.text import (
-    PerCharacterAutomaton,
-    TextAutomaton,
-    WholeTextAutomaton,
-    WordTraceAutomaton,
-    character_letter_names,
-    combine,
-    label_automata,
-    letter_names,
-    minterm_names,
-    symbol_names,
-)
+from compiler.text import TextAutomaton, label_automata, to_text_automaton
 from compiler.vocab import Vocabulary
 
 
@@ -50,7 +38,7 @@ def compile_text(
         read = _read(spec, guard)
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, engines, guard)[0]
-        text = _compile_text(read, engines, guard)
+        text = to_text_automaton(constraint_tree(read, engines, guard), guard)
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return text
@@ -82,7 +70,7 @@ def compile_spec(
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
             text, tokens = _compile_labels(read, engines, guard)
             return CompiledConstraint(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
-        text = _compile_text(read, engines, guard)
+        text = to_text_automaton(constraint_tree(read, engines, guard), guard)
         # From bytes to tokens; the distances to acceptance are computed with it.
         # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
         tokens = lift(text.transducer, text.letters, vocabulary, guard)
@@ -109,34 +97,6 @@ def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) ->
     if tokens.min_tokens == UNREACHABLE:
         raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
     return text, tokens
-
-
-def _compile_text(spec: Spec, engines: Engines, guard: ResourceGuard) -> TextAutomaton:
-    # From the caller's form to a tree of automata, then to one transducer and one DFA over its letters.
-    combined = combine(constraint_tree(spec, engines, guard), guard)
-    transducer, mandatory = combined.transducer, combined.mandatory
-    # Names are made here, since the automaton is displayed without its constraint.
-    names = letter_names(combined)
-    common: dict[str, Any] = {
-        "transducer": combined.byte_transducer(guard),
-        "letters": combined.letters,
-        "text_start": transducer.text_start,
-        "strips_space": combined.strips_space,
-        "limits": guard.limits,
-    }
-    # Four kinds of DFA can be displayed; labels are the fourth, above.
-    if combined.per_character:
-        unnamed = (None,) * combined.letters.symbols
-        return PerCharacterAutomaton(**common, symbol_names=character_letter_names(combined), letter_names=unnamed)
-    if mandatory is None or transducer.alphabet.units:
-        return WordTraceAutomaton(**common, symbol_names=symbol_names(combined, names), letter_names=names)
-    return WholeTextAutomaton(
-        **common,
-        whole_dfa=mandatory.dfa,
-        whole_state=transducer.display_state,
-        symbol_names=minterm_names(mandatory.minterms),
-        letter_names=names,
-    )
 
 
 def _impossible(text: TextAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:

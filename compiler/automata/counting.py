@@ -108,8 +108,7 @@ def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], guard: ResourceGuard) -> Dfa:
     """The words in which names with minima above 0 are met in order; row 0 is the sink, the last row is all met."""
     columns, symbol_class = _columns(holds)
-    guard.check("dfa_states_max", sum(minima) + 2)
-    guard.check("table_bytes_max", (sum(minima) + 2) * columns.shape[1] * _CELL_BYTES)
+    guard.check_table(sum(minima) + 2, columns.shape[1], _CELL_BYTES)
     rows = [np.full(columns.shape[1], _SINK)]
     for stage, minimum in enumerate(minima):
         # A later name before this one is complete breaks the order, unless it is the same name.

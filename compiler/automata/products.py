@@ -14,7 +14,6 @@ from compiler.limits import ResourceGuard
 SINK = 0  # the product's state in which some part is dead
 _CODES_MAX = 2**62  # of product states; more parts than fit are joined in halves
 _CELLS = 2_000_000  # gathered at once: some 16 MB a part, whatever the constraint
-_CELL_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,8 +153,7 @@ class _Product:
                 numbers = np.array([number[code] for code in codes], dtype=np.int32)
                 tables.append(numbers[inverse.reshape(-1, self._columns)])
                 fresh += new
-                self._guard.check("dfa_states_max", len(number))
-                self._guard.check("table_bytes_max", len(number) * self._columns * _CELL_BYTES)
+                self._guard.check_table(len(number), self._columns)
                 self._guard.check_time()
             frontier = np.array(fresh, dtype=np.int64)
         # The dictionary keeps the order of the numbers, so its keys are the codes of states 0, 1, ...

@@ -71,10 +71,8 @@ def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tu
         case LtlfSpec():
             formula = parse_formula(spec.formula, guard)
             # A leaf over letters is built late: which letters there are depends on the other leaves too.
-            build = partial(_formula_dfa, formula, engines)
-            return _word_leaf(
-                resolve_propositions(propositions_of(formula), dict(spec.propositions)), propositions_of(formula), build
-            )
+            names, build = propositions_of(formula), partial(engines.formula, formula)
+            return _word_leaf(resolve_propositions(names, dict(spec.propositions)), names, build)
         case KeywordsSpec():
             return _keywords(spec, engines)
         case LengthSpec():
@@ -94,20 +92,19 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
     match spec:
         case RegexSpec():
             with blame_field("regex"):
-                # Patterns, templates and choices share the translation of pattern trees, which `engines` chooses.
                 node = parse_pattern(spec.pattern, guard)
-                return CharDfa(*engines.node(node, guard))
         case InfillSpec():
             with blame_field("infill"):
                 node = infill_node(spec.template, guard)
-                return CharDfa(*engines.node(node, guard))
         case ChoiceSpec():
-            return CharDfa(*engines.node(choice_node(spec.choices, guard), guard))
+            node = choice_node(spec.choices, guard)
         case JsonSchemaSpec():
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
             embed = partial(_embedded, engines, guard)
             with field_prefix("json_schema"):
                 return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard)
+    # Patterns, templates and choices share the translation of pattern trees, which `engines` chooses.
+    return CharDfa(*engines.node(node, guard))
 
 
 def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field: str) -> CharDfa:
@@ -134,13 +131,7 @@ def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: 
 
     # A compiled constraint serves callers with other names, so the leaf knows meanings only.
     propositions = {meaning_name(proposition): proposition for proposition in declared.values()}
-    return WordLeaf(propositions, EOS in used, NOMATCH in used, by_meaning)
-
-
-def _formula_dfa(
-    formula: LtlfFormula, engines: Engines, letters: Sequence[frozenset[str]], guard: ResourceGuard
-) -> Dfa:
-    return engines.formula(formula, letters, guard)
+    return WordLeaf(propositions, by_meaning, EOS in used, NOMATCH in used)
 
 
 def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
@@ -157,16 +148,10 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
     build: LetterDfa
     # As a formula, a count would be nested that often.
     if spec.counts:
-        build = partial(_counts_dfa, names, spec)
+        build = partial(keyword_counts_dfa, names, spec.counts, spec.ordered)
     else:
-        build = partial(_formula_dfa, _occurrences(names, spec.ordered), engines)
-    return WordLeaf(propositions, False, False, build)
-
-
-def _counts_dfa(
-    names: Sequence[str], spec: KeywordsSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard
-) -> Dfa:
-    return keyword_counts_dfa(names, spec.counts, spec.ordered, letters, guard)
+        build = partial(engines.formula, _occurrences(names, spec.ordered))
+    return WordLeaf(propositions, build)
 
 
 def _inflected(proposition: Proposition) -> Proposition:
@@ -199,20 +184,15 @@ def _length(spec: LengthSpec) -> ConstraintTree:
     parts: list[ConstraintTree] = []
     if spec.min_words is not None or spec.max_words is not None:
         # Words and sentences are counted on the word trace.
-        parts.append(_internal_leaf({meaning_name(STEP): STEP}, partial(_word_counts, spec)))
+        parts.append(WordLeaf({meaning_name(STEP): STEP}, partial(_word_counts, spec), internal=True))
     if spec.sentences is not None:
-        marks = (STEP, SENTENCE_END, CLOSER)
-        parts.append(_internal_leaf({meaning_name(mark): mark for mark in marks}, partial(_sentences, spec)))
+        marks = {meaning_name(mark): mark for mark in (STEP, SENTENCE_END, CLOSER)}
+        parts.append(WordLeaf(marks, partial(_sentences, spec), internal=True))
     if spec.max_chars is not None:
         # Characters are counted on the text itself.
         parts.append(LengthLeaf(spec.max_chars))
     # All bounds have to hold.
     return parts[0] if len(parts) == 1 else BooleanNode(True, tuple(parts))
-
-
-def _internal_leaf(propositions: dict[str, Proposition], build: LetterDfa) -> WordLeaf:
-    """A leaf over propositions of our own, which no caller sees."""
-    return WordLeaf(propositions, False, False, build, internal=True)
 
 
 def _holds_at(proposition: Proposition, letters: Sequence[frozenset[str]]) -> list[bool]:

@@ -53,8 +53,7 @@ def user_letter_dfa(user_dfa: UserDfa, letters: Sequence[frozenset[str]], guard:
     number_of = {name: number for number, name in enumerate(user_dfa.states)}
     # A state without a transition for a letter goes to one more state, from which nothing is accepted.
     dead = len(number_of)
-    guard.check("dfa_states_max", dead + 1)
-    guard.check("table_bytes_max", (dead + 1) * len(letters) * _CELL_BYTES)
+    guard.check_table(dead + 1, len(letters), _CELL_BYTES)
     # Guards are evaluated once each, for all letters at once.
     holds = {source: _holds(formula, letters) for source, formula in guards.items()}
     table = np.full((dead + 1, len(letters)), dead, dtype=np.int32)

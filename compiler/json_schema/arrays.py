@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, label_by, trim
+from compiler.json_schema.fragments import START, Assembler, Fragment, label_by, trim
 from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema, tightest_counts
-from compiler.json_schema.strings import StringAlphabet
-from compiler.limits import ResourceGuard
+
+if TYPE_CHECKING:  # `compiler` imports this module
+    from compiler.json_schema.compiler import SchemaCompiler
 
 _Counts = tuple[int, ...]  # of items so far, for each constant of `uniqueItems` and each `contains`; capped
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
 
 
-class TextCompiler(Protocol):
-    """The compiler of schemas, as arrays and objects use it for the values inside them."""
-
-    nodes: Sequence[Schema]
-    alphabet: StringAlphabet
-    layout: ObjectLayout
-    guard: ResourceGuard
-    width: int
-
-    def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
-        """The texts of the values that fit all the nodes, and whether equal keys cannot change the verdict."""
-        ...
-
-    def content(self, node_ids: Sequence[int]) -> Fragment | None:
-        """The contents of the strings that fit all the nodes."""
-        ...
-
-    def scalar_texts(self, items: Sequence[Sequence[int]]) -> list[Fragment | None] | None:
-        """The text of each distinct scalar that the items may be; None where they may be many, or no scalars."""
-        ...
-
-
-def array_fragment(compiler: TextCompiler, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
+def array_fragment(compiler: SchemaCompiler, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
     """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict.
 
     Raises SpecUnsupported and LimitExceeded.
@@ -50,7 +29,7 @@ def array_fragment(compiler: TextCompiler, node_ids: Sequence[int], position: Po
 class _ArrayBuilder:
     """Merges the facts of several nodes about an array, and builds its automaton."""
 
-    def __init__(self, compiler: TextCompiler, node_ids: Sequence[int], position: Position) -> None:
+    def __init__(self, compiler: SchemaCompiler, node_ids: Sequence[int], position: Position) -> None:
         self._compiler, self._position = compiler, position
         nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ArrayFacts] = [node.arrays for node in nodes if node.arrays is not None]

@@ -260,8 +260,7 @@ class Assembler:
     def _grow(self, count: int) -> None:
         self._size += count
         self._guard.check_time()
-        self._guard.check("dfa_states_max", self._size)
-        self._guard.check("table_bytes_max", self._size * self._width * ENTRY_BYTES)
+        self._guard.check_table(self._size, self._width)
 
     def add_text(self, source: int, text: str, target: int) -> None:
         """Read an ASCII text between two states; where it is empty, `source` goes on as `target` does."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.arrays import TextCompiler
 from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, escaped, label_by, trim
 from compiler.json_schema.nodes import ObjectFacts, Position, Schema, tightest_counts
 from compiler.limits import ResourceGuard
+
+if TYPE_CHECKING:  # `compiler` imports this module
+    from compiler.json_schema.compiler import SchemaCompiler
 
 _Control = tuple[int, int]  # the next name that may come, and how many properties there are, capped
 
 
 def object_fragment(
-    compiler: TextCompiler, node_ids: Sequence[int], position: Position
+    compiler: SchemaCompiler, node_ids: Sequence[int], position: Position
 ) -> tuple[Fragment | None, bool]:
     """The objects that fit all the nodes, and whether equal keys in them cannot change the verdict.
 
@@ -36,7 +39,7 @@ class _ObjectBuilder:
     set of `patternProperties` that they may match.
     """
 
-    def __init__(self, compiler: TextCompiler, node_ids: Sequence[int], position: Position) -> None:
+    def __init__(self, compiler: SchemaCompiler, node_ids: Sequence[int], position: Position) -> None:
         self._compiler, self._position, self.duplicate_key_safe = compiler, position, True
         self._nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ObjectFacts] = [node.objects for node in self._nodes if node.objects is not None]

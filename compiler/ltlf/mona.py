@@ -29,7 +29,6 @@ from compiler.ltlf.syntax import LtlfFormula, propositions_of
 
 OUTPUT_BYTES_MAX = 64 * 2**20  # ten keywords print 59,050 cube lines; past this the answer is of no use
 _LOOK_MS = 50  # how often the guard is asked, and the answer measured, while MONA runs
-_ENTRY_BYTES = 4  # of an int32
 _CELLS = 4_000_000  # cube lines x letters matched at once
 _CUBE = re.compile(rb"^State (\d+): ([01X]*) -> state (\d+)$", re.MULTILINE)
 _NAMES = re.compile(rb"^DFA for formula with free variables:([ P\d]*)$", re.MULTILINE)
@@ -160,8 +159,7 @@ def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]]
     # The program is not trusted: every number is checked before it indexes an array.
     if max([*accepted, *(end for source, _, target in cubes for end in (source, target))], default=0) >= states:
         raise EngineFailure("MONA's answer cannot be read: a state that does not exist")
-    guard.check("dfa_states_max", states + 1)
-    guard.check("table_bytes_max", (states + 1) * len(letters) * _ENTRY_BYTES)
+    guard.check_table(states + 1, len(letters))
     accepting = np.zeros(states + 1, dtype=bool)
     accepting[accepted] = True
     # The new start's number marks entries that no cube has filled.

@@ -26,7 +26,6 @@ _DENSE = 64  # bit sets with more positions than this are unpacked at once
 _WIDE = 4  # minterms in a set whose positions are kept apart from the others
 _SHARED_MAX = 256  # parts of states that are kept
 _SIZE_MAX = 10**15
-_ENTRY_BYTES = 4  # of an int32
 _DEAD_SET = 0  # nothing may be read and the text may not end here
 
 _Conditional = dict[int, int]  # condition -> bit set of positions
@@ -310,8 +309,7 @@ def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
             row[minterm] = _numbered(successor, index, order)
         rows.append(row)
         guard.check_time()
-        guard.check("dfa_states_max", len(index))
-        guard.check("table_bytes_max", len(index) * parts.count * _ENTRY_BYTES)
+        guard.check_table(len(index), parts.count)
     accepting = np.array([bool(state & accept) for state in order])
     table = np.array(rows, dtype=np.int32)
     return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), guard), parts

@@ -7,14 +7,7 @@ needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequence
 
 from __future__ import annotations
 
-from compiler.text.combination import (
-    character_letter_names,
-    combine,
-    letter_names,
-    minterm_names,
-    symbol_names,
-    to_char_dfa,
-)
+from compiler.text.combination import combine, to_char_dfa, to_text_automaton
 from compiler.text.labels import SEPARATOR, check_labels, label_automata
 from compiler.text.text_automaton import (
     LabelAutomaton,
@@ -47,16 +40,13 @@ __all__ = [
     "WordLeaf",
     "WordTraceAutomaton",
     "answer_text",
-    "character_letter_names",
     "check_labels",
     "check_text",
     "combine",
     "display_state_of",
     "label_automata",
-    "letter_names",
-    "minterm_names",
     "replay",
     "states_along",
-    "symbol_names",
     "to_char_dfa",
+    "to_text_automaton",
 ]

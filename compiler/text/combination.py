@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from compiler.limits import ResourceGuard
 from compiler.spec import CLOSER, NOMATCH, SENTENCE_END, STEP, Proposition, meaning_name, normalize
 from compiler.text.letter_dfas import LetterDfaBuilder, PerCharacterDfaBuilder
 from compiler.text.per_character import per_character_transducer, word_trace_per_character
+from compiler.text.text_automaton import PerCharacterAutomaton, TextAutomaton, WholeTextAutomaton, WordTraceAutomaton
 from compiler.text.transducer import Outcome, TextTransducer, joint_transducer
 from compiler.text.tree import (
     CharLeaf,
@@ -63,19 +64,19 @@ class Combined:
     """A tree as one transducer and one DFA over its letters.
 
     mandatory       the whole-text DFA that every text is in, if the transducer runs one
+    strips_space    whether one leading space of a raw text is no part of the answer
     with_nomatch    whether a leaf reads the letter at which no proposition holds
     internal_names  the names of propositions that no caller knows
     per_character   whether the letters are the characters' minterms, and their DFA is the mandatory one
-    strips_space    whether one leading space of a raw text is no part of the answer
     """
 
     transducer: TextTransducer
     letters: Dfa
     mandatory: CharDfa | None
-    with_nomatch: bool
-    internal_names: frozenset[str]
-    per_character: bool
     strips_space: bool
+    with_nomatch: bool = False
+    internal_names: frozenset[str] = frozenset()
+    per_character: bool = False
 
     def byte_transducer(self, guard: ResourceGuard) -> ByteTransducer:
         """The transducer over the bytes of a raw text. Raises LimitExceeded over `table_bytes_max`."""
@@ -125,6 +126,34 @@ def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
     # The strategies build only their transducers here. The chosen strategy builds its letters afterwards.
     parts = _take_apart(tree, guard)
     return _first_within_limits(_plan(parts, guard)).combined()
+
+
+def to_text_automaton(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomaton:
+    """The automaton over texts of a tree. Raises what `combine` raises."""
+    combined = combine(tree, guard)
+    transducer, mandatory = combined.transducer, combined.mandatory
+    # Names are made here, since the automaton is displayed without its constraint.
+    names = _letter_names(combined)
+    common: dict[str, Any] = {
+        "transducer": combined.byte_transducer(guard),
+        "letters": combined.letters,
+        "text_start": transducer.text_start,
+        "strips_space": combined.strips_space,
+        "limits": guard.limits,
+    }
+    # Four kinds of DFA can be displayed; labels, which are no texts, are the fourth.
+    if combined.per_character:
+        unnamed = (None,) * combined.letters.symbols
+        return PerCharacterAutomaton(**common, symbol_names=_character_letter_names(combined), letter_names=unnamed)
+    if mandatory is None or transducer.alphabet.units:
+        return WordTraceAutomaton(**common, symbol_names=_symbol_names(combined, names), letter_names=names)
+    return WholeTextAutomaton(
+        **common,
+        whole_dfa=mandatory.dfa,
+        whole_state=transducer.display_state,
+        symbol_names=_minterm_names(mandatory.minterms),
+        letter_names=names,
+    )
 
 
 def _take_apart(tree: ConstraintTree, guard: ResourceGuard) -> _Parts:
@@ -219,8 +248,6 @@ class _WholeTextPerCharacter:
             transducer=self._transducer,
             letters=self._letters,
             mandatory=self._mandatory,
-            with_nomatch=False,
-            internal_names=frozenset(),
             per_character=True,
             strips_space=self._parts.leading_space,
         )
@@ -277,7 +304,6 @@ def _combined_words(parts: _Parts, transducer: TextTransducer, letters: Dfa, man
         mandatory=mandatory,
         with_nomatch=any(leaf.with_nomatch for leaf in leaves),
         internal_names=frozenset(internal),
-        per_character=False,
         strips_space=parts.leading_space,
     )
 
@@ -321,18 +347,18 @@ def _moved(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
     return states
 
 
-def minterm_names(minterms: Minterms) -> tuple[str, ...]:
+def _minterm_names(minterms: Minterms) -> tuple[str, ...]:
     """The characters of each minterm."""
     return tuple(describe(minterms.charset([minterm])) for minterm in range(minterms.count))
 
 
-def character_letter_names(combined: Combined) -> tuple[str, ...]:
+def _character_letter_names(combined: Combined) -> tuple[str, ...]:
     """The names of letters that are characters, and of the one more that is the leading space."""
-    names = minterm_names(combined.transducer.transducer.minterms)
+    names = _minterm_names(combined.transducer.transducer.minterms)
     return (*names, _SPACE_NAME)[: combined.letters.symbols]
 
 
-def letter_names(combined: Combined) -> LetterNames:
+def _letter_names(combined: Combined) -> LetterNames:
     """The propositions of each letter that callers know; None for a letter that is no step of the word trace."""
     alphabet = combined.transducer.alphabet
     hidden = combined.internal_names if combined.with_nomatch else {*combined.internal_names, NOMATCH}
@@ -340,8 +366,8 @@ def letter_names(combined: Combined) -> LetterNames:
     return (*units, *[None] * (len(alphabet) - len(alphabet.units)))
 
 
-def symbol_names(combined: Combined, names: LetterNames) -> tuple[str, ...]:
-    """The names of all letters. `names` are those of `letter_names`."""
+def _symbol_names(combined: Combined, names: LetterNames) -> tuple[str, ...]:
+    """The names of all letters. `names` are those of `_letter_names`."""
     alphabet = combined.transducer.alphabet
     # Names in the order of LetterAlphabet: units, characters, the leading space, outcomes.
     steps = zip(alphabet.units, names, strict=False)  # the units come first among the letters

@@ -137,8 +137,7 @@ class _LabelDfaBuilder:
 
     def _length(self, most: int) -> Dfa:
         """State c: c characters so far; most + 1 is too many, most + 2 before the first label."""
-        self._guard.check("dfa_states_max", most + 3)
-        self._guard.check("table_bytes_max", (most + 3) * len(self._labels) * 4)
+        self._guard.check_table(most + 3, len(self._labels))
         lengths = np.array([len(label) for label in self._labels])
         # [most + 2, labels]: every label but the first has a separator before it.
         after = np.minimum(np.arange(most + 2)[:, None] + len(SEPARATOR) + lengths, most + 1)

@@ -29,16 +29,16 @@ class WordLeaf:
     """A constraint on the word trace.
 
     propositions  what its letters are made of, by names that mean the same in every leaf
+    build         makes its automaton over a list of letters; the automaton's start is the empty trace
     with_eos      whether its trace has one last step, at which `eos` holds
     with_nomatch  whether it reads the letter at which no proposition holds
-    build         makes its automaton over a list of letters; the automaton's start is the empty trace
     internal      whether its propositions are ours: no caller knows them
     """
 
     propositions: dict[str, Proposition]
-    with_eos: bool
-    with_nomatch: bool
     build: LetterDfa
+    with_eos: bool = False
+    with_nomatch: bool = False
     internal: bool = False
 
 
