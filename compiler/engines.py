@@ -16,7 +16,7 @@ from typing import TypeAlias
 from compiler.automata import Dfa, Minterms
 from compiler.limits import ResourceGuard
 from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, require_ltlf2dfa
-from compiler.regex import Node, determinize, node_nfa, node_to_dfa_fado, require_fado
+from compiler.regex import Node, node_to_dfa, node_to_dfa_fado, require_fado
 
 FormulaEngine: TypeAlias = Callable[[LtlfFormula, Sequence[frozenset[str]], ResourceGuard], Dfa]
 NodeEngine: TypeAlias = Callable[[Node, ResourceGuard], tuple[Dfa, Minterms]]
@@ -27,17 +27,11 @@ class Engines:
     """The two functions that make automata. What either returns is minimal, complete and in canonical form.
 
     formula  a formula and the letters to the DFA over them, as `compiler.ltlf.formula_to_dfa`
-    node     a pattern's tree to the DFA over the minterms of its character sets, as `compiler.regex.determinize`
+    node     a pattern's tree to the DFA over the minterms of its character sets, as `compiler.regex.node_to_dfa`
     """
 
     formula: FormulaEngine
     node: NodeEngine
-
-
-def node_to_dfa(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
-    """Our own engine for patterns; raises LimitExceeded as `node_nfa` and `determinize` do."""
-    # Glushkov's construction, then the powerset construction.
-    return determinize(node_nfa(node, guard), guard)
 
 
 NATIVE = Engines(formula_to_dfa, node_to_dfa)
@@ -54,11 +48,10 @@ def open_engines(ltlf: str = "native", regex: str = "native", *, mona: str = "mo
         # A misspelt name stops the service at its start.
         if name not in names:
             raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(names)}")
-    formula: FormulaEngine = formula_to_dfa
     # A missing package is found at the start of the service, not at the first request.
     if ltlf == "mona":
         require_ltlf2dfa()
-        formula = partial(formula_to_dfa_mona, binary=mona)
     if regex == "fado":
         require_fado()
+    formula: FormulaEngine = partial(formula_to_dfa_mona, binary=mona) if ltlf == "mona" else formula_to_dfa
     return Engines(formula, node_to_dfa_fado if regex == "fado" else node_to_dfa)

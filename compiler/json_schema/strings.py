@@ -36,8 +36,7 @@ from compiler.regex import (
     Repeat,
     blame_field,
     concat,
-    determinize,
-    node_nfa,
+    node_to_dfa,
     parse_pattern,
     pattern_dfa,
 )
@@ -141,15 +140,13 @@ def _searched(pattern: str, guard: ResourceGuard) -> CharDfa:
     """The texts in which a pattern is found; `$` is the very end."""
     # JSON Schema searches for a pattern: text may stand before and behind it.
     tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, guard)), _ANY_TEXT])
-    return CharDfa(*determinize(node_nfa(tree, guard), guard))
+    return CharDfa(*node_to_dfa(tree, guard))
 
 
 def _at_the_end(node: Node) -> Node:
     """The same tree with ECMA-262's `$`: unlike Python's, it does not match before a newline that ends the text."""
-    if isinstance(node, Concat):
-        return Concat(tuple(map(_at_the_end, node.items)))
-    if isinstance(node, Alternation):
-        return Alternation(tuple(map(_at_the_end, node.items)))
+    if isinstance(node, Concat | Alternation):
+        return type(node)(tuple(map(_at_the_end, node.items)))
     if isinstance(node, Repeat):
         return Repeat(_at_the_end(node.item), node.minimum, node.maximum)
     return Anchor("end") if node == Anchor("final") else node

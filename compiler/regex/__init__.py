@@ -8,7 +8,7 @@ is refused with the construct and its place.
 from __future__ import annotations
 
 from compiler.regex.fado import node_to_dfa_fado, require_fado
-from compiler.regex.glushkov import CharNfa, determinize, node_nfa, pattern_dfa
+from compiler.regex.glushkov import CharNfa, node_nfa, node_to_dfa, pattern_dfa
 from compiler.regex.syntax import (
     Alternation,
     Anchor,
@@ -40,10 +40,10 @@ __all__ = [
     "alternation",
     "blame_field",
     "concat",
-    "determinize",
     "has_anchor",
     "literal_node",
     "node_nfa",
+    "node_to_dfa",
     "node_to_dfa_fado",
     "parse_pattern",
     "pattern_dfa",

@@ -19,7 +19,7 @@ import numpy as np
 from compiler.automata import CharSet, Dfa, Minterms, minimize, minterms, single
 from compiler.errors import EngineFailure, LimitExceeded
 from compiler.limits import ResourceGuard
-from compiler.regex.syntax import Alternation, Anchor, Chars, Concat, Node, Repeat, Words, has_anchor
+from compiler.regex.syntax import Anchor, Chars, Concat, Node, Repeat, Words, has_anchor, leaves_of
 
 _NEWLINE = single(ord("\n"))
 # Where anchors may stand: state -> {what is read: the next state}. No character has been read before `fresh` and
@@ -91,15 +91,9 @@ def _minimal(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, 
 
 def _sets(node: Node) -> Iterator[CharSet]:
     """The character sets in a tree, from left to right."""
-    if isinstance(node, Chars):
-        yield node.charset
-    elif isinstance(node, Repeat):
-        yield from _sets(node.item)
-    elif isinstance(node, Words):
-        yield from node.letters
-    elif isinstance(node, Concat | Alternation):
-        for item in node.items:
-            yield from _sets(item)
+    for leaf in leaves_of(node):
+        if not isinstance(leaf, Anchor):
+            yield from (leaf.charset,) if isinstance(leaf, Chars) else leaf.letters
 
 
 class _Writer:

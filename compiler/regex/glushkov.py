@@ -65,12 +65,13 @@ def pattern_dfa(pattern: str, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     >>> dfa.accepts(parts.word("2024")), dfa.accepts(parts.word("20x4"))
     (True, False)
     """
-    return determinize(pattern_nfa(pattern, guard), guard)
+    return node_to_dfa(parse_pattern(pattern, guard), guard)
 
 
-def pattern_nfa(pattern: str, guard: ResourceGuard) -> CharNfa:
-    """The position automaton of a pattern; raises what `parse_pattern` and `node_nfa` raise."""
-    return node_nfa(parse_pattern(pattern, guard), guard)
+def node_to_dfa(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
+    """Our own engine for patterns; raises LimitExceeded as `node_nfa` and `determinize` do."""
+    # Glushkov's construction, then the powerset construction.
+    return determinize(node_nfa(node, guard), guard)
 
 
 def node_nfa(node: Node, guard: ResourceGuard) -> CharNfa:
@@ -129,7 +130,8 @@ class _Builder:
 
     def build(self, node: Node) -> _Fragment:
         if isinstance(node, Chars):
-            return self._chars(node)
+            bit = {_FREE: 1 << self._position(node.charset)}
+            return _Fragment(frozenset(), bit, bit)
         if isinstance(node, Words):
             return self._words(node)
         if isinstance(node, Anchor):
@@ -179,10 +181,6 @@ class _Builder:
         self._position_set.append(self._sets.setdefault(char_set, len(self._sets)))
         self._follow.append(0)
         return len(self._follow) - 1
-
-    def _chars(self, node: Chars) -> _Fragment:
-        bit = {_FREE: 1 << self._position(node.charset)}
-        return _Fragment(frozenset(), bit, bit)
 
     def _words(self, node: Words) -> _Fragment:
         base, first = len(self._follow), 0

@@ -368,8 +368,13 @@ def space_run_node() -> Node:
 
 def has_anchor(node: Node) -> bool:
     """True when the tree holds an anchor, which only makes sense where the whole text is matched."""
-    if isinstance(node, Repeat):
-        return has_anchor(node.item)
-    if isinstance(node, Concat | Alternation):
-        return any(has_anchor(item) for item in node.items)
-    return isinstance(node, Anchor)
+    return any(isinstance(leaf, Anchor) for leaf in leaves_of(node))
+
+
+def leaves_of(node: Node) -> Iterator[Chars | Words | Anchor]:
+    """The nodes of a tree without nodes below them, left to right."""
+    if isinstance(node, Chars | Words | Anchor):
+        yield node
+    else:
+        for item in (node.item,) if isinstance(node, Repeat) else node.items:
+            yield from leaves_of(item)

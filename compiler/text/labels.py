@@ -14,7 +14,7 @@ from compiler.automata import NO_END, ByteTransducer, CharDfa, Dfa, live_states,
 from compiler.errors import SpecSyntaxError
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.limits import ResourceGuard
-from compiler.regex import determinize, node_nfa
+from compiler.regex import node_to_dfa
 from compiler.spec import EOS, NOMATCH, STEP, Proposition
 from compiler.text.text_automaton import LabelAutomaton, TextAutomaton, TextCheck, WordStep
 from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa, leaves_of
@@ -98,8 +98,7 @@ class _LabelDfaBuilder:
             if proposition == STEP:
                 self._holding[proposition] = [True] * len(self._labels)
             else:
-                nfa = node_nfa(proposition_node(proposition, self._guard), self._guard)
-                pattern = CharDfa(*determinize(nfa, self._guard))
+                pattern = CharDfa(*node_to_dfa(proposition_node(proposition, self._guard), self._guard))
                 self._holding[proposition] = [pattern.accepts(label) for label in self._labels]
         return self._holding[proposition]
 

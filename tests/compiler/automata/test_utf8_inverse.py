@@ -11,8 +11,7 @@ import pytest
 from compiler.automata import Dfa, by_characters, minimize, utf8_inverse
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
-from compiler.regex import determinize
-from compiler.regex.glushkov import pattern_nfa
+from compiler.regex import pattern_dfa
 from tests.references.byte_dfa import byte_dfa
 from tests.references.dfa import equivalent, product
 
@@ -43,7 +42,7 @@ def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
     rng = random.Random(seed)
     over_bytes = random_byte_dfa(rng, rng.randint(1, 6), rng.randint(2, 9))
     found = by_characters(over_bytes, ResourceGuard(Limits()))
-    dfa, parts = determinize(pattern_nfa(r"[\s\S]*", ResourceGuard(Limits())), ResourceGuard(Limits()))
+    dfa, parts = pattern_dfa(r"[\s\S]*", ResourceGuard(Limits()))
     within_utf8 = product(over_bytes, byte_dfa(dfa, parts)[0], operator.and_)
     assert equivalent(byte_dfa(found.dfa, found.minterms)[0], within_utf8)
     assert minimize(found.dfa).states == found.dfa.states

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms.infill import choice_node, infill_node
 from compiler.limits import Limits, ResourceGuard
-from compiler.regex import Node, determinize, node_nfa
+from compiler.regex import Node, node_nfa, node_to_dfa
 from tests.references.dfa import equivalent
 
 CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "infill.toml").read_text(encoding="utf-8"))["case"]
@@ -55,7 +55,7 @@ FRAGMENTS = (
 def accepts(node: Node, limits: Limits | None = None) -> Any:
     """A function that says whether a text matches the pattern."""
     guard = ResourceGuard(limits or Limits())
-    dfa, parts = determinize(node_nfa(node, guard), guard)
+    dfa, parts = node_to_dfa(node, guard)
     return lambda text: dfa.accepts(parts.word(text))
 
 
@@ -97,8 +97,8 @@ def filled(rng: random.Random) -> str:
 @pytest.mark.parametrize("gap", [gap for gap in GAPS if gap.startswith("<|infill_")])
 def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
     guard = ResourceGuard(Limits())
-    named = determinize(node_nfa(infill_node(gap, guard), guard), guard)
-    spelled = determinize(node_nfa(infill_node(f"<|infill:{GAPS[gap]}|>", guard), guard), guard)
+    named = node_to_dfa(infill_node(gap, guard), guard)
+    spelled = node_to_dfa(infill_node(f"<|infill:{GAPS[gap]}|>", guard), guard)
     assert (named[1].cuts == spelled[1].cuts).all() and (named[1].cell == spelled[1].cell).all()
     assert equivalent(named[0], spelled[0])
 

@@ -13,8 +13,17 @@ import pytest
 from compiler.automata import Dfa, is_empty, minimize
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
-from compiler.regex import alternation, concat, determinize, literal_node, node_nfa, pattern_dfa, space_run_node
-from compiler.regex.glushkov import pattern_nfa
+from compiler.regex import (
+    CharNfa,
+    alternation,
+    concat,
+    literal_node,
+    node_nfa,
+    node_to_dfa,
+    parse_pattern,
+    pattern_dfa,
+    space_run_node,
+)
 from tests.references.byte_dfa import byte_dfa
 
 CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "regex.toml").read_text(encoding="utf-8"))["case"]
@@ -25,6 +34,11 @@ LEAVES = (
 )
 REPEATS = ("*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "{,2}", "*?", "+?", "??")
 ALPHABET = "abAkK1 _.\n\0éÉß\u1e9eſs\u212a😀\U00010400\U00010428\x80\u07ff\u0800\uffff"
+
+
+def position_automaton(pattern: str) -> CharNfa:
+    guard = ResourceGuard(Limits())
+    return node_nfa(parse_pattern(pattern, guard), guard)
 
 
 def compile_pattern(pattern: str, limits: Limits | None = None) -> Any:
@@ -95,7 +109,7 @@ def test_a_pattern_that_nothing_matches_has_an_empty_language() -> None:
 )
 def test_too_many_positions_are_refused_before_any_is_built(pattern: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
-        pattern_nfa(pattern, ResourceGuard(Limits()))
+        position_automaton(pattern)
     assert caught.value.limit == "nfa_positions_max"
 
 
@@ -134,19 +148,19 @@ def test_a_thousand_words_are_accepted_and_nothing_else() -> None:
 def test_trees_built_by_hand_compile_like_patterns() -> None:
     guard = ResourceGuard(Limits())
     ice_cream = concat([literal_node("ice", True), space_run_node(), literal_node("cream", True)])
-    dfa, parts = determinize(node_nfa(alternation([ice_cream, literal_node("Straße", True)]), guard), guard)
+    dfa, parts = node_to_dfa(alternation([ice_cream, literal_node("Straße", True)]), guard)
     for text in ("ice cream", "ICE \t CREAM", "icecream", "STRAẞE", "strasse", "ice cream "):
         assert dfa.accepts(parts.word(text)) == bool(re.fullmatch(r"(?i)ice\s+cream|straße", text))
 
 
 def test_a_position_automaton_has_first_last_and_follow_sets() -> None:
-    nfa = pattern_nfa("ab*", ResourceGuard(Limits()))
+    nfa = position_automaton("ab*")
     assert (nfa.positions, nfa.first, nfa.last, nfa.follow, nfa.nullable) == (2, 0b01, 0b11, (0b10, 0b10), False)
     assert [nfa.sets[which] for which in nfa.position_set] == [((97, 98),), ((98, 99),)]
 
 
 def test_words_with_a_common_prefix_share_positions() -> None:
-    assert pattern_nfa("category|catalogue|dog", ResourceGuard(Limits())).positions == len(
+    assert position_automaton("category|catalogue|dog").positions == len(
         "cat" + "egory" + "alogue" + "dog"
     )
 
