@@ -16,7 +16,9 @@ _Counts = tuple[int, ...]  # of items so far, for each constant of `uniqueItems`
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
 
 
-def array_fragment(compiler: SchemaCompiler, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
+def array_fragment(
+    compiler: SchemaCompiler, node_ids: Sequence[int], position: Position
+) -> tuple[Fragment | None, bool]:
     """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict.
 
     Raises SpecUnsupported and LimitExceeded.

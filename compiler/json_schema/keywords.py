@@ -310,8 +310,7 @@ class References:
             location, depth = waiting.pop()
             guard.check_time()
             guard.check("nesting_depth_max", depth)
-            for inside in _children(location):
-                waiting.append((self._register(inside), depth + 1))
+            waiting += [(self._register(inside), depth + 1) for inside in _children(location)]
         self._by_name.setdefault(("", ""), self.root)
 
     def _register(self, location: SchemaLocation) -> SchemaLocation:
@@ -374,12 +373,10 @@ class References:
 
 def _children(location: SchemaLocation) -> list[SchemaLocation]:
     """The schemas directly inside a schema, under every keyword that may hold one."""
-    value, inside = location.value, []
+    value = location.value
     if not isinstance(value, dict):
         return []
-    for keyword in SINGLE:
-        if keyword in value:
-            inside.append(location.child(value[keyword], keyword))
+    inside = [location.child(value[keyword], keyword) for keyword in SINGLE if keyword in value]
     # A value of another kind is no schema here; the reader refuses it by its keyword.
     for keyword in LISTS:
         items = value.get(keyword)

@@ -71,13 +71,10 @@ class _Scanner:
             self._fraction_parts.append(fraction_part.rstrip("0"))
         # A multiple of the divisor modulus / 10 ** scale: with `scale` decimals, its digits are a multiple of modulus.
         self._scales = [max(0, -int(divisor.normalize().as_tuple().exponent)) for divisor in facts.multiples]
-        self._moduli = [
-            int(divisor.scaleb(scale)) for divisor, scale in zip(facts.multiples, self._scales, strict=True)
-        ]
+        scaled = zip(facts.multiples, self._scales, strict=True)
+        self._moduli = [int(divisor.scaleb(scale)) for divisor, scale in scaled]
         # Positions behind the last decimal of every bound and divisor are not distinguished.
-        self._decimals_max = max(
-            [len(fraction_part) for fraction_part in self._fraction_parts] + self._scales, default=0
-        )
+        self._decimals_max = max([*map(len, self._fraction_parts), *self._scales], default=0)
         self.start = _ScanState("start", False, 0, 0, (0,) * len(self._bounds), (0,) * len(facts.multiples))
 
     def step(self, state: _ScanState, symbol: str) -> _ScanState | None:
@@ -98,11 +95,9 @@ class _Scanner:
     def _exponent(self, state: _ScanState, symbol: str) -> _ScanState | None:
         if symbol == "+":
             return replace(state, phase="sign") if state.phase == "e" else None
-        allowed = (
-            self._spelling.exponents and state.phase in ("zero", "digits", "fraction") and state.digits <= DIGITS_MAX
-        )
+        allowed = self._spelling.exponents and state.phase in ("zero", "digits", "fraction")
         # Exponents are read only where nothing is compared, so all else can be forgotten.
-        return replace(self.start, phase="e") if allowed else None
+        return replace(self.start, phase="e") if allowed and state.digits <= DIGITS_MAX else None
 
     def _digit(self, state: _ScanState, symbol: str) -> _ScanState | None:
         if state.phase in ("e", "sign", "exponent"):

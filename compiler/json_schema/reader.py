@@ -30,14 +30,8 @@ from compiler.limits import ResourceGuard
 _DRAFTS = ("://json-schema.org/draft/", "://json-schema.org/draft-0")
 _SHOWN_CHARS_MAX = 40  # of an unknown keyword in the message
 _ITEMS, _PROPERTIES = "unevaluatedItems", "unevaluatedProperties"
-
-
-def supported_keywords() -> tuple[str, ...]:
-    """The keywords that are read or ignored; all others are refused."""
-    return tuple(dict.fromkeys((*ASSERTIONS, *SINGLE, *LISTS, *MAPS, *ANNOTATIONS)))
-
-
-_SUPPORTED = frozenset(supported_keywords())
+# The keywords that are read or ignored; all others are refused.
+SUPPORTED_KEYWORDS = frozenset((*ASSERTIONS, *SINGLE, *LISTS, *MAPS, *ANNOTATIONS))
 
 
 class SchemaReader:
@@ -87,7 +81,7 @@ class SchemaReader:
         based = replace(location, base=self._references.base_of(location))
         for keyword in value:
             # An ignored assertion would make the automaton too wide.
-            if keyword not in _SUPPORTED and not keyword.startswith(EXTENSION):
+            if keyword not in SUPPORTED_KEYWORDS and not keyword.startswith(EXTENSION):
                 name = keyword if len(keyword) <= _SHOWN_CHARS_MAX else keyword[:_SHOWN_CHARS_MAX] + "…"
                 message = f"the schema keyword {name} is not supported"
                 raise SpecUnsupported(message, construct=name, field=location.below(keyword))

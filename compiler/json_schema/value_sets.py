@@ -76,17 +76,22 @@ def from_fragment(fragment: Fragment | None) -> TypeLanguage:
 
 def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` or in `right`."""
-    languages = tuple(_unite(*pair, guard) for pair in zip(left.languages, right.languages, strict=True))
-    # Safety is inherited only from both sides: the result accepts through either.
-    safe = left.duplicate_key_safe and right.duplicate_key_safe
-    return ValueSet(left.literals | right.literals, languages, safe)
+    return ValueSet(left.literals | right.literals, *_joined(left, right, "or", guard))
 
 
 def intersect(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` and in `right`."""
-    languages = tuple(_intersect(*pair, guard) for pair in zip(left.languages, right.languages, strict=True))
+    return ValueSet(left.literals & right.literals, *_joined(left, right, "and", guard))
+
+
+def _joined(
+    left: ValueSet, right: ValueSet, operation: Operation, guard: ResourceGuard
+) -> tuple[tuple[TypeLanguage, ...], bool]:
+    """The languages of a union or an intersection, and whether equal keys cannot change the verdict."""
+    pairs = zip(left.languages, right.languages, strict=True)
+    # Safety is inherited only from both sides: the result accepts through either.
     safe = left.duplicate_key_safe and right.duplicate_key_safe
-    return ValueSet(left.literals & right.literals, languages, safe)
+    return tuple(_join(*pair, operation, guard) for pair in pairs), safe
 
 
 def subtract(
@@ -100,7 +105,7 @@ def subtract(
     # A text that such a `right` rejects may still be read as a value of `right`. The difference would accept it, unless
     # the two have no text in common.
     if not right.duplicate_key_safe and any(
-        _intersect(left.language(name), right.language(name), guard) is not Trivial.EMPTY
+        _join(left.language(name), right.language(name), "and", guard) is not Trivial.EMPTY
         for name in ("array", "object")
     ):
         raise SpecUnsupported(
@@ -118,20 +123,13 @@ def subtract(
 # The operations on one type: only where no operand is trivial does an automaton have to be built.
 
 
-def _unite(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
+def _join(left: TypeLanguage, right: TypeLanguage, operation: Operation, guard: ResourceGuard) -> TypeLanguage:
+    """The union or the intersection."""
     if isinstance(left, Fragment) and isinstance(right, Fragment):
-        return _combine(left, right, "or", guard)
-    if left is Trivial.EMPTY or right is Trivial.ALL:
-        return right
-    return left
-
-
-def _intersect(left: TypeLanguage, right: TypeLanguage, guard: ResourceGuard) -> TypeLanguage:
-    if isinstance(left, Fragment) and isinstance(right, Fragment):
-        return _combine(left, right, "and", guard)
-    if left is Trivial.ALL or right is Trivial.EMPTY:
-        return right
-    return left
+        return from_fragment(combine(left, right, operation, guard))
+    # With a union, EMPTY leaves the other side as it is, and ALL decides alone. With an intersection it is the reverse.
+    neutral, decisive = (Trivial.EMPTY, Trivial.ALL) if operation == "or" else (Trivial.ALL, Trivial.EMPTY)
+    return right if left is neutral or right is decisive else left
 
 
 def _subtract(
@@ -143,12 +141,7 @@ def _subtract(
         return left
     # ALL minus a fragment is a fragment again, so here ALL needs its automaton.
     base = everything() if left is Trivial.ALL else left
-    return _combine(base, right, "less", guard) if isinstance(base, Fragment) else Trivial.EMPTY
-
-
-def _combine(left: Fragment, right: TypeLanguage, operation: Operation, guard: ResourceGuard) -> TypeLanguage:
-    assert isinstance(right, Fragment)
-    return from_fragment(combine(left, right, operation, guard))
+    return from_fragment(combine(base, right, "less", guard))
 
 
 class ScalarCompiler:

@@ -16,7 +16,7 @@ from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.json_schema import schema_dfa
 from compiler.json_schema.nodes import NumberFacts
 from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
-from compiler.json_schema.reader import supported_keywords
+from compiler.json_schema.reader import SUPPORTED_KEYWORDS
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from tests.references.json_instances import write_instance
@@ -81,7 +81,7 @@ def test_a_long_chain_of_references_is_followed() -> None:
 def test_every_keyword_of_the_suite_is_supported_or_refused(shared: Path) -> None:
     schemas = [group["schema"] for group in groups(shared)]
     for keyword in {keyword for schema in schemas if isinstance(schema, dict) for keyword in schema}:
-        if keyword not in supported_keywords():
+        if keyword not in SUPPORTED_KEYWORDS:
             with pytest.raises(SpecUnsupported) as caught:
                 compiled({keyword: {}})
             assert caught.value.construct == keyword

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from compiler.json_schema.reader import supported_keywords
+from compiler.json_schema.reader import SUPPORTED_KEYWORDS
 from tests.references.json_suite import Tally, run, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "constraints" / "json_schema.md"
@@ -50,7 +50,7 @@ def test_white_space_changes_only_which_limits_are_met(shared: Path) -> None:
 
 def test_refusals_name_a_keyword_or_a_limit(shared: Path) -> None:
     for tally in tallies(shared, "compact").values():
-        known = {*supported_keywords(), "$dynamicRef", "pattern syntax", "dfa_states_max"}
+        known = {*SUPPORTED_KEYWORDS, "$dynamicRef", "pattern syntax", "dfa_states_max"}
         assert set(tally.refused) <= known
 
 
