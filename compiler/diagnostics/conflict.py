@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 
 from compiler.automata import is_empty
-from compiler.diagnostics.prose import title
+from compiler.diagnostics.prose import listed, title
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecUnsatisfiable
 from compiler.forms import constraint_tree
@@ -40,8 +39,6 @@ from compiler.vocab import byte_vocabulary
 SEARCH_S_MAX = 2.0  # a refusal is not to take much longer than what it refuses
 _ALONE_MAX = 16  # with more conjuncts, the search does not test each one alone
 _PAIRS_MAX = 6  # with more conjuncts, the search does not test each pair
-_LISTED_MAX = 8
-_LENGTHS = ("min_words", "max_words", "max_chars", "sentences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +102,7 @@ def _message(conflict: Sequence[str]) -> str:
     """The end of the message, which lists the conjuncts."""
     if len(conflict) < 2:
         return f": {conflict[0]} alone rules out every one" if conflict else ""
-    listed = [*conflict[:_LISTED_MAX]]
-    if len(conflict) > len(listed):
-        listed.append(f"{len(conflict) - len(listed)} more")
-    return f": {', '.join(listed[:-1])} and {listed[-1]} contradict each other"
+    return f": {listed(conflict, 'and')} contradict each other"
 
 
 def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple[str, ...]:
@@ -129,8 +123,8 @@ def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tupl
     all_conjuncts = [(number, piece) for number, source in enumerate(sources) for piece in range(len(source.pieces))]
     search = _ConflictSearch(spec, sources, engines, guard)
     conflict = search.minimal(all_conjuncts) if len(all_conjuncts) > 1 else all_conjuncts
-    listed = (sources[number].pieces[piece] for number, piece in conflict)
-    return tuple(f"'{path}' ({words})" for path, words in listed)
+    pieces = (sources[number].pieces[piece] for number, piece in conflict)
+    return tuple(f"'{path}' ({words})" for path, words in pieces)
 
 
 class _ConflictSearch:
@@ -303,7 +297,12 @@ def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
 
 
 def _keywords_source(spec: KeywordsSpec, path: str) -> _Source:
-    build = partial(_with_concepts, spec)
+    def build(pieces: Sequence[int]) -> Spec:
+        # The order of the pieces is that of the concepts.
+        concepts = tuple(spec.concepts[piece] for piece in pieces)
+        counts = tuple(spec.counts[piece] for piece in pieces) if spec.counts else ()
+        return dataclasses.replace(spec, concepts=concepts, counts=counts)
+
     if len(spec.concepts) == 1:
         return _only_conjunct(spec, path)
     order = ", in order" if spec.ordered else ""
@@ -313,15 +312,8 @@ def _keywords_source(spec: KeywordsSpec, path: str) -> _Source:
     )
 
 
-def _with_concepts(spec: KeywordsSpec, pieces: Sequence[int]) -> Spec:
-    # The order of the pieces is that of the concepts.
-    concepts = tuple(spec.concepts[piece] for piece in pieces)
-    counts = tuple(spec.counts[piece] for piece in pieces) if spec.counts else ()
-    return dataclasses.replace(spec, concepts=concepts, counts=counts)
-
-
 def _length_source(spec: LengthSpec, path: str) -> _Source:
-    bounds = [name for name in _LENGTHS if getattr(spec, name) is not None]
+    bounds = list(spec.bounds)
 
     def build(pieces: Sequence[int]) -> Spec:
         return LengthSpec(**{bounds[piece]: getattr(spec, bounds[piece]) for piece in pieces})

@@ -40,7 +40,7 @@ def sentence(spec: Spec) -> str:
     """
     # Over labels, the alphabet belongs to the sentence.
     if isinstance(spec, LabelsSpec):
-        alphabet = f"the {len(spec.labels)} labels {_listed(map(_name, spec.labels), 'and')}"
+        alphabet = f"the {len(spec.labels)} labels {listed(map(_name, spec.labels), 'and')}"
         return f"An answer is a sequence of {alphabet}; it is accepted when {clause(spec.part)}."
     return f"An answer is accepted when {clause(spec)}."
 
@@ -65,11 +65,11 @@ def clause(spec: Spec) -> str:
         case InfillSpec():
             return f"it fills the gaps of the template {_quoted(spec.template)}"
         case ChoiceSpec():
-            return f"it is {_listed(map(_quoted, spec.choices), 'or')}"
+            return f"it is {listed(map(_quoted, spec.choices), 'or')}"
         case JsonSchemaSpec():
             return _json_schema(spec)
         case LengthSpec():
-            return f"it has {_listed(_bounds(spec), 'and')}"
+            return f"it has {listed(_bounds(spec), 'and')}"
         case DfaSpec():
             return _user_dfa(spec)
 
@@ -83,10 +83,8 @@ def title(spec: Spec) -> str:
             return _clipped(f"not {title(spec.part)}", _TITLE_CHARS_MAX)
         case LabelsSpec():
             return title(spec.part)
-        case LtlfSpec():
-            return _clipped(f"ltlf {spec.formula}", _TITLE_CHARS_MAX)
-        case RegexSpec():
-            return _clipped(f"regex {spec.pattern}", _TITLE_CHARS_MAX)
+        case LtlfSpec(text) | RegexSpec(text) | InfillSpec(text) | JsonSchemaSpec(text):
+            return _clipped(f"{spec.form} {text}", _TITLE_CHARS_MAX)
         case KeywordsSpec():
             # A title is short: it has the first form of each concept, and counts only where they are not the default.
             order = "in order " if spec.ordered and len(spec.concepts) > 1 else ""
@@ -96,12 +94,8 @@ def title(spec: Spec) -> str:
                 for forms, count in zip(spec.concepts, counts, strict=True)
             ]
             return _clipped(f"keywords {order}{', '.join(phrases)}", _TITLE_CHARS_MAX)
-        case InfillSpec():
-            return _clipped(f"infill {spec.template}", _TITLE_CHARS_MAX)
         case ChoiceSpec():
             return _clipped(f"choice of {', '.join(map(json.dumps, spec.choices[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
-        case JsonSchemaSpec():
-            return _clipped(f"json_schema {spec.schema}", _TITLE_CHARS_MAX)
         case LengthSpec():
             return _clipped(" and ".join(_bounds(spec)), _TITLE_CHARS_MAX)
         case DfaSpec():
@@ -132,7 +126,7 @@ def _quoted(text: str) -> str:
     return f"“{shortened(text)}”"
 
 
-def _listed(items: Iterable[str], last: str) -> str:
+def listed(items: Iterable[str], last: str) -> str:
     """`a, b and c`, or `a, then b, then c`; of a long list the first items and the number of the others."""
     texts = list(items)
     parts = texts[:LISTED_MAX]
@@ -165,7 +159,7 @@ def _propositions(propositions: Sequence[tuple[str, Proposition]]) -> str:
     if not propositions:
         return ""
     return (
-        f", where {_listed((f'{_name(name)} stands for {_proposition(spec)}' for name, spec in propositions), 'and')}"
+        f", where {listed((f'{_name(name)} stands for {_proposition(spec)}' for name, spec in propositions), 'and')}"
     )
 
 
@@ -173,7 +167,7 @@ def _proposition(proposition: Proposition) -> str:
     if proposition.regex is not None:
         return f"the pattern {_quoted(proposition.regex)}"
     cased = " in exactly these letters" if proposition.case_sensitive else ""
-    return _listed(map(_quoted, proposition.words), "or") + cased
+    return listed(map(_quoted, proposition.words), "or") + cased
 
 
 def _keywords(spec: KeywordsSpec) -> str:
@@ -181,7 +175,7 @@ def _keywords(spec: KeywordsSpec) -> str:
     counts: tuple[Count, ...] = spec.counts or (ONCE,) * len(spec.concepts)
     phrases = []
     for forms, count in zip(spec.concepts, counts, strict=True):
-        words = _name(forms[0]) + (f" (or {_listed(map(_name, forms[1:]), 'or')})" if len(forms) > 1 else "")
+        words = _name(forms[0]) + (f" (or {listed(map(_name, forms[1:]), 'or')})" if len(forms) > 1 else "")
         phrases.append(words if count == ONCE else f"{words} {_count(count, 'time')}")
     # The order of a single keyword says nothing.
     in_order = spec.ordered and len(phrases) > 1
@@ -190,7 +184,7 @@ def _keywords(spec: KeywordsSpec) -> str:
         *(["in any inflection"] if spec.inflect else []),
         *(["in exactly these letters"] if spec.case_sensitive else []),
     ]
-    return f"it mentions {_listed(phrases, ', then' if in_order else 'and')}{', ' if manner else ''}{', '.join(manner)}"
+    return f"it mentions {listed(phrases, ', then' if in_order else 'and')}{', ' if manner else ''}{', '.join(manner)}"
 
 
 def _count(count: Count, noun: str) -> str:
@@ -245,7 +239,7 @@ def _value(schema: object) -> str:
     if kind == "array":
         return f"an array{' of items, each ' + _value(schema['items']) if 'items' in schema else ''}"
     if isinstance(kind, list):
-        return f"a value of type {_listed(map(str, kind), 'or')}"
+        return f"a value of type {listed(map(str, kind), 'or')}"
     if kind is None:
         return "a value that the schema validates"
     return {"null": "null", "integer": "an integer"}.get(str(kind), f"a {_name(str(kind))}")
@@ -258,7 +252,7 @@ def _properties(schema: dict[str, object]) -> str:
     # The schema has been compiled, but a malformed keyword must not break its explanation.
     required_names = required if isinstance(required, list) else []
     phrases = (f"{_name(name)}{'' if name in required_names else ' (optional)'}" for name in properties)
-    return f" with {'the property' if len(properties) == 1 else 'the properties'} {_listed(phrases, 'and')}"
+    return f" with {'the property' if len(properties) == 1 else 'the properties'} {listed(phrases, 'and')}"
 
 
 def _user_dfa(spec: DfaSpec) -> str:

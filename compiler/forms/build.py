@@ -94,8 +94,7 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
             with blame_field("regex"):
                 node = parse_pattern(spec.pattern, guard)
         case InfillSpec():
-            with blame_field("infill"):
-                node = infill_node(spec.template, guard)
+            node = infill_node(spec.template, guard)
         case ChoiceSpec():
             node = choice_node(spec.choices, guard)
         case JsonSchemaSpec():

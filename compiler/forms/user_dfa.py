@@ -65,9 +65,8 @@ def user_letter_dfa(user_dfa: UserDfa, letters: Sequence[frozenset[str]], guard:
         state, letters_read = number_of[transition.source], holds[transition.when]
         conflicts = np.flatnonzero(letters_read & (applies[state] != _NO_TRANSITION))
         if conflicts.size:
-            raise _clash(
-                int(applies[state, conflicts[0]]), number, f"at a step of {_letter_text(letters[conflicts[0]])}"
-            )
+            first = conflicts[0]
+            raise _clash(int(applies[state, first]), number, f"at a step of {_letter_text(letters[first])}")
         table[state, letters_read] = number_of[transition.target]
         applies[state, letters_read] = number
     accepting = np.array([*(name in set(user_dfa.accepting) for name in number_of), False])

@@ -88,15 +88,19 @@ def in_caller_names(letters: Iterable[str], names: Mapping[str, tuple[str, ...]]
 
 def _names_with_meanings(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str, str]]:
     """The caller's name and the meaning's name of each proposition; a concept goes by its first form."""
-    declared: dict[str, Proposition] = {}
-    if isinstance(leaf, LtlfSpec):
-        declared = resolve_propositions(propositions_of(parse_formula(leaf.formula, guard)), dict(leaf.propositions))
-    elif isinstance(leaf, DfaSpec):
-        declared = resolve_propositions(guard_propositions(leaf.user_dfa, guard), dict(leaf.propositions), "dfa")
+    if isinstance(leaf, LtlfSpec | DfaSpec):
+        declared = resolve_propositions(_used_names(leaf, guard), dict(leaf.propositions), leaf.form)
+        yield from ((name, meaning_name(proposition)) for name, proposition in declared.items())
     elif isinstance(leaf, KeywordsSpec):
         # A caller sees a concept under its first form.
         yield from ((leaf.concepts[number][0], name) for number, (name, _) in concepts_of(leaf).items())
-    yield from ((name, meaning_name(proposition)) for name, proposition in declared.items())
+
+
+def _used_names(spec: LtlfSpec | DfaSpec, guard: ResourceGuard) -> tuple[str, ...]:
+    """The names in a formula, or in the guards of a caller's automaton."""
+    if isinstance(spec, LtlfSpec):
+        return propositions_of(parse_formula(spec.formula, guard))
+    return guard_propositions(spec.user_dfa, guard)
 
 
 def _canonical(spec: Spec, guard: ResourceGuard) -> object:
@@ -141,7 +145,7 @@ def _keywords(spec: KeywordsSpec) -> object:
 
 def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
     """A caller's automaton with its guards in canonical form, its transitions in the order of their JSON."""
-    names, meanings = _meanings(guard_propositions(spec.user_dfa, guard), spec)
+    names, meanings = _meanings(_used_names(spec, guard), spec)
     transitions = cast("list[dict[str, object]]", user_dfa_to_json(spec.user_dfa)["transitions"])
     for transition in transitions:
         if "when" in transition:
@@ -205,12 +209,9 @@ def drop_unused_propositions(spec: Spec, guard: ResourceGuard) -> Spec:
     formulas and patterns does, with the field's path.
     """
     match spec:
-        case LtlfSpec():
+        case LtlfSpec() | DfaSpec():
             _read_patterns(spec.propositions, guard)
-            used = propositions_of(parse_formula(spec.formula, guard))
-        case DfaSpec():
-            _read_patterns(spec.propositions, guard)
-            used = guard_propositions(spec.user_dfa, guard)
+            used = _used_names(spec, guard)
         case AllSpec() | AnySpec():
             parts = []
             for number, part in enumerate(spec.parts):

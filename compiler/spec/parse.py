@@ -11,6 +11,7 @@ from typing import cast
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec.types import (
     JSON_DEPTH,
+    LENGTHS,
     ONCE,
     AllSpec,
     AnySpec,
@@ -35,7 +36,6 @@ from compiler.spec.user_dfa import strings, typed, user_dfa_from_json, user_dfa_
 _NAME_CHARS_MAX = 40
 # The compiler recurses over the tree of constraints, so its depth is bounded when it is read.
 _DEPTH_MAX = 32  # of constraints within constraints
-_LENGTHS = ("min_words", "max_words", "max_chars", "sentences")
 
 
 def spec_from_json(constraint: object) -> Spec:
@@ -194,18 +194,18 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _length(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, _LENGTHS, "a length constraint")
+    _refuse_unknown_fields(fields, LENGTHS, "a length constraint")
     sentences = fields.get("sentences")
     # `sentences` is an exact number, or an object with bounds.
     if isinstance(sentences, dict):
         _refuse_unknown_fields(sentences, ("min", "max"), "sentences")
-        bounds = (_bound(sentences, "min", "sentences.min") or 0, _bound(sentences, "max", "sentences.max"))
-        count: Count | None = bounds
+        least: int | None = _bound(sentences, "min", "sentences.min") or 0
+        most = _bound(sentences, "max", "sentences.max")
     else:
         # A number is both bounds.
-        exact = _bound(fields, "sentences", "sentences")
-        count = None if exact is None else (exact, exact)
-    min_words, max_words, max_chars = (_bound(fields, name, name) for name in _LENGTHS[:3])
+        least = most = _bound(fields, "sentences", "sentences")
+    count = None if least is None else (least, most)
+    min_words, max_words, max_chars = (_bound(fields, name, name) for name in LENGTHS[:3])
     return LengthSpec(min_words, max_words, max_chars, count)
 
 
@@ -237,7 +237,7 @@ FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
     "any": partial(_combination, AnySpec), "not": _not,
 }  # fmt: skip
 # The fields by which each form is recognised.
-_FIELDS_OF_FORM = {form: _LENGTHS if form == "length" else (form,) for form in FORMS}
+_FIELDS_OF_FORM = {form: LENGTHS if form == "length" else (form,) for form in FORMS}
 
 
 def spec_to_json(spec: Spec) -> dict[str, object]:
@@ -250,12 +250,10 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
     match spec:
         case LtlfSpec():
             return {"ltlf": spec.formula, "propositions": _declared_json(spec.propositions)}
-        case RegexSpec():
-            return {"regex": spec.pattern, "leading_space": spec.leading_space}
+        case RegexSpec(text) | InfillSpec(text):
+            return {spec.form: text, "leading_space": spec.leading_space}
         case KeywordsSpec():
             return _keywords_json(spec)
-        case InfillSpec():
-            return {"infill": spec.template, "leading_space": spec.leading_space}
         case ChoiceSpec():
             return {"choice": list(spec.choices), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
@@ -263,10 +261,10 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
             shape: dict[str, object] = {"whitespace": spec.whitespace, "max_depth": spec.max_depth}
             return {"json_schema": schema, **shape, "leading_space": spec.leading_space}
         case LengthSpec():
-            bounds: dict[str, object] = {name: getattr(spec, name) for name in _LENGTHS}
+            bounds: dict[str, object] = {**spec.bounds}
             if spec.sentences is not None:
                 bounds["sentences"] = {"min": spec.sentences[0], "max": spec.sentences[1]}
-            return {name: value for name, value in bounds.items() if value is not None}
+            return bounds
         case DfaSpec():
             user_dfa, declared = user_dfa_to_json(spec.user_dfa), _declared_json(spec.propositions)
             return {"dfa": user_dfa, "propositions": declared, "leading_space": spec.leading_space}

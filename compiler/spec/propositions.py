@@ -17,14 +17,8 @@ from compiler.spec.types import RESERVED_NAMES, KeywordsSpec, Proposition
 # Reserved propositions: no declared proposition holds; the step is the one behind the last word.
 NOMATCH = "nomatch"
 EOS = "eos"
-PUNCTUATION = {
-    "dot": Proposition(words=(".",)),
-    "comma": Proposition(words=(",",)),
-    "question": Proposition(words=("?",)),
-    "exclamation": Proposition(words=("!",)),
-    "colon": Proposition(words=(":",)),
-    "semicolon": Proposition(words=(";",)),
-}
+_MARKS = {"dot": ".", "comma": ",", "question": "?", "exclamation": "!", "colon": ":", "semicolon": ";"}
+PUNCTUATION = {name: Proposition((mark,)) for name, mark in _MARKS.items()}
 # Propositions of our own, for bounds on lengths. STEP is a word, and over labels any label, which no pattern says. The
 # comment in it makes it a pattern that no caller writes.
 STEP = Proposition(regex=r"\w+(?# a step)")

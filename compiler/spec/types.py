@@ -15,6 +15,7 @@ WhiteSpace = Literal["compact", "pretty"]
 # Counts are inclusive on both sides.
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
+LENGTHS = ("min_words", "max_words", "max_chars", "sentences")  # the fields of a `LengthSpec`
 # The default of `max_depth`. The automaton grows with each level, since it has no stack.
 JSON_DEPTH = 3  # how deep objects and arrays may nest where a schema does not say
 
@@ -178,6 +179,12 @@ class LengthSpec:
         if self.sentences is not None:
             _check_count(self.sentences, "sentences")
 
+    @property
+    def bounds(self) -> dict[str, int | Count]:
+        """The bounds that are set, by their names."""
+        bounds = {name: getattr(self, name) for name in LENGTHS}
+        return {name: value for name, value in bounds.items() if value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class DfaSpec:
@@ -245,6 +252,7 @@ class LabelsSpec:
         _check_parts((self.part,), "labels")
 
 
+# `form` of each is its name in JSON, and in the paths of faults.
 Spec = (
     LtlfSpec | RegexSpec | KeywordsSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | LengthSpec | DfaSpec
     | AllSpec | AnySpec | NotSpec | LabelsSpec
