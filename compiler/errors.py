@@ -104,11 +104,7 @@ class SpecUnsupported(SpecError):
     """A construct that is understood and refused. `construct` names it ("back-reference"), `field` says where it is."""
 
     facts = ErrorFacts(
-        422,
-        "unsupported",
-        "A construct that is not supported",
-        ("construct", "position", "field"),
-        outcome="refused",
+        422, "unsupported", "A construct that is not supported", ("construct", "position", "field"), outcome="refused"
     )
 
     def __init__(self, message: str, *, construct: str, position: int | None = None, field: str = "") -> None:

@@ -223,12 +223,10 @@ def minterms(sets: Sequence[CharSet]) -> Minterms:
     >>> parts.count, parts.members, parts.word("ax~!")
     (4, ((1, 2), (2, 3)), [1, 2, 3, 0])
     """
-    flat = np.array([edge for charset_ in sets for interval in charset_ for edge in interval], dtype=np.int64).reshape(
-        -1, 2
-    )
-    owner = (
-        np.repeat(np.arange(len(sets)), [len(charset_) for charset_ in sets]) if sets else np.zeros(0, dtype=np.int64)
-    )
+    # [I, 2]: the ends of all intervals, and the set that each belongs to.
+    ends = [interval for charset_ in sets for interval in charset_]
+    flat = np.array(ends, dtype=np.int64).reshape(-1, 2)
+    owner = np.repeat(np.arange(len(sets)), np.array([len(charset_) for charset_ in sets], dtype=np.int64))
     cuts = np.unique(np.concatenate([[0, *SURROGATES], flat.reshape(-1)]))
     cuts = cuts[cuts < CODE_POINTS]
     steps = np.zeros((len(sets) + 1, len(cuts) + 1), dtype=np.int8)  # a set's intervals are apart: sums are 0 or 1

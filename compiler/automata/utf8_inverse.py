@@ -31,11 +31,7 @@ def _utf8_dfa() -> Dfa:
     table[between, _LEADS_2], table[between, _LEADS_3], table[between, 0xF1:0xF4] = one_more, two_more, three_more
     table[between, 0xE0], table[between, 0xED] = after_e0, after_ed
     table[between, 0xF0], table[between, 0xF4] = after_f0, after_f4
-    table[one_more, _CONTINUATION], table[two_more, _CONTINUATION], table[three_more, _CONTINUATION] = (
-        between,
-        one_more,
-        two_more,
-    )
+    table[[one_more, two_more, three_more], _CONTINUATION] = np.array([[between], [one_more], [two_more]])
     table[after_e0, 0xA0:0xC0] = one_more  # below, the form is overlong
     table[after_ed, 0x80:0xA0] = one_more  # above lie the surrogates
     table[after_f0, 0x90:0xC0] = two_more

@@ -17,13 +17,11 @@ from compiler.errors import EngineFailure
 
 _KINDS = ("NOUN", "VERB", "ADJ")
 # A phrase that ends in one of these is a verb with its particle: its first word inflects.
-_PARTICLES = frozenset(
-    (
-        *("about", "across", "after", "ahead", "along", "apart", "around", "aside", "at", "away", "back", "by"),
-        *("down", "for", "forward", "in", "into", "off", "on", "onto", "out", "over", "through", "to", "together"),
-        *("up", "upon", "with"),
-    )
-)
+_PARTICLES = frozenset((
+    *("about", "across", "after", "ahead", "along", "apart", "around", "aside", "at", "away", "back", "by"),
+    *("down", "for", "forward", "in", "into", "off", "on", "onto", "out", "over", "through", "to", "together"),
+    *("up", "upon", "with"),
+))  # fmt: skip
 _loading = threading.Lock()  # the package loads its other tables on first use, without a lock
 
 
@@ -117,9 +115,8 @@ def _forms(word: str, kinds: tuple[str, ...]) -> frozenset[str]:
         tables = [package.getAllInflections(lemma, kind) for lemma, kind in lemmas]
     forms_of_word = {spelling for table in tables for spellings in table.values() for spelling in spellings}
     for (lemma, kind), table in zip(lemmas, tables, strict=True):
-        forms_of_word |= (
-            {lemma} if table or kind != "NOUN" else {lemma, *_plural(lemma)}
-        )  # a can, whose entry is the verb's
+        # A noun without a table, such as a can, whose entry is the verb's.
+        forms_of_word |= {lemma} if table or kind != "NOUN" else {lemma, *_plural(lemma)}
     return frozenset(forms_of_word)
 
 

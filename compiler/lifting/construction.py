@@ -120,9 +120,8 @@ class _TrieWalk:
         fresh = fresh[np.argsort(first[fresh])]  # numbered as they appear
         numbers[fresh] = self.count + np.arange(len(fresh))
         self._check(self.count + len(fresh))
-        self.rows[self.count : self.count + len(fresh)] = rows[
-            first[fresh]
-        ]  # no row yet: only what they are compared with
+        # They are no rows yet, only what rows are compared with.
+        self.rows[self.count : self.count + len(fresh)] = rows[first[fresh]]
         if not np.array_equal(self.rows[numbers[inverse]], rows):
             return self._intern_one_by_one(rows, hashes)
         self._ids.update((keys[position], self.count + i) for i, position in enumerate(fresh.tolist()))
@@ -306,10 +305,8 @@ def _assemble(
     for edges, table in ((edge_boundary, outer), (edge_midchar[1:], inner)):
         for rows in _row_blocks(table):
             edges[rows] = number.take(table[rows])
-    state, between = (
-        effects.state[used_effects],
-        transducer.boundary_states,
-    )  # the state after EOS moves between the two groups
+    # The state after EOS moves between the two groups.
+    state, between = effects.state[used_effects], transducer.boundary_states
     edge_target = np.where(state == transducer.states, between, state + (state >= between)).astype(np.int32)
     used, edge_function = np.unique(effects.function[used_effects], return_inverse=True)
     edge_function, function = edge_function.astype(np.int32), effects.letter_maps.table(used)

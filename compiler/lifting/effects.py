@@ -108,9 +108,8 @@ class Effects:
         self._count = 1
         self.state = np.zeros(256, dtype=np.int32)
         self.function = np.zeros(256, dtype=np.int32)
-        self._after = np.full(
-            (256, transducer.next_state.shape[1]), _UNSEEN, dtype=np.int32
-        )  # rows are filled as wanted
+        # A row is filled when one of its entries is first needed.
+        self._after = np.full((256, transducer.next_state.shape[1]), _UNSEEN, dtype=np.int32)
         self._after[DEAD_EFFECT] = DEAD_EFFECT
         self._numbers = np.full((8, transducer.states + 1), _UNSEEN, dtype=np.int32)  # by function and state
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import DEAD, UNREACHABLE, stable_order, steps_along
+from compiler.automata import DEAD, UNREACHABLE, spread, stable_order, steps_along
 from compiler.limits import ResourceGuard
 
 __all__ = ["DEAD_EDGE", "UNREACHABLE", "TokenAutomaton", "from_table"]
@@ -115,15 +115,8 @@ class TokenAutomaton:
     @property
     def table_bytes(self) -> int:
         """Bytes of everything but the map from ids to classes, which every automaton of a vocabulary has."""
-        tables = (
-            self.edge_boundary,
-            self.edge_midchar,
-            self.edge_target,
-            self.edge_function,
-            self.function,
-            self.distance,
-        )
-        return sum(int(table.nbytes) for table in tables)
+        edges = (self.edge_boundary, self.edge_midchar, self.edge_target, self.edge_function)
+        return sum(int(table.nbytes) for table in (*edges, self.function, self.distance))
 
     def edges(self, transducer_state: int) -> np.ndarray:
         """The edge each class takes from a transducer state: int [C]."""
@@ -275,9 +268,8 @@ class _ReverseGraph:
         for block in np.split(moving, range(self._block_rows, len(moving), self._block_rows)):
             # the letter state q leads to a fresh pair where the bit function[q] of the edge's target row is set
             first = np.arange(len(block))[:, None] * self._letter_states
-            after = (
-                first + self._function[self._edge_function[edges[block]]]
-            )  # places in the bits below, one flat index
+            # Places in the bits below, as one flat index.
+            after = first + self._function[self._edge_function[edges[block]]]
             before[block] = _packed(_unpacked(before[block], self._letter_states).reshape(-1)[after])
         used = np.flatnonzero(before.any(axis=1))
         pair, by_edge = self._sources.of(edges[used])
@@ -314,10 +306,8 @@ class _Index:
 
     def of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The places of `keys` [n], and for each place which of them stands there: two int64 arrays."""
-        begin = self._first[keys]
-        counts = self._first[keys + 1] - begin
-        which = np.repeat(np.arange(len(keys)), counts)
-        return self._order[np.arange(len(which)) + (begin - (np.cumsum(counts) - counts))[which]], which
+        places, counts = spread(self._first[keys], self._first[keys + 1])
+        return self._order[places], np.repeat(np.arange(len(keys)), counts)
 
 
 def _unions(

@@ -165,6 +165,7 @@ class _ProductBuilder:
     ) -> None:
         self._guard = guard
         self._mandatory, self._optional, self._counts_characters = whole_part, optional, counts_characters
+        self._optional_starts = [part.dfa.start for part in optional]
         self._words = words or silent_words()
         # All parts read the same minterms: the coarsest ones that each part's are made of.
         families = [self._words.transducer.minterms, whole_part.minterms, *(part.minterms for part in optional)]
@@ -180,14 +181,14 @@ class _ProductBuilder:
     def one_reading(self) -> TextTransducer:
         """One reading; the mandatory part's own start decides whether it reads a leading space."""
         firsts = (self._mandatory.start, self._mandatory.text_start)
-        starts = [[self._words.start, first, *self._optional_starts()] for first in firsts]
+        starts = [[self._words.start, first, *self._optional_starts] for first in firsts]
         explored = explore(self._tables(), self._live(), starts, self._guard)
         start, text_start = explored.starts
         return self._finished(explored, start, text_start)
 
     def without_space(self) -> TextTransducer:
         """No answer begins with a space: a raw text that does is read without it."""
-        text_starts = [self._words.start, self._mandatory.start, *self._optional_starts()]
+        text_starts = [self._words.start, self._mandatory.start, *self._optional_starts]
         explored = explore(self._tables(), self._live(), [text_starts], self._guard)
         text_start = explored.starts[0]
         # one more state, the start of raw texts: like the start of answers, but a space leads to that start
@@ -206,19 +207,16 @@ class _ProductBuilder:
         """Each whole-text constraint is run twice, from the raw text's start and from behind its first space."""
         tables, live = self._tables(), self._live()
         space = self._minterms.word(SPACE)[0]
-        whole_tables, own_starts = tables[1:], [self._mandatory.start, *self._optional_starts()]
+        whole_tables, own_starts = tables[1:], [self._mandatory.start, *self._optional_starts]
         delayed = [_after_space(table, start, space) for table, start in zip(whole_tables, own_starts, strict=True)]
         # one reading may fail while the other goes on, so that no whole-text part ends the product by itself
         always = [np.ones(len(table), dtype=bool) for table in (*whole_tables, *delayed)]
-        waiting = [_waiting(table) for table in whole_tables]
-        missed = [_missed(table) for table in whole_tables]
+        waiting = [len(table) for table in whole_tables]
+        missed = [len(table) + 1 for table in whole_tables]
         starts = [[self._words.start, *own_starts, *second] for second in (waiting, missed)]
         explored = explore([*tables, *delayed], [live[0], *always], starts, self._guard)
         start, text_start = explored.starts
         return self._finished(explored, start, text_start, readings=2)
-
-    def _optional_starts(self) -> list[int]:
-        return [part.dfa.start for part in self._optional]
 
     def _tables(self) -> list[np.ndarray]:
         """The tables of the word trace, of the mandatory and of the optional constraints, over the shared minterms."""
@@ -321,23 +319,14 @@ class _ProductBuilder:
         return numbers
 
 
-# A reading that begins behind the first space has two states more than its automaton of S states: S waits for the
-# space, S + 1 has missed it, which is a dead state.
-
-
-def _waiting(table: np.ndarray) -> int:
-    return len(table)
-
-
-def _missed(table: np.ndarray) -> int:
-    return len(table) + 1
-
-
 def _after_space(table: np.ndarray, start: int, space: int) -> np.ndarray:
-    """The table [S, K] of the reading that begins behind a space: [S + 2, K]."""
-    columns = table.shape[1]
+    """The table [S, K] of the reading that begins behind a space: [S + 2, K].
+
+    It has two states more than its automaton: S waits for the space, S + 1 has missed it, which is a dead state.
+    """
     # Any other first character has missed the space for good.
-    waiting, missed = np.full(columns, _missed(table)), np.full(columns, _missed(table))
+    missed = np.full(table.shape[1], len(table) + 1)
+    waiting = missed.copy()
     waiting[space] = start
     return np.vstack([table, waiting, missed]).astype(table.dtype)
 
