@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec.types import (
@@ -31,9 +31,11 @@ from compiler.spec.types import (
     Spec,
     WhiteSpace,
 )
-from compiler.spec.user_dfa import strings, typed, user_dfa_from_json, user_dfa_to_json
+from compiler.spec.user_dfa import BYTE_MAX, ByteRanges, UserDfa, UserTransition, check_encodes, user_dfa_to_json
 
+T = TypeVar("T")
 _NAME_CHARS_MAX = 40
+_BYTES = "a list of bytes and of ranges of bytes, [[97, 122], 32]"
 # The compiler recurses over the tree of constraints, so its depth is bounded when it is read.
 _DEPTH_MAX = 32  # of constraints within constraints
 
@@ -298,3 +300,84 @@ def _declared_json(propositions: tuple[tuple[str, Proposition], ...]) -> dict[st
         else:
             declared[name] = {"words": list(proposition.words), "case_sensitive": proposition.case_sensitive}
     return declared
+
+
+# --- the automaton of a caller ---------------------------------------------------------------------------------------
+
+
+def user_dfa_from_json(value: object, field: str) -> UserDfa:
+    """The automaton in the field `field` of a request. Raises SpecSyntaxError, whose `field` leads to the fault."""
+    fields = _fields(value, ("start", "accepting", "transitions"), field)
+    # Both lists may be empty, but must be there.
+    for name in ("accepting", "transitions"):
+        if name not in fields:
+            raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
+    items = typed(fields["transitions"], list, f"{field}.transitions", "a list of transitions")
+    return UserDfa(
+        _state_name(fields, "start", field),
+        strings(fields["accepting"], f"{field}.accepting", "a list of names of states", "the name of a state"),
+        tuple(_transition(item, f"{field}.transitions.{number}") for number, item in enumerate(items)),
+    )
+
+
+def _transition(value: object, field: str) -> UserTransition:
+    fields = _fields(value, ("from", "to", "when", "bytes", "text"), field)
+    source, target = (_state_name(fields, name, field) for name in ("from", "to"))
+    # Without any of them, the guard is `true`.
+    labels = [name for name in ("when", "bytes", "text") if name in fields]
+    if len(labels) > 1:
+        raise SpecSyntaxError("a transition has only one of `when`, `bytes` and `text`", field=field)
+    # At most one of the three is there by now.
+    if labels == ["bytes"]:
+        return UserTransition(source, target, byte_ranges=_byte_ranges(fields["bytes"], f"{field}.bytes"))
+    if labels == ["text"]:
+        text = typed(fields["text"], str, f"{field}.text", "a string, one character of which is read")
+        check_encodes(text, f"{field}.text")
+        return UserTransition(source, target, text=text)
+    return UserTransition(source, target, when=typed(fields.get("when", "true"), str, f"{field}.when", "a formula"))
+
+
+def _state_name(fields: Mapping[str, object], name: str, field: str) -> str:
+    if name not in fields:
+        raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
+    return typed(fields[name], str, f"{field}.{name}", "the name of a state")
+
+
+def _byte_ranges(value: object, field: str) -> ByteRanges:
+    ranges = []
+    for number, item in enumerate(typed(value, list, field, _BYTES)):
+        # A single byte is a range of one.
+        pair = item if isinstance(item, list) else [item, item]
+        # A bool is an int in Python, but no byte.
+        is_range = len(pair) == 2 and all(isinstance(byte, int) and not isinstance(byte, bool) for byte in pair)
+        if not (is_range and 0 <= pair[0] <= pair[1] <= BYTE_MAX):
+            expected = f"a byte 0 to {BYTE_MAX}, or [first, last] of such"
+            raise SpecSyntaxError(
+                f"{field} lists bytes and ranges: {expected}", field=f"{field}.{number}", expected=expected
+            )
+        ranges.append((pair[0], pair[1]))
+    return tuple(ranges)
+
+
+def strings(value: object, field: str, expected: str = "a list of strings", each: str = "a string") -> tuple[str, ...]:
+    """A list of strings. The field of an item ends in its index."""
+    items = typed(value, list, field, expected)
+    return tuple(typed(item, str, f"{field}.{number}", each) for number, item in enumerate(items))
+
+
+def typed(value: object, kind: type[T], field: str, expected: str) -> T:
+    """The value, which must be of this kind; a bool is no int."""
+    # A bool is an int in Python, but JSON's true is no number.
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
+    return value
+
+
+def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str, object]:
+    """The fields of an object. Raises SpecSyntaxError for one that is not allowed."""
+    fields = typed(value, dict, field, f"an object with {', '.join(allowed)}")
+    if not set(fields) <= set(allowed):
+        raise SpecSyntaxError(
+            f"{field} has an unknown field; it takes {', '.join(allowed)}", field=field, expected=", ".join(allowed)
+        )
+    return fields

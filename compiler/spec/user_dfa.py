@@ -1,4 +1,4 @@
-"""A caller's own automaton: its type and its JSON. Knows nothing of how it is compiled.
+"""A caller's own automaton: its type, and its JSON written out. Knows nothing of how it is compiled.
 
 Over propositions, a transition has a guard: {"from": "s0", "to": "s1", "when": "dog & !cat"}. A missing `when` is
 "true". Over the bytes of a text, a transition has a list of bytes and ranges of bytes, {"bytes": [[97, 122], 32]}, or a
@@ -7,9 +7,8 @@ string of which it reads one character, {"text": "abc"}. A word for which some s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
@@ -19,10 +18,8 @@ from compiler.regex import blame_field
 STATE_CHARS_MAX = 64
 BYTE_MAX = 0xFF
 _FIELD = "dfa"
-_BYTES = "a list of bytes and of ranges of bytes, [[97, 122], 32]"
 # The operators of formulas that speak of one step alone.
 _PROPOSITIONAL = frozenset({Op.TRUE, Op.FALSE, Op.NAME, Op.NOT, Op.AND, Op.OR, Op.IMPLIES, Op.IFF})
-T = TypeVar("T")
 ByteRanges = tuple[tuple[int, int], ...]  # sorted, apart, both ends included
 
 
@@ -138,84 +135,6 @@ def _merge(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
-
-
-def user_dfa_from_json(value: object, field: str) -> UserDfa:
-    """The automaton in the field `field` of a request. Raises SpecSyntaxError, whose `field` leads to the fault."""
-    fields = _fields(value, ("start", "accepting", "transitions"), field)
-    # Both lists may be empty, but must be there.
-    for name in ("accepting", "transitions"):
-        if name not in fields:
-            raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
-    items = typed(fields["transitions"], list, f"{field}.transitions", "a list of transitions")
-    return UserDfa(
-        _state_name(fields, "start", field),
-        strings(fields["accepting"], f"{field}.accepting", "a list of names of states", "the name of a state"),
-        tuple(_transition(item, f"{field}.transitions.{number}") for number, item in enumerate(items)),
-    )
-
-
-def _transition(value: object, field: str) -> UserTransition:
-    fields = _fields(value, ("from", "to", "when", "bytes", "text"), field)
-    source, target = (_state_name(fields, name, field) for name in ("from", "to"))
-    # Without any of them, the guard is `true`.
-    labels = [name for name in ("when", "bytes", "text") if name in fields]
-    if len(labels) > 1:
-        raise SpecSyntaxError("a transition has only one of `when`, `bytes` and `text`", field=field)
-    # At most one of the three is there by now.
-    if labels == ["bytes"]:
-        return UserTransition(source, target, byte_ranges=_byte_ranges(fields["bytes"], f"{field}.bytes"))
-    if labels == ["text"]:
-        text = typed(fields["text"], str, f"{field}.text", "a string, one character of which is read")
-        check_encodes(text, f"{field}.text")
-        return UserTransition(source, target, text=text)
-    return UserTransition(source, target, when=typed(fields.get("when", "true"), str, f"{field}.when", "a formula"))
-
-
-def _state_name(fields: Mapping[str, object], name: str, field: str) -> str:
-    if name not in fields:
-        raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
-    return typed(fields[name], str, f"{field}.{name}", "the name of a state")
-
-
-def _byte_ranges(value: object, field: str) -> ByteRanges:
-    ranges = []
-    for number, item in enumerate(typed(value, list, field, _BYTES)):
-        # A single byte is a range of one.
-        pair = item if isinstance(item, list) else [item, item]
-        # A bool is an int in Python, but no byte.
-        is_range = len(pair) == 2 and all(isinstance(byte, int) and not isinstance(byte, bool) for byte in pair)
-        if not (is_range and 0 <= pair[0] <= pair[1] <= BYTE_MAX):
-            expected = f"a byte 0 to {BYTE_MAX}, or [first, last] of such"
-            raise SpecSyntaxError(
-                f"{field} lists bytes and ranges: {expected}", field=f"{field}.{number}", expected=expected
-            )
-        ranges.append((pair[0], pair[1]))
-    return _merge(ranges)
-
-
-def strings(value: object, field: str, expected: str = "a list of strings", each: str = "a string") -> tuple[str, ...]:
-    """A list of strings. The field of an item ends in its index."""
-    items = typed(value, list, field, expected)
-    return tuple(typed(item, str, f"{field}.{number}", each) for number, item in enumerate(items))
-
-
-def typed(value: object, kind: type[T], field: str, expected: str) -> T:
-    """The value, which must be of this kind; a bool is no int."""
-    # A bool is an int in Python, but JSON's true is no number.
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
-    return value
-
-
-def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str, object]:
-    """The fields of an object. Raises SpecSyntaxError for one that is not allowed."""
-    fields = typed(value, dict, field, f"an object with {', '.join(allowed)}")
-    if not set(fields) <= set(allowed):
-        raise SpecSyntaxError(
-            f"{field} has an unknown field; it takes {', '.join(allowed)}", field=field, expected=", ".join(allowed)
-        )
-    return fields
 
 
 def user_dfa_to_json(user_dfa: UserDfa) -> dict[str, object]:

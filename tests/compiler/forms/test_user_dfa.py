@@ -18,7 +18,8 @@ from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from compiler.spec import UserDfa, UserTransition, guard_propositions
-from compiler.spec.user_dfa import user_dfa_from_json, user_dfa_to_json
+from compiler.spec.parse import user_dfa_from_json
+from compiler.spec.user_dfa import user_dfa_to_json
 from tests.references.byte_dfa import byte_dfa
 from tests.references.dfa import equivalent
 
