@@ -28,14 +28,14 @@ _BLOCK_CELLS = 1 << 18  # of rows under work, unpacked
 class TokenAutomaton:
     """A DFA over the ids of a vocabulary. V ids, C token classes, L transducer states, Q letter states, P edges.
 
-    token_class    int32 [V]        the column each id reads; ids that act alike everywhere share one
-    edge_boundary     int [B, C0]      edge by (l, class) for the B transducer states between characters, l = 0..B-1
-    edge_midchar     int [L-B+1, C1]  the same inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
-    edge_target    int32 [P]        the transducer state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
-    edge_function  int32 [P]        the row of `function` that an edge applies to q
-    function       int32 [F, Q]     letter state after it
-    distance       int32 [L * Q]    fewest tokens, EOS among them, to acceptance: 0 after EOS, UNREACHABLE when dead
-    start          int              state before the first token
+    token_class    int32 [V]          the column each id reads; ids that act alike everywhere share one
+    edge_boundary  int [B, C0]        edge by (l, class) for the B transducer states between characters, l = 0..B-1
+    edge_midchar   int [L-B+1, C1]    the same inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
+    edge_target    int32 [P]          the transducer state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
+    edge_function  int32 [P]          the row of `function` that an edge applies to q
+    function       int32 [F, Q]       letter state after it
+    distance       int32 [L * Q]      fewest tokens, EOS among them, to acceptance: 0 after EOS, UNREACHABLE when dead
+    start          int                state before the first token
     eos_ids        the ids that end a text; they share one class
 
     The state (l, q) has the number l * Q + q. Classes 0..C0-1 are those of edge_boundary, C0..C-1 those of
