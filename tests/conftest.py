@@ -42,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Tests that are coroutines run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of tokenizers, data sets and further models that some tests read; skips where there is none."""
     folder = Path(os.environ.get("ABS_SHARED", ROOT.parent / "shared"))

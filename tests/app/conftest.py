@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from app.broker import Broker
 from app.main import create_app
 from app.settings import Settings
 from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
-from tests.app.broker.brokers import OPENERS, RunScenario, scenario_runner
+from tests.app.broker.brokers import OPENERS, SCENARIO_S_MAX, Time
 from tests.servers.cluster import Cluster, scripted_cluster
 from tests.servers.redis_server import RedisServer, running_server
 
@@ -36,18 +38,18 @@ sys.addaudithook(refuse_to_unpickle)
 
 
 def wait_until_ready(client: TestClient) -> None:
-    ends = time.monotonic() + READY_S_MAX
+    ends = monotonic() + READY_S_MAX
     while client.get("/ready").status_code != 200:
-        assert time.monotonic() < ends, client.get("/ready").text
-        time.sleep(0.02)
+        assert monotonic() < ends, client.get("/ready").text
+        sleep(0.02)
 
 
 def wait_for_compiler(client: TestClient) -> None:
     """Until the compile worker of a service without a model is ready."""
-    ends = time.monotonic() + READY_S_MAX
+    ends = monotonic() + READY_S_MAX
     while client.get("/ready").json()["reasons"] != ["no generate worker is alive"]:
-        assert time.monotonic() < ends, client.get("/ready").text
-        time.sleep(0.02)
+        assert monotonic() < ends, client.get("/ready").text
+        sleep(0.02)
 
 
 @pytest.fixture(scope="session")
@@ -118,9 +120,24 @@ def own_redis_server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(params=OPENERS)
-def run_scenario(request: pytest.FixtureRequest, redis_server: RedisServer) -> RunScenario:
-    """Runs a scenario with a fresh broker of each kind."""
-    return scenario_runner(request.param, redis_server.url)
+async def broker_and_time(
+    request: pytest.FixtureRequest, redis_server: RedisServer
+) -> AsyncIterator[tuple[Broker, Time]]:
+    """A fresh broker of each kind, of JOBS_MAX waiting jobs a queue, and its time."""
+    opened, time = OPENERS[request.param](redis_server.url)
+    async with asyncio.timeout(SCENARIO_S_MAX):
+        yield opened, time
+    await opened.close()
+
+
+@pytest.fixture
+def broker(broker_and_time: tuple[Broker, Time]) -> Broker:
+    return broker_and_time[0]
+
+
+@pytest.fixture
+def time(broker_and_time: tuple[Broker, Time]) -> Time:
+    return broker_and_time[1]
 
 
 @pytest.fixture(scope="session")

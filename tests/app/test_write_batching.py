@@ -26,34 +26,28 @@ async def gathering() -> tuple[CoalescingTransport, Transport]:
     return CoalescingTransport(cast(asyncio.Transport, transport), asyncio.get_running_loop()), transport
 
 
-def test_a_header_and_its_body_are_sent_together() -> None:
-    async def scenario() -> None:
-        gathered, transport = await gathering()
-        for piece in (b"header", b"", b"body", b""):
-            gathered.write(piece)
-        assert transport.done == [] and gathered.get_write_buffer_size() == len(b"headerbody") + 5
-        await asyncio.sleep(0)
-        assert transport.done == [b"headerbody"] and gathered.get_write_buffer_size() == 5
-        gathered.write(b"more")
-        await asyncio.sleep(0)
-        assert transport.done == [b"headerbody", b"more"]
-
-    asyncio.run(scenario())
+async def test_a_header_and_its_body_are_sent_together() -> None:
+    gathered, transport = await gathering()
+    for piece in (b"header", b"", b"body", b""):
+        gathered.write(piece)
+    assert transport.done == [] and gathered.get_write_buffer_size() == len(b"headerbody") + 5
+    await asyncio.sleep(0)
+    assert transport.done == [b"headerbody"] and gathered.get_write_buffer_size() == 5
+    gathered.write(b"more")
+    await asyncio.sleep(0)
+    assert transport.done == [b"headerbody", b"more"]
 
 
-def test_large_writes_are_sent_at_once_and_close_flushes() -> None:
-    async def scenario() -> None:
-        gathered, transport = await gathering()
-        gathered.write(b"head")
-        gathered.write(b"x" * COALESCED_BYTES_MAX)
-        assert transport.done == [b"head" + b"x" * COALESCED_BYTES_MAX]
-        gathered.write(b"last")
-        gathered.close()
-        assert transport.done[1:] == [b"last", "close"]
-        gathered.write(b"a refusal")
-        gathered.write_eof()
-        assert transport.done[3:] == [b"a refusal", "write_eof"]
-        await asyncio.sleep(0)
-        assert len(transport.done) == 5
-
-    asyncio.run(scenario())
+async def test_large_writes_are_sent_at_once_and_close_flushes() -> None:
+    gathered, transport = await gathering()
+    gathered.write(b"head")
+    gathered.write(b"x" * COALESCED_BYTES_MAX)
+    assert transport.done == [b"head" + b"x" * COALESCED_BYTES_MAX]
+    gathered.write(b"last")
+    gathered.close()
+    assert transport.done[1:] == [b"last", "close"]
+    gathered.write(b"a refusal")
+    gathered.write_eof()
+    assert transport.done[3:] == [b"a refusal", "write_eof"]
+    await asyncio.sleep(0)
+    assert len(transport.done) == 5

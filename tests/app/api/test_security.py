@@ -226,24 +226,20 @@ def test_a_rate_limited_key_gets_a_retry_time(tmp_path: Path) -> None:
     assert got["ratelimit-remaining"] == "0"
 
 
-def test_a_request_holds_its_slot_until_it_is_answered(tmp_path: Path) -> None:
+async def test_a_request_holds_its_slot_until_it_is_answered(tmp_path: Path) -> None:
     text = made(tmp_path, concurrency_max=1)
+    let_go, arrived = asyncio.Event(), asyncio.Event()
 
-    async def scenario() -> None:
-        let_go, arrived = asyncio.Event(), asyncio.Event()
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        arrived.set()
+        await let_go.wait()
+        await Inner()(scope, receive, send)
 
-        async def slow(scope: Any, receive: Any, send: Any) -> None:
-            arrived.set()
-            await let_go.wait()
-            await Inner()(scope, receive, send)
-
-        walls, field = walls_of(tmp_path, slow), (b"authorization", f"Bearer {text}".encode())
-        first = asyncio.create_task(asked(walls, "POST", "/generate", [field]))
-        await arrived.wait()
-        status, _, body = await asked(walls, "POST", "/generate", [field])
-        assert (status, body["limit"], body["cap"]) == (429, "concurrency_max", 1)
-        let_go.set()
-        assert (await first)[0] == 200
-        assert (await asked(walls, "POST", "/generate", [field]))[0] == 200
-
-    asyncio.run(scenario())
+    walls, field = walls_of(tmp_path, slow), (b"authorization", f"Bearer {text}".encode())
+    first = asyncio.create_task(asked(walls, "POST", "/generate", [field]))
+    await arrived.wait()
+    status, _, body = await asked(walls, "POST", "/generate", [field])
+    assert (status, body["limit"], body["cap"]) == (429, "concurrency_max", 1)
+    let_go.set()
+    assert (await first)[0] == 200
+    assert (await asked(walls, "POST", "/generate", [field]))[0] == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,22 +73,18 @@ def test_a_repeated_answer_is_not_charged_twice(place: tuple[TestClient, list[He
     require_charged_once(client, owner)
 
 
-def test_refunds_and_single_charges_hold_on_a_real_server(redis_server: RedisServer) -> None:
+async def test_refunds_and_single_charges_hold_on_a_real_server(redis_server: RedisServer) -> None:
     settings = Settings(broker=redis_server.url, key_beam_tokens_per_minute=100)
     key = new_key("anna", ("generate",))[1]
-
-    async def scenario() -> None:
-        one, two = open_limiter(settings), open_limiter(settings)
-        for _ in range(3):
-            await one.charge(key, 64)
-            await two.refund(key, 64)
-        for limiter in (one, two, one):
-            await limiter.charge(key, 32)
-            await limiter.settle(key, 32, "job")
-        await two.charge(key, 68)
-        with pytest.raises(RateLimited):
-            await one.charge(key, 1)
-        await one.close()
-        await two.close()
-
-    asyncio.run(scenario())
+    one, two = open_limiter(settings), open_limiter(settings)
+    for _ in range(3):
+        await one.charge(key, 64)
+        await two.refund(key, 64)
+    for limiter in (one, two, one):
+        await limiter.charge(key, 32)
+        await limiter.settle(key, 32, "job")
+    await two.charge(key, 68)
+    with pytest.raises(RateLimited):
+        await one.charge(key, 1)
+    await one.close()
+    await two.close()

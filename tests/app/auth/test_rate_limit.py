@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -25,8 +25,6 @@ from tests.servers.redis_server import RedisServer
 
 WORK, LOOKUP = scope_of("POST", "/generate"), scope_of("GET", "/jobs/a")
 SCENARIO_S_MAX = 60.0
-Scenario = Callable[[Counters], Awaitable[None]]
-RunScenario = Callable[[Scenario], None]
 
 
 def key(name: str = "anna", **limits: int) -> Key:
@@ -59,247 +57,193 @@ async def refused(limiter: Limiter, key: Key, door: RouteScope = WORK) -> RateLi
 
 
 @pytest.fixture(params=["memory", "redis"])
-def run_scenario(request: pytest.FixtureRequest, redis_server: RedisServer) -> RunScenario:
-    """Runs a scenario with fresh counters of each kind."""
-
-    def run(scenario: Scenario) -> None:
-        async def whole() -> None:
-            held: Counters = MemoryCounters()
-            if request.param == "redis":
-                held = SharedCounters(Connection(redis_server.url))
-            try:
-                async with asyncio.timeout(SCENARIO_S_MAX):
-                    await scenario(held)
-            finally:
-                await held.close()
-
-        asyncio.run(whole())
-
-    return run
+async def counters(request: pytest.FixtureRequest, redis_server: RedisServer) -> AsyncIterator[Counters]:
+    """Fresh counters of each kind."""
+    held: Counters = SharedCounters(Connection(redis_server.url)) if request.param == "redis" else MemoryCounters()
+    async with asyncio.timeout(SCENARIO_S_MAX):
+        yield held
+    await held.close()
 
 
-def test_request_limits_are_counted_per_key_across_replicas(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        one, two = (Limiter(Settings(key_requests_per_minute=3), counters) for _ in range(2))
-        standings = [await count(limiter, key()) for limiter in (one, two, one)]
-        assert [standing and (standing.cap, standing.remaining) for standing in standings] == [(3, 2), (3, 1), (3, 0)]
-        for limiter in (one, two):
-            error = await refused(limiter, key())
-            assert (error.limit, error.cap) == ("requests_per_minute", 3)
-            assert 1 <= error.retry_after_s <= 60
-        assert await count(one, key("ben"))
-        assert await count(two, key(requests_per_minute=4)), "a limit that was raised"
-
-    run_scenario(scenario)
+async def test_request_limits_are_counted_per_key_across_replicas(counters: Counters) -> None:
+    one, two = (Limiter(Settings(key_requests_per_minute=3), counters) for _ in range(2))
+    standings = [await count(limiter, key()) for limiter in (one, two, one)]
+    assert [standing and (standing.cap, standing.remaining) for standing in standings] == [(3, 2), (3, 1), (3, 0)]
+    for limiter in (one, two):
+        error = await refused(limiter, key())
+        assert (error.limit, error.cap) == ("requests_per_minute", 3)
+        assert 1 <= error.retry_after_s <= 60
+    assert await count(one, key("ben"))
+    assert await count(two, key(requests_per_minute=4)), "a limit that was raised"
 
 
-def test_a_lookup_counts_a_tenth_of_a_request(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_requests_per_minute=2), counters)
-        for _ in range(20):
-            await count(limiter, key(), LOOKUP)
-        assert (await refused(limiter, key(), LOOKUP)).cap == 20
-        assert await count(limiter, key(), WORK)
-
-    run_scenario(scenario)
+async def test_a_lookup_counts_a_tenth_of_a_request(counters: Counters) -> None:
+    limiter = Limiter(Settings(key_requests_per_minute=2), counters)
+    for _ in range(20):
+        await count(limiter, key(), LOOKUP)
+    assert (await refused(limiter, key(), LOOKUP)).cap == 20
+    assert await count(limiter, key(), WORK)
 
 
-def test_a_keys_limit_overrides_the_default_and_0_disables_it(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        small = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_concurrency_max=1)
-        limiter, free = Limiter(small, counters), key("free", requests_per_minute=0, concurrency_max=0)
-        for _ in range(3):
-            assert await count(limiter, free) is None
-            assert await count(limiter, key("ben", requests_per_minute=0)) is None
-            await limiter.charge(key("free", beam_tokens_per_minute=0), 10_000_000)
-        async with limiter.admitted(free, WORK), limiter.admitted(free, WORK):
-            pass
-        await limiter.charge(key(beam_tokens_per_minute=30), 30)
-        unlimited = Limiter(Settings(key_requests_per_minute=0, key_beam_tokens_per_minute=0), counters)
-        assert await count(unlimited, key()) is None
-        await unlimited.charge(key(), 10**9)
-
-    run_scenario(scenario)
+async def test_a_keys_limit_overrides_the_default_and_0_disables_it(counters: Counters) -> None:
+    small = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_concurrency_max=1)
+    limiter, free = Limiter(small, counters), key("free", requests_per_minute=0, concurrency_max=0)
+    for _ in range(3):
+        assert await count(limiter, free) is None
+        assert await count(limiter, key("ben", requests_per_minute=0)) is None
+        await limiter.charge(key("free", beam_tokens_per_minute=0), 10_000_000)
+    async with limiter.admitted(free, WORK), limiter.admitted(free, WORK):
+        pass
+    await limiter.charge(key(beam_tokens_per_minute=30), 30)
+    unlimited = Limiter(Settings(key_requests_per_minute=0, key_beam_tokens_per_minute=0), counters)
+    assert await count(unlimited, key()) is None
+    await unlimited.charge(key(), 10**9)
 
 
-def test_beam_tokens_are_charged_by_the_requests_maximum(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000), counters)
-        await limiter.charge(key(), 900)
-        with pytest.raises(RateLimited) as caught:
-            await limiter.charge(key(), 200)
-        assert (caught.value.limit, caught.value.cap) == ("beam_tokens_per_minute", 1_000)
-        assert 1 <= caught.value.retry_after_s <= 60
-        await limiter.charge(key(), 50)
-        with pytest.raises(RequestOverLimit, match="beam_tokens_per_minute"):
-            await limiter.charge(key(), 1_001)
-        await limiter.refund(key(), 900)
-        await limiter.charge(key(), 850)
-
-    run_scenario(scenario)
+async def test_beam_tokens_are_charged_by_the_requests_maximum(counters: Counters) -> None:
+    limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000), counters)
+    await limiter.charge(key(), 900)
+    with pytest.raises(RateLimited) as caught:
+        await limiter.charge(key(), 200)
+    assert (caught.value.limit, caught.value.cap) == ("beam_tokens_per_minute", 1_000)
+    assert 1 <= caught.value.retry_after_s <= 60
+    await limiter.charge(key(), 50)
+    with pytest.raises(RequestOverLimit, match="beam_tokens_per_minute"):
+        await limiter.charge(key(), 1_001)
+    await limiter.refund(key(), 900)
+    await limiter.charge(key(), 850)
 
 
-def test_a_job_is_charged_once_per_key(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_beam_tokens_per_minute=100), counters)
-        for _ in range(4):
-            await limiter.charge(key(), 40)
-            await limiter.settle(key(), 40, "job")
-        await limiter.charge(key(), 60)
-        await limiter.settle(key(), 60, "another")
-        with pytest.raises(RateLimited):
-            await limiter.charge(key(), 1)
-
-    run_scenario(scenario)
+async def test_a_job_is_charged_once_per_key(counters: Counters) -> None:
+    limiter = Limiter(Settings(key_beam_tokens_per_minute=100), counters)
+    for _ in range(4):
+        await limiter.charge(key(), 40)
+        await limiter.settle(key(), 40, "job")
+    await limiter.charge(key(), 60)
+    await limiter.settle(key(), 60, "another")
+    with pytest.raises(RateLimited):
+        await limiter.charge(key(), 1)
 
 
-def test_rate_limits_use_a_moving_window(run_scenario: RunScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rate_limits_use_a_moving_window(counters: Counters, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (counters_module, limits_module):
         monkeypatch.setattr(module, "MINUTE_S", 2)
     monkeypatch.setattr(server_module, "_MINUTE_MS", 2000)
 
-    async def scenario(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_requests_per_minute=2, key_beam_tokens_per_minute=100), counters)
-        began = time.monotonic()
-        await limiter.charge(key(), 100)
-        for _ in range(2):
-            await count(limiter, key())
-        await refused(limiter, key())
-        assert await until_let_in(lambda: count(limiter, key())) - began > 1.9
-        assert await until_let_in(lambda: limiter.charge(key(), 100)) - began > 1.9
-
     async def until_let_in(ask: Callable[[], Awaitable[object]]) -> float:
-        while True:  # bounded by the time limit of the scenario
+        while True:  # bounded by the time limit of the counters
             with contextlib.suppress(RateLimited):
                 await ask()
                 return time.monotonic()
             await asyncio.sleep(0.02)
 
-    run_scenario(scenario)
+    limiter = Limiter(Settings(key_requests_per_minute=2, key_beam_tokens_per_minute=100), counters)
+    began = time.monotonic()
+    await limiter.charge(key(), 100)
+    for _ in range(2):
+        await count(limiter, key())
+    await refused(limiter, key())
+    assert await until_let_in(lambda: count(limiter, key())) - began > 1.9
+    assert await until_let_in(lambda: limiter.charge(key(), 100)) - began > 1.9
 
 
-def test_a_concurrency_slot_is_released_when_its_request_ends(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_concurrency_max=2), counters)
-        async with limiter.admitted(key(), WORK):
-            with contextlib.suppress(ZeroDivisionError):
-                async with limiter.admitted(key(), WORK):
-                    error = await refused(limiter, key())
-                    assert (error.limit, error.cap) == ("concurrency_max", 2)
-                    async with limiter.admitted(key(), LOOKUP), limiter.admitted(key("ben"), WORK):
-                        pass
-                    raise ZeroDivisionError
-            for _ in range(20):
-                assert await count(limiter, key())
-
-    run_scenario(scenario)
+async def test_a_concurrency_slot_is_released_when_its_request_ends(counters: Counters) -> None:
+    limiter = Limiter(Settings(key_concurrency_max=2), counters)
+    async with limiter.admitted(key(), WORK):
+        with contextlib.suppress(ZeroDivisionError):
+            async with limiter.admitted(key(), WORK):
+                error = await refused(limiter, key())
+                assert (error.limit, error.cap) == ("concurrency_max", 2)
+                async with limiter.admitted(key(), LOOKUP), limiter.admitted(key("ben"), WORK):
+                    pass
+                raise ZeroDivisionError
+        for _ in range(20):
+            assert await count(limiter, key())
 
 
-def test_a_request_over_the_concurrency_limit_is_not_counted(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        limiter = Limiter(Settings(key_requests_per_minute=3, key_concurrency_max=1), counters)
-        async with limiter.admitted(key(), WORK):
-            for _ in range(5):
-                assert (await refused(limiter, key())).limit == "concurrency_max"
-        standing = await count(limiter, key())
-        assert standing and standing.remaining == 1
-
-    run_scenario(scenario)
+async def test_a_request_over_the_concurrency_limit_is_not_counted(counters: Counters) -> None:
+    limiter = Limiter(Settings(key_requests_per_minute=3, key_concurrency_max=1), counters)
+    async with limiter.admitted(key(), WORK):
+        for _ in range(5):
+            assert (await refused(limiter, key())).limit == "concurrency_max"
+    standing = await count(limiter, key())
+    assert standing and standing.remaining == 1
 
 
-def test_replicas_soon_see_a_released_slot(run_scenario: RunScenario) -> None:
-    async def scenario(counters: Counters) -> None:
-        one, two = (Limiter(Settings(key_concurrency_max=1), counters) for _ in range(2))
-        async with one.admitted(key(), WORK):
-            await refused(two, key())
-        while True:  # bounded by the time limit of the scenario
-            with contextlib.suppress(RateLimited):
-                await count(two, key())
-                return
-            await asyncio.sleep(0.01)
-
-    run_scenario(scenario)
+async def test_replicas_soon_see_a_released_slot(counters: Counters) -> None:
+    one, two = (Limiter(Settings(key_concurrency_max=1), counters) for _ in range(2))
+    async with one.admitted(key(), WORK):
+        await refused(two, key())
+    while True:  # bounded by the time limit of the scenario
+        with contextlib.suppress(RateLimited):
+            await count(two, key())
+            return
+        await asyncio.sleep(0.01)
 
 
-def test_a_dead_process_loses_its_slots_after_its_lease(
-    run_scenario: RunScenario, monkeypatch: pytest.MonkeyPatch
+async def test_a_dead_process_loses_its_slots_after_its_lease(
+    counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counters_module, "LEASE_S", 0.6)
-
-    async def scenario(counters: Counters) -> None:
-        lost, limiter, other = (Limiter(Settings(key_concurrency_max=2), counters) for _ in range(3))
-        never_left = lost.admitted(key(), WORK)
-        await never_left.__aenter__()
-        assert lost._renewing is not None
-        lost._renewing.cancel()
-        async with limiter.admitted(key(), WORK):
-            await refused(other, key())
-            await asyncio.sleep(1.5)
-            async with other.admitted(key(), WORK):
-                await refused(limiter, key())
-        assert never_left
-
-    run_scenario(scenario)
+    lost, limiter, other = (Limiter(Settings(key_concurrency_max=2), counters) for _ in range(3))
+    never_left = lost.admitted(key(), WORK)
+    await never_left.__aenter__()
+    assert lost._renewing is not None
+    lost._renewing.cancel()
+    async with limiter.admitted(key(), WORK):
+        await refused(other, key())
+        await asyncio.sleep(1.5)
+        async with other.admitted(key(), WORK):
+            await refused(limiter, key())
+    assert never_left
 
 
-def test_a_late_renewal_does_not_reacquire_a_released_slot(run_scenario: RunScenario) -> None:
+async def test_a_late_renewal_does_not_reacquire_a_released_slot(counters: Counters) -> None:
     def entry(owner: str, member: str, *left: str) -> Admission:
         return Admission(owner, member, "requests", 0, 2 if owner == "anna" else 1, left)
-
-    async def scenario(counters: Counters) -> None:
-        assert not (await counters.acquire(entry("anna", "stays"))).missing
-        assert not (await counters.acquire(entry("anna", "leaves"))).missing
-        await counters.release({"anna": ("leaves",)})
-        await counters.renew({"anna": ("stays", "leaves"), "ben": ("never came",)})
-        assert not (await counters.acquire(entry("anna", "another"))).missing
-        assert (await counters.acquire(entry("anna", "one more"))).missing == "slots"
-        assert not (await counters.acquire(entry("anna", "one more", "another"))).missing, "released with it"
-        assert not (await counters.acquire(entry("ben", "another"))).missing
-
-    run_scenario(scenario)
+    assert not (await counters.acquire(entry("anna", "stays"))).missing
+    assert not (await counters.acquire(entry("anna", "leaves"))).missing
+    await counters.release({"anna": ("leaves",)})
+    await counters.renew({"anna": ("stays", "leaves"), "ben": ("never came",)})
+    assert not (await counters.acquire(entry("anna", "another"))).missing
+    assert (await counters.acquire(entry("anna", "one more"))).missing == "slots"
+    assert not (await counters.acquire(entry("anna", "one more", "another"))).missing, "released with it"
+    assert not (await counters.acquire(entry("ben", "another"))).missing
 
 
-def test_replicas_share_counts_and_fall_back_to_local_ones(
+async def test_replicas_share_counts_and_fall_back_to_local_ones(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits_module, "SERVER_RETRY_S", 0.2)
-
-    async def scenario() -> None:
-        server, settings = FakeServer(), Settings(key_requests_per_minute=4, key_concurrency_max=3)
-        one, two = Limiter(settings, server), Limiter(settings, server)
-        for limiter in (one, two, one, two):
-            await count(limiter, key())
+    server, settings = FakeServer(), Settings(key_requests_per_minute=4, key_concurrency_max=3)
+    one, two = Limiter(settings, server), Limiter(settings, server)
+    for limiter in (one, two, one, two):
+        await count(limiter, key())
+    await refused(one, key())
+    server.away = True
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            await count(one, key())
+        asked = server.asked
         await refused(one, key())
-        server.away = True
-        with caplog.at_level(logging.WARNING):
-            for _ in range(4):
-                await count(one, key())
-            asked = server.asked
-            await refused(one, key())
-        assert server.asked == asked, "a server that failed is not asked again at once"
-        assert "this process only" in caplog.text
-        async with one.admitted(key("ben"), WORK):
-            server.away = False
-            await asyncio.sleep(0.3)
-        await refused(one, key())
-        await one.close()
-        await two.close()
-
-    asyncio.run(scenario())
+    assert server.asked == asked, "a server that failed is not asked again at once"
+    assert "this process only" in caplog.text
+    async with one.admitted(key("ben"), WORK):
+        server.away = False
+        await asyncio.sleep(0.3)
+    await refused(one, key())
+    await one.close()
+    await two.close()
 
 
-def test_a_hanging_counter_server_does_not_delay_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_counter_server_does_not_delay_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits_module, "SERVER_S_MAX", 0.05)
 
     class Hanging(MemoryCounters):
         async def acquire(self, entry: Any) -> Any:
             await asyncio.sleep(60)
-
-    async def scenario() -> None:
-        limiter = Limiter(Settings(), Hanging())
-        async with asyncio.timeout(5), limiter.admitted(key(), WORK) as standing:
-            assert standing
-            await limiter.charge(key(), 10)
-        await limiter.close()
-
-    asyncio.run(scenario())
+    limiter = Limiter(Settings(), Hanging())
+    async with asyncio.timeout(5), limiter.admitted(key(), WORK) as standing:
+        assert standing
+        await limiter.charge(key(), 10)
+    await limiter.close()

@@ -20,59 +20,48 @@ from tests.app.auth.test_rate_limit import LOOKUP, WORK, count, key, refused
 from tests.servers.redis_server import RedisServer
 
 
-def test_a_request_waits_for_one_reply_of_a_real_server(redis_server: RedisServer) -> None:
+async def test_a_request_waits_for_one_reply_of_a_real_server(redis_server: RedisServer) -> None:
     asked: list[str] = []
 
     class Counted(SharedCounters):
         async def _run(self, script: Any, keys: Any, *arguments: Any) -> Any:
             asked.append(keys[0])
             return await super()._run(script, keys, *arguments)
-
-    async def scenario() -> None:
-        limiter = Limiter(Settings(), Counted(Connection(redis_server.url)))
-        for _ in range(3):
-            asked.clear()
-            async with limiter.admitted(key(), WORK):
-                assert [one for one in asked if one != "abs:running:anna"] == ["abs:limits:requests:anna"]
-        await limiter.close()
-
-    asyncio.run(scenario())
+    limiter = Limiter(Settings(), Counted(Connection(redis_server.url)))
+    for _ in range(3):
+        asked.clear()
+        async with limiter.admitted(key(), WORK):
+            assert [one for one in asked if one != "abs:running:anna"] == ["abs:limits:requests:anna"]
+    await limiter.close()
 
 
-def test_every_counter_on_a_real_server_expires(redis_server: RedisServer) -> None:
+async def test_every_counter_on_a_real_server_expires(redis_server: RedisServer) -> None:
     settings = Settings(broker=redis_server.url, key_requests_per_minute=4, key_beam_tokens_per_minute=100)
-
-    async def scenario() -> None:
-        limiter = open_limiter(settings)
-        async with limiter.admitted(key(), WORK), limiter.admitted(key(), LOOKUP):
-            await limiter.charge(key(), 60)
-            await limiter.settle(key(), 60, "job")
-            names = re.findall(r"abs:\S+", redis_server.ask("KEYS", "*"))
-            assert sorted(names) == [
-                "abs:limits:charged:job", "abs:limits:lookups:anna", "abs:limits:requests:anna",
-                "abs:limits:tokens:anna", "abs:running:anna",
-            ]
-            assert all(int(redis_server.ask("PTTL", name)[1:]) > 0 for name in names)
-        await limiter.close()
-        assert "abs:running:anna" not in redis_server.ask("KEYS", "*")
-
-    asyncio.run(scenario())
+    limiter = open_limiter(settings)
+    async with limiter.admitted(key(), WORK), limiter.admitted(key(), LOOKUP):
+        await limiter.charge(key(), 60)
+        await limiter.settle(key(), 60, "job")
+        names = re.findall(r"abs:\S+", redis_server.ask("KEYS", "*"))
+        assert sorted(names) == [
+            "abs:limits:charged:job", "abs:limits:lookups:anna", "abs:limits:requests:anna",
+            "abs:limits:tokens:anna", "abs:running:anna",
+        ]
+        assert all(int(redis_server.ask("PTTL", name)[1:]) > 0 for name in names)
+    await limiter.close()
+    assert "abs:running:anna" not in redis_server.ask("KEYS", "*")
 
 
-def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) -> None:
-    async def scenario() -> None:
-        counters = SharedCounters(Connection(own_redis_server.url))
-        limiter = Limiter(Settings(key_requests_per_minute=2, key_concurrency_max=1), counters)
-        await count(limiter, key())
-        for words in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
-            assert own_redis_server.ask("CONFIG", "SET", *words) == "+OK"
-        await count(limiter, key())
-        await refused(limiter, key())
-        await limiter.charge(key(), 10)
-        assert limiter._server_from == 0.0, "it was not away"
-        await limiter.close()
-
-    asyncio.run(scenario())
+async def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) -> None:
+    counters = SharedCounters(Connection(own_redis_server.url))
+    limiter = Limiter(Settings(key_requests_per_minute=2, key_concurrency_max=1), counters)
+    await count(limiter, key())
+    for words in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
+        assert own_redis_server.ask("CONFIG", "SET", *words) == "+OK"
+    await count(limiter, key())
+    await refused(limiter, key())
+    await limiter.charge(key(), 10)
+    assert limiter._server_from == 0.0, "it was not away"
+    await limiter.close()
 
 
 def test_each_process_counts_locally_while_the_server_is_down(
@@ -107,14 +96,10 @@ def test_each_process_counts_locally_while_the_server_is_down(
     asyncio.run(scenario())
 
 
-def test_an_unreachable_counter_server_is_reported_at_once(own_redis_server: RedisServer) -> None:
+async def test_an_unreachable_counter_server_is_reported_at_once(own_redis_server: RedisServer) -> None:
     own_redis_server.kill()
-
-    async def scenario() -> None:
-        counters = SharedCounters(Connection(own_redis_server.url))
-        with pytest.raises(StorageDown):
-            async with asyncio.timeout(20):
-                await counters.charge("anna", 1, 1)
-        await counters.close()
-
-    asyncio.run(scenario())
+    counters = SharedCounters(Connection(own_redis_server.url))
+    with pytest.raises(StorageDown):
+        async with asyncio.timeout(20):
+            await counters.charge("anna", 1, 1)
+    await counters.close()

@@ -95,25 +95,6 @@ def on_redis(url: str) -> tuple[Broker, Time]:
 
 
 OPENERS: dict[str, Callable[[str], tuple[Broker, Time]]] = {"memory": in_memory, "redis": on_redis}
-Scenario = Callable[[Broker, Time], Awaitable[None]]
-RunScenario = Callable[[Scenario], None]
-
-
-def scenario_runner(name: str, url: str) -> RunScenario:
-    """Runs a scenario with a fresh broker of JOBS_MAX waiting jobs a queue."""
-
-    def run(scenario: Scenario) -> None:
-        async def whole() -> None:
-            broker, time = OPENERS[name](url)
-            try:
-                async with asyncio.timeout(SCENARIO_S_MAX):
-                    await scenario(broker, time)
-            finally:
-                await broker.close()
-
-        asyncio.run(whole())
-
-    return run
 
 
 async def take(broker: Broker, queue: str = "q") -> tuple[str, bytes]:

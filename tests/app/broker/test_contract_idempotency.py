@@ -33,27 +33,23 @@ REMEMBERED = SubmitOptions(key_ttl_s=60)
         (ZeroDivisionError(), False),
     ],
 )
-def test_a_worker_marks_cacheable_failures(error: Exception, remembered: bool) -> None:
+async def test_a_worker_marks_cacheable_failures(error: Exception, remembered: bool) -> None:
     def open_failing(settings: Settings) -> Handler:
         def handle(job: Job, context: Context) -> Result:
             raise error
 
         return Handler(handle)
-
-    async def scenario() -> None:
-        broker = MemoryBroker(16)
-        serving = asyncio.create_task(serve("q", open_failing, broker, MemoryStore(1000), Settings()))
-        async with asyncio.timeout(S_MAX):
-            first = await broker.submit("q", "k", dump(job()), REMEMBERED)
-            await broker.result(first)
-            assert (await broker.submit("q", "k", dump(job()), REMEMBERED) == first) is remembered
-            broken = await broker.submit("q", "broken", b"no message", REMEMBERED)
-            await broker.result(broken)
-            assert await broker.submit("q", "broken", b"no message", REMEMBERED) != broken
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-
-    asyncio.run(scenario())
+    broker = MemoryBroker(16)
+    serving = asyncio.create_task(serve("q", open_failing, broker, MemoryStore(1000), Settings()))
+    async with asyncio.timeout(S_MAX):
+        first = await broker.submit("q", "k", dump(job()), REMEMBERED)
+        await broker.result(first)
+        assert (await broker.submit("q", "k", dump(job()), REMEMBERED) == first) is remembered
+        broken = await broker.submit("q", "broken", b"no message", REMEMBERED)
+        await broker.result(broken)
+        assert await broker.submit("q", "broken", b"no message", REMEMBERED) != broken
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 def test_a_job_that_expires_during_its_lookup_is_unknown(

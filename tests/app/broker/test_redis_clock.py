@@ -136,23 +136,19 @@ def test_a_clock_step_does_not_keep_a_dead_worker_alive(stepped: tuple[RedisServ
     run(server, scenario)
 
 
-def test_a_clock_put_back_does_not_block_concurrency_slots(
+async def test_a_clock_put_back_does_not_block_concurrency_slots(
     stepped: tuple[RedisServer, Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, step = stepped
     monkeypatch.setattr("app.auth.counters.LEASE_S", 1.0)
+    counters = SharedCounters(Connection(server.url))
 
-    async def scenario() -> None:
-        counters = SharedCounters(Connection(server.url))
+    async def enter(member: str) -> str:
+        return (await counters.acquire(Admission("anna", member, "requests", 2, 2))).missing
 
-        async def enter(member: str) -> str:
-            return (await counters.acquire(Admission("anna", member, "requests", 2, 2))).missing
-
-        assert [await enter(member) for member in ("died", "too", "third")] == ["", "", "requests"]
-        await step(-HOUR)
-        assert await enter("third") == "slots"
-        await asyncio.sleep(1.2)
-        assert [await enter(member) for member in ("third", "fourth", "fifth")] == ["", "", "requests"]
-        await counters.close()
-
-    asyncio.run(scenario())
+    assert [await enter(member) for member in ("died", "too", "third")] == ["", "", "requests"]
+    await step(-HOUR)
+    assert await enter("third") == "slots"
+    await asyncio.sleep(1.2)
+    assert [await enter(member) for member in ("third", "fourth", "fifth")] == ["", "", "requests"]
+    await counters.close()

@@ -146,39 +146,32 @@ def test_one_poll_finds_missed_notifications_for_all_waiters(
     asyncio.run(scenario())
 
 
-def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_server: RedisServer) -> None:
+async def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_server: RedisServer) -> None:
     """Subscriptions are always in use. Each that broke once took a place among the connections with it, for good."""
-
-    async def scenario() -> None:
-        broker = RedisBroker.from_url(redis_server.url, settings(LEASE_S, wait_s=5.0))
-        try:
-            job_id = await broker.submit("q", "key", b"", DETACHED)
-            waiting = asyncio.create_task(broker.result(job_id))
-            for _ in range(CONNECTIONS_MAX + 2):
-                async with asyncio.timeout(SCENARIO_S_MAX):
-                    while redis_server.ask("CLIENT", "KILL", "TYPE", "pubsub") == ":0":
-                        await asyncio.sleep(0.02)
-                assert (await broker.state(job_id)).state == "waiting"
-            waiting.cancel()
-        finally:
-            await broker.close()
-
-    asyncio.run(scenario())
+    broker = RedisBroker.from_url(redis_server.url, settings(LEASE_S, wait_s=5.0))
+    try:
+        job_id = await broker.submit("q", "key", b"", DETACHED)
+        waiting = asyncio.create_task(broker.result(job_id))
+        for _ in range(CONNECTIONS_MAX + 2):
+            async with asyncio.timeout(SCENARIO_S_MAX):
+                while redis_server.ask("CLIENT", "KILL", "TYPE", "pubsub") == ":0":
+                    await asyncio.sleep(0.02)
+            assert (await broker.state(job_id)).state == "waiting"
+        waiting.cancel()
+    finally:
+        await broker.close()
 
 
-def test_a_broken_connection_returns_its_pool_slot(redis_server: RedisServer) -> None:
-    async def scenario() -> None:
-        pool = open_pool(redis_server.url, 2)
-        async with pool, asyncio.timeout(SCENARIO_S_MAX):
-            for _ in range(5):
-                async with pool.acquire() as connection:
-                    assert redis_server.ask("CLIENT", "KILL", "ID", str(connection.client_id)) == ":1"
-                    while connection.usable:
-                        await asyncio.sleep(0.01)
-            async with pool.acquire() as one, pool.acquire() as other:
-                assert one is not other and one.usable and other.usable
-
-    asyncio.run(scenario())
+async def test_a_broken_connection_returns_its_pool_slot(redis_server: RedisServer) -> None:
+    pool = open_pool(redis_server.url, 2)
+    async with pool, asyncio.timeout(SCENARIO_S_MAX):
+        for _ in range(5):
+            async with pool.acquire() as connection:
+                assert redis_server.ask("CLIENT", "KILL", "ID", str(connection.client_id)) == ":1"
+                while connection.usable:
+                    await asyncio.sleep(0.01)
+        async with pool.acquire() as one, pool.acquire() as other:
+            assert one is not other and one.usable and other.usable
 
 
 def test_a_job_that_one_worker_cannot_take_goes_to_another(

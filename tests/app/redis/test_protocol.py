@@ -60,38 +60,30 @@ def test_concurrent_commands_are_pipelined_in_order(
     asyncio.run(scenario())
 
 
-def test_the_reply_of_a_cancelled_command_is_discarded(redis_server: RedisServer) -> None:
-    async def scenario() -> None:
-        async with opened(redis_server.url) as connection:
-            await echo(connection, "first")
-            leaving = asyncio.create_task(connection.run("late", LATE, (), ("gone",), 30.0))
-            await asyncio.sleep(0.05)
-            staying = asyncio.create_task(echo(connection, "here"))
-            await asyncio.sleep(0.05)
-            leaving.cancel()
-            assert await staying == b"here"
-            assert await echo(connection, "after") == b"after"
-
-    asyncio.run(scenario())
+async def test_the_reply_of_a_cancelled_command_is_discarded(redis_server: RedisServer) -> None:
+    async with opened(redis_server.url) as connection:
+        await echo(connection, "first")
+        leaving = asyncio.create_task(connection.run("late", LATE, (), ("gone",), 30.0))
+        await asyncio.sleep(0.05)
+        staying = asyncio.create_task(echo(connection, "here"))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        assert await staying == b"here"
+        assert await echo(connection, "after") == b"after"
 
 
-def test_a_missing_script_is_reloaded_and_script_errors_are_raised(
-    own_redis_server: RedisServer,
-) -> None:
-    async def scenario() -> None:
-        async with opened(own_redis_server.url) as connection:
-            assert await echo(connection, "before") == b"before"
-            own_redis_server.ask("SCRIPT", "FLUSH")
-            assert await echo(connection, "after") == b"after"
-            with pytest.raises(Exception, match="not so"):
-                await connection.run("wrong", WRONG, (), (), 30.0)
-            own_redis_server.kill()
-            with pytest.raises(StorageDown):
-                await echo(connection, "away", 0.0)
-            own_redis_server.start()
-            assert await echo(connection, "back") == b"back"
-
-    asyncio.run(scenario())
+async def test_a_missing_script_is_reloaded_and_script_errors_are_raised(own_redis_server: RedisServer) -> None:
+    async with opened(own_redis_server.url) as connection:
+        assert await echo(connection, "before") == b"before"
+        own_redis_server.ask("SCRIPT", "FLUSH")
+        assert await echo(connection, "after") == b"after"
+        with pytest.raises(Exception, match="not so"):
+            await connection.run("wrong", WRONG, (), (), 30.0)
+        own_redis_server.kill()
+        with pytest.raises(StorageDown):
+            await echo(connection, "away", 0.0)
+        own_redis_server.start()
+        assert await echo(connection, "back") == b"back"
 
 
 def test_a_silent_connection_with_pending_replies_is_replaced(

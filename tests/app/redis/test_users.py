@@ -117,19 +117,16 @@ def test_a_worker_may_run_every_command_of_the_scripts(guarded_server: RedisServ
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServer, user: str) -> None:
-    async def scenario() -> None:
-        store = RedisStore.from_url(url_of(guarded_server, user), settings(2.0))
-        for key in ("abs:dfa:v3:k", "abs:explanation:v3:k", "abs:unmet:v3:k:k", "abs:probe:k"):
-            await store.put(key, b"value", 60)
-            await store.put(key, b"value", 60, "anna")
-            assert await store.get(key, renew_s=120) == b"value"
-            await store.delete(key, b"value")
-            assert await store.get(key) is None
-        assert await store.used_bytes() > 0
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServer, user: str) -> None:
+    store = RedisStore.from_url(url_of(guarded_server, user), settings(2.0))
+    for key in ("abs:dfa:v3:k", "abs:explanation:v3:k", "abs:unmet:v3:k:k", "abs:probe:k"):
+        await store.put(key, b"value", 60)
+        await store.put(key, b"value", 60, "anna")
+        assert await store.get(key, renew_s=120) == b"value"
+        await store.delete(key, b"value")
+        assert await store.get(key) is None
+    assert await store.used_bytes() > 0
+    await store.close()
 
 
 def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> None:

@@ -127,20 +127,17 @@ def open_telling_words(settings: Settings) -> Handler:
 WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": open_telling_words}
 
 
-def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.pretend("compile", "generate")
-            begun = await here.service().begin_generate(order(), ALONE)
-            assert begun.compile_job is not None
-            other = here.service()  # the first is gone
-            state, result = await other.state(begun.job_id, "owner")
-            assert (state.state, state.kind, state.attempt, result) == ("waiting", "generate", 0, None)
-            await here.work(WORKERS)
-            answer = await over(other, begun.job_id)
-            assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
-
-    asyncio.run(scenario())
+async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
+    async with place(settings) as here:
+        await here.pretend("compile", "generate")
+        begun = await here.service().begin_generate(order(), ALONE)
+        assert begun.compile_job is not None
+        other = here.service()  # the first is gone
+        state, result = await other.state(begun.job_id, "owner")
+        assert (state.state, state.kind, state.attempt, result) == ("waiting", "generate", 0, None)
+        await here.work(WORKERS)
+        answer = await over(other, begun.job_id)
+        assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
 
 
 def test_concurrent_requests_share_one_compile_job(
@@ -213,83 +210,67 @@ def open_needy(settings: Settings) -> Handler:
     return Handler(handle)
 
 
-def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.work(COMPILE)
-            await here.pretend("generate")  # no model runs
-            service = here.service()
-            for _ in range(2):  # cold, then known
-                with pytest.raises(BudgetTooSmall):
-                    await service.answer(await service.begin_generate(order(max_tokens=2)))
-
-    asyncio.run(scenario())
+async def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> None:
+    async with place(settings) as here:
+        await here.work(COMPILE)
+        await here.pretend("generate")  # no model runs
+        service = here.service()
+        for _ in range(2):  # cold, then known
+            with pytest.raises(BudgetTooSmall):
+                await service.answer(await service.begin_generate(order(max_tokens=2)))
 
 
-def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.pretend("compile", "generate")
-            service = here.service()
-            begun = await service.begin_generate(order(), ALONE)
-            assert begun.compile_job is not None
-            for job, owner in ((begun.job_id, "other"), (begun.job_id, ""), (begun.compile_job, "owner"), ("0", "")):
-                with pytest.raises(UnknownJob):
-                    await service.state(job, owner)
-                with pytest.raises(UnknownJob):
-                    await service.cancel(job, owner)
-            assert await service.cancel(begun.job_id, "owner")
-
-    asyncio.run(scenario())
+async def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
+    async with place(settings) as here:
+        await here.pretend("compile", "generate")
+        service = here.service()
+        begun = await service.begin_generate(order(), ALONE)
+        assert begun.compile_job is not None
+        for job, owner in ((begun.job_id, "other"), (begun.job_id, ""), (begun.compile_job, "owner"), ("0", "")):
+            with pytest.raises(UnknownJob):
+                await service.state(job, owner)
+            with pytest.raises(UnknownJob):
+                await service.cancel(job, owner)
+        assert await service.cancel(begun.job_id, "owner")
 
 
-def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.pretend("compile", "generate")
-            service = here.service()
-            ids = [
-                (await service.begin_generate(order(), SubmissionContext(owner, route, "key", "digest"))).job_id
-                for owner, route in (("a", "/generate"), ("b", "/generate"), ("a", "/x"), ("a", "/generate"))
-            ]
-            assert ids[0] == ids[3] and len(set(ids)) == 3
-
-    asyncio.run(scenario())
+async def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
+    async with place(settings) as here:
+        await here.pretend("compile", "generate")
+        service = here.service()
+        ids = [
+            (await service.begin_generate(order(), SubmissionContext(owner, route, "key", "digest"))).job_id
+            for owner, route in (("a", "/generate"), ("b", "/generate"), ("a", "/x"), ("a", "/generate"))
+        ]
+        assert ids[0] == ids[3] and len(set(ids)) == 3
 
 
-def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with place(settings) as here:
-            await here.work({"compile": fake_handlers.open_patient})
-            await here.pretend("generate")
-            service = here.service()
-            begun = [await service.begin_generate(order()) for _ in range(2)]
-            waiting = [asyncio.create_task(service.answer(one)) for one in begun]
-            assert await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
-            for task, one in zip(waiting, begun, strict=True):
-                assert not fake_handlers.stopped.is_set()
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-                assert (await service.state(one.job_id, ""))[0].state == "cancelled"
-            assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
-
-    asyncio.run(scenario())
+async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
+    fake_handlers.reset()
+    async with place(settings) as here:
+        await here.work({"compile": fake_handlers.open_patient})
+        await here.pretend("generate")
+        service = here.service()
+        begun = [await service.begin_generate(order()) for _ in range(2)]
+        waiting = [asyncio.create_task(service.answer(one)) for one in begun]
+        assert await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
+        for task, one in zip(waiting, begun, strict=True):
+            assert not fake_handlers.stopped.is_set()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            assert (await service.state(one.job_id, ""))[0].state == "cancelled"
+        assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
 
 
-def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> None:
+async def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> None:
     spec = KeywordsSpec((("wolf", "bear"),))
-
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.work(COMPILE)
-            service = here.service()
-            context = SubmissionContext("owner", "/compile", "key", "digest")
-            first, second = [
-                await service.answer(await service.begin_describe(spec, None, True, context)) for _ in range(2)
-            ]
-            assert isinstance(first, DescribeJobResult) and first == second
-            assert first.explanation is not None and not first.cached
-
-    asyncio.run(scenario())
+    async with place(settings) as here:
+        await here.work(COMPILE)
+        service = here.service()
+        context = SubmissionContext("owner", "/compile", "key", "digest")
+        first, second = [
+            await service.answer(await service.begin_describe(spec, None, True, context)) for _ in range(2)
+        ]
+        assert isinstance(first, DescribeJobResult) and first == second
+        assert first.explanation is not None and not first.cached

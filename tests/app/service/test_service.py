@@ -154,132 +154,101 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
     assert compiles == [SPEC, SPEC]
 
 
-def test_an_evicted_automaton_referenced_by_hash_is_unknown(captions_dir: Path) -> None:
+async def test_an_evicted_automaton_referenced_by_hash_is_unknown(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
-
-    async def scenario() -> None:
-        async with running(captions_dir, workers) as (service, _):
-            automaton = (await service.constraints.compile(SPEC)).automaton
-            with pytest.raises(JobFailed) as failed:
-                await generate(service, order(None, automaton))
-            assert failed.value.error == "AutomatonMissing"
-
-    asyncio.run(scenario())
+    async with running(captions_dir, workers) as (service, _):
+        automaton = (await service.constraints.compile(SPEC)).automaton
+        with pytest.raises(JobFailed) as failed:
+            await generate(service, order(None, automaton))
+        assert failed.value.error == "AutomatonMissing"
 
 
-def test_a_request_past_its_deadline_cancels_its_job(captions_dir: Path) -> None:
+async def test_a_request_past_its_deadline_cancels_its_job(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
-
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with running(captions_dir, workers) as (service, _):
-            with pytest.raises(DeadlineExceeded):
-                await generate(service, order(timeout_s=0.3))
-            assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
-
-    asyncio.run(scenario())
+    fake_handlers.reset()
+    async with running(captions_dir, workers) as (service, _):
+        with pytest.raises(DeadlineExceeded):
+            await generate(service, order(timeout_s=0.3))
+        assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
 
 
-def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
+async def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
-
-    async def scenario() -> None:
-        async with running(captions_dir, workers, queue_jobs_max=2) as (service, _):
-            automaton = (await service.constraints.compile(SPEC)).automaton
-            callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
-            waiting = [asyncio.create_task(generate(service, order(None, automaton))) for _ in range(callers)]
-            done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            assert all(isinstance(task.exception(), QueueFull) for task in done)
-            assert pending
-            for task in pending:
-                task.cancel()
-
-    asyncio.run(scenario())
+    async with running(captions_dir, workers, queue_jobs_max=2) as (service, _):
+        automaton = (await service.constraints.compile(SPEC)).automaton
+        callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
+        waiting = [asyncio.create_task(generate(service, order(None, automaton))) for _ in range(callers)]
+        done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert all(isinstance(task.exception(), QueueFull) for task in done)
+        assert pending
+        for task in pending:
+            task.cancel()
 
 
-def test_without_workers_every_request_names_the_missing_one(captions_dir: Path) -> None:
+async def test_without_workers_every_request_names_the_missing_one(captions_dir: Path) -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
         lambda service: service.constraints.compile(SPEC),
         lambda service: service.check(RegexSpec("a"), "a"),
         lambda service: generate(service, order()),
     ]
-
-    async def scenario() -> None:
-        async with running(captions_dir, {}) as (service, _):
-            for call in calls:
-                with pytest.raises(NotReady) as refused:
-                    await call(service)
-                assert "worker is alive" in str(refused.value.reasons[0])
-
-    asyncio.run(scenario())
+    async with running(captions_dir, {}) as (service, _):
+        for call in calls:
+            with pytest.raises(NotReady) as refused:
+                await call(service)
+            assert "worker is alive" in str(refused.value.reasons[0])
 
 
-def test_an_observer_receives_progress(captions_dir: Path) -> None:
+async def test_an_observer_receives_progress(captions_dir: Path) -> None:
     def tell(context: Context) -> None:
         context.progress(Progress("decode", 1, 8))
-
-    async def scenario() -> None:
-        seen: list[Progress] = []
-        workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_after(tell)}
-        async with running(captions_dir, workers) as (service, _):
-            service.jobs.observer = seen.append
-            answer = await generate(service, order())
-            assert answer.automaton
-            assert Progress("compile") in seen
-            assert Progress("decode", 1, 8) in seen
-
-    asyncio.run(scenario())
+    seen: list[Progress] = []
+    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_after(tell)}
+    async with running(captions_dir, workers) as (service, _):
+        service.jobs.observer = seen.append
+        answer = await generate(service, order())
+        assert answer.automaton
+        assert Progress("compile") in seen
+        assert Progress("decode", 1, 8) in seen
 
 
 @pytest.mark.parametrize(
     "spec", [LtlfSpec("a" * 100_000), RegexSpec("a" * 100_000), KeywordsSpec((("a",),) * 100_000)],
     ids=lambda spec: type(spec).__name__,
 )
-def test_a_constraint_over_a_limit_is_refused_without_a_worker(captions_dir: Path, spec: Spec) -> None:
+async def test_a_constraint_over_a_limit_is_refused_without_a_worker(captions_dir: Path, spec: Spec) -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
         lambda service: service.constraints.compile(spec),
         lambda service: service.check(spec, "a"),
         lambda service: generate(service, order(spec)),
     ]
-
-    async def scenario() -> None:
-        async with running(captions_dir, {}) as (service, _):  # no worker is alive, and none is needed
-            for call in calls:
-                with pytest.raises(LimitExceeded):
-                    await call(service)
-
-    asyncio.run(scenario())
+    async with running(captions_dir, {}) as (service, _):  # no worker is alive, and none is needed
+        for call in calls:
+            with pytest.raises(LimitExceeded):
+                await call(service)
 
 
-def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path) -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
-            await service.constraints.resolve(SPEC)  # its hash takes a thread, in which the last might be left behind
-            first, last = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
-            assert await asyncio.to_thread(fake_handlers.started.wait, 20)
-            first.cancel()
-            assert not await asyncio.to_thread(fake_handlers.stopped.wait, 0.1)
-            last.cancel()
-            assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
-
-    asyncio.run(scenario())
+async def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path) -> None:
+    fake_handlers.reset()
+    async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
+        await service.constraints.resolve(SPEC)  # its hash takes a thread, in which the last might be left behind
+        first, last = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
+        assert await asyncio.to_thread(fake_handlers.started.wait, 20)
+        first.cancel()
+        assert not await asyncio.to_thread(fake_handlers.stopped.wait, 0.1)
+        last.cancel()
+        assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
 
 
-def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> None:
+async def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> None:
     workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
-
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with running(captions_dir, workers) as (service, _):
-            running_one = asyncio.create_task(generate(service, order()))
-            assert await asyncio.to_thread(fake_handlers.started.wait, 20)
-            with pytest.raises(BudgetTooSmall) as refused:
-                await asyncio.wait_for(
-                    generate(service, dataclasses.replace(order(), options=GenerationOptions(max_tokens=2))), 10
-                )
-            running_one.cancel()
-            by_the_search = failure_of(BudgetTooSmall(3, 2))
-            assert failure_of(refused.value) == by_the_search
-
-    asyncio.run(scenario())
+    fake_handlers.reset()
+    async with running(captions_dir, workers) as (service, _):
+        running_one = asyncio.create_task(generate(service, order()))
+        assert await asyncio.to_thread(fake_handlers.started.wait, 20)
+        with pytest.raises(BudgetTooSmall) as refused:
+            await asyncio.wait_for(
+                generate(service, dataclasses.replace(order(), options=GenerationOptions(max_tokens=2))), 10
+            )
+        running_one.cancel()
+        by_the_search = failure_of(BudgetTooSmall(3, 2))
+        assert failure_of(refused.value) == by_the_search

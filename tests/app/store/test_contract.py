@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -19,8 +19,6 @@ from tests.servers.redis_server import RedisServer
 VALUE_BYTES_MAX = 1_000
 OWNER_BYTES_MAX = 3 * (100 + ENTRY_BYTES)
 SCENARIO_S_MAX = 60.0
-Scenario = Callable[[Store, Time], Awaitable[None]]
-RunScenario = Callable[[Scenario], None]
 
 
 def in_memory(url: str) -> tuple[Store, Time]:
@@ -36,158 +34,127 @@ STORES: dict[str, Callable[[str], tuple[Store, Time]]] = {"memory": in_memory, "
 
 
 @pytest.fixture(params=STORES)
-def run_scenario(request: pytest.FixtureRequest, redis_server: RedisServer) -> RunScenario:
-    """Runs a scenario with a fresh store that keeps values of up to 1,000 bytes."""
-
-    def run(scenario: Scenario) -> None:
-        async def whole() -> None:
-            store, time = STORES[request.param](redis_server.url)
-            try:
-                async with asyncio.timeout(SCENARIO_S_MAX):
-                    await scenario(store, time)
-            finally:
-                await store.close()
-
-        asyncio.run(whole())
-
-    return run
+async def store_and_time(
+    request: pytest.FixtureRequest, redis_server: RedisServer
+) -> AsyncIterator[tuple[Store, Time]]:
+    """A fresh store of each kind that keeps values of up to 1,000 bytes, and its time."""
+    opened, time = STORES[request.param](redis_server.url)
+    async with asyncio.timeout(SCENARIO_S_MAX):
+        yield opened, time
+    await opened.close()
 
 
-def test_a_stored_value_is_returned_unchanged(run_scenario: RunScenario) -> None:
-    async def scenario(store: Store, time: Time) -> None:
-        assert await store.get("a") is None
-        await store.put("a", b"\x00\xff", 10)
-        await store.put("b", b"", 10)
-        assert (await store.get("a"), await store.get("b")) == (b"\x00\xff", b"")
-        await store.put("a", b"new", 10)
-        assert await store.get("a") == b"new"
-
-    run_scenario(scenario)
+@pytest.fixture
+def store(store_and_time: tuple[Store, Time]) -> Store:
+    return store_and_time[0]
 
 
-def test_an_owner_over_its_share_displaces_its_oldest_values(run_scenario: RunScenario) -> None:
+@pytest.fixture
+def time(store_and_time: tuple[Store, Time]) -> Time:
+    return store_and_time[1]
+
+
+async def test_a_stored_value_is_returned_unchanged(store: Store) -> None:
+    assert await store.get("a") is None
+    await store.put("a", b"\x00\xff", 10)
+    await store.put("b", b"", 10)
+    assert (await store.get("a"), await store.get("b")) == (b"\x00\xff", b"")
+    await store.put("a", b"new", 10)
+    assert await store.get("a") == b"new"
+
+
+async def test_an_owner_over_its_share_displaces_its_oldest_values(store: Store) -> None:
     async def kept(store: Store, *keys: str) -> str:
         return "".join([key for key in keys if await store.get(key) is not None])
-
-    async def scenario(store: Store, time: Time) -> None:
-        value = bytes(100)
-        await store.put("x", value, 10, "ben")
-        await store.put("y", value, 10)
-        for key in "abc":
-            await store.put(key, value, 10, "anna")
-        assert await kept(store, *"abcxy") == "abcxy"
-        await store.put("d", value, 10, "anna")
-        assert await kept(store, *"abcdxy") == "bcdxy"
-        await store.put("b", value, 10, "anna")  # put again it is the newest
-        await store.put("e", value, 10, "anna")
-        assert "b" in await kept(store, *"bcdexy") and await kept(store, "c", "x", "y") == "xy"
-        await store.delete("e", value)
-        await store.put("f", bytes(101), 10, "anna")
-        assert await store.get("f") == bytes(101)
-        for _ in range(20):
-            await store.put("f", value, 10, "anna")
-        assert await kept(store, "f", "x", "y") == "fxy"
-
-    run_scenario(scenario)
+    value = bytes(100)
+    await store.put("x", value, 10, "ben")
+    await store.put("y", value, 10)
+    for key in "abc":
+        await store.put(key, value, 10, "anna")
+    assert await kept(store, *"abcxy") == "abcxy"
+    await store.put("d", value, 10, "anna")
+    assert await kept(store, *"abcdxy") == "bcdxy"
+    await store.put("b", value, 10, "anna")  # put again it is the newest
+    await store.put("e", value, 10, "anna")
+    assert "b" in await kept(store, *"bcdexy") and await kept(store, "c", "x", "y") == "xy"
+    await store.delete("e", value)
+    await store.put("f", bytes(101), 10, "anna")
+    assert await store.get("f") == bytes(101)
+    for _ in range(20):
+        await store.put("f", value, 10, "anna")
+    assert await kept(store, "f", "x", "y") == "fxy"
 
 
-def test_a_value_over_the_owners_share_is_stored_alone(run_scenario: RunScenario) -> None:
-    async def scenario(store: Store, time: Time) -> None:
-        await store.put("small", b"1", 10, "owner")
-        for _ in range(4):
-            await store.put("large", bytes(900), 10, "owner")
-        assert await store.get("large") == bytes(900)
-
-    run_scenario(scenario)
+async def test_a_value_over_the_owners_share_is_stored_alone(store: Store) -> None:
+    await store.put("small", b"1", 10, "owner")
+    for _ in range(4):
+        await store.put("large", bytes(900), 10, "owner")
+    assert await store.get("large") == bytes(900)
 
 
-def test_a_value_expires_after_its_ttl(run_scenario: RunScenario) -> None:
-    async def scenario(store: Store, time: Time) -> None:
-        await store.put("short", b"1", time.to_real(5))
-        await store.put("long", b"2", time.to_real(500))
-        await time.advance(2)
-        assert await store.get("short") == b"1"
-        await time.advance(3.1)
-        assert (await store.get("short"), await store.get("long")) == (None, b"2")
-
-    run_scenario(scenario)
+async def test_a_value_expires_after_its_ttl(store: Store, time: Time) -> None:
+    await store.put("short", b"1", time.to_real(5))
+    await store.put("long", b"2", time.to_real(500))
+    await time.advance(2)
+    assert await store.get("short") == b"1"
+    await time.advance(3.1)
+    assert (await store.get("short"), await store.get("long")) == (None, b"2")
 
 
-def test_a_renewal_extends_and_never_shortens_a_ttl(run_scenario: RunScenario) -> None:
-    async def scenario(store: Store, time: Time) -> None:
-        await store.put("used", b"1", time.to_real(5))
-        await store.put("long", b"2", time.to_real(500))
-        assert await store.get("used", renew_s=time.to_real(500)) == b"1"
-        assert await store.get("long", renew_s=time.to_real(1)) == b"2"
-        await time.advance(6)
-        assert (await store.get("used"), await store.get("long")) == (b"1", b"2")
-
-    run_scenario(scenario)
+async def test_a_renewal_extends_and_never_shortens_a_ttl(store: Store, time: Time) -> None:
+    await store.put("used", b"1", time.to_real(5))
+    await store.put("long", b"2", time.to_real(500))
+    assert await store.get("used", renew_s=time.to_real(500)) == b"1"
+    assert await store.get("long", renew_s=time.to_real(1)) == b"2"
+    await time.advance(6)
+    assert (await store.get("used"), await store.get("long")) == (b"1", b"2")
 
 
-def test_an_oversized_value_is_not_stored_and_evicts_nothing(run_scenario: RunScenario) -> None:
-    async def scenario(store: Store, time: Time) -> None:
-        await store.put("a", bytes(10), 100)
-        await store.put("huge", bytes(VALUE_BYTES_MAX + 1), 100)
-        assert (await store.get("huge"), await store.get("a")) == (None, bytes(10))
-
-    run_scenario(scenario)
+async def test_an_oversized_value_is_not_stored_and_evicts_nothing(store: Store) -> None:
+    await store.put("a", bytes(10), 100)
+    await store.put("huge", bytes(VALUE_BYTES_MAX + 1), 100)
+    assert (await store.get("huge"), await store.get("a")) == (None, bytes(10))
 
 
-def test_delete_leaves_a_replaced_value(run_scenario: RunScenario) -> None:
-    async def scenario(store: Store, time: Time) -> None:
-        await store.put("a", b"new", 100)
-        await store.delete("a", b"damaged")
-        assert await store.get("a") == b"new"
-        await store.delete("a", b"new")
-        await store.delete("absent", b"x")
-        assert await store.get("a") is None
-
-    run_scenario(scenario)
+async def test_delete_leaves_a_replaced_value(store: Store) -> None:
+    await store.put("a", b"new", 100)
+    await store.delete("a", b"damaged")
+    assert await store.get("a") == b"new"
+    await store.delete("a", b"new")
+    await store.delete("absent", b"x")
+    assert await store.get("a") is None
 
 
-def test_a_store_reports_its_size(run_scenario: RunScenario) -> None:
-    async def scenario(store: Store, time: Time) -> None:
-        before = await store.used_bytes()
-        await store.put("a", bytes(VALUE_BYTES_MAX), 100)
-        assert await store.used_bytes() >= before + VALUE_BYTES_MAX
-
-    run_scenario(scenario)
+async def test_a_store_reports_its_size(store: Store) -> None:
+    before = await store.used_bytes()
+    await store.put("a", bytes(VALUE_BYTES_MAX), 100)
+    assert await store.used_bytes() >= before + VALUE_BYTES_MAX
 
 
-def test_the_memory_store_evicts_the_least_recently_used() -> None:
-    async def scenario() -> None:
-        store = MemoryStore(30, Clock())
-        for key in "abc":
-            await store.put(key, bytes(10), 100)
-        await store.get("a")
-        await store.put("d", bytes(10), 100)
-        assert [key for key in "abcd" if await store.get(key) is not None] == ["a", "c", "d"]
-
-    asyncio.run(scenario())
+async def test_the_memory_store_evicts_the_least_recently_used() -> None:
+    store = MemoryStore(30, Clock())
+    for key in "abc":
+        await store.put(key, bytes(10), 100)
+    await store.get("a")
+    await store.put("d", bytes(10), 100)
+    assert [key for key in "abcd" if await store.get(key) is not None] == ["a", "c", "d"]
 
 
-def test_the_memory_store_frees_replaced_and_deleted_values() -> None:
-    async def scenario() -> None:
-        store = MemoryStore(30, Clock())
-        for _ in range(10):
-            await store.put("a", bytes(20), 100)
-            await store.delete("a", bytes(20))
-        await store.put("b", bytes(30), 100)
-        assert await store.get("b") == bytes(30)
-
-    asyncio.run(scenario())
+async def test_the_memory_store_frees_replaced_and_deleted_values() -> None:
+    store = MemoryStore(30, Clock())
+    for _ in range(10):
+        await store.put("a", bytes(20), 100)
+        await store.delete("a", bytes(20))
+    await store.put("b", bytes(30), 100)
+    assert await store.get("b") == bytes(30)
 
 
-def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer) -> None:
-    async def scenario() -> None:
-        store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
-        await store.put("a", b"1", 10, "anna")
-        for field, text in (("1", "nonsense"), ("first", "1"), ("bytes", "999999999")):
-            redis_server.ask("HSET", store_share_key("anna"), field, text)
-        for key in "bcd":
-            await store.put(key, b"1", 10, "anna")
-            assert await store.get(key) == b"1"
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer) -> None:
+    store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
+    await store.put("a", b"1", 10, "anna")
+    for field, text in (("1", "nonsense"), ("first", "1"), ("bytes", "999999999")):
+        redis_server.ask("HSET", store_share_key("anna"), field, text)
+    for key in "bcd":
+        await store.put(key, b"1", 10, "anna")
+        assert await store.get(key) == b"1"
+    await store.close()

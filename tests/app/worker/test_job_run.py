@@ -16,60 +16,48 @@ from tests.app import fake_handlers
 from tests.app.worker.test_loop import S_MAX, job, worker
 
 
-def test_progress_faster_than_its_readers_is_dropped() -> None:
+async def test_progress_faster_than_its_readers_is_dropped() -> None:
     def tell(context: Context) -> None:
         for step in range(1, 2_001):
             context.progress(Progress("decode", step, 2_000))
-
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_after(tell)) as (broker, _):
-            job_id = await broker.submit("q", "a", dump(job()))
-            events = [load(event.data) async for event in broker.events(job_id)]
-            assert events[0] == Progress("decode", 1, 2_000)
-            assert len(events) < 200
-
-    asyncio.run(scenario())
+    async with worker(fake_handlers.open_after(tell)) as (broker, _):
+        job_id = await broker.submit("q", "a", dump(job()))
+        events = [load(event.data) async for event in broker.events(job_id)]
+        assert events[0] == Progress("decode", 1, 2_000)
+        assert len(events) < 200
 
 
-def test_a_fast_reader_receives_every_step() -> None:
+async def test_a_fast_reader_receives_every_step() -> None:
     seen = threading.Semaphore(0)
 
     def tell(context: Context) -> None:
         for number in range(1, 301):
             context.publish(fake_handlers.step(number))
             assert seen.acquire(timeout=S_MAX)
-
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_after(tell)) as (broker, _):
-            numbers = []
-            async for event in broker.events(await broker.submit("q", "a", dump(job()))):
-                step = load(event.data)
-                assert isinstance(step, StepMessage)
-                numbers.append(step.step)
-                seen.release()
-            assert numbers == list(range(1, 301))
-
-    asyncio.run(scenario())
+    async with worker(fake_handlers.open_after(tell)) as (broker, _):
+        numbers = []
+        async for event in broker.events(await broker.submit("q", "a", dump(job()))):
+            step = load(event.data)
+            assert isinstance(step, StepMessage)
+            numbers.append(step.step)
+            seen.release()
+        assert numbers == list(range(1, 301))
 
 
-def test_a_lagging_event_loop_receives_few_steps() -> None:
+async def test_a_lagging_event_loop_receives_few_steps() -> None:
     def tell(context: Context) -> None:
         for number in range(1, 20_001):
             context.publish(fake_handlers.step(number))
-
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_after(tell)) as (broker, _):
-            job_id = await broker.submit("q", "a", dump(job()))
-            await broker.result(job_id)
-            steps = [load(event.data) async for event in broker.events(job_id)]
-            numbers = [step.step for step in steps if isinstance(step, StepMessage)]
-            assert numbers == sorted(set(numbers))
-            assert 1 < len(numbers) < 20_000
-
-    asyncio.run(scenario())
+    async with worker(fake_handlers.open_after(tell)) as (broker, _):
+        job_id = await broker.submit("q", "a", dump(job()))
+        await broker.result(job_id)
+        steps = [load(event.data) async for event in broker.events(job_id)]
+        numbers = [step.step for step in steps if isinstance(step, StepMessage)]
+        assert numbers == sorted(set(numbers))
+        assert 1 < len(numbers) < 20_000
 
 
-def test_a_requeued_attempt_publishes_nothing() -> None:
+async def test_a_requeued_attempt_publishes_nothing() -> None:
     """The handler sends its last event while the loop is busy, and the worker is stopped before it is published."""
     begun, say, said = threading.Event(), threading.Event(), threading.Event()
 
@@ -79,20 +67,16 @@ def test_a_requeued_attempt_publishes_nothing() -> None:
         assert say.wait(S_MAX)
         context.publish(fake_handlers.step(2))
         said.set()
-
-    async def scenario() -> None:
-        broker, handler = MemoryBroker(16), fake_handlers.open_after(tell_twice)(Settings())
-        job_id = await broker.submit("q", "a", dump(job()))
-        with ThreadPoolExecutor(1) as threads:
-            bench = WorkerContext(handler, threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
-            attempt = asyncio.create_task(JobRun(bench, await broker.take("q")).run())
-            assert await asyncio.to_thread(begun.wait, S_MAX)
-            say.set()
-            assert said.wait(S_MAX)  # on the loop, which can send nothing meanwhile
-            attempt.cancel()
-            await asyncio.wait({attempt})
-        await broker.finish((await broker.take("q")).job_id, b"done")
-        news = [load(event.data) async for event in broker.events(job_id)]
-        assert [one.step if isinstance(one, StepMessage) else one for one in news] == [1, RestartMessage(1)]
-
-    asyncio.run(scenario())
+    broker, handler = MemoryBroker(16), fake_handlers.open_after(tell_twice)(Settings())
+    job_id = await broker.submit("q", "a", dump(job()))
+    with ThreadPoolExecutor(1) as threads:
+        bench = WorkerContext(handler, threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
+        attempt = asyncio.create_task(JobRun(bench, await broker.take("q")).run())
+        assert await asyncio.to_thread(begun.wait, S_MAX)
+        say.set()
+        assert said.wait(S_MAX)  # on the loop, which can send nothing meanwhile
+        attempt.cancel()
+        await asyncio.wait({attempt})
+    await broker.finish((await broker.take("q")).job_id, b"done")
+    news = [load(event.data) async for event in broker.events(job_id)]
+    assert [one.step if isinstance(one, StepMessage) else one for one in news] == [1, RestartMessage(1)]

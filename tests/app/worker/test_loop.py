@@ -66,65 +66,50 @@ def test_a_failing_handler_fails_its_job_only(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x80\x04pickle", dump(Progress("decode"))])
-def test_an_invalid_job_body_fails_its_job(body: bytes) -> None:
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_quick) as (broker, _):
-            failure = load(await broker.result(await broker.submit("q", "a", body)))
-            assert isinstance(failure, Failure)
-            assert failure.error == "MessageInvalid"
-            assert isinstance(load(await broker.result(await broker.submit("q", "b", dump(job())))), GenerateJobResult)
-
-    asyncio.run(scenario())
+async def test_an_invalid_job_body_fails_its_job(body: bytes) -> None:
+    async with worker(fake_handlers.open_quick) as (broker, _):
+        failure = load(await broker.result(await broker.submit("q", "a", body)))
+        assert isinstance(failure, Failure)
+        assert failure.error == "MessageInvalid"
+        assert isinstance(load(await broker.result(await broker.submit("q", "b", dump(job())))), GenerateJobResult)
 
 
-def test_cancelling_a_job_stops_its_handler() -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with worker(fake_handlers.open_patient) as (broker, _):
-            job_id = await broker.submit("q", "a", dump(job()))
-            await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
-            await broker.cancel(job_id)
-            with pytest.raises(JobCancelled):
-                await broker.result(job_id)
-            assert fake_handlers.stopped.is_set()
-
-    asyncio.run(scenario())
+async def test_cancelling_a_job_stops_its_handler() -> None:
+    fake_handlers.reset()
+    async with worker(fake_handlers.open_patient) as (broker, _):
+        job_id = await broker.submit("q", "a", dump(job()))
+        await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
+        await broker.cancel(job_id)
+        with pytest.raises(JobCancelled):
+            await broker.result(job_id)
+        assert fake_handlers.stopped.is_set()
 
 
-def test_stopping_the_worker_stops_the_handler_that_it_runs() -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with worker(fake_handlers.open_patient) as (broker, _):
-            await broker.submit("q", "a", dump(job()))
-            await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
-        assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
-
-    asyncio.run(scenario())
+async def test_stopping_the_worker_stops_the_handler_that_it_runs() -> None:
+    fake_handlers.reset()
+    async with worker(fake_handlers.open_patient) as (broker, _):
+        await broker.submit("q", "a", dump(job()))
+        await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
+    assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
 
 
 @pytest.mark.parametrize("deadline_in_s", [-1.0, 0.1])
-def test_a_job_past_its_deadline_fails(deadline_in_s: float) -> None:
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_patient) as (broker, _):
-            failure = load(await broker.result(await broker.submit("q", "a", dump(job(deadline_in_s)))))
-            assert isinstance(failure, Failure)
-            assert failure.error == "DeadlineExceeded"
-
-    asyncio.run(scenario())
+async def test_a_job_past_its_deadline_fails(deadline_in_s: float) -> None:
+    async with worker(fake_handlers.open_patient) as (broker, _):
+        failure = load(await broker.result(await broker.submit("q", "a", dump(job(deadline_in_s)))))
+        assert isinstance(failure, Failure)
+        assert failure.error == "DeadlineExceeded"
 
 
-def test_a_handler_that_cannot_open_takes_no_jobs() -> None:
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_never) as (broker, _):
-            await until(broker, "cannot start: RuntimeError")
-            job_id = await broker.submit("q", "a", dump(job()))
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(broker.result(job_id), 0.05)
-
-    asyncio.run(scenario())
+async def test_a_handler_that_cannot_open_takes_no_jobs() -> None:
+    async with worker(fake_handlers.open_never) as (broker, _):
+        await until(broker, "cannot start: RuntimeError")
+        job_id = await broker.submit("q", "a", dump(job()))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(broker.result(job_id), 0.05)
 
 
-def test_a_handler_accesses_the_store_and_reports_progress() -> None:
+async def test_a_handler_accesses_the_store_and_reports_progress() -> None:
     def reach_and_tell(context: Context) -> None:
         assert context.load("k") is None
         context.save("k", b"v", 10)
@@ -134,47 +119,37 @@ def test_a_handler_accesses_the_store_and_reports_progress() -> None:
         context.save("left", b"behind", 10)
         context.progress(Progress("compile"))
         context.progress(Progress("decode", 1, 3))
-
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_after(reach_and_tell)) as (broker, store):
-            job_id = await broker.submit("q", "a", dump(job()))
-            events = [load(event.data) async for event in broker.events(job_id)]
-            assert events == [Progress("compile"), Progress("decode", 1, 3)]
-            assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
-            assert await store.get("left") == b"behind"
-
-    asyncio.run(scenario())
+    async with worker(fake_handlers.open_after(reach_and_tell)) as (broker, store):
+        job_id = await broker.submit("q", "a", dump(job()))
+        events = [load(event.data) async for event in broker.events(job_id)]
+        assert events == [Progress("compile"), Progress("decode", 1, 3)]
+        assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
+        assert await store.get("left") == b"behind"
 
 
-def test_a_worker_runs_at_most_its_slots_concurrently() -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with worker(fake_handlers.open_patient) as (broker, _):
-            names = [f"abs-{number}" for number in range(fake_handlers.SLOTS + 2)]
-            ids = [await broker.submit("q", name, dump(job(name=name))) for name in names]
-            await asyncio.to_thread(until_holds, lambda: len(fake_handlers.running) == fake_handlers.SLOTS)
-            assert sorted(fake_handlers.running) == names[: fake_handlers.SLOTS]
-            await asyncio.sleep(0.05)  # time enough to take one too many
-            assert len(fake_handlers.running) == fake_handlers.SLOTS
-            await broker.cancel(ids[1])
-            await asyncio.to_thread(until_holds, lambda: names[fake_handlers.SLOTS] in fake_handlers.running)
-            assert names[1] not in fake_handlers.running and names[0] in fake_handlers.running
-
-    asyncio.run(scenario())
+async def test_a_worker_runs_at_most_its_slots_concurrently() -> None:
+    fake_handlers.reset()
+    async with worker(fake_handlers.open_patient) as (broker, _):
+        names = [f"abs-{number}" for number in range(fake_handlers.SLOTS + 2)]
+        ids = [await broker.submit("q", name, dump(job(name=name))) for name in names]
+        await asyncio.to_thread(until_holds, lambda: len(fake_handlers.running) == fake_handlers.SLOTS)
+        assert sorted(fake_handlers.running) == names[: fake_handlers.SLOTS]
+        await asyncio.sleep(0.05)  # time enough to take one too many
+        assert len(fake_handlers.running) == fake_handlers.SLOTS
+        await broker.cancel(ids[1])
+        await asyncio.to_thread(until_holds, lambda: names[fake_handlers.SLOTS] in fake_handlers.running)
+        assert names[1] not in fake_handlers.running and names[0] in fake_handlers.running
 
 
-def test_a_stopping_worker_joins_threads_before_closing_its_handler() -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with worker(fake_handlers.open_patient) as (broker, _):
-            for name in ("abs-1", "abs-2"):
-                await broker.submit("q", name, dump(job(name=name)))
-            await asyncio.to_thread(until_holds, lambda: len(fake_handlers.running) == 2)
-            assert not fake_handlers.closed.is_set()
-        assert fake_handlers.running == []
-        assert fake_handlers.closed.is_set()
-
-    asyncio.run(scenario())
+async def test_a_stopping_worker_joins_threads_before_closing_its_handler() -> None:
+    fake_handlers.reset()
+    async with worker(fake_handlers.open_patient) as (broker, _):
+        for name in ("abs-1", "abs-2"):
+            await broker.submit("q", name, dump(job(name=name)))
+        await asyncio.to_thread(until_holds, lambda: len(fake_handlers.running) == 2)
+        assert not fake_handlers.closed.is_set()
+    assert fake_handlers.running == []
+    assert fake_handlers.closed.is_set()
 
 
 async def taken(broker: MemoryBroker, *, names: tuple[str, ...]) -> list[str]:
@@ -196,20 +171,17 @@ async def stoppable(
         yield broker, stopping
 
 
-def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with stoppable(fake_handlers.open_stepping, shutdown_grace_s=S_MAX) as (broker, stopping):
-            first = await broker.submit("q", "a", dump(job()))
-            await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.progress_kinds))
-            second = await broker.submit("q", "b", dump(job()))
-            stopping.set()
-            await until(broker, NotReadyCode.DRAINING)
-            fake_handlers.go_on.set()
-            assert isinstance(load(await broker.result(first)), GenerateJobResult)
-        assert (await broker.state(second)).state == "waiting"
-
-    asyncio.run(scenario())
+async def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
+    fake_handlers.reset()
+    async with stoppable(fake_handlers.open_stepping, shutdown_grace_s=S_MAX) as (broker, stopping):
+        first = await broker.submit("q", "a", dump(job()))
+        await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.progress_kinds))
+        second = await broker.submit("q", "b", dump(job()))
+        stopping.set()
+        await until(broker, NotReadyCode.DRAINING)
+        fake_handlers.go_on.set()
+        assert isinstance(load(await broker.result(first)), GenerateJobResult)
+    assert (await broker.state(second)).state == "waiting"
 
 
 def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixture) -> None:
@@ -236,67 +208,53 @@ def job_of(body: bytes) -> Job:
     return message
 
 
-def test_a_cancelled_worker_requeues_its_jobs_at_once() -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with worker(fake_handlers.open_patient) as (broker, _):
-            ids = await taken(broker, names=("abs-1",))
-        assert (await broker.state(ids[0])).state == "waiting"
-
-    asyncio.run(scenario())
+async def test_a_cancelled_worker_requeues_its_jobs_at_once() -> None:
+    fake_handlers.reset()
+    async with worker(fake_handlers.open_patient) as (broker, _):
+        ids = await taken(broker, names=("abs-1",))
+    assert (await broker.state(ids[0])).state == "waiting"
 
 
-def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with stoppable(fake_handlers.open_patient, shutdown_grace_s=S_MAX) as (broker, stopping):
-            ids = await taken(broker, names=("abs-1",))
-            stopping.set()
-            await until(broker, NotReadyCode.DRAINING)
-            await broker.cancel(ids[0])
-        assert (await broker.state(ids[0])).state == "cancelled"
-
-    asyncio.run(scenario())
+async def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
+    fake_handlers.reset()
+    async with stoppable(fake_handlers.open_patient, shutdown_grace_s=S_MAX) as (broker, stopping):
+        ids = await taken(broker, names=("abs-1",))
+        stopping.set()
+        await until(broker, NotReadyCode.DRAINING)
+        await broker.cancel(ids[0])
+    assert (await broker.state(ids[0])).state == "cancelled"
 
 
-def test_a_second_attempt_publishes_a_restart_event() -> None:
+async def test_a_second_attempt_publishes_a_restart_event() -> None:
     class Again(MemoryBroker):
         async def take(self, queue: str, slots: int = 1) -> Delivery:
             return dataclasses.replace(await super().take(queue, slots), attempt=2)
-
-    async def scenario() -> None:
-        broker = Again(16)
-        async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
-            task = group.create_task(serve("q", fake_handlers.open_quick, broker, MemoryStore(1000), Settings()))
-            job_id = await broker.submit("q", "a", dump(job()))
-            assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
-            assert [load(event.data) async for event in broker.events(job_id)] == [RestartMessage(2)]
-            task.cancel()
-
-    asyncio.run(scenario())
+    broker = Again(16)
+    async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
+        task = group.create_task(serve("q", fake_handlers.open_quick, broker, MemoryStore(1000), Settings()))
+        job_id = await broker.submit("q", "a", dump(job()))
+        assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
+        assert [load(event.data) async for event in broker.events(job_id)] == [RestartMessage(2)]
+        task.cancel()
 
 
-def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     trouble = ["no step"]
     monkeypatch.setattr("app.worker.loop.HEARTBEAT_S", 0.02)
 
     def open_troubled(settings: Settings) -> Handler:
         return dataclasses.replace(fake_handlers.open_quick(settings), health_problem=lambda: "".join(trouble))
-
-    async def scenario() -> None:
-        async with worker(open_troubled) as (broker, _):
-            await until(broker, "no step")
-            job_id = await broker.submit("q", "a", dump(job()))
-            await asyncio.sleep(0.2)
-            assert (await broker.state(job_id)).state == "waiting"
-            trouble.clear()
-            assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
-            await until(broker, "")
-
-    asyncio.run(scenario())
+    async with worker(open_troubled) as (broker, _):
+        await until(broker, "no step")
+        job_id = await broker.submit("q", "a", dump(job()))
+        await asyncio.sleep(0.2)
+        assert (await broker.state(job_id)).state == "waiting"
+        trouble.clear()
+        assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
+        await until(broker, "")
 
 
-def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.worker.job_context.STORAGE_POLL_S", 0.01)
     away = [True] * 5
 
@@ -310,29 +268,21 @@ def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.MonkeyPatch
 
     def load_it(context: Context) -> None:
         assert context.load("k") == b"value"
-
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_after(load_it)) as (broker, _):
-            assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateJobResult)
-            away.extend([True] * 1_000_000)
-            failure = load(await broker.result(await broker.submit("q", "b", dump(job(deadline_in_s=0.3)))))
-            assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
-
-    asyncio.run(scenario())
+    async with worker(fake_handlers.open_after(load_it)) as (broker, _):
+        assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateJobResult)
+        away.extend([True] * 1_000_000)
+        failure = load(await broker.result(await broker.submit("q", "b", dump(job(deadline_in_s=0.3)))))
+        assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
 
 
-def test_deadlines_do_not_depend_on_synchronised_clocks() -> None:
+async def test_deadlines_do_not_depend_on_synchronised_clocks() -> None:
     """The API's clock is an hour ahead of the worker's, or an hour behind it."""
-
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_quick) as (broker, _):
-            for hours in (-1, 1):
-                now = time.time() + hours * 3_600
-                fresh = dataclasses.replace(job(), written=now, deadline=now + 60)
-                answer = load(await broker.result(await broker.submit("q", f"{now}", dump(fresh))))
-                assert isinstance(answer, GenerateJobResult)
-                late = dataclasses.replace(fresh, deadline=now - 1)
-                failure = load(await broker.result(await broker.submit("q", f"{now} late", dump(late))))
-                assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
-
-    asyncio.run(scenario())
+    async with worker(fake_handlers.open_quick) as (broker, _):
+        for hours in (-1, 1):
+            now = time.time() + hours * 3_600
+            fresh = dataclasses.replace(job(), written=now, deadline=now + 60)
+            answer = load(await broker.result(await broker.submit("q", f"{now}", dump(fresh))))
+            assert isinstance(answer, GenerateJobResult)
+            late = dataclasses.replace(fresh, deadline=now - 1)
+            failure = load(await broker.result(await broker.submit("q", f"{now} late", dump(late))))
+            assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"

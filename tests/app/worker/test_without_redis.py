@@ -99,32 +99,24 @@ async def served(
             await task
 
 
-def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pytest.MonkeyPatch) -> None:
     beats = metrics.HeartbeatRegistry()
-
-    async def scenario() -> None:
-        async with served(beats, monkeypatch, fake_handlers.open_quick(Settings())):
-            monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.1)
-            monkeypatch.setattr(metrics, "HUNG_S_MAX", 2.0)
-            await asyncio.sleep(0.2)
-            assert "no sign of life" in beats.reasons()[0] and beats.hung() == ()
-
-    asyncio.run(scenario())
+    async with served(beats, monkeypatch, fake_handlers.open_quick(Settings())):
+        monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.1)
+        monkeypatch.setattr(metrics, "HUNG_S_MAX", 2.0)
+        await asyncio.sleep(0.2)
+        assert "no sign of life" in beats.reasons()[0] and beats.hung() == ()
 
 
-def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     beats, trouble = metrics.HeartbeatRegistry(), ["stuck: no step"]
     handler = dataclasses.replace(fake_handlers.open_quick(Settings()), health_problem=lambda: "".join(trouble))
-
-    async def scenario() -> None:
-        async with served(beats, monkeypatch, handler):
-            assert beats.hung()[0].endswith(": stuck: no step")
-            trouble.clear()
-            await asyncio.sleep(0.1)
-            assert beats.hung() == ()
-            monkeypatch.setattr(metrics, "HUNG_S_MAX", 0.3)
-            time.sleep(0.5)  # the loop does nothing else meanwhile
-            assert "no sign" in beats.hung()[0]
-        assert beats.hung() == (), "a worker that has ended is none that hangs"
-
-    asyncio.run(scenario())
+    async with served(beats, monkeypatch, handler):
+        assert beats.hung()[0].endswith(": stuck: no step")
+        trouble.clear()
+        await asyncio.sleep(0.1)
+        assert beats.hung() == ()
+        monkeypatch.setattr(metrics, "HUNG_S_MAX", 0.3)
+        time.sleep(0.5)  # the loop does nothing else meanwhile
+        assert "no sign" in beats.hung()[0]
+    assert beats.hung() == (), "a worker that has ended is none that hangs"
