@@ -107,7 +107,7 @@ def test_every_limit_is_in_the_table() -> None:
 @cache
 def functions_of(file: str) -> set[str]:
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def test_a_limit_without_a_request_names_its_test() -> None:

@@ -212,7 +212,7 @@ FAULTS = {
 @cache
 def functions_of(file: str) -> set[str]:
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
