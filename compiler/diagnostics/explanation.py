@@ -125,7 +125,7 @@ def _letter(kind: str, name: str, holds: tuple[str, ...] | None) -> Letter:
     name = shortened(name)
     if kind == "characters":
         return Letter(name, f"one character of the class {name}", None)
-    # Letters that are no step of the trace: a counted character, or the one that ends the text.
+    # The trace has no step for a letter that counts a character or ends the text.
     if holds is None:
         character = name == CHARACTER_NAME
         return Letter(

@@ -60,13 +60,7 @@ class _ArrayBuilder:
 
     def _item(self, index: int) -> tuple[int, ...]:
         """The nodes of the item at an index."""
-        node_ids = []
-        for facts in self._facts:
-            if index < len(facts.prefix):
-                node_ids.append(facts.prefix[index])
-            elif facts.items is not None:
-                node_ids.append(facts.items)
-        return tuple(node_ids)
+        return tuple(node_id for facts in self._facts if (node_id := facts.item(index)) is not None)
 
     def _item_fragment(self, index: int) -> Fragment | None:
         """The texts of the item at an index, labelled by the constants and the `contains` that they fit."""

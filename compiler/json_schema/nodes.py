@@ -107,6 +107,10 @@ class ArrayFacts:
     contains: tuple[Contains, ...] = ()
     unique: bool = False
 
+    def item(self, index: int) -> int | None:
+        """The node of the item at an index, None for any value."""
+        return self.prefix[index] if index < len(self.prefix) else self.items
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectFacts:
@@ -250,10 +254,8 @@ class PropertyScope:
         if key not in self._inside:
             node_ids = []
             for facts in self._arrays:
-                if key < len(facts.prefix):
-                    node_ids.append(facts.prefix[key])
-                elif facts.items is not None:
-                    node_ids.append(facts.items)
+                if (node_id := facts.item(key)) is not None:
+                    node_ids.append(node_id)
                 node_ids.extend(contains.item for contains in facts.contains)
             self._inside[key] = self._scopes.scope(node_ids)
         return self._inside[key]
