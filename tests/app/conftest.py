@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -23,6 +25,7 @@ from tests.servers.cluster import Cluster, scripted_cluster
 from tests.servers.redis_server import RedisServer, running_server
 
 READY_S_MAX = 60.0
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def refuse_to_unpickle(event: str, arguments: tuple[Any, ...]) -> None:
@@ -35,6 +38,13 @@ def refuse_to_unpickle(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(refuse_to_unpickle)
+
+
+@cache
+def functions_of(file: str) -> set[str]:
+    """The names of the functions in a file, by its path under tests/."""
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def wait_until_ready(client: TestClient) -> None:

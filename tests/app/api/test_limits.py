@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import dataclasses
 import tomllib
@@ -21,9 +20,8 @@ from app.messages import automaton_key
 from app.settings import KEY_LIMITS, Settings
 from compiler.limits import Limits
 from tests.app import fake_handlers
-from tests.app.conftest import wait_for_compiler, wait_until_ready
+from tests.app.conftest import TESTS, functions_of, wait_for_compiler, wait_until_ready
 
-TESTS = Path(__file__).resolve().parents[2]
 ROWS = tomllib.loads((TESTS / "cases" / "limits.toml").read_text(encoding="utf-8"))["limit"]
 REFUSED = [row for row in ROWS if "request" in row]
 UNNAMED = {  # limits that refuse no request: they delay it, evict stored values, or concern the operator
@@ -105,11 +103,6 @@ def test_every_limit_is_in_the_table() -> None:
 
 
 @cache
-def functions_of(file: str) -> set[str]:
-    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
 def test_a_limit_without_a_request_names_its_test() -> None:
     for row in ROWS:
         assert ("shown" in row) != ("request" in row), row["setting"]

@@ -8,14 +8,12 @@ be in the world, or not at all. With ABS_TESTS_FULL=1 (make test-long) they have
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[2]
+from tests.app.conftest import functions_of
+
 WORKERS, API, SERVER = "app/faults/test_workers.py", "app/faults/test_api.py", "app/faults/test_redis.py"
 UP, CHAOS, KEYS = "app/local/test_up.py", "app/faults/test_chaos.py", "app/faults/test_keys.py"
 UP_CHAOS = "app/local/test_chaos.py"
@@ -207,12 +205,6 @@ FAULTS = {
         ("app/auth/test_keys.py", "test_key_lookup_takes_the_same_steps_for_unknown_keys"),
     )),
 }
-
-
-@cache
-def functions_of(file: str) -> set[str]:
-    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

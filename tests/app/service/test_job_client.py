@@ -69,10 +69,10 @@ def test_an_answer_is_returned_before_the_unsubscribe(result: CheckJobResult | F
         service = Service(settings, broker, MemoryStore(1000), open_model_files(settings.model))
         with unheard() as complaints:
             job_id = await broker.submit("compile", "k", JOB)
-            begun = SubmittedJob(job_id, math.inf, math.inf, SubmissionContext())
+            submission = SubmittedJob(job_id, math.inf, math.inf, SubmissionContext())
             answering = asyncio.create_task(broker.answer(result))
             with pytest.raises(JobFailed) if result is FAILURE else contextlib.nullcontext():
-                assert await service.answer(begun) == result
+                assert await service.answer(submission) == result
             assert broker.left == 0, "the answer did not wait"
             await answering
             await asyncio.sleep(0.2)

@@ -130,13 +130,13 @@ WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": open_telling_words}
 async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
     async with place(settings) as here:
         await here.pretend("compile", "generate")
-        begun = await here.service().begin_generate(order(), ALONE)
-        assert begun.compile_job is not None
+        submission = await here.service().begin_generate(order(), ALONE)
+        assert submission.compile_job is not None
         other = here.service()  # the first is gone
-        state, result = await other.state(begun.job_id, "owner")
+        state, result = await other.state(submission.job_id, "owner")
         assert (state.state, state.kind, state.attempt, result) == ("waiting", "generate", 0, None)
         await here.work(WORKERS)
-        answer = await over(other, begun.job_id)
+        answer = await over(other, submission.job_id)
         assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
 
 
@@ -150,8 +150,8 @@ def test_concurrent_requests_share_one_compile_job(
             await here.work(WORKERS)
             services = [here.service() for _ in range(4)]
             compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
-            begun = await asyncio.gather(*(service.begin_generate(order()) for service in services * rounds))
-            await asyncio.gather(*compiling, *(services[0].answer(one) for one in begun))
+            submissions = await asyncio.gather(*(service.begin_generate(order()) for service in services * rounds))
+            await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
 
     asyncio.run(scenario())
     assert compiles == [SPEC]
@@ -164,9 +164,9 @@ def test_a_failed_compilation_answers_all_waiting_and_later_requests(
         async with place(settings) as here:
             await here.pretend("compile", "generate")
             service = here.service()
-            begun = [await service.begin_generate(order(NEVER), ALONE) for _ in range(3)]
+            submissions = [await service.begin_generate(order(NEVER), ALONE) for _ in range(3)]
             await here.work(WORKERS)
-            failures = [await over(service, one.job_id) for one in begun]
+            failures = [await over(service, submission.job_id) for submission in submissions]
             assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
             for _ in range(2):
                 with pytest.raises(JobFailed) as failed:
@@ -186,13 +186,13 @@ def test_a_worker_recompiles_an_automaton_missing_from_the_store(
             await here.pretend("generate")
             service = here.service()
             compiled = await service.constraints.compile(SPEC)
-            begun = await service.begin_generate(order(), ALONE)
+            submission = await service.begin_generate(order(), ALONE)
             key = automaton_key(compiled.automaton)
             data = await here.store.get(key)
-            assert data is not None and begun.compile_job is None
+            assert data is not None and submission.compile_job is None
             await here.store.delete(key, data)
             await here.work({"generate": open_needy})
-            answer = await over(here.service(), begun.job_id)
+            answer = await over(here.service(), submission.job_id)
             assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
 
     asyncio.run(scenario())
@@ -224,14 +224,15 @@ async def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> Non
     async with place(settings) as here:
         await here.pretend("compile", "generate")
         service = here.service()
-        begun = await service.begin_generate(order(), ALONE)
-        assert begun.compile_job is not None
-        for job, owner in ((begun.job_id, "other"), (begun.job_id, ""), (begun.compile_job, "owner"), ("0", "")):
+        submission = await service.begin_generate(order(), ALONE)
+        assert submission.compile_job is not None
+        job_id, compile_job = submission.job_id, submission.compile_job
+        for job, owner in ((job_id, "other"), (job_id, ""), (compile_job, "owner"), ("0", "")):
             with pytest.raises(UnknownJob):
                 await service.state(job, owner)
             with pytest.raises(UnknownJob):
                 await service.cancel(job, owner)
-        assert await service.cancel(begun.job_id, "owner")
+        assert await service.cancel(submission.job_id, "owner")
 
 
 async def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
@@ -251,15 +252,15 @@ async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(sett
         await here.work({"compile": fake_handlers.open_patient})
         await here.pretend("generate")
         service = here.service()
-        begun = [await service.begin_generate(order()) for _ in range(2)]
-        waiting = [asyncio.create_task(service.answer(one)) for one in begun]
+        submissions = [await service.begin_generate(order()) for _ in range(2)]
+        waiting = [asyncio.create_task(service.answer(submission)) for submission in submissions]
         assert await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
-        for task, one in zip(waiting, begun, strict=True):
+        for task, submission in zip(waiting, submissions, strict=True):
             assert not fake_handlers.stopped.is_set()
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            assert (await service.state(one.job_id, ""))[0].state == "cancelled"
+            assert (await service.state(submission.job_id, ""))[0].state == "cancelled"
         assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
 
 

@@ -59,11 +59,11 @@ async def test_a_lagging_event_loop_receives_few_steps() -> None:
 
 async def test_a_requeued_attempt_publishes_nothing() -> None:
     """The handler sends its last event while the loop is busy, and the worker is stopped before it is published."""
-    begun, say, said = threading.Event(), threading.Event(), threading.Event()
+    started, say, said = threading.Event(), threading.Event(), threading.Event()
 
     def tell_twice(context: Context) -> None:
         context.publish(fake_handlers.step(1))
-        begun.set()
+        started.set()
         assert say.wait(S_MAX)
         context.publish(fake_handlers.step(2))
         said.set()
@@ -72,7 +72,7 @@ async def test_a_requeued_attempt_publishes_nothing() -> None:
     with ThreadPoolExecutor(1) as threads:
         bench = WorkerContext(handler, threads, broker, MemoryStore(1000), "q", "w", 1.0, 2**20)
         attempt = asyncio.create_task(JobRun(bench, await broker.take("q")).run())
-        assert await asyncio.to_thread(begun.wait, S_MAX)
+        assert await asyncio.to_thread(started.wait, S_MAX)
         say.set()
         assert said.wait(S_MAX)  # on the loop, which can send nothing meanwhile
         attempt.cancel()
