@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import cache
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import cache, wraps
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -20,7 +21,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
-from tests.app.broker.brokers import OPENERS, SCENARIO_S_MAX, Time
+from tests.app.broker.brokers import OPENERS, SCENARIO_S_MAX, TIMES, Time
 from tests.servers.cluster import Cluster, scripted_cluster
 from tests.servers.redis_server import RedisServer, running_server
 
@@ -130,24 +131,39 @@ def own_redis_server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(params=OPENERS)
-async def broker_and_time(
-    request: pytest.FixtureRequest, redis_server: RedisServer
-) -> AsyncIterator[tuple[Broker, Time]]:
-    """A fresh broker of each kind, of JOBS_MAX waiting jobs a queue, and its time."""
-    opened, time = OPENERS[request.param](redis_server.url)
-    async with asyncio.timeout(SCENARIO_S_MAX):
-        yield opened, time
+def kind(request: pytest.FixtureRequest) -> str:
+    """Where a broker, a store or counters keep their state."""
+    return str(request.param)
+
+
+@pytest.fixture
+def time(kind: str) -> Time:
+    """The time of what is tested."""
+    return TIMES[kind]()
+
+
+@pytest.fixture
+async def broker(kind: str, time: Time, redis_server: RedisServer) -> AsyncIterator[Broker]:
+    """A fresh broker of each kind, of JOBS_MAX waiting jobs a queue."""
+    opened = OPENERS[kind](redis_server.url, time)
+    yield opened
     await opened.close()
 
 
-@pytest.fixture
-def broker(broker_and_time: tuple[Broker, Time]) -> Broker:
-    return broker_and_time[0]
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Limit the time of a scenario, so that its fixtures are closed after it."""
+    if "kind" in pyfuncitem.fixturenames and inspect.iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = _within_limit(pyfuncitem.obj)
 
 
-@pytest.fixture
-def time(broker_and_time: tuple[Broker, Time]) -> Time:
-    return broker_and_time[1]
+def _within_limit(scenario: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @wraps(scenario)
+    async def limited(**arguments: object) -> None:
+        async with asyncio.timeout(SCENARIO_S_MAX):
+            await scenario(**arguments)
+
+    return limited
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The brokers that the contract tests run on. A broker that is added to OPENERS is tested too."""
+"""The brokers that the contract tests run on. A broker that is added to OPENERS and TIMES is tested too."""
 
 from __future__ import annotations
 
@@ -79,22 +79,22 @@ class RealTime:
         return seconds * REAL_S
 
 
-def in_memory(url: str) -> tuple[Broker, Time]:
+def in_memory(url: str, time: ManualTime) -> Broker:
     """The broker that needs no server."""
-    time = ManualTime()
-    return MemoryBroker(JOBS_MAX, RESULT_TTL_S, RESULT_BYTES_MAX, time.clock, WEIGHT_MAX), time
+    return MemoryBroker(JOBS_MAX, RESULT_TTL_S, RESULT_BYTES_MAX, time.clock, WEIGHT_MAX)
 
 
-def on_redis(url: str) -> tuple[Broker, Time]:
+def on_redis(url: str, time: RealTime) -> Broker:
     """A broker on a real server."""
     settings = Settings(
         secret=b"the secret of the contract", queue_jobs_max=JOBS_MAX, queue_weight_max=WEIGHT_MAX,
         result_ttl_s=RESULT_TTL_S * REAL_S, result_bytes_max=RESULT_BYTES_MAX, redis_wait_s=20.0,
     )
-    return RedisBroker(url, settings, PRESENCE_TTL_S * REAL_S), RealTime()
+    return RedisBroker(url, settings, PRESENCE_TTL_S * REAL_S)
 
 
-OPENERS: dict[str, Callable[[str], tuple[Broker, Time]]] = {"memory": in_memory, "redis": on_redis}
+OPENERS: dict[str, Callable[..., Broker]] = {"memory": in_memory, "redis": on_redis}
+TIMES: dict[str, Callable[[], Time]] = {"memory": ManualTime, "redis": RealTime}
 
 
 async def take(broker: Broker, queue: str = "q") -> tuple[str, bytes]:

@@ -1,8 +1,7 @@
-"""The contract of every store. A store that is added to STORES is tested too."""
+"""The contract of every store. STORES has one for each kind of broker."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -18,40 +17,25 @@ from tests.servers.redis_server import RedisServer
 
 VALUE_BYTES_MAX = 1_000
 OWNER_BYTES_MAX = 3 * (100 + ENTRY_BYTES)
-SCENARIO_S_MAX = 60.0
 
 
-def in_memory(url: str) -> tuple[Store, Time]:
-    time = ManualTime()
-    return MemoryStore(VALUE_BYTES_MAX, time.clock, OWNER_BYTES_MAX), time
+def in_memory(url: str, time: ManualTime) -> Store:
+    return MemoryStore(VALUE_BYTES_MAX, time.clock, OWNER_BYTES_MAX)
 
 
-def on_redis(url: str) -> tuple[Store, Time]:
-    return RedisStore(url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX), RealTime()
+def on_redis(url: str, time: RealTime) -> Store:
+    return RedisStore(url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
 
 
-STORES: dict[str, Callable[[str], tuple[Store, Time]]] = {"memory": in_memory, "redis": on_redis}
+STORES: dict[str, Callable[..., Store]] = {"memory": in_memory, "redis": on_redis}
 
 
-@pytest.fixture(params=STORES)
-async def store_and_time(
-    request: pytest.FixtureRequest, redis_server: RedisServer
-) -> AsyncIterator[tuple[Store, Time]]:
-    """A fresh store of each kind that keeps values of up to 1,000 bytes, and its time."""
-    opened, time = STORES[request.param](redis_server.url)
-    async with asyncio.timeout(SCENARIO_S_MAX):
-        yield opened, time
+@pytest.fixture
+async def store(kind: str, time: Time, redis_server: RedisServer) -> AsyncIterator[Store]:
+    """A fresh store of each kind that keeps values of up to 1,000 bytes."""
+    opened = STORES[kind](redis_server.url, time)
+    yield opened
     await opened.close()
-
-
-@pytest.fixture
-def store(store_and_time: tuple[Store, Time]) -> Store:
-    return store_and_time[0]
-
-
-@pytest.fixture
-def time(store_and_time: tuple[Store, Time]) -> Time:
-    return store_and_time[1]
 
 
 async def test_a_stored_value_is_returned_unchanged(store: Store) -> None:
