@@ -9,11 +9,11 @@ import math
 import re
 from collections.abc import AsyncIterator
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import problem, send_problem
-from app.api.middleware.request_log import id_of_request
+from app.api.middleware.request_log import id_of_request, response_headers
 from app.errors import (
     BodyTooLarge,
     CallerError,
@@ -146,7 +146,7 @@ class _Answering:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            MutableHeaders(scope=message)["x-request-id"] = self._name
+            response_headers(message)["x-request-id"] = self._name
         await self._send(message)
 
 

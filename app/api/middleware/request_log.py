@@ -12,7 +12,7 @@ import logging
 import re
 import time
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import PROBLEM_TYPE
@@ -24,7 +24,7 @@ METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 PROBES = ("/health", "/ready", "/metrics")  # called every few seconds, so successes are logged at debug level only
 OTHER = "other"  # in place of a path or method that is none of ours
 PROBLEM_BYTES_MAX = 65_536
-_NOT_BEGUN = 499  # the client left before there was an answer
+_NO_RESPONSE = 499  # the client left before there was an answer
 _CODE = re.compile(r"[a-z_]{1,40}")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 log = logging.getLogger("app.http")
@@ -37,6 +37,13 @@ def id_of_request(scope: Scope) -> str:
         sent = Headers(scope=scope).get("x-request-id", "")
         state["request_id"] = sent if _REQUEST_ID.fullmatch(sent) else request_id()
     return str(state["request_id"])
+
+
+def response_headers(message: Message) -> MutableHeaders:
+    """The header fields of the start of a response; changes to them are sent. Their names become lower case."""
+    # ASGI permits a start without fields, and not every application keeps to names in lower case.
+    message["headers"] = [(name.lower(), value) for name, value in message.get("headers", ())]
+    return MutableHeaders(raw=message["headers"])
 
 
 class RequestLogMiddleware:
@@ -60,7 +67,7 @@ class RequestLogMiddleware:
             try:
                 await self._app(scope, receive, seen)
             except Exception:
-                seen.status = 500 if seen.status == _NOT_BEGUN else seen.status
+                seen.status = 500 if seen.status == _NO_RESPONSE else seen.status
                 raise
             finally:
                 route = _route(scope)
@@ -74,13 +81,13 @@ class _ResponseRecorder:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.status, self.bytes = _NOT_BEGUN, 0
+        self.status, self.bytes = _NO_RESPONSE, 0
         self._problem: bytearray | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            if Headers(raw=message.get("headers", [])).get("content-type") == PROBLEM_TYPE:
+            if response_headers(message).get("content-type") == PROBLEM_TYPE:
                 self._problem = bytearray()
         elif message["type"] == "http.response.body":
             body = message.get("body", b"")

@@ -11,11 +11,11 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import problem, send_problem
-from app.api.middleware.request_log import id_of_request
+from app.api.middleware.request_log import id_of_request, response_headers
 from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, is_public, require_scope, scope_of
 from app.errors import (
     Busy,
@@ -147,9 +147,10 @@ class _HeaderInjector:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            headers = MutableHeaders(scope=message)
+            headers = response_headers(message)
             if self._private and "cache-control" in headers:
-                headers["cache-control"] = headers["cache-control"].replace("public", "private")
+                shared = ", ".join(headers.getlist("cache-control"))
+                headers["cache-control"] = shared.replace("public", "private")
             if headers.get("content-type", "").startswith("image/svg"):  # a picture opened as a page keeps its colours
                 headers.setdefault("content-security-policy", STRICT_CSP + SVG_STYLED)
             for name, value in _SAFE.items():

@@ -148,7 +148,7 @@ def test_security_headers_are_defaults_that_routes_may_override() -> None:
         assert got["x-content-type-options"] == "nosniff", status
         assert got["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
         assert (got["referrer-policy"], got["cache-control"]) == ("no-referrer", "no-store")
-    own = Inner((b"cache-control", b"public, max-age=60"), (b"content-security-policy", b"default-src 'self'"))
+    own = Inner((b"Cache-Control", b"public, max-age=60"), (b"Content-Security-Policy", b"default-src 'self'"))
     _, got, _ = ask(walls_of(inner=own))
     assert (got["cache-control"], got["content-security-policy"]) == ("public, max-age=60", "default-src 'self'")
     _, got, _ = ask(walls_of(inner=Inner((b"content-type", b"image/svg+xml"))))
