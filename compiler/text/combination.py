@@ -359,7 +359,7 @@ def _character_letter_names(combined: Combined) -> tuple[str, ...]:
 
 
 def _letter_names(combined: Combined) -> LetterNames:
-    """The propositions of each letter that callers know; None for a letter that is no step of the word trace."""
+    """The propositions of each letter that callers know; None for a letter that the word trace does not show."""
     alphabet = combined.transducer.alphabet
     hidden = combined.internal_names if combined.with_nomatch else {*combined.internal_names, NOMATCH}
     units = (tuple(sorted(letter - hidden)) for letter in alphabet.units)

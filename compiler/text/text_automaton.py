@@ -31,7 +31,7 @@ class TextAutomaton(ABC):
     transducer      the byte transducer
     letters       DFA over the transducer's letters
     symbol_names  a printable name of each symbol of `display_dfa`
-    letter_names  the propositions of each letter; None for one that is no step of the word trace
+    letter_names  the propositions of each letter; None for one that the word trace does not show
     text_start    the transducer state an answer is read from
     strips_space  whether one leading space, which the transducer's own start reads, is no part of an answer
     lifted        the byte automaton, where it was made already

@@ -33,10 +33,10 @@ class Inner:
 def ask(walls: SecurityMiddleware, method: str = "GET", path: str = "/v1/models", **headers: str) -> Answer:
     """Status, headers and JSON of an answer. Header names are spelt with underscores."""
     fields = [(name.replace("_", "-").lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
-    return asyncio.run(asked(walls, method, path, fields))
+    return asyncio.run(response_to(walls, method, path, fields))
 
 
-async def asked(walls: SecurityMiddleware, method: str, path: str, fields: list[tuple[bytes, bytes]]) -> Answer:
+async def response_to(walls: SecurityMiddleware, method: str, path: str, fields: list[tuple[bytes, bytes]]) -> Answer:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -98,7 +98,7 @@ def test_only_allowed_hosts_are_accepted() -> None:
 
 def test_two_host_headers_are_refused() -> None:
     fields = [(b"host", b"localhost"), (b"host", b"localhost")]
-    assert asyncio.run(asked(walls_of(), "GET", "/v1/models", fields))[0] == REFUSED
+    assert asyncio.run(response_to(walls_of(), "GET", "/v1/models", fields))[0] == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,15 @@ def test_security_headers_are_defaults_that_routes_may_override() -> None:
     assert got["content-security-policy"].endswith("style-src 'unsafe-inline'")
 
 
+def test_a_response_without_fields_gets_the_security_headers() -> None:
+    async def bare(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    status, got, _ = ask(walls_of(inner=bare))
+    assert (status, got["x-content-type-options"], got["cache-control"]) == (204, "nosniff", "no-store")
+
+
 def test_with_keys_responses_are_not_stored_by_shared_caches(tmp_path: Path) -> None:
     text = made(tmp_path)
     walls = walls_of(tmp_path, Inner((b"cache-control", b"public, max-age=60")))
@@ -186,7 +195,7 @@ def test_an_invalid_key_gets_401_and_is_not_repeated(given: str, tmp_path: Path)
 
 def test_two_authorization_headers_are_refused(tmp_path: Path) -> None:
     field = (b"authorization", b"Bearer " + made(tmp_path).encode())
-    assert asyncio.run(asked(walls_of(tmp_path), "GET", "/v1/models", [field, field]))[0] == 401
+    assert asyncio.run(response_to(walls_of(tmp_path), "GET", "/v1/models", [field, field]))[0] == 401
 
 
 def test_a_key_opens_its_scopes_and_sets_the_owner(tmp_path: Path) -> None:
@@ -215,7 +224,7 @@ def test_a_rate_limited_key_gets_a_retry_time(tmp_path: Path) -> None:
 
     async def scenario() -> list[Answer]:
         walls, field = walls_of(tmp_path), (b"authorization", f"Bearer {text}".encode())
-        return [await asked(walls, "POST", "/generate", [field]) for _ in range(3)]
+        return [await response_to(walls, "POST", "/generate", [field]) for _ in range(3)]
 
     first, second, third = asyncio.run(scenario())
     assert (first[0], first[1]["ratelimit-limit"], first[1]["ratelimit-remaining"]) == (200, "2", "1")
@@ -236,10 +245,10 @@ async def test_a_request_holds_its_slot_until_it_is_answered(tmp_path: Path) -> 
         await Inner()(scope, receive, send)
 
     walls, field = walls_of(tmp_path, slow), (b"authorization", f"Bearer {text}".encode())
-    first = asyncio.create_task(asked(walls, "POST", "/generate", [field]))
+    first = asyncio.create_task(response_to(walls, "POST", "/generate", [field]))
     await arrived.wait()
-    status, _, body = await asked(walls, "POST", "/generate", [field])
+    status, _, body = await response_to(walls, "POST", "/generate", [field])
     assert (status, body["limit"], body["cap"]) == (429, "concurrency_max", 1)
     let_go.set()
     assert (await first)[0] == 200
-    assert (await asked(walls, "POST", "/generate", [field]))[0] == 200
+    assert (await response_to(walls, "POST", "/generate", [field]))[0] == 200

@@ -33,10 +33,10 @@ def key(name: str = "anna", **limits: int) -> Key:
 class FakeServer(MemoryCounters):
     """Counters that limiters share, which may be away."""
 
-    away, asked = False, 0
+    away, calls = False, 0
 
     async def acquire(self, entry: Admission) -> AdmissionResult:
-        self.asked += 1
+        self.calls += 1
         if self.away:
             raise OSError("away")
         return await super().acquire(entry)
@@ -222,9 +222,9 @@ async def test_replicas_share_counts_and_fall_back_to_local_ones(
     with caplog.at_level(logging.WARNING):
         for _ in range(4):
             await count(one, key())
-        asked = server.asked
+        calls = server.calls
         await refused(one, key())
-    assert server.asked == asked, "a server that failed is not asked again at once"
+    assert server.calls == calls, "a server that failed is not called again at once"
     assert "this process only" in caplog.text
     async with one.admitted(key("ben"), WORK):
         server.away = False

@@ -21,17 +21,17 @@ from tests.servers.redis_server import RedisServer
 
 
 async def test_a_request_waits_for_one_reply_of_a_real_server(redis_server: RedisServer) -> None:
-    asked: list[str] = []
+    first_keys: list[str] = []
 
     class Counted(SharedCounters):
         async def _run(self, script: Any, keys: Any, *arguments: Any) -> Any:
-            asked.append(keys[0])
+            first_keys.append(keys[0])
             return await super()._run(script, keys, *arguments)
     limiter = Limiter(Settings(), Counted(Connection(redis_server.url)))
     for _ in range(3):
-        asked.clear()
+        first_keys.clear()
         async with limiter.admitted(key(), WORK):
-            assert [one for one in asked if one != "abs:running:anna"] == ["abs:limits:requests:anna"]
+            assert [name for name in first_keys if name != "abs:running:anna"] == ["abs:limits:requests:anna"]
     await limiter.close()
 
 

@@ -162,7 +162,7 @@ async def test_a_late_job_is_not_run_while_others_wait(broker: Broker, time: Tim
     late, shared = await submit(broker, time, 12, own), await submit(broker, time, 12)
     await time.advance(8)
     waiting = await submit(broker, time, 12, own)
-    assert (await take(broker))[0] == shared, "others may have more time than who asked first"
+    assert (await take(broker))[0] == shared, "others may have more time than the first caller"
     assert load(await broker.result(late)) == failure_of(DeadlineExceeded())
     assert (await broker.state(late)).state == "done"
     await time.advance(8)
