@@ -48,7 +48,22 @@ def _submit_method(
     return method
 
 
-class AsyncClient(ClientBase):
+class _AsyncClosing:
+    """Closes itself at the end of a `async with`."""
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class AsyncClient(_AsyncClosing, ClientBase):
     """Asynchronous client of a running service.
 
     Tasks of one event loop may share one client. `async with` closes its connections.
@@ -117,14 +132,6 @@ class AsyncClient(ClientBase):
         """Finish pending cancellations of jobs, and close all connections."""
         await asyncio.gather(*self._cancellations, return_exceptions=True)
         await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _request(self, call: Call[T]) -> T:
         try:
@@ -223,7 +230,7 @@ class _AsyncActionRunner:
         return await self._http.send(prepared, stream=streams)
 
 
-class AsyncStream(StreamBase[R]):
+class AsyncStream(_AsyncClosing, StreamBase[R]):
     """The events of a job, as an asynchronous iterator.
 
     result  that of the event Done; None before it
@@ -251,14 +258,6 @@ class AsyncStream(StreamBase[R]):
     async def aclose(self) -> None:
         """End the connection. Reading on raises StopAsyncIteration."""
         await self._events.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 async def _events(client: AsyncClient, follower: EventFollower[R], cancels: bool) -> AsyncGenerator[Event[R], None]:

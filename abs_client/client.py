@@ -46,7 +46,22 @@ def _submit_method(request: Callable[P, Call[T]], name: str) -> Callable[Concate
     return method
 
 
-class Client(ClientBase):
+class _Closing:
+    """Closes itself at the end of a `with`."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Client(_Closing, ClientBase):
     """Synchronous client of a running service.
 
     Threads may share one client. `with` closes its connections.
@@ -113,14 +128,6 @@ class Client(ClientBase):
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _request(self, call: Call[T]) -> T:
         try:
@@ -207,7 +214,7 @@ class _ActionRunner:
         return self._http.send(prepared, stream=streams)
 
 
-class Stream(StreamBase[R]):
+class Stream(_Closing, StreamBase[R]):
     """The events of a job, as an iterator.
 
     result  that of the event Done; None before it
@@ -235,14 +242,6 @@ class Stream(StreamBase[R]):
     def close(self) -> None:
         """End the connection. Reading on raises StopIteration."""
         self._events.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _events(client: Client, follower: EventFollower[R], cancels: bool) -> Generator[Event[R], None, None]:

@@ -97,28 +97,24 @@ class RawConstraint(Constraint):
         return cast("dict[str, Any]", copy.deepcopy(self._arguments[0]))
 
 
-class AllOf(Constraint):
+class _Combination(Constraint):
+    def __init__(self, *parts: ConstraintLike) -> None:
+        super().__init__(*map(_part, parts))
+
+    def _body(self) -> Any:
+        return list(self._arguments)
+
+
+class AllOf(_Combination):
     """All of the constraints hold."""
 
     FORM = "all"
 
-    def __init__(self, *parts: ConstraintLike) -> None:
-        super().__init__(*map(_part, parts))
 
-    def _body(self) -> Any:
-        return list(self._arguments)
-
-
-class AnyOf(Constraint):
+class AnyOf(_Combination):
     """At least one of the constraints holds."""
 
     FORM = "any"
-
-    def __init__(self, *parts: ConstraintLike) -> None:
-        super().__init__(*map(_part, parts))
-
-    def _body(self) -> Any:
-        return list(self._arguments)
 
 
 class Not(Constraint):
