@@ -82,7 +82,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "keyword_patterns": "",
         "report": "runs",
         "service": "report runs",
-        "systems": "runs",
+        "systems": "report runs",
         "compiler": "keyword_patterns memory report runs",
         "decoding": "compiler keyword_patterns memory report runs systems",
         "quality": "report runs systems",

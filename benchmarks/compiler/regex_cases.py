@@ -78,6 +78,12 @@ def pattern_case(name: str, family: str, pattern: str, xgrammar_note: str = "") 
     return CompileCase(name, family, constraint, for_all(Expression("regex", pattern), but=ascii_form))
 
 
+def choice_case(name: str, words: list[str]) -> CompileCase:
+    """A choice of words, which the other engines take as an alternation."""
+    constraint = {"choice": words, "leading_space": "forbid"}
+    return CompileCase(name, "word lists", constraint, for_all(Expression("regex", "|".join(words))))
+
+
 def cases(shared: Path) -> tuple[CompileCase, ...]:
     """All cases of this module."""
     words = common_words(shared, WORDS)
@@ -88,16 +94,6 @@ def cases(shared: Path) -> tuple[CompileCase, ...]:
         pattern_case("one of 1,000 words", "word lists", any_word),
         pattern_case("sentence with one of 1,000 words", "word lists", rf"(?:[^\n]* )?{any_word}(?: [^\n]*)?\."),
         pattern_case("three of 1,000 words", "word lists", rf"{any_word} {any_word} {any_word}"),
-        CompileCase(
-            "choice of 100 words",
-            "word lists",
-            {"choice": words[:100], "leading_space": "forbid"},
-            for_all(Expression("regex", "|".join(words[:100]))),
-        ),
-        CompileCase(
-            "choice of three labels",
-            "word lists",
-            {"choice": ["positive", "negative", "neutral"], "leading_space": "forbid"},
-            for_all(Expression("regex", "positive|negative|neutral")),
-        ),
+        choice_case("choice of 100 words", words[:100]),
+        choice_case("choice of three labels", ["positive", "negative", "neutral"]),
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.report import write_report
 from benchmarks.runs import Row
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS
@@ -62,6 +63,15 @@ def add_system_arguments(parser: argparse.ArgumentParser, default: Sequence[str]
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=default)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="measure stored rows again")
+
+
+def ask_systems(
+    run: Callable[[argparse.Namespace, Questioner], None], args: argparse.Namespace, seconds_max: float
+) -> None:
+    """Measure and store the rows of a task, then write RESULTS.md."""
+    with progress_bars() as progress:
+        run(args, Questioner(args.threads, seconds_max, progress))
+    write_report()
 
 
 def timings(answers: Sequence[SystemAnswer]) -> Row:

@@ -24,11 +24,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from app.settings import BUILT_IN_MODEL
 from benchmarks.quality.caption_scores import words
-from benchmarks.report import write_report
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, concept_sets_path, parser_of
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.process import SystemAnswer
-from benchmarks.systems.questions import Questioner, add_system_arguments, progress_bars, timings
+from benchmarks.systems.questions import Questioner, add_system_arguments, ask_systems, timings
 from benchmarks.tasks.concept_sets import FAMILIES, OTHER_PROMPT, PROMPTS, ConceptSet, concept_sets
 from benchmarks.tasks.text_metrics import bleu_4, cider, concepts_covered, leading_concepts, rouge_l
 
@@ -151,9 +150,7 @@ def main() -> None:
     args = parser.parse_args()
     if OTHER in args.models and not os.environ.get("ABS_MODEL"):
         parser.error(f"--models {OTHER} takes the model of ABS_MODEL, which is not set")
-    with progress_bars() as progress:
-        run(args, Questioner(args.threads, SECONDS_MAX, progress))
-    write_report()
+    ask_systems(run, args, SECONDS_MAX)
 
 
 if __name__ == "__main__":

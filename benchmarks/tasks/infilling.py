@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 
 from app.models import open_model_files
-from benchmarks.report import write_report
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, parser_of
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS
 from benchmarks.systems.process import SystemAnswer
-from benchmarks.systems.questions import Questioner, add_system_arguments, progress_bars, timings
+from benchmarks.systems.questions import Questioner, add_system_arguments, ask_systems, timings
 from benchmarks.tasks.gapped_stories import Story, gapped_stories
 from benchmarks.tasks.text_metrics import bleu_4, rouge_l
 
@@ -86,10 +85,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--stories", type=int, default=50)
-    args = parser.parse_args()
-    with progress_bars() as progress:
-        run(args, Questioner(args.threads, SECONDS_MAX, progress))
-    write_report()
+    ask_systems(run, parser.parse_args(), SECONDS_MAX)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,10 @@ from itertools import product
 
 from app.settings import BUILT_IN_MODEL
 from benchmarks.decoding.constrained_decoders import DECODERS, PROMPT, satisfies, tokens_min
-from benchmarks.report import write_report
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, parser_of
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.questions import Questioner, add_system_arguments, progress_bars
+from benchmarks.systems.questions import Questioner, add_system_arguments, ask_systems
 
 RESULT = RESULTS_DIRECTORY / "truncation.json"
 SECONDS_MAX = 60.0
@@ -92,10 +91,7 @@ def main() -> None:
     parser = parser_of(__doc__, shared=False)
     add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--patterns", type=int, default=100)
-    args = parser.parse_args()
-    with progress_bars() as progress:
-        run(args, Questioner(args.threads, SECONDS_MAX, progress))
-    write_report()
+    ask_systems(run, parser.parse_args(), SECONDS_MAX)
 
 
 if __name__ == "__main__":
