@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
+import pytest
 
-from abs_client import AsyncClient, AsyncStream, Client, Stream
+from abs_client import AsyncClient, AsyncStream, Client, Retry, Stream
 
 KINDS = ("sync", "async")
+both = pytest.mark.parametrize("kind", KINDS)
+EVENLY = Retry(random=lambda: 0.0)
 
 
 def ask(kind: str, url: str, what: Callable[[Any], Any], waits: list[float] | None = None, **options: Any) -> Any:

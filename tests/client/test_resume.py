@@ -23,12 +23,10 @@ from abs_client import (
     Step,
     UnknownJobError,
 )
-from tests.client.both_clients import KINDS, ask
+from tests.client.both_clients import EVENLY, ask, both
 from tests.client.scripted_server import ANSWER, NO_REPLY, Reply, event, problem, scripted_server, step, stream_reply
 from tests.servers.flaky_proxy import FlakyProxy
 
-both = pytest.mark.parametrize("kind", KINDS)
-EVENLY = Retry(random=lambda: 0.0)
 JOB = "1" * 32
 SIZES = {"automaton": "a" * 64, "states": 2, "letters": 2, "token_states": 2, "token_classes": 2, "min_tokens": 2,
          "cached": True, "compile_ms": 0.0}  # fmt: skip

@@ -23,11 +23,8 @@ from abs_client import (
     ServiceUnavailableError,
 )
 from abs_client._retry import RetryState
-from tests.client.both_clients import KINDS, ask, unreachable_url
+from tests.client.both_clients import EVENLY, ask, both, unreachable_url
 from tests.client.scripted_server import ANSWER, NO_REPLY, Reply, answer, event, problem, scripted_server, stream_reply
-
-both = pytest.mark.parametrize("kind", KINDS)
-EVENLY = Retry(random=lambda: 0.0)
 
 
 def generate(client: Any) -> Any:

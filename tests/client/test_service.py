@@ -32,9 +32,8 @@ from abs_client import (
     UnknownJobError,
     UnknownModelError,
 )
-from tests.client.both_clients import KINDS, ask
+from tests.client.both_clients import ask, both
 
-both = pytest.mark.parametrize("kind", KINDS)
 DOG_AND_BALL = F("dog") & Keywords("ball")
 PROMPT = "sentence:"
 
