@@ -22,25 +22,7 @@ from app.auth.route_scopes import (
 )
 
 __all__ = [
-    "HEALTH",
-    "ROUTE_SCOPES",
-    "SCOPES",
-    "Charge",
-    "Key",
-    "KeyCharges",
-    "KeyRing",
-    "Limiter",
-    "RateLimitStatus",
-    "add_key",
-    "bearer",
-    "is_public",
-    "method_not_allowed",
-    "metrics_guard",
-    "new_key",
-    "read_keys",
-    "remove_key",
-    "require_scope",
-    "scope_of",
-    "template_of",
-    "when",
-]
+    "HEALTH", "ROUTE_SCOPES", "SCOPES", "Charge", "Key", "KeyCharges", "KeyRing", "Limiter", "RateLimitStatus",
+    "add_key", "bearer", "is_public", "method_not_allowed", "metrics_guard", "new_key", "read_keys", "remove_key",
+    "require_scope", "scope_of", "template_of", "when",
+]  # fmt: skip

@@ -20,13 +20,6 @@ from app.broker.base import (
 )
 
 __all__ = [
-    "DEFAULT_SUBMIT",
-    "PRESENCE_TTL_S",
-    "Broker",
-    "ConcurrencyGroup",
-    "Delivery",
-    "JobEvent",
-    "JobStatus",
-    "SubmitOptions",
-    "WorkerStatus",
-]
+    "DEFAULT_SUBMIT", "PRESENCE_TTL_S", "Broker", "ConcurrencyGroup", "Delivery", "JobEvent", "JobStatus",
+    "SubmitOptions", "WorkerStatus",
+]  # fmt: skip

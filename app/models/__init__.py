@@ -11,11 +11,5 @@ from app.models.digest import checked_model, digest_of, digests_of, model_files,
 from app.models.files import ModelFiles, open_model_files
 
 __all__ = [
-    "ModelFiles",
-    "checked_model",
-    "digest_of",
-    "digests_of",
-    "model_files",
-    "open_model_files",
-    "require_meant",
-]
+    "ModelFiles", "checked_model", "digest_of", "digests_of", "model_files", "open_model_files", "require_meant",
+]  # fmt: skip

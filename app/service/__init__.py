@@ -9,9 +9,4 @@ from __future__ import annotations
 from app.service.job_client import SubmissionContext
 from app.service.service import EventSubscription, Service, SubmittedJob
 
-__all__ = [
-    "EventSubscription",
-    "Service",
-    "SubmissionContext",
-    "SubmittedJob",
-]
+__all__ = ["EventSubscription", "Service", "SubmissionContext", "SubmittedJob"]

@@ -11,10 +11,6 @@ from compiler.diagnostics.explanation import ConstraintExplanation, explain, wit
 from compiler.diagnostics.unspellable import missing_characters
 
 __all__ = [
-    "ConstraintExplanation",
-    "conjuncts",
-    "explain",
-    "explain_unsatisfiable",
-    "missing_characters",
+    "ConstraintExplanation", "conjuncts", "explain", "explain_unsatisfiable", "missing_characters",
     "with_caller_names",
-]
+]  # fmt: skip

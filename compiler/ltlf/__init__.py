@@ -13,14 +13,6 @@ from compiler.ltlf.progression import formula_to_dfa
 from compiler.ltlf.syntax import Builder, LtlfFormula, Op, parse_formula, print_formula, propositions_of, subformula
 
 __all__ = [
-    "Builder",
-    "LtlfFormula",
-    "Op",
-    "formula_to_dfa",
-    "formula_to_dfa_mona",
-    "parse_formula",
-    "print_formula",
-    "propositions_of",
-    "require_ltlf2dfa",
-    "subformula",
-]
+    "Builder", "LtlfFormula", "Op", "formula_to_dfa", "formula_to_dfa_mona", "parse_formula", "print_formula",
+    "propositions_of", "require_ltlf2dfa", "subformula",
+]  # fmt: skip

@@ -25,28 +25,8 @@ from compiler.text.text_automaton import (
 from compiler.text.tree import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf
 
 __all__ = [
-    "SEPARATOR",
-    "BooleanNode",
-    "CharLeaf",
-    "ConstraintTree",
-    "LabelAutomaton",
-    "LengthLeaf",
-    "LetterDfa",
-    "Negation",
-    "PerCharacterAutomaton",
-    "TextAutomaton",
-    "TextCheck",
-    "WholeTextAutomaton",
-    "WordLeaf",
-    "WordTraceAutomaton",
-    "answer_text",
-    "check_labels",
-    "check_text",
-    "combine",
-    "display_state_of",
-    "label_automata",
-    "replay",
-    "states_along",
-    "to_char_dfa",
-    "to_text_automaton",
-]
+    "SEPARATOR", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
+    "Negation", "PerCharacterAutomaton", "TextAutomaton", "TextCheck", "WholeTextAutomaton", "WordLeaf",
+    "WordTraceAutomaton", "answer_text", "check_labels", "check_text", "combine", "display_state_of",
+    "label_automata", "replay", "states_along", "to_char_dfa", "to_text_automaton",
+]  # fmt: skip

@@ -12,11 +12,6 @@ from decoding.engine.memory import describe_device, free_bytes, gpu_bytes, is_ou
 from decoding.engine.top_tokens import TopTokensRecorder
 
 __all__ = [
-    "Engine",
-    "TopTokensRecorder",
-    "describe_device",
-    "free_bytes",
-    "gpu_bytes",
-    "is_out_of_memory",
+    "Engine", "TopTokensRecorder", "describe_device", "free_bytes", "gpu_bytes", "is_out_of_memory",
     "release_memory",
-]
+]  # fmt: skip

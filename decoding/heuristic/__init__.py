@@ -10,9 +10,4 @@ from __future__ import annotations
 from decoding.heuristic.endings import Endings, find_endings
 from decoding.heuristic.unigram import cost_to_go, unigram_prior
 
-__all__ = [
-    "Endings",
-    "cost_to_go",
-    "find_endings",
-    "unigram_prior",
-]
+__all__ = ["Endings", "cost_to_go", "find_endings", "unigram_prior"]

@@ -13,12 +13,4 @@ from decoding.search.banked_search import BankedSearch
 from decoding.search.beam_search import BeamSearch
 from decoding.search.driver import drive, generate, rows_of, search_of
 
-__all__ = [
-    "AbsSearch",
-    "BankedSearch",
-    "BeamSearch",
-    "drive",
-    "generate",
-    "rows_of",
-    "search_of",
-]
+__all__ = ["AbsSearch", "BankedSearch", "BeamSearch", "drive", "generate", "rows_of", "search_of"]

@@ -26,19 +26,6 @@ from decoding.tensors.backend import (
 )
 
 __all__ = [
-    "LOG_PROB_FLOOR",
-    "Array",
-    "Tables",
-    "arange",
-    "library",
-    "like",
-    "rank_in_group",
-    "rows_at_a_time",
-    "scratch_bytes",
-    "take",
-    "take_columns",
-    "to_float64",
-    "top_k_stable",
-    "top_k_unordered",
-    "with_floor",
-]
+    "LOG_PROB_FLOOR", "Array", "Tables", "arange", "library", "like", "rank_in_group", "rows_at_a_time",
+    "scratch_bytes", "take", "take_columns", "to_float64", "top_k_stable", "top_k_unordered", "with_floor",
+]  # fmt: skip
