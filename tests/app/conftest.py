@@ -8,9 +8,10 @@ import inspect
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -21,11 +22,12 @@ from app.main import create_app
 from app.settings import Settings
 from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
+from tests.app import fake_handlers
 from tests.app.broker.brokers import OPENERS, SCENARIO_S_MAX, TIMES, Time
 from tests.servers.cluster import Cluster, scripted_cluster
+from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, running_server
 
-READY_S_MAX = 60.0
 TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -49,34 +51,50 @@ def functions_of(file: str) -> set[str]:
 
 
 def wait_until_ready(client: TestClient) -> None:
-    ends = monotonic() + READY_S_MAX
-    while client.get("/ready").status_code != 200:
-        assert monotonic() < ends, client.get("/ready").text
-        sleep(0.02)
+    until(lambda: client.get("/ready").is_success, "the service is ready")
 
 
 def wait_for_compiler(client: TestClient) -> None:
     """Until the compile worker of a service without a model is ready."""
-    ends = monotonic() + READY_S_MAX
-    while client.get("/ready").json()["reasons"] != ["no generate worker is alive"]:
-        assert monotonic() < ends, client.get("/ready").text
-        sleep(0.02)
+    reasons = ["no generate worker is alive"]
+    until(lambda: client.get("/ready").json()["reasons"] == reasons, "the compile worker is ready")
+
+
+@contextmanager
+def service_client(
+    ready: Callable[[TestClient], None] | None = wait_until_ready, **settings: Any
+) -> Iterator[TestClient]:
+    """A client of a service in this process with these settings, after `ready` has returned."""
+    with TestClient(create_app(Settings(**settings)), raise_server_exceptions=False) as client:
+        if ready is not None:
+            ready(client)
+        yield client
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads for requests that last while a test does something else."""
+    with ThreadPoolExecutor(32) as executor:
+        yield executor
+
+
+@pytest.fixture(autouse=True)
+def forgetful_handlers() -> None:
+    """Fake handlers do not remember earlier tests."""
+    fake_handlers.reset()
 
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[TestClient]:
     """The whole service in this process, with the built-in model."""
-    with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
-        wait_until_ready(client)
+    with service_client() as client:
         yield client
 
 
 @pytest.fixture
 def short_sighted_client() -> Iterator[TestClient]:
     """A service without a model that shows only the smallest automata."""
-    settings = Settings(embedded_workers=("compile",), automaton_view_cells_max=10)
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        wait_for_compiler(client)
+    with service_client(wait_for_compiler, embedded_workers=("compile",), automaton_view_cells_max=10) as client:
         yield client
 
 
@@ -89,9 +107,7 @@ def unspelling_client(tmp_path: Path, captions_dir: Path) -> Iterator[TestClient
     tokenizer["model"]["vocab"] = {piece: number for piece, number in vocabulary.items() if gone not in piece}
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     (tmp_path / "config.json").write_text((captions_dir / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
-    settings = Settings(model=str(tmp_path), embedded_workers=("compile",))
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        wait_for_compiler(client)
+    with service_client(wait_for_compiler, model=str(tmp_path), embedded_workers=("compile",)) as client:
         yield client
 
 

@@ -7,6 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
+from app import wiring
 from app.automaton_cache import automaton_secret, summary
 from app.errors import JobCancelled
 from app.messages import (
@@ -46,6 +49,13 @@ def reset() -> None:
         event.clear()
     running.clear()
     progress_kinds.clear()
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **openers: str) -> None:
+    """Give the jobs of these queues to functions of this module."""
+    for queue, opener in openers.items():
+        monkeypatch.setitem(wiring.HANDLERS, queue, f"{__name__}:{opener}")
+    reset()
 
 
 def open_patient(settings: Settings) -> Handler:
@@ -137,11 +147,12 @@ def open_quick(settings: Settings) -> Handler:
     return Handler(_quick)
 
 
-def open_after(work: Callable[[Context], None]) -> OpenHandler:
+def open_after(work: Callable[[GenerateJob, Context], None]) -> OpenHandler:
     """Runs `work` first and then answers at once."""
 
     def handle(job: Job, context: Context) -> Result:
-        work(context)
+        assert isinstance(job, GenerateJob)
+        work(job, context)
         return _quick(job, context)
 
     return lambda settings: Handler(handle)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from app import wiring
 from app.settings import Settings
 from tests.app import fake_handlers
 from tests.app.test_processes import listening, wait_until_ready
@@ -17,9 +16,7 @@ from tests.app.test_processes import listening, wait_until_ready
 @contextmanager
 def fake_service(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[str]:
     """Yields its URL. `handler` names a function of `fake_handlers`; waiting handlers may go on at the end."""
-    monkeypatch.setitem(wiring.HANDLERS, "generate", f"tests.app.fake_handlers:{handler}")
-    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
-    fake_handlers.reset()
+    fake_handlers.install(monkeypatch, generate=handler, compile="open_compiling")
     with listening(Settings(**settings)) as port:
         wait_until_ready(port)
         yield f"http://127.0.0.1:{port}"

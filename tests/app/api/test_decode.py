@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-import app.worker.handlers.compile as compile_handler
 from app.api.schemas import DecodeRequest
 from app.errors import AutomatonMissing, InternalError
-from app.main import create_app
 from app.messages import DecodeJob, DecodeJobResult, Job, Result, automaton_key
-from app.settings import Settings
 from app.worker.handlers.base import Context, Handler
 from app.worker.handlers.decode import decode_matrix
 from compiler.pipeline import compile_spec
@@ -25,8 +20,8 @@ from compiler.spec import Spec, spec_from_json
 from compiler.vocab import byte_vocabulary
 from decoding.label_decoding import LabelPath
 from tests.app import fake_handlers
-from tests.app.conftest import wait_until_ready
-from tests.app.service.test_service import running
+from tests.app.conftest import service_client
+from tests.app.service.test_service import COMPILE, running
 
 LABELS = ["boot", "Bag", "sneaker", "Coat"]
 CONSTRAINT = {"ltlf": "F(shoe & X F Bag) & G(Bag -> WX !Bag)", "propositions": {"shoe": ["boot", "sneaker"]}}
@@ -42,10 +37,8 @@ def decode(client: TestClient, **body: Any) -> Any:
 
 
 def satisfied(client: TestClient, labels: list[str]) -> bool:
-    answer: bool = client.post(
-        "/check", json={"constraint": {**CONSTRAINT, "labels": LABELS}, "labels": labels}
-    ).json()["satisfied"]
-    return answer
+    body = {"constraint": {**CONSTRAINT, "labels": LABELS}, "labels": labels}
+    return bool(client.post("/check", json=body).json()["satisfied"])
 
 
 def test_the_exact_answer_is_the_best_of_all_sequences(client: TestClient) -> None:
@@ -118,16 +111,12 @@ def test_an_impossible_length_error_names_the_nearest_lengths(client: TestClient
 
 def test_a_matrix_has_limits_alone_and_with_its_constraint() -> None:
     for limit, cap in (("matrix_rows_max", 4), ("matrix_cells_max", 19), ("matrix_states_max", 9)):
-        settings = Settings(**{limit: cap})  # type: ignore[arg-type]
-        with TestClient(create_app(settings)) as client:
-            wait_until_ready(client)
+        with service_client(**{limit: cap}) as client:
             body = decode(client, log_probs=matrix(5)).json()
             assert (body["code"], body["limit"], body["cap"]) == ("invalid_request", limit, cap)
 
 
-def test_an_automaton_evicted_before_its_use_is_recompiled(
-    captions_dir: Path, compiles: list[Spec]
-) -> None:
+async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[Spec]) -> None:
     calls: list[Job] = []
 
     def handle(job: Job, context: Context) -> Result:
@@ -140,15 +129,11 @@ def test_an_automaton_evicted_before_its_use_is_recompiled(
             raise AutomatonMissing("gone")
         return DecodeJobResult(("boot",), -1.0, -1.0, True, (), job.automaton, fake_handlers.NO_TIME)
 
-    async def scenario() -> None:
-        workers = {"compile": compile_handler.open_handler, "generate": lambda settings: Handler(handle)}
-        body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
-        params = DecodeRequest.model_validate(body).to_params()
-        async with running(captions_dir, workers) as (service, _):
-            result = await service.answer(await service.begin_decode(params))
-            assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
-
-    asyncio.run(scenario())
+    body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
+    params = DecodeRequest.model_validate(body).to_params()
+    async with running(COMPILE | {"generate": lambda settings: Handler(handle)}) as (service, _):
+        result = await service.answer(await service.begin_decode(params))
+        assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
     assert len(compiles) == 2
 
 

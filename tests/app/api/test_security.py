@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from app.api.middleware.security import SecurityMiddleware
-from app.auth import KeyRing, Limiter, add_key, new_key
+from app.auth import KeyRing, Limiter
 from app.settings import Settings
+from tests.app.access_keys import stored_key
 
 Answer = tuple[int, dict[str, str], Any]
 OPEN, REFUSED = 200, 421
@@ -59,10 +60,8 @@ def walls_of(tmp_path: Path | None = None, inner: Any = None, **settings: Any) -
     return SecurityMiddleware(inner or Inner(), chosen, KeyRing(tmp_path / "keys"), Limiter(chosen))
 
 
-def made(tmp_path: Path, *scopes: str, name: str = "anna", **limits: Any) -> str:
-    text, key = new_key(name, scopes or ["generate", "compile"], **limits)
-    add_key(tmp_path / "keys", key)
-    return text
+def made(tmp_path: Path, *scopes: str, **limits: Any) -> str:
+    return stored_key(tmp_path / "keys", "anna", *(scopes or ("generate", "compile")), **limits)
 
 
 @pytest.mark.parametrize(

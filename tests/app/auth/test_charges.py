@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from app import wiring
-from app.auth import add_key, new_key
+from app.auth import new_key
 from app.errors import RateLimited, StorageDown
-from app.main import create_app
 from app.service import Service, SubmittedJob
 from app.settings import Settings
 from app.wiring import open_limiter
-from tests.app.conftest import wait_until_ready
+from tests.app import fake_handlers
+from tests.app.access_keys import bearer, stored_key
+from tests.app.conftest import service_client
 from tests.servers.redis_server import RedisServer
 
 BODY = {"prompt": "a", "constraint": {"regex": "a{2,3}"}, "max_tokens": 8, "beams": 8}  # 64 of 100
@@ -27,16 +27,11 @@ Headers = dict[str, str]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, list[Headers]]]:
     """A service whose generations are scripted, and the headers of two keys."""
-    path, owners = tmp_path_factory.mktemp("keys") / "keys", []
-    for name in ("anna", "ben"):
-        text, key = new_key(name, ("generate",), requests_per_minute=0, beam_tokens_per_minute=100)
-        add_key(path, key)
-        owners.append({"authorization": f"Bearer {text}"})
+    path, limits = tmp_path_factory.mktemp("keys") / "keys", {"requests_per_minute": 0, "beam_tokens_per_minute": 100}
+    owners = [bearer(stored_key(path, name, "generate", **limits)) for name in ("anna", "ben")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_quick")
-        settings = Settings(keys_file=str(path), public_paths=("/ready",))
-        with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-            wait_until_ready(client)
+        fake_handlers.install(patch, generate="open_quick")
+        with service_client(keys_file=str(path), public_paths=("/ready",)) as client:
             yield client, owners
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from app.auth import (
     ROUTE_SCOPES,
     Key,
     KeyRing,
-    add_key,
     is_public,
     new_key,
     read_keys,
@@ -29,22 +28,17 @@ from app.auth import keys as keys_module
 from app.auth.keys import line_of
 from app.cli.keys import key_commands
 from app.errors import Forbidden, MethodNotAllowed, RouteNotFound, SettingsInvalid, Unauthorized
+from tests.app.access_keys import stored_key
 
 
 @pytest.fixture(autouse=True)
-def always_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def always_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys_module, "CHECK_INTERVAL_S", 0.0)
-    yield
 
 
 def filled(path: Path, *names: str) -> list[str]:
     """The texts of fresh keys that stand in the file."""
-    texts = []
-    for name in names:
-        text, key = new_key(name, ["generate"])
-        add_key(path, key)
-        texts.append(text)
-    return texts
+    return [stored_key(path, name, "generate") for name in names]
 
 
 def test_a_key_is_verified_without_being_stored(tmp_path: Path) -> None:
@@ -70,8 +64,7 @@ def test_an_almost_correct_key_is_refused(change: Any, tmp_path: Path) -> None:
 
 
 def test_an_expired_key_is_refused(tmp_path: Path) -> None:
-    text, key = new_key("anna", ["generate"], expires=time.time() - 1)
-    add_key(tmp_path / "keys", key)
+    text = stored_key(tmp_path / "keys", "anna", "generate", expires=time.time() - 1)
     with pytest.raises(Unauthorized, match="expired"):
         KeyRing(tmp_path / "keys").find(text)
 
@@ -110,10 +103,8 @@ def test_key_lookup_takes_the_same_steps_for_unknown_keys(
     whole = keys_module.hmac.compare_digest
     monkeypatch.setattr(keys_module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or whole(a, b))
     for given in (text, text[:-1] + "?", "abs_" + "0" * 12 + text[16:], "", "x" * 5_000):
-        try:
+        with suppress(Unauthorized):
             ring.find(given)
-        except Unauthorized:
-            continue
     assert len(compared) == 5
     assert all(len(ours) == len(theirs) == 64 for ours, theirs in compared)
 
@@ -156,16 +147,12 @@ def test_an_unreadable_shared_empty_or_duplicate_key_file_is_refused(tmp_path: P
     path = tmp_path / "keys"
     with pytest.raises(SettingsInvalid, match="cannot be read"):
         KeyRing(path)
-    path.write_text("")
-    with pytest.raises(SettingsInvalid, match="abs keys new"):
-        KeyRing(path)
-    path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n")
-    with pytest.raises(SettingsInvalid, match="twice"):
-        KeyRing(path)
-    path.write_text("{MARKER")
-    with pytest.raises(SettingsInvalid, match="line 1") as caught:
-        KeyRing(path)
-    assert "MARKER" not in str(caught.value)
+    twice = f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n"
+    for content, reason in (("", "abs keys new"), (twice, "twice"), ("{MARKER", "line 1")):
+        path.write_text(content)
+        with pytest.raises(SettingsInvalid, match=reason) as caught:
+            KeyRing(path)
+        assert "MARKER" not in str(caught.value)
     path.chmod(0o666)
     with pytest.raises(SettingsInvalid, match="chmod"):
         KeyRing(path)

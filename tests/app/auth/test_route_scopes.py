@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +13,14 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient
 
-from app.auth import ROUTE_SCOPES, add_key, metrics_guard, new_key
+from app.auth import ROUTE_SCOPES, metrics_guard
 from app.auth.route_scopes import PAGE, PAGE_FILES
 from app.main import create_app
 from app.observability import metrics
 from app.settings import MAY_BE_PUBLIC, Settings
-from tests.app.conftest import wait_until_ready
+from tests.app.access_keys import bearer, stored_key
+from tests.app.conftest import service_client
+from tests.servers.processes import free_port, until
 
 CONSTRAINT = {"regex": "a{2,3}"}
 HASH, JOB = "0" * 64, "0" * 32
@@ -51,9 +52,7 @@ class Keys:
         self.expired = self.add("anna", "generate", "compile", "admin", expires=time.time() - 1)
 
     def add(self, name: str, *scopes: str, expires: float | None = None, **limits: int) -> str:
-        text, key = new_key(name, scopes, expires, requests_per_minute=0, **limits)
-        add_key(self.path, key)
-        return text
+        return stored_key(self.path, name, *scopes, expires=expires, requests_per_minute=0, **limits)
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +63,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 @pytest.fixture(scope="module")
 def locked(keys: Keys) -> Iterator[TestClient]:
     """The whole service, with keys."""
-    settings = Settings(keys_file=str(keys.path))
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        client.headers["authorization"] = f"Bearer {keys.anna}"
-        wait_until_ready(client)
-        del client.headers["authorization"]
+    with service_client(None, keys_file=str(keys.path)) as client:
+        until(lambda: client.get("/ready", headers=bearer(keys.anna)).is_success)
         yield client
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 def test_routes_and_the_scope_table_agree() -> None:
@@ -117,11 +109,10 @@ def test_every_route_but_health_requires_a_valid_key(key: str, locked: TestClien
 
 
 def test_a_worker_port_answers_only_probes_without_a_key(keys: Keys) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     settings = Settings(keys_file=str(keys.path), metrics_port=port)
-    guard = metrics_guard(settings)
-    with metrics.listening(settings, guard), httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
+    served = metrics.listening(settings, metrics_guard(settings))
+    with served, httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
         def status(path: str, key: str = "") -> int:
             return http.get(path, headers=bearer(key) if key else {}).status_code
 
@@ -145,8 +136,8 @@ def test_a_key_grants_no_route_beyond_its_scopes(locked: TestClient, keys: Keys)
 
 
 def test_only_configured_paths_are_public(keys: Keys) -> None:
-    settings = Settings(keys_file=str(keys.path), embedded_workers=(), public_paths=MAY_BE_PUBLIC)
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+    settings = {"keys_file": str(keys.path), "embedded_workers": (), "public_paths": MAY_BE_PUBLIC}
+    with service_client(None, **settings) as client:
         answered = {path for method, path in routes(client.app)  # type: ignore[arg-type]
                     if client.request(method, filled(path)).status_code != 401}
     assert answered == {"/health", *MAY_BE_PUBLIC, PAGE_FILES + "{file}", PAGE_FILES + "{folder}/{file}"}
@@ -162,11 +153,7 @@ def test_a_job_is_visible_to_its_owner_only(locked: TestClient, keys: Keys) -> N
         assert (response.status_code, response.json()["code"]) == (404, "unknown_job"), (method, path)
         unknown = locked.request(method, path.replace(job, f"/jobs/{JOB}"), headers=bearer(keys.ben))
         assert unknown.json() | {"request_id": ""} == response.json() | {"request_id": ""}, "no telling whose it is"
-    ends = time.monotonic() + 60
-    while (shown := locked.get(job, headers=bearer(keys.anna)).json())["state"] in ("waiting", "running"):
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-    assert shown["state"] == "done"
+    until(lambda: locked.get(job, headers=bearer(keys.anna)).json()["state"] == "done")
 
 
 def test_idempotency_keys_are_separate_per_owner(locked: TestClient, keys: Keys) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.auth import KeyRing, add_key, new_key
+from app.auth import KeyRing
 from app.main import create_app
 from app.settings import Settings
+from tests.app.access_keys import stored_key
 from tests.servers.service_process import START_S_MAX, ServiceProcess, serving
 
 MARK = "MARKER"  # stands in everything that a caller writes
@@ -38,8 +39,7 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, ...]]:
     """A process that logs all it can, and its key."""
     folder: Path = tmp_path_factory.mktemp("secrets")
-    text, key = new_key("anna", ["generate", "compile"], requests_per_minute=0)
-    add_key(folder / "keys", key)
+    text = stored_key(folder / "keys", "anna", "generate", "compile", requests_per_minute=0)
     settings = {"keys_file": folder / "keys", "secret": SIGNING, "log_level": "debug", "log_format": "json"}
     with serving(folder, **settings, api_key=KEY, OMP_NUM_THREADS=1) as running:
         running.wait_until_ready(text)
@@ -105,8 +105,7 @@ def test_an_unreachable_servers_password_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_settings_and_keys_hide_their_secrets(tmp_path: Path) -> None:
-    text, key = new_key("anna", ["generate"])
-    add_key(tmp_path / "keys", key)
+    text = stored_key(tmp_path / "keys", "anna", "generate")
     settings = Settings(secret=SIGNING.encode(), api_key=KEY, keys_file=str(tmp_path / "keys"), embedded_workers=())
     app = create_app(settings)
     found = KeyRing(tmp_path / "keys").find(text)

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from app.auth import add_key, new_key
-from app.main import create_app
-from app.settings import Settings
+from tests.app.access_keys import bearer, stored_key
+from tests.app.conftest import service_client
 
 ROWS = Path(__file__).parents[2] / "cases" / "openai_requests.toml"
 CASES = tomllib.loads(ROWS.read_text(encoding="utf-8"))["case"]
@@ -65,21 +64,18 @@ def test_errors_of_the_middleware_have_the_same_shape(client: TestClient) -> Non
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[tuple[TestClient, str, str]]:
     """A service with keys and no workers; a key that generates twice a minute, and one that only compiles."""
-    texts = []
-    for name, scopes, limit in (("anna", ["generate"], 2), ("bert", ["compile"], 0)):
-        text, key = new_key(name, scopes, requests_per_minute=limit)
-        add_key(tmp_path / "keys", key)
-        texts.append(text)
-    settings = Settings(keys_file=str(tmp_path / "keys"), embedded_workers=())
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        yield client, texts[0], texts[1]
+    path = tmp_path / "keys"
+    anna = stored_key(path, "anna", "generate", requests_per_minute=2)
+    bert = stored_key(path, "bert", "compile", requests_per_minute=0)
+    with service_client(None, keys_file=str(path), embedded_workers=()) as client:
+        yield client, anna, bert
 
 
 def test_keys_limits_and_a_service_that_is_not_ready(locked: tuple[TestClient, str, str]) -> None:
     client, anna, bert = locked
 
     def ask(key: str) -> Any:
-        return client.post(COMPLETIONS, json={"prompt": "a"}, headers={"authorization": f"Bearer {key}"})
+        return client.post(COMPLETIONS, json={"prompt": "a"}, headers=bearer(key))
 
     response = ask("sk-proj-of-openai")
     assert response.status_code == 401 and response.headers["www-authenticate"]

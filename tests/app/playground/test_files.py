@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from app.auth import add_key, new_key
 from app.main import create_app
 from app.playground import FOLDER, page_files
 from app.settings import Settings
 from docs.tools.reference import ERRORS
+from tests.app.access_keys import bearer, stored_key
+from tests.app.conftest import service_client
 
 ERRORS_PAGE = Path(__file__).parents[3] / "docs" / "errors.md"
 PAGE_BYTES_MAX = 2_000_000
@@ -52,7 +53,7 @@ class Tags(HTMLParser):
 
 @pytest.fixture(scope="module")
 def open_client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(embedded_workers=()))) as client:
+    with service_client(None, embedded_workers=()) as client:
         yield client
 
 
@@ -119,16 +120,13 @@ def test_the_openapi_document_omits_the_page() -> None:
 
 
 def test_the_page_needs_a_key_unless_it_is_public(tmp_path: Path) -> None:
-    text, key = new_key("anna", ["compile"])
-    add_key(tmp_path / "keys", key)
+    given = bearer(stored_key(tmp_path / "keys", "anna", "compile"))
     paths = ("/", "/static/main.js", "/static/vendor/manifest.json")
-    locked = Settings(keys_file=str(tmp_path / "keys"), embedded_workers=())
-    with TestClient(create_app(locked)) as client:
+    settings = {"keys_file": str(tmp_path / "keys"), "embedded_workers": ()}
+    with service_client(None, **settings) as client:
         assert {client.get(path).status_code for path in paths} == {401}
-        given = {"authorization": f"Bearer {text}"}
         assert {client.get(path, headers=given).status_code for path in paths} == {200}
-    public = Settings(keys_file=str(tmp_path / "keys"), embedded_workers=(), public_paths=("/",))
-    with TestClient(create_app(public)) as client:
+    with service_client(None, **settings, public_paths=("/",)) as client:
         assert {client.get(path).status_code for path in paths} == {200}
         for asked in ("GET /v1/models", "GET /staticx", "POST /static/main.js", "POST /check"):
             assert client.request(*asked.split()).status_code == 401, asked

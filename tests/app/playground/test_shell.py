@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.auth import add_key, new_key
+from tests.app.access_keys import stored_key
 from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_violations, open_page
 from tests.app.playground.shell import (
     FORMULA,
@@ -236,8 +236,7 @@ def test_every_example_compiles_and_first_paint_takes_a_second(page: Page) -> No
 def test_an_entered_key_is_stored_in_its_tab_only(
     browser: Browser, service: ServiceProcess, tmp_path: Path
 ) -> None:
-    text, key = new_key("anna", ["generate", "compile"])
-    add_key(tmp_path / "keys", key)
+    text = stored_key(tmp_path / "keys", "anna", "generate", "compile")
     with (
         serving(tmp_path, keys_file=tmp_path / "keys", public_paths="/", embedded_workers="compile") as locked,
         open_page(browser, locked.url, WIDE) as watched,

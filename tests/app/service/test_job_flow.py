@@ -20,7 +20,6 @@ from app.messages import (
     GenerateJob,
     GenerateJobResult,
     GenerationOptions,
-    Job,
     Result,
     automaton_key,
 )
@@ -30,7 +29,7 @@ from app.service import Service, SubmissionContext
 from app.settings import Settings
 from app.store import Store
 from app.wiring import open_broker, open_store
-from app.worker.handlers.base import Context, Handler, OpenHandler
+from app.worker.handlers.base import Context, OpenHandler
 from app.worker.loop import serve
 from compiler.errors import BudgetTooSmall
 from compiler.spec import AllSpec, KeywordsSpec, RegexSpec, Spec
@@ -113,18 +112,11 @@ async def over(service: Service, job: str, owner: str = "owner") -> Result:
         await asyncio.sleep(0.01)
 
 
-def open_telling_words(settings: Settings) -> Handler:
-    """Answers by the job's names."""
-
-    def handle(job: Job, context: Context) -> Result:
-        assert isinstance(job, GenerateJob)
-        assert context.load(automaton_key(job.automaton)) is not None
-        return fake_handlers.open_quick(settings).handle(job, context)
-
-    return Handler(handle, 8)
+def require_automaton(job: GenerateJob, context: Context) -> None:
+    assert context.load(automaton_key(job.automaton)) is not None
 
 
-WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": open_telling_words}
+WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": fake_handlers.open_after(require_automaton)}
 
 
 async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
@@ -140,74 +132,57 @@ async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> 
         assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
 
 
-def test_concurrent_requests_share_one_compile_job(
-    settings: Settings, compiles: list[Spec]
-) -> None:
+async def test_concurrent_requests_share_one_compile_job(settings: Settings, compiles: list[Spec]) -> None:
     rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; tests/app/faults does so over Redis
-
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.work(WORKERS)
-            services = [here.service() for _ in range(4)]
-            compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
-            submissions = await asyncio.gather(*(service.begin_generate(order()) for service in services * rounds))
-            await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
-
-    asyncio.run(scenario())
+    async with place(settings) as here:
+        await here.work(WORKERS)
+        services = [here.service() for _ in range(4)]
+        compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
+        submissions = await asyncio.gather(*(service.begin_generate(order()) for service in services * rounds))
+        await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
     assert compiles == [SPEC]
 
 
-def test_a_failed_compilation_answers_all_waiting_and_later_requests(
+async def test_a_failed_compilation_answers_all_waiting_and_later_requests(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.pretend("compile", "generate")
-            service = here.service()
-            submissions = [await service.begin_generate(order(NEVER), ALONE) for _ in range(3)]
-            await here.work(WORKERS)
-            failures = [await over(service, submission.job_id) for submission in submissions]
-            assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
-            for _ in range(2):
-                with pytest.raises(JobFailed) as failed:
-                    await here.service().constraints.compile(NEVER)
-                assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
-
-    asyncio.run(scenario())
+    async with place(settings) as here:
+        await here.pretend("compile", "generate")
+        service = here.service()
+        submissions = [await service.begin_generate(order(NEVER), ALONE) for _ in range(3)]
+        await here.work(WORKERS)
+        failures = [await over(service, submission.job_id) for submission in submissions]
+        assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
+        for _ in range(2):
+            with pytest.raises(JobFailed) as failed:
+                await here.service().constraints.compile(NEVER)
+            assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
     assert len(compiles) == 1
 
 
-def test_a_worker_recompiles_an_automaton_missing_from_the_store(
+async def test_a_worker_recompiles_an_automaton_missing_from_the_store(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.work(COMPILE)
-            await here.pretend("generate")
-            service = here.service()
-            compiled = await service.constraints.compile(SPEC)
-            submission = await service.begin_generate(order(), ALONE)
-            key = automaton_key(compiled.automaton)
-            data = await here.store.get(key)
-            assert data is not None and submission.compile_job is None
-            await here.store.delete(key, data)
-            await here.work({"generate": open_needy})
-            answer = await over(here.service(), submission.job_id)
-            assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
-
-    asyncio.run(scenario())
+    async with place(settings) as here:
+        await here.work(COMPILE)
+        await here.pretend("generate")
+        service = here.service()
+        compiled = await service.constraints.compile(SPEC)
+        submission = await service.begin_generate(order(), ALONE)
+        key = automaton_key(compiled.automaton)
+        data = await here.store.get(key)
+        assert data is not None and submission.compile_job is None
+        await here.store.delete(key, data)
+        await here.work({"generate": fake_handlers.open_after(miss_automaton)})
+        answer = await over(here.service(), submission.job_id)
+        assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
     assert compiles == [SPEC, SPEC]
 
 
-def open_needy(settings: Settings) -> Handler:
-    """Cannot do without the automaton, as the real handler."""
-    def handle(job: Job, context: Context) -> Result:
-        assert isinstance(job, GenerateJob)
-        if context.load(automaton_key(job.automaton)) is None:
-            raise AutomatonMissing("gone")
-        return fake_handlers.open_quick(settings).handle(job, context)
-
-    return Handler(handle)
+def miss_automaton(job: GenerateJob, context: Context) -> None:
+    """Fail without the automaton, as the real handler."""
+    if context.load(automaton_key(job.automaton)) is None:
+        raise AutomatonMissing("gone")
 
 
 async def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> None:
@@ -247,7 +222,6 @@ async def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
 
 
 async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
-    fake_handlers.reset()
     async with place(settings) as here:
         await here.work({"compile": fake_handlers.open_patient})
         await here.pretend("generate")

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,7 @@ from app.messages import (
     GenerateJob,
     GenerateJobResult,
     GenerationOptions,
-    Job,
     Progress,
-    Result,
     automaton_hash,
     automaton_key,
     failure_of,
@@ -35,6 +32,7 @@ from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from tests.app import fake_handlers
 
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
+COMPILE: dict[str, OpenHandler] = {"compile": compile_handler.open_handler}
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateParams:
@@ -55,9 +53,9 @@ async def generate(
 
 @contextlib.asynccontextmanager
 async def running(
-    captions: Path, workers: Mapping[str, OpenHandler], queue_jobs_max: int = 256
+    workers: Mapping[str, OpenHandler], queue_jobs_max: int = 256
 ) -> AsyncIterator[tuple[Service, MemoryStore]]:
-    settings = Settings(model=str(captions))
+    settings = Settings()
     broker, store = MemoryBroker(queue_jobs_max), MemoryStore(settings.store_bytes_max)
     service = Service(settings, broker, store, open_model_files(settings.model))
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
@@ -69,32 +67,24 @@ async def running(
             task.cancel()
 
 
-def test_500_callers_of_one_cold_constraint_compile_it_once(captions_dir: Path, compiles: list[Spec]) -> None:
-    async def scenario() -> None:
-        async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
-            answers = await asyncio.gather(*(service.constraints.compile(SPEC) for _ in range(500)))
-            assert len({answer.automaton for answer in answers}) == 1
-            assert not any(answer.cached for answer in answers)
-            assert (await service.constraints.compile(SPEC)).cached
-
-    asyncio.run(scenario())
+async def test_500_callers_of_one_cold_constraint_compile_it_once(compiles: list[Spec]) -> None:
+    async with running(COMPILE) as (service, _):
+        answers = await asyncio.gather(*(service.constraints.compile(SPEC) for _ in range(500)))
+        assert len({answer.automaton for answer in answers}) == 1
+        assert not any(answer.cached for answer in answers)
+        assert (await service.constraints.compile(SPEC)).cached
     assert compiles == [SPEC]
 
 
-def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(
-    captions_dir: Path, compiles: list[Spec]
-) -> None:
-    async def scenario() -> None:
-        async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, _):
-            leaving, staying = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            leaving.cancel()
-            assert (await staying).min_tokens == 3
-            with pytest.raises(asyncio.CancelledError):
-                await leaving
-
-    asyncio.run(scenario())
+async def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(compiles: list[Spec]) -> None:
+    async with running(COMPILE) as (service, _):
+        leaving, staying = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert (await staying).min_tokens == 3
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
     assert compiles == [SPEC]
 
 
@@ -107,19 +97,16 @@ def test_equal_constraints_have_one_hash() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", bytes(100)])
-def test_a_damaged_automaton_is_recompiled(captions_dir: Path, compiles: list[Spec], damage: bytes) -> None:
-    async def scenario() -> None:
-        async with running(captions_dir, {"compile": compile_handler.open_handler}) as (service, store):
-            first = await service.constraints.compile(SPEC)
-            await store.put(automaton_key(first.automaton), damage, 100)
-            with pytest.raises(UnknownAutomaton):
-                await service.constraints.automaton(first.automaton)
-            await store.put(automaton_key(first.automaton), damage, 100)
-            again = await service.constraints.compile(SPEC)
-            assert (again.automaton, again.cached) == (first.automaton, False)
+async def test_a_damaged_automaton_is_recompiled(compiles: list[Spec], damage: bytes) -> None:
+    async with running(COMPILE) as (service, store):
+        first = await service.constraints.compile(SPEC)
+        await store.put(automaton_key(first.automaton), damage, 100)
+        with pytest.raises(UnknownAutomaton):
             await service.constraints.automaton(first.automaton)
-
-    asyncio.run(scenario())
+        await store.put(automaton_key(first.automaton), damage, 100)
+        again = await service.constraints.compile(SPEC)
+        assert (again.automaton, again.cached) == (first.automaton, False)
+        await service.constraints.automaton(first.automaton)
     assert compiles == [SPEC, SPEC]
 
 
@@ -127,54 +114,40 @@ def open_forgetful(settings: Settings) -> Handler:
     """Finds the automaton gone the first time, as if the store had evicted it between two jobs."""
     calls = []
 
-    def handle(job: Job, context: Context) -> Result:
-        assert isinstance(job, GenerateJob)
+    def lose(job: GenerateJob, context: Context) -> None:
         calls.append(job)
         if len(calls) == 1:
             data = context.load(automaton_key(job.automaton))
             assert data is not None
             context.discard(automaton_key(job.automaton), data)
             raise AutomatonMissing("gone")
-        return fake_handlers.open_quick(settings).handle(job, context)
 
-    return Handler(handle)
+    return fake_handlers.open_after(lose)(settings)
 
 
-def test_an_automaton_evicted_before_its_use_is_recompiled(
-    captions_dir: Path, compiles: list[Spec]
-) -> None:
-    workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
-
-    async def scenario() -> None:
-        async with running(captions_dir, workers) as (service, _):
-            result = await generate(service, order())
-            assert result.choices
-
-    asyncio.run(scenario())
+async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[Spec]) -> None:
+    async with running(COMPILE | {"generate": open_forgetful}) as (service, _):
+        assert (await generate(service, order())).choices
     assert compiles == [SPEC, SPEC]
 
 
-async def test_an_evicted_automaton_referenced_by_hash_is_unknown(captions_dir: Path) -> None:
-    workers = {"compile": compile_handler.open_handler, "generate": open_forgetful}
-    async with running(captions_dir, workers) as (service, _):
+async def test_an_evicted_automaton_referenced_by_hash_is_unknown() -> None:
+    async with running(COMPILE | {"generate": open_forgetful}) as (service, _):
         automaton = (await service.constraints.compile(SPEC)).automaton
         with pytest.raises(JobFailed) as failed:
             await generate(service, order(None, automaton))
         assert failed.value.error == "AutomatonMissing"
 
 
-async def test_a_request_past_its_deadline_cancels_its_job(captions_dir: Path) -> None:
-    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
-    fake_handlers.reset()
-    async with running(captions_dir, workers) as (service, _):
+async def test_a_request_past_its_deadline_cancels_its_job() -> None:
+    async with running(COMPILE | {"generate": fake_handlers.open_patient}) as (service, _):
         with pytest.raises(DeadlineExceeded):
             await generate(service, order(timeout_s=0.3))
         assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
 
 
-async def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
-    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
-    async with running(captions_dir, workers, queue_jobs_max=2) as (service, _):
+async def test_a_full_queue_refuses_at_once() -> None:
+    async with running(COMPILE | {"generate": fake_handlers.open_patient}, queue_jobs_max=2) as (service, _):
         automaton = (await service.constraints.compile(SPEC)).automaton
         callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
         waiting = [asyncio.create_task(generate(service, order(None, automaton))) for _ in range(callers)]
@@ -185,28 +158,26 @@ async def test_a_full_queue_refuses_at_once(captions_dir: Path) -> None:
             task.cancel()
 
 
-async def test_without_workers_every_request_names_the_missing_one(captions_dir: Path) -> None:
+async def test_without_workers_every_request_names_the_missing_one() -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
         lambda service: service.constraints.compile(SPEC),
         lambda service: service.check(RegexSpec("a"), "a"),
         lambda service: generate(service, order()),
     ]
-    async with running(captions_dir, {}) as (service, _):
+    async with running({}) as (service, _):
         for call in calls:
             with pytest.raises(NotReady) as refused:
                 await call(service)
             assert "worker is alive" in str(refused.value.reasons[0])
 
 
-async def test_an_observer_receives_progress(captions_dir: Path) -> None:
-    def tell(context: Context) -> None:
+async def test_an_observer_receives_progress() -> None:
+    def tell(job: GenerateJob, context: Context) -> None:
         context.progress(Progress("decode", 1, 8))
     seen: list[Progress] = []
-    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_after(tell)}
-    async with running(captions_dir, workers) as (service, _):
+    async with running(COMPILE | {"generate": fake_handlers.open_after(tell)}) as (service, _):
         service.jobs.observer = seen.append
-        answer = await generate(service, order())
-        assert answer.automaton
+        assert (await generate(service, order())).automaton
         assert Progress("compile") in seen
         assert Progress("decode", 1, 8) in seen
 
@@ -215,21 +186,20 @@ async def test_an_observer_receives_progress(captions_dir: Path) -> None:
     "spec", [LtlfSpec("a" * 100_000), RegexSpec("a" * 100_000), KeywordsSpec((("a",),) * 100_000)],
     ids=lambda spec: type(spec).__name__,
 )
-async def test_a_constraint_over_a_limit_is_refused_without_a_worker(captions_dir: Path, spec: Spec) -> None:
+async def test_a_constraint_over_a_limit_is_refused_without_a_worker(spec: Spec) -> None:
     calls: list[Callable[[Service], Awaitable[object]]] = [
         lambda service: service.constraints.compile(spec),
         lambda service: service.check(spec, "a"),
         lambda service: generate(service, order(spec)),
     ]
-    async with running(captions_dir, {}) as (service, _):  # no worker is alive, and none is needed
+    async with running({}) as (service, _):  # no worker is alive, and none is needed
         for call in calls:
             with pytest.raises(LimitExceeded):
                 await call(service)
 
 
-async def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path) -> None:
-    fake_handlers.reset()
-    async with running(captions_dir, {"compile": fake_handlers.open_patient}) as (service, _):
+async def test_a_compilation_without_subscribers_is_cancelled() -> None:
+    async with running({"compile": fake_handlers.open_patient}) as (service, _):
         await service.constraints.resolve(SPEC)  # its hash takes a thread, in which the last might be left behind
         first, last = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
         assert await asyncio.to_thread(fake_handlers.started.wait, 20)
@@ -239,10 +209,8 @@ async def test_a_compilation_without_subscribers_is_cancelled(captions_dir: Path
         assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
 
 
-async def test_a_too_small_budget_is_refused_while_others_run(captions_dir: Path) -> None:
-    workers = {"compile": compile_handler.open_handler, "generate": fake_handlers.open_patient}
-    fake_handlers.reset()
-    async with running(captions_dir, workers) as (service, _):
+async def test_a_too_small_budget_is_refused_while_others_run() -> None:
+    async with running(COMPILE | {"generate": fake_handlers.open_patient}) as (service, _):
         running_one = asyncio.create_task(generate(service, order()))
         assert await asyncio.to_thread(fake_handlers.started.wait, 20)
         with pytest.raises(BudgetTooSmall) as refused:

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from app.broker.memory import MemoryBroker
-from app.messages import Progress, RestartMessage, StepMessage, dump, load
+from app.messages import GenerateJob, Progress, RestartMessage, StepMessage, dump, load
 from app.settings import Settings
 from app.store.memory import MemoryStore
 from app.worker.handlers.base import Context
@@ -17,7 +17,7 @@ from tests.app.worker.test_loop import S_MAX, job, worker
 
 
 async def test_progress_faster_than_its_readers_is_dropped() -> None:
-    def tell(context: Context) -> None:
+    def tell(job: GenerateJob, context: Context) -> None:
         for step in range(1, 2_001):
             context.progress(Progress("decode", step, 2_000))
     async with worker(fake_handlers.open_after(tell)) as (broker, _):
@@ -30,7 +30,7 @@ async def test_progress_faster_than_its_readers_is_dropped() -> None:
 async def test_a_fast_reader_receives_every_step() -> None:
     seen = threading.Semaphore(0)
 
-    def tell(context: Context) -> None:
+    def tell(job: GenerateJob, context: Context) -> None:
         for number in range(1, 301):
             context.publish(fake_handlers.step(number))
             assert seen.acquire(timeout=S_MAX)
@@ -45,7 +45,7 @@ async def test_a_fast_reader_receives_every_step() -> None:
 
 
 async def test_a_lagging_event_loop_receives_few_steps() -> None:
-    def tell(context: Context) -> None:
+    def tell(job: GenerateJob, context: Context) -> None:
         for number in range(1, 20_001):
             context.publish(fake_handlers.step(number))
     async with worker(fake_handlers.open_after(tell)) as (broker, _):
@@ -61,7 +61,7 @@ async def test_a_requeued_attempt_publishes_nothing() -> None:
     """The handler sends its last event while the loop is busy, and the worker is stopped before it is published."""
     started, say, said = threading.Event(), threading.Event(), threading.Event()
 
-    def tell_twice(context: Context) -> None:
+    def tell_twice(job: GenerateJob, context: Context) -> None:
         context.publish(fake_handlers.step(1))
         started.set()
         assert say.wait(S_MAX)

@@ -38,8 +38,10 @@ def job(deadline_in_s: float = 60.0, name: str = "abs-1") -> GenerateJob:
 
 
 @asynccontextmanager
-async def worker(open_handler: OpenHandler) -> AsyncIterator[tuple[MemoryBroker, MemoryStore]]:
-    broker, store = MemoryBroker(16), MemoryStore(1000)
+async def worker(
+    open_handler: OpenHandler, broker: MemoryBroker | None = None
+) -> AsyncIterator[tuple[MemoryBroker, MemoryStore]]:
+    broker, store = broker or MemoryBroker(16), MemoryStore(1000)
     async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
         task = group.create_task(serve("q", open_handler, broker, store, Settings()))
         yield broker, store
@@ -51,16 +53,13 @@ async def until(broker: MemoryBroker, reason: str) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_failing_handler_fails_its_job_only(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with worker(fake_handlers.open_broken) as (broker, _):
-            for key in "ab":
-                failure = load(await broker.result(await broker.submit("q", key, dump(job()))))
-                assert isinstance(failure, Failure)
-                assert failure.error == "InternalError"
-                assert "MARKER" not in failure.detail
-
-    asyncio.run(scenario())
+async def test_a_failing_handler_fails_its_job_only(caplog: pytest.LogCaptureFixture) -> None:
+    async with worker(fake_handlers.open_broken) as (broker, _):
+        for key in "ab":
+            failure = load(await broker.result(await broker.submit("q", key, dump(job()))))
+            assert isinstance(failure, Failure)
+            assert failure.error == "InternalError"
+            assert "MARKER" not in failure.detail
     assert "ZeroDivisionError" in caplog.text
     assert "MARKER of" not in caplog.text.replace('ZeroDivisionError("MARKER of', "")  # the source line is shown
 
@@ -69,13 +68,11 @@ def test_a_failing_handler_fails_its_job_only(caplog: pytest.LogCaptureFixture) 
 async def test_an_invalid_job_body_fails_its_job(body: bytes) -> None:
     async with worker(fake_handlers.open_quick) as (broker, _):
         failure = load(await broker.result(await broker.submit("q", "a", body)))
-        assert isinstance(failure, Failure)
-        assert failure.error == "MessageInvalid"
+        assert isinstance(failure, Failure) and failure.error == "MessageInvalid"
         assert isinstance(load(await broker.result(await broker.submit("q", "b", dump(job())))), GenerateJobResult)
 
 
 async def test_cancelling_a_job_stops_its_handler() -> None:
-    fake_handlers.reset()
     async with worker(fake_handlers.open_patient) as (broker, _):
         job_id = await broker.submit("q", "a", dump(job()))
         await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
@@ -86,7 +83,6 @@ async def test_cancelling_a_job_stops_its_handler() -> None:
 
 
 async def test_stopping_the_worker_stops_the_handler_that_it_runs() -> None:
-    fake_handlers.reset()
     async with worker(fake_handlers.open_patient) as (broker, _):
         await broker.submit("q", "a", dump(job()))
         await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
@@ -97,8 +93,7 @@ async def test_stopping_the_worker_stops_the_handler_that_it_runs() -> None:
 async def test_a_job_past_its_deadline_fails(deadline_in_s: float) -> None:
     async with worker(fake_handlers.open_patient) as (broker, _):
         failure = load(await broker.result(await broker.submit("q", "a", dump(job(deadline_in_s)))))
-        assert isinstance(failure, Failure)
-        assert failure.error == "DeadlineExceeded"
+        assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
 
 
 async def test_a_handler_that_cannot_open_takes_no_jobs() -> None:
@@ -110,7 +105,7 @@ async def test_a_handler_that_cannot_open_takes_no_jobs() -> None:
 
 
 async def test_a_handler_accesses_the_store_and_reports_progress() -> None:
-    def reach_and_tell(context: Context) -> None:
+    def reach_and_tell(job: GenerateJob, context: Context) -> None:
         assert context.load("k") is None
         context.save("k", b"v", 10)
         assert context.load("k") == b"v"
@@ -128,7 +123,6 @@ async def test_a_handler_accesses_the_store_and_reports_progress() -> None:
 
 
 async def test_a_worker_runs_at_most_its_slots_concurrently() -> None:
-    fake_handlers.reset()
     async with worker(fake_handlers.open_patient) as (broker, _):
         names = [f"abs-{number}" for number in range(fake_handlers.SLOTS + 2)]
         ids = [await broker.submit("q", name, dump(job(name=name))) for name in names]
@@ -142,17 +136,14 @@ async def test_a_worker_runs_at_most_its_slots_concurrently() -> None:
 
 
 async def test_a_stopping_worker_joins_threads_before_closing_its_handler() -> None:
-    fake_handlers.reset()
     async with worker(fake_handlers.open_patient) as (broker, _):
-        for name in ("abs-1", "abs-2"):
-            await broker.submit("q", name, dump(job(name=name)))
-        await asyncio.to_thread(until_holds, lambda: len(fake_handlers.running) == 2)
+        await taken(broker, "abs-1", "abs-2")
         assert not fake_handlers.closed.is_set()
     assert fake_handlers.running == []
     assert fake_handlers.closed.is_set()
 
 
-async def taken(broker: MemoryBroker, *, names: tuple[str, ...]) -> list[str]:
+async def taken(broker: MemoryBroker, *names: str) -> list[str]:
     """The ids of jobs that the patient handler has started."""
     ids = [await broker.submit("q", name, dump(job(name=name))) for name in names]
     await asyncio.to_thread(until_holds, lambda: sorted(fake_handlers.running) == sorted(names))
@@ -172,7 +163,6 @@ async def stoppable(
 
 
 async def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
-    fake_handlers.reset()
     async with stoppable(fake_handlers.open_stepping, shutdown_grace_s=S_MAX) as (broker, stopping):
         first = await broker.submit("q", "a", dump(job()))
         await asyncio.to_thread(until_holds, lambda: bool(fake_handlers.progress_kinds))
@@ -184,41 +174,29 @@ async def test_a_stopping_worker_finishes_jobs_and_takes_no_more() -> None:
     assert (await broker.state(second)).state == "waiting"
 
 
-def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        fake_handlers.reset()
-        async with stoppable(fake_handlers.open_patient, shutdown_grace_s=0.05) as (broker, stopping):
-            ids = await taken(broker, names=("abs-1", "abs-2"))
-            stopping.set()
-        assert fake_handlers.running == [] and fake_handlers.closed.is_set()
-        assert [(await broker.state(one)).state for one in ids] == ["waiting"] * 2
-        delivery = await broker.take("q")
-        assert (delivery.attempt, load(delivery.body)) == (1, job_of(delivery.body))
-        await broker.finish(delivery.job_id, b"done")
-        news = [load(event.data) async for event in broker.events(delivery.job_id)]
-        assert news[-1] == RestartMessage(1)  # earlier events are void
-
-    asyncio.run(scenario())
+async def test_jobs_past_the_shutdown_grace_are_requeued(caplog: pytest.LogCaptureFixture) -> None:
+    async with stoppable(fake_handlers.open_patient, shutdown_grace_s=0.05) as (broker, stopping):
+        ids = await taken(broker, "abs-1", "abs-2")
+        stopping.set()
+    assert fake_handlers.running == [] and fake_handlers.closed.is_set()
+    assert [(await broker.state(one)).state for one in ids] == ["waiting"] * 2
+    delivery = await broker.take("q")
+    assert delivery.attempt == 1 and isinstance(load(delivery.body), Job)
+    await broker.finish(delivery.job_id, b"done")
+    news = [load(event.data) async for event in broker.events(delivery.job_id)]
+    assert news[-1] == RestartMessage(1)  # earlier events are void
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def job_of(body: bytes) -> Job:
-    message = load(body)
-    assert isinstance(message, Job)
-    return message
-
-
 async def test_a_cancelled_worker_requeues_its_jobs_at_once() -> None:
-    fake_handlers.reset()
     async with worker(fake_handlers.open_patient) as (broker, _):
-        ids = await taken(broker, names=("abs-1",))
+        ids = await taken(broker, "abs-1")
     assert (await broker.state(ids[0])).state == "waiting"
 
 
 async def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
-    fake_handlers.reset()
     async with stoppable(fake_handlers.open_patient, shutdown_grace_s=S_MAX) as (broker, stopping):
-        ids = await taken(broker, names=("abs-1",))
+        ids = await taken(broker, "abs-1")
         stopping.set()
         await until(broker, NotReadyCode.DRAINING)
         await broker.cancel(ids[0])
@@ -229,13 +207,11 @@ async def test_a_second_attempt_publishes_a_restart_event() -> None:
     class Again(MemoryBroker):
         async def take(self, queue: str, slots: int = 1) -> Delivery:
             return dataclasses.replace(await super().take(queue, slots), attempt=2)
-    broker = Again(16)
-    async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
-        task = group.create_task(serve("q", fake_handlers.open_quick, broker, MemoryStore(1000), Settings()))
+
+    async with worker(fake_handlers.open_quick, Again(16)) as (broker, _):
         job_id = await broker.submit("q", "a", dump(job()))
         assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
         assert [load(event.data) async for event in broker.events(job_id)] == [RestartMessage(2)]
-        task.cancel()
 
 
 async def test_an_unhealthy_worker_takes_no_jobs_until_it_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +242,7 @@ async def test_a_temporary_storage_outage_fails_no_job(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(MemoryStore, "get", get)
 
-    def load_it(context: Context) -> None:
+    def load_it(job: GenerateJob, context: Context) -> None:
         assert context.load("k") == b"value"
     async with worker(fake_handlers.open_after(load_it)) as (broker, _):
         assert isinstance(load(await broker.result(await broker.submit("q", "a", dump(job())))), GenerateJobResult)

@@ -1,0 +1,20 @@
+"""Access keys for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from app.auth import add_key, new_key
+
+
+def stored_key(path: Path, name: str, *scopes: str, **limits: Any) -> str:
+    """The text of a new key, which stands in the file."""
+    text, key = new_key(name, scopes, **limits)
+    add_key(path, key)
+    return text
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The headers of a request with a key."""
+    return {"authorization": f"Bearer {key}"}
