@@ -13,15 +13,12 @@ import argparse
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from starlette.testclient import TestClient
 
-from app.main import create_app
-from app.settings import Settings
-from tests.app.conftest import wait_until_ready
+from tests.app.conftest import service_client
 
 CASES = Path(__file__).parents[1] / "cases"
 RECORDING = CASES / "baseline.json"
@@ -211,17 +208,9 @@ def _written(choice: Mapping[str, Any]) -> str:
     return (choice.get("delta") or {}).get("content") or choice.get("text") or ""
 
 
-@contextmanager
-def service() -> Iterator[TestClient]:
-    """A service of its own: an answer may hold names that an earlier caller of the same constraint gave."""
-    with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
-        wait_until_ready(client)
-        yield client
-
-
 def answers(chosen: Sequence[Call]) -> dict[str, dict[str, Any]]:
     """The answers of the present code by the name of the request."""
-    with service() as client:
+    with service_client() as client:
         return {call.name: answer(client, call) for call in chosen}
 
 

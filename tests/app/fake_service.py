@@ -10,7 +10,7 @@ import pytest
 
 from app.settings import Settings
 from tests.app import fake_handlers
-from tests.app.test_processes import listening, wait_until_ready
+from tests.app.real_server import listening
 
 
 @contextmanager
@@ -18,6 +18,5 @@ def fake_service(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any)
     """Yields its URL. `handler` names a function of `fake_handlers`; waiting handlers may go on at the end."""
     fake_handlers.install(monkeypatch, generate=handler, compile="open_compiling")
     with listening(Settings(**settings)) as port:
-        wait_until_ready(port)
         yield f"http://127.0.0.1:{port}"
         fake_handlers.go_on.set()

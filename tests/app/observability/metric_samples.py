@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    """Status and body of what a port of this machine answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=90) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 class Samples:

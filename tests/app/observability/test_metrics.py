@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from starlette.testclient import TestClient
 
-from app import wiring
 from app.errors import DeadlineExceeded, SettingsInvalid
-from app.main import create_app
 from app.messages import CompileJob, Failure, failure_of
 from app.observability import metrics
 from app.settings import Settings
@@ -28,10 +24,10 @@ from decoding.errors import ReplayRejected
 from decoding.options import SearchOptions
 from decoding.search import rows_of
 from tests.app import fake_handlers
-from tests.app.conftest import wait_until_ready
-from tests.app.observability.metric_samples import Samples, scrape
-from tests.app.test_processes import listening
-from tests.servers.processes import until
+from tests.app.conftest import service_client
+from tests.app.observability.metric_samples import Samples, ask, scrape
+from tests.app.real_server import listening, post
+from tests.servers.processes import free_port, until
 
 S_MAX = 90.0
 _fresh = iter(range(10**6))
@@ -150,27 +146,18 @@ def test_an_answer_that_fails_its_check_is_counted_and_withheld(
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """A service whose generations last until they are called off, and whose queue takes one that waits."""
-    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
-    fake_handlers.reset()
-    settings = Settings(queue_jobs_max=1)
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        wait_until_ready(client)
+    fake_handlers.install(monkeypatch, generate="open_patient")
+    with service_client(queue_jobs_max=1) as client:
         yield client
 
 
-def test_waiting_running_and_refused_requests_are_measured(patient: TestClient) -> None:
-    spec = constraint()
-    assert patient.post("/compile", json={"constraint": spec}).status_code == 200
-    answers: list[int] = []
+def test_waiting_running_and_refused_requests_are_measured(patient: TestClient, threads: ThreadPoolExecutor) -> None:
+    body = {"prompt": "a", "constraint": constraint(), "max_tokens": 50, "beams": 4}
+    assert patient.post("/compile", json={"constraint": body["constraint"]}).status_code == 200
     before = scrape(patient)
-
-    def ask() -> None:
-        body = {"prompt": "a", "constraint": spec, "max_tokens": 50, "beams": 4, "timeout_s": 4.0}
-        answers.append(patient.post("/generate", json=body).status_code)
-
-    threads = [threading.Thread(target=ask) for _ in range(fake_handlers.SLOTS + 1)]
-    for number, thread in enumerate(threads):
-        thread.start()
+    answers = []
+    for number in range(fake_handlers.SLOTS + 1):
+        answers.append(threads.submit(patient.post, "/generate", json=body | {"timeout_s": 4.0}))
         if number < fake_handlers.SLOTS:
             until(lambda: len(fake_handlers.running) > number)  # noqa: B023
     until(lambda: scrape(patient)("abs_queue_requests", queue="generate", priority="interactive") == 1)
@@ -178,11 +165,8 @@ def test_waiting_running_and_refused_requests_are_measured(patient: TestClient) 
     assert during("abs_queue_tokens", queue="generate") == 200
     assert moved(before, during, "abs_running_requests", queue="generate") == fake_handlers.SLOTS
     assert moved(before, during, "abs_http_in_flight") == fake_handlers.SLOTS + 1
-    body = {"prompt": "b", "constraint": spec, "max_tokens": 50, "beams": 4}
-    assert patient.post("/generate", json=body).status_code == 429
-    for thread in threads:
-        thread.join(S_MAX)
-    assert answers == [504] * len(threads)
+    assert patient.post("/generate", json=body | {"prompt": "b"}).status_code == 429
+    assert [answer.result(S_MAX).status_code for answer in answers] == [504] * len(answers)
     after = scrape(patient)
     assert moved(before, after, "abs_admission_rejected_total", reason="queue_full") == 1
     until(lambda: moved(before, scrape(patient), "abs_running_requests", queue="generate") == 0)
@@ -191,28 +175,16 @@ def test_waiting_running_and_refused_requests_are_measured(patient: TestClient) 
 
 def test_a_disconnected_client_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a real socket: nothing else shows a client that hangs up."""
-    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_patient")
-    fake_handlers.reset()
-
-    def ready(port: int) -> bool:
-        try:
-            return urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=S_MAX).status == 200
-        except urllib.error.HTTPError:
-            return False
+    fake_handlers.install(monkeypatch, generate="open_patient")
 
     def read(port: int) -> Samples:
-        return Samples(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=S_MAX).read().decode())
+        return Samples(ask(port, "/metrics")[1])
 
-    body = json.dumps({"prompt": "a", "constraint": {"regex": "a+"}}).encode()
-    head = "POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    head += f"Content-Length: {len(body)}"
     with listening(Settings()) as port:
-        until(lambda: ready(port))
         before = read(port)
-        connection = socket.create_connection(("127.0.0.1", port), timeout=S_MAX)
-        connection.sendall(head.encode() + b"\r\n\r\n" + body)
-        assert fake_handlers.started.wait(S_MAX)
-        connection.close()
+        with socket.create_connection(("127.0.0.1", port), timeout=S_MAX) as connection:
+            connection.sendall(post("/generate", {"prompt": "a", "constraint": {"regex": "a+"}}))
+            assert fake_handlers.started.wait(S_MAX)
         until(lambda: moved(before, read(port), "abs_generate_total", outcome="cancelled") == 1)
         until(lambda: moved(before, read(port), "abs_http_requests_total", route="/generate", code="499") == 1)
 
@@ -271,48 +243,32 @@ def test_a_second_attempt_is_a_redelivery() -> None:
     assert moved(before, after, "abs_queue_wait_seconds_sum", queue="compile") == pytest.approx(1.0)
 
 
-def ask(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=S_MAX) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def test_a_worker_process_answers_probes_on_its_port(
-    free_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
     beats = metrics.HeartbeatRegistry()  # its own: workers of other tests in this process sign as well
-    with metrics.listening(Settings(metrics_port=free_port), beats=beats):
-        assert ask(free_port, "/ready") == (503, '{"status": "not_ready", "reasons": ["no worker runs yet"]}')
+    with metrics.listening(Settings(metrics_port=port), beats=beats):
+        assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["no worker runs yet"]}')
         beats.put("w-1", "loading")
-        assert ask(free_port, "/ready") == (503, '{"status": "not_ready", "reasons": ["w-1: loading"]}')
+        assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["w-1: loading"]}')
         beats.put("w-1", "")
-        assert ask(free_port, "/ready") == (200, '{"status": "ready"}')
-        assert ask(free_port, "/live") == (200, '{"status": "live"}')
+        assert ask(port, "/ready") == (200, '{"status": "ready"}')
+        assert ask(port, "/live") == (200, '{"status": "live"}')
         beats.record_loop_alive("w-1", "stuck: no step")
-        assert ask(free_port, "/live") == (503, '{"status": "hung", "reasons": ["w-1: stuck: no step"]}')
+        assert ask(port, "/live") == (503, '{"status": "hung", "reasons": ["w-1: stuck: no step"]}')
         beats.record_loop_alive("w-1", "")
         monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.0)
         time.sleep(0.01)
-        assert "no sign of life" in ask(free_port, "/ready")[1]
-        assert ask(free_port, "/live")[0] == 200, "an unreported status is no reason to restart"
-        assert ask(free_port, "/health")[0] == 200
-        assert 'abs_worker_heartbeat_timestamp_seconds{worker="w-1"}' in ask(free_port, "/metrics")[1]
-        assert ask(free_port, "/else")[0] == 404
-        taken = metrics.listening(Settings(metrics_port=free_port))
+        assert "no sign of life" in ask(port, "/ready")[1]
+        assert ask(port, "/live")[0] == 200, "an unreported status is no reason to restart"
+        assert ask(port, "/health")[0] == 200
+        assert 'abs_worker_heartbeat_timestamp_seconds{worker="w-1"}' in ask(port, "/metrics")[1]
+        assert ask(port, "/else")[0] == 404
+        taken = metrics.listening(Settings(metrics_port=port))
         with pytest.raises(SettingsInvalid, match="ABS_METRICS_PORT"), taken:
             raise AssertionError
         beats.drop("w-1")
     with pytest.raises(urllib.error.URLError):
-        ask(free_port, "/health")
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        ask(port, "/health")
 
 
 def test_recording_a_step_metric_is_cheap() -> None:

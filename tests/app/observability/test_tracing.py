@@ -13,13 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
-from starlette.testclient import TestClient
 
 from app.errors import SettingsInvalid
-from app.main import create_app
 from app.observability import tracing
 from app.settings import Settings
-from tests.app.conftest import wait_until_ready
+from tests.app.conftest import service_client
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -69,8 +67,7 @@ def attributes(span: Span) -> dict[str, str]:
 
 def test_a_request_and_its_jobs_continue_the_callers_trace(collector: Collector) -> None:
     body = {"prompt": "MARKERPROMPT", "constraint": {"regex": "MARKERWORD a+"}, "max_tokens": 40, "beams": 2}
-    with TestClient(create_app(Settings(otlp_endpoint=collector.url)), raise_server_exceptions=False) as client:
-        wait_until_ready(client)
+    with service_client(otlp_endpoint=collector.url) as client:
         headers = {"traceparent": CALLER, "x-request-id": "r-9"}
         assert client.post("/generate", json=body, headers=headers).status_code == 200
     spans = {span.name: span for span in collector.spans if span.trace_id.hex() == CALLER.split("-")[1]}
