@@ -29,55 +29,7 @@ VOLATILE = frozenset((
 ))  # fmt: skip
 """Fields that differ between two runs of the same code."""
 
-_OBJECT = {"type": "object", "required": ["a", "b"], "additionalProperties": False}
-_RECORD = _OBJECT | {"properties": {"a": {"enum": ["x", "yes"]}, "b": {"type": "integer", "minimum": 1, "maximum": 20}}}
-CONSTRAINTS: dict[str, dict[str, Any]] = {
-    "eventually": {"ltlf": "F(dog)"},
-    "in order": {"ltlf": "F(dog & X(F(ball)))"},
-    "never": {"ltlf": "G(!dog) & F(park)"},
-    "until": {"ltlf": "!cat U dog"},
-    "propositions": {"ltlf": "F(animal)", "propositions": {"animal": ["dog", "cat"]}},
-    "sentence": {"regex": "[A-Z][a-z]+( [a-z]+){4}\\."},
-    "alternatives": {"regex": "(two|three) (men|women|dogs) [a-z ]{5,20}"},
-    "digits": {"regex": "\\d{4}-\\d{2}-\\d{2}"},
-    "any text with a mark": {"regex": ".*!"},
-    "no leading space": {"regex": "[a-z]+", "leading_space": "forbid"},
-    "one keyword": {"keywords": ["dog"]},
-    "three keywords": {"keywords": ["dog", "ball", "park"]},
-    "ordered keywords": {"keywords": ["man", "horse"], "ordered": True},
-    "alternative keywords": {"keywords": [["dog", "puppy"], "ball"], "inflect": False},
-    "template": {"infill": "The <|infill_word|> is in the <|infill_word|>."},
-    "template, free part": {"infill": "A man <|infill_ngram|> in the snow."},
-    "template, listed part": {"infill": "A <|infill:red|blue|> car."},
-    "record": {"json_schema": _RECORD},
-    "array": {"json_schema": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}},
-    "string": {"json_schema": {"type": "string", "pattern": "^[a-z]{3,6}$"}},
-    "any of": {"json_schema": {"anyOf": [{"type": "null"}, {"const": "none"}, {"type": "integer", "maximum": 3}]}},
-    "date": {"json_schema": {"type": "string", "format": "date"}},
-    "choice": {"choice": ["yes", "no", "a dog"]},
-    "words": {"min_words": 3, "max_words": 5},
-    "characters": {"max_chars": 20},
-    "sentences": {"sentences": {"min": 1, "max": 2}},
-    "own automaton": {
-        "dfa": {
-            "start": "s", "accepting": ["t"],
-            "transitions": [
-                {"from": "s", "to": "s", "when": "!dog"}, {"from": "s", "to": "t", "when": "dog"},
-                {"from": "t", "to": "t"},
-            ],
-        }
-    },
-    "own automaton of bytes": {
-        "dfa": {
-            "start": "s", "accepting": ["s"],
-            "transitions": [{"from": "s", "to": "s", "bytes": [[97, 122], 32]}],
-        }
-    },
-    "all": {"all": [{"keywords": ["dog"]}, {"max_words": 8}, {"regex": "A .*\\."}]},
-    "any": {"any": [{"choice": ["yes", "no"]}, {"ltlf": "F(dog)"}]},
-    "not": {"not": {"regex": ".*a.*"}},
-    "impossible": {"all": [{"regex": "a+"}, {"regex": "b+"}]},
-}  # fmt: skip
+CONSTRAINTS: dict[str, Any] = json.loads((CASES / "baseline_constraints.json").read_text(encoding="utf-8"))
 TEXTS = ("a dog runs after a ball in the park.", "yes", '{"a": "x", "b": 3}')
 PROMPTS = ("sentence:", "concepts: dog, ball, park\nsentence:")
 LABELS = ["boot", "bag", "coat"]
@@ -161,7 +113,7 @@ def _decodings() -> Iterator[Call]:
 
 
 def _openai() -> Iterator[Call]:
-    schema = {"type": "json_schema", "json_schema": {"name": "r", "schema": _RECORD}}
+    schema = {"type": "json_schema", "json_schema": {"name": "r", "schema": CONSTRAINTS["record"]["json_schema"]}}
     message = [{"role": "user", "content": "dog, ball"}]
     for stream in (False, True):
         for body in (

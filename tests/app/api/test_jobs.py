@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from compiler.spec import Spec
+from tests.servers.processes import until
 
 GENERATE = {"prompt": "sentence:", "constraint": {"keywords": ["dog", "ball"]}, "max_tokens": 16, "beams": 4}
 DECODE = {"log_probs": [[-0.1, -2.0], [-2.0, -0.1]], "labels": ["a", "b"], "constraint": {"regex": "(a|b) (a|b)"}}
@@ -22,12 +23,8 @@ S_MAX = 60.0
 
 def over(client: TestClient, job: str) -> dict[str, Any]:
     """A job once it is over."""
-    ends = time.monotonic() + S_MAX
-    while (shown := client.get(f"/jobs/{job}").json())["state"] in ("waiting", "running"):
-        assert time.monotonic() < ends, shown
-        time.sleep(0.01)
-    answer: dict[str, Any] = shown
-    return answer
+    until(lambda: client.get(f"/jobs/{job}").json()["state"] not in ("waiting", "running"))
+    return dict(client.get(f"/jobs/{job}").json())
 
 
 def lasting(answer: dict[str, Any]) -> dict[str, Any]:
@@ -72,11 +69,10 @@ def test_an_idempotency_key_repeats_one_request_only(client: TestClient, path: s
     assert (later.status_code, later.json()["state"], later.json()["result"]) == (202, "done", first.json())
 
 
-def test_twenty_requests_at_once_with_one_key_are_one_job(client: TestClient) -> None:
-    headers = {"idempotency-key": "all at once".replace(" ", "-")}
-    with ThreadPoolExecutor(20) as threads:
-        calls = [threads.submit(client.post, "/generate", json=GENERATE, headers=headers) for _ in range(20)]
-        answers = [call.result() for call in calls]
+def test_twenty_requests_at_once_with_one_key_are_one_job(client: TestClient, threads: ThreadPoolExecutor) -> None:
+    headers = {"idempotency-key": "all-at-once"}
+    calls = [threads.submit(client.post, "/generate", json=GENERATE, headers=headers) for _ in range(20)]
+    answers = [call.result() for call in calls]
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.text for answer in answers}) == 1
 

@@ -6,21 +6,19 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from starlette.testclient import TestClient
 
 from abs_client import AsyncClient, Step
-from app import wiring
 from app.broker import memory_queue as memory_parts
 from app.cli.in_process import followed
-from app.main import create_app
-from app.settings import Settings
 from tests.app import fake_handlers
-from tests.app.api.test_sse import Event, events
+from tests.app.conftest import service_client
+from tests.app.event_stream import Event, events, numbers
 from tests.app.fake_service import fake_service
 from tests.servers.processes import until
 
@@ -39,8 +37,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> I
 def begin(http: httpx2.Client, headers: dict[str, str] = ASYNC, **options: Any) -> str:
     response = http.post("/generate", json=BODY | options, headers=headers)
     assert response.status_code == 202, response.text
-    job: str = response.json()["id"]
-    return job
+    return str(response.json()["id"])
 
 
 def state(http: httpx2.Client, job: str) -> tuple[str, int]:
@@ -54,10 +51,6 @@ def read(http: httpx2.Client, job: str, after: str = "") -> list[Event]:
     with http.stream("GET", f"/jobs/{job}/events", headers=headers) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         return list(events(response.iter_lines()))
-
-
-def numbers(stream_events: list[Event]) -> list[int]:
-    return [event.data["step"] for event in stream_events if event.name == "step"]
 
 
 def test_cancel_works_in_every_state_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +72,9 @@ def test_cancel_works_in_every_state_of_a_job(monkeypatch: pytest.MonkeyPatch) -
         assert (last.name, last.data["code"], last.id) == ("error", "cancelled", "end")
 
 
-def test_a_request_that_waits_for_a_cancelled_job_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_waits_for_a_cancelled_job_fails(
+    monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
+) -> None:
     joined = threading.Event()
     share = memory_parts.QueuedJob.subscribe
 
@@ -89,17 +84,13 @@ def test_a_request_that_waits_for_a_cancelled_job_fails(monkeypatch: pytest.Monk
 
     with serving(monkeypatch, "open_patient") as http:
         job = begin(http, ASYNC | {"idempotency-key": "k"})
-        answers: list[httpx2.Response] = []
-        waiting = threading.Thread(
-            target=lambda: answers.append(http.post("/generate", json=BODY, headers={"idempotency-key": "k"}))
-        )
         assert fake_handlers.started.wait(S_MAX)
         monkeypatch.setattr(memory_parts.QueuedJob, "subscribe", recorded_share)
-        waiting.start()
+        waiting = threads.submit(http.post, "/generate", json=BODY, headers={"idempotency-key": "k"})
         assert joined.wait(S_MAX)
         assert http.delete(f"/jobs/{job}").status_code == 202
-        waiting.join(S_MAX)
-        assert (answers[0].status_code, answers[0].json()["code"]) == (503, "cancelled")
+        answer = waiting.result(S_MAX)
+        assert (answer.status_code, answer.json()["code"]) == (503, "cancelled")
         assert fake_handlers.stopped.wait(S_MAX)
         assert begin(http, ASYNC | {"idempotency-key": "k"}) != job  # a cancelled job has no answer
 
@@ -115,7 +106,6 @@ def test_interactive_jobs_run_before_batch_jobs(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_events_resume_after_last_event_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_handlers.go_on.set()
     with serving(monkeypatch, "open_stepping") as http:
         fake_handlers.go_on.set()
         with http.stream("POST", "/generate", json=BODY | {"stream": True}) as response:
@@ -142,9 +132,7 @@ def test_a_reader_resumes_after_a_broken_connection(monkeypatch: pytest.MonkeyPa
         assert stream_events[-1].name == "done"
 
 
-def test_a_job_without_readers_is_cancelled_after_the_grace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_without_readers_is_cancelled_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_patient_teller", stream_grace_s=1.0) as http:
         with http.stream("POST", "/generate", json=BODY | {"stream": True}) as response:
             job = response.headers["x-job-id"]
@@ -171,9 +159,7 @@ def test_a_job_with_a_key_survives_its_client(stream: bool, monkeypatch: pytest.
         assert len(fake_handlers.progress_kinds) == 1
 
 
-def test_an_asynchronous_job_runs_with_or_without_readers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_asynchronous_job_runs_with_or_without_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, "open_stepping", stream_grace_s=0.0) as http:
         job = begin(http, stream=True)
         with http.stream("GET", f"/jobs/{job}/events") as response:
@@ -272,14 +258,9 @@ def test_a_queue_over_its_weight_returns_retry_after(monkeypatch: pytest.MonkeyP
         begin(http, max_tokens=4)  # a lighter job still fits
 
 
-def test_a_draining_process_refuses_requests_and_shows_its_jobs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(wiring.HANDLERS, "generate", "tests.app.fake_handlers:open_stepping")
-    monkeypatch.setitem(wiring.HANDLERS, "compile", "tests.app.fake_handlers:open_compiling")
-    fake_handlers.reset()
-    with TestClient(create_app(Settings())) as client:
-        until(lambda: client.get("/ready").is_success)
+def test_a_draining_process_refuses_requests_and_shows_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_handlers.install(monkeypatch, generate="open_stepping", compile="open_compiling")
+    with service_client() as client:
         job = client.post("/generate", json=BODY, headers=ASYNC).json()["id"]
         client.app.state.components.service.jobs.drain()  # type: ignore[attr-defined]
         constraint = {"constraint": {"regex": "a"}}

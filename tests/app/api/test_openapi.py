@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from app.main import create_app
 from app.settings import Settings
@@ -12,14 +15,16 @@ COMMITTED = Path(__file__).parents[3] / "openapi.json"
 BAD_REQUESTS = Path(__file__).parents[2] / "cases" / "bad_requests.toml"
 
 
-def test_the_committed_document_is_fresh() -> None:
-    assert json.loads(COMMITTED.read_text(encoding="utf-8")) == create_app(Settings()).openapi(), (
-        "run: abs openapi --output openapi.json"
-    )
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings()).openapi()
 
 
-def test_every_path_documents_its_errors_with_their_media_type() -> None:
-    document = create_app(Settings()).openapi()
+def test_the_committed_document_is_fresh(document: dict[str, Any]) -> None:
+    assert json.loads(COMMITTED.read_text(encoding="utf-8")) == document, "run: abs openapi --output openapi.json"
+
+
+def test_every_path_documents_its_errors_with_their_media_type(document: dict[str, Any]) -> None:
     codes = {row.code for row in ERRORS.values()} - {"client_gone"}
     described = ""
     for path, operations in document["paths"].items():
@@ -34,23 +39,21 @@ def test_every_path_documents_its_errors_with_their_media_type() -> None:
     assert {"Problem", "ErrorBody"} <= document["components"]["schemas"].keys()
 
 
-def test_every_refusal_is_documented_where_it_happens() -> None:
-    paths = create_app(Settings()).openapi()["paths"]
+def test_every_refusal_is_documented_where_it_happens(document: dict[str, Any]) -> None:
+    paths = document["paths"]
     cases = tomllib.loads(BAD_REQUESTS.read_text(encoding="utf-8"))["case"]
     seen = {(case["path"], str(case["status"])) for case in cases if "post" in paths.get(case["path"], {})}
     assert ("/compile", "404") in seen
     assert not {(path, status) for path, status in seen if status not in paths[path]["post"]["responses"]}
 
 
-def test_image_responses_document_their_media_type() -> None:
-    paths = create_app(Settings()).openapi()["paths"]
-    kinds = {".dot": "text/vnd.graphviz", ".svg": "image/svg+xml"}
-    for ending, kind in kinds.items():
-        assert list(paths[f"/automata/{{automaton}}{ending}"]["get"]["responses"]["200"]["content"]) == [kind]
+def test_image_responses_document_their_media_type(document: dict[str, Any]) -> None:
+    for ending, kind in {".dot": "text/vnd.graphviz", ".svg": "image/svg+xml"}.items():
+        responses = document["paths"][f"/automata/{{automaton}}{ending}"]["get"]["responses"]
+        assert list(responses["200"]["content"]) == [kind]
 
 
-def test_an_answer_and_its_stream_are_documented() -> None:
-    document = create_app(Settings()).openapi()
+def test_an_answer_and_its_stream_are_documented(document: dict[str, Any]) -> None:
     answer = document["paths"]["/generate"]["post"]["responses"]["200"]
     assert set(answer["content"]) == {"application/json", "text/event-stream"}
     assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/GenerateResponse"}
@@ -59,8 +62,7 @@ def test_an_answer_and_its_stream_are_documented() -> None:
     assert "CompiledEventBody" in answer["description"] and "StepEventBody" in answer["description"]
 
 
-def test_every_reference_leads_somewhere() -> None:
-    document = create_app(Settings()).openapi()
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     text = json.dumps(document)
     for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
         assert name in document["components"]["schemas"]

@@ -7,13 +7,11 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,17 +20,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.errors import StorageDown
-from app.main import create_app
-from app.settings import Settings
 from app.store.memory import MemoryStore
 from compiler.limits import Limits
 from decoding.engine import Engine
 from decoding.generation import GenerationSize
 from decoding.model import HuggingFaceModel
-from tests.app.conftest import wait_for_compiler, wait_until_ready
-from tests.app.observability.metric_samples import Samples, scrape
+from tests.app.conftest import service_client, wait_for_compiler
+from tests.app.observability.metric_samples import Samples, ask, scrape
 from tests.servers.forkserver import Child, start_process
-from tests.servers.processes import children
+from tests.servers.processes import children, free_port, until
 from tests.servers.redis_server import RedisServer, running_server
 
 TURNS_S_MAX = 15.0
@@ -50,13 +46,12 @@ def reasons(client: TestClient) -> list[str]:
 
 def turns(client: TestClient, *wanted: str) -> None:
     """Until each of these is a reason, or there are none, within the documented time."""
-    ends = time.monotonic() + TURNS_S_MAX
-    while True:
+
+    def holds() -> bool:
         found = reasons(client)
-        if all(any(word in reason for reason in found) for word in wanted) and bool(found) == bool(wanted):
-            return
-        assert time.monotonic() < ends, found
-        time.sleep(0.05)
+        return all(any(word in reason for reason in found) for word in wanted) and bool(found) == bool(wanted)
+
+    until(holds, f"the reasons are {wanted}", TURNS_S_MAX)
 
 
 @pytest.fixture
@@ -74,46 +69,40 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     gate.set()
 
 
-def test_readiness_reports_a_stalled_model_and_its_recovery(gate: threading.Event) -> None:
+def test_readiness_reports_a_stalled_model_and_its_recovery(
+    threads: ThreadPoolExecutor, gate: threading.Event
+) -> None:
     body = {"prompt": "a dog", "constraint": {"regex": "[a-z ]+dog"}, "max_tokens": 20, "beams": 2}
-    with TestClient(create_app(Settings(stall_timeout_s=STUCK_S)), raise_server_exceptions=False) as client:
-        wait_until_ready(client)
+    with service_client(stall_timeout_s=STUCK_S) as client:
         assert client.post("/generate", json=body).status_code == 200
         time.sleep(1.5 * STUCK_S)
         assert not reasons(client)  # an engine without work is not stuck, however long it rests
         gate.clear()
-        answers: list[int] = []
-        waiting = threading.Thread(target=lambda: answers.append(client.post("/generate", json=body).status_code))
-        waiting.start()
+        waiting = threads.submit(client.post, "/generate", json=body)
         turns(client, "generate worker: stuck: the model takes no step for")
         refused = client.post("/generate", json=body)
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert refused.headers["retry-after"]
         gate.set()
-        waiting.join(30)
-        assert answers == [200]
+        assert waiting.result(30).status_code == 200
         turns(client)
         assert client.post("/generate", json=body).status_code == 200
 
 
-def test_readiness_reports_a_stuck_compilation_and_its_end() -> None:
+def test_readiness_reports_a_stuck_compilation_and_its_end(threads: ThreadPoolExecutor) -> None:
     before = set(children(os.getpid()))
-    settings = Settings(embedded_workers=("compile",), stall_timeout_s=0.2, limits=Limits(compile_s_max=0.5))
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        wait_for_compiler(client)
+    settings = {"embedded_workers": ("compile",), "stall_timeout_s": 0.2, "limits": Limits(compile_s_max=0.5)}
+    with service_client(wait_for_compiler, **settings) as client:
         (server,) = [pid for pid in set(children(os.getpid())) - before if _compiles(pid)]
-        answers: list[int] = []
         os.kill(server, signal.SIGSTOP)  # it takes no job, says nothing, and does not end
         try:
             body = {"constraint": {"regex": "a+b"}, "explain": False}
-            waiting = threading.Thread(target=lambda: answers.append(client.post("/compile", json=body).status_code))
-            waiting.start()
+            waiting = threads.submit(client.post, "/compile", json=body)
             turns(client, "compile worker: stuck: a compilation is past all its limits", "no generate worker")
         finally:
             with contextlib.suppress(ProcessLookupError):  # it may have been replaced by now
                 os.kill(server, signal.SIGCONT)
-        waiting.join(60)
-        assert answers == [200]
+        assert waiting.result(60).status_code == 200
         wait_for_compiler(client)
 
 
@@ -125,8 +114,7 @@ def test_readiness_reports_missing_weights(tmp_path: Path, captions_dir: Path) -
     for file in captions_dir.iterdir():
         if file.suffix == ".json":
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    settings = Settings(model=str(tmp_path), embedded_workers=("generate",))
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+    with service_client(None, model=str(tmp_path), embedded_workers=("generate",)) as client:
         turns(client, "generate worker: the model cannot be loaded; see the log", "no compile worker is alive")
 
 
@@ -139,7 +127,7 @@ def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(HuggingFaceModel, "load", late)
     try:
-        with TestClient(create_app(Settings()), raise_server_exceptions=False) as client:
+        with service_client(None) as client:
             turns(client, "generate worker: loading")
             gate.set()
             turns(client)
@@ -211,28 +199,13 @@ def worker_process(server: RedisServer, port: int, log: Path) -> Iterator[subpro
             process.wait()
 
 
-def probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
-    """What a worker's own port answers; status 0 where it does not."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-    except OSError:
-        return 0, {}
-
-
 def test_readiness_reports_stopped_processes_and_their_recovery(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path / "log"
+    port, log = free_port(), tmp_path / "log"
     with running_server() as server, worker_process(server, port, log) as worker:
-        settings = Settings(embedded_workers=(), broker=server.url, store=server.url, secret=SECRET.encode())
-        with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-            wait_for_compiler(client)
-            assert probe(port, "/ready") == (200, {"status": "ready"})
-            assert probe(port, "/health")[0] == 200
+        settings = {"embedded_workers": (), "broker": server.url, "store": server.url, "secret": SECRET.encode()}
+        with service_client(wait_for_compiler, **settings) as client:
+            assert ask(port, "/ready") == (200, '{"status": "ready"}')
+            assert ask(port, "/health")[0] == 200
             worker.send_signal(signal.SIGSTOP)
             turns(client, "no compile worker is alive", "no generate worker is alive")
             worker.send_signal(signal.SIGCONT)
@@ -253,5 +226,4 @@ def test_readiness_reports_stopped_processes_and_their_recovery(tmp_path: Path) 
         log_lines = [json.loads(line) for line in log.read_text().splitlines()]
         (done,) = [line for line in log_lines if line.get("event") == "job_done"]
         assert (done["kind"], done["outcome"], done["request_id"]) == ("compile", "ok", "r-42")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            assert Samples(answer.read().decode())("abs_compile_total", form="regex", outcome="ok") == 1
+        assert Samples(ask(port, "/metrics")[1])("abs_compile_total", form="regex", outcome="ok") == 1

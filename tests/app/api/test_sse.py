@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -14,6 +13,7 @@ import pytest
 
 from app.api import sse as stream
 from tests.app import fake_handlers
+from tests.app.event_stream import events
 from tests.app.fake_service import fake_service
 from tests.servers.processes import until
 from tests.servers.service_process import ServiceProcess
@@ -21,28 +21,6 @@ from tests.servers.service_process import ServiceProcess
 S_MAX = 120.0
 KEYWORDS = {"keywords": ["dog", "ball"]}
 BODY = {"prompt": "sentence:", "constraint": KEYWORDS, "max_tokens": 16, "beams": 4, "stream": True}
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event as it was sent."""
-
-    name: str
-    id: str
-    data: dict[str, Any]
-
-
-def events(lines: Iterator[str]) -> Iterator[Event]:
-    """The events of a stream; comments are passed over."""
-    fields: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(": ")
-        if not line and "event" in fields:
-            yield Event(fields["event"], fields.get("id", ""), json.loads(fields["data"]))
-        if not line:
-            fields = {}
-        elif colon and name:
-            fields[name] = value
 
 
 @contextlib.contextmanager

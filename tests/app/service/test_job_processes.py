@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.app.api.test_sse import Event, events
+from tests.app.event_stream import Event, events, numbers
 from tests.servers.forkserver import Child, start_process
 from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, running_server
@@ -123,10 +123,6 @@ def read(url: str, job: str, after: str = "") -> list[Event]:
     with httpx2.stream("GET", f"{url}/jobs/{job}/events", headers=headers, timeout=S_MAX) as response:
         assert response.is_success
         return list(events(response.iter_lines()))
-
-
-def numbers(stream_events: list[Event]) -> list[int]:
-    return [event.data["step"] for event in stream_events if event.name == "step"]
 
 
 def shown(url: str, job: str) -> dict[str, Any]:
