@@ -24,6 +24,7 @@ from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
 from tests.app import fake_handlers
 from tests.app.broker.brokers import OPENERS, SCENARIO_S_MAX, TIMES, Time
+from tests.app.changed_model import changed_model
 from tests.servers.cluster import Cluster, scripted_cluster
 from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, running_server
@@ -99,14 +100,12 @@ def short_sighted_client() -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def unspelling_client(tmp_path: Path, captions_dir: Path) -> Iterator[TestClient]:
+def unspelling_client(tmp_path: Path) -> Iterator[TestClient]:
     """A service whose tokenizer lacks the tokens of a byte of "é"; it compiles, it has no weights."""
-    tokenizer = json.loads((captions_dir / "tokenizer.json").read_text(encoding="utf-8"))
-    gone = "\u00a9"  # the byte A9, as byte-level BPE writes it
-    vocabulary = tokenizer["model"]["vocab"]
-    tokenizer["model"]["vocab"] = {piece: number for piece, number in vocabulary.items() if gone not in piece}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    (tmp_path / "config.json").write_text((captions_dir / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    with changed_model(tmp_path) as (tokenizer, _):
+        gone = "\u00a9"  # the byte A9, as byte-level BPE writes it
+        vocabulary = tokenizer["model"]["vocab"]
+        tokenizer["model"]["vocab"] = {piece: number for piece, number in vocabulary.items() if gone not in piece}
     with service_client(wait_for_compiler, model=str(tmp_path), embedded_workers=("compile",)) as client:
         yield client
 

@@ -9,18 +9,16 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from starlette.testclient import TestClient
 
 from app.errors import JobFailed
-from app.main import create_app
 from app.messages import CheckJob, CompileJob, CompileJobResult
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.compile import CompileHandler
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits
-from tests.app.conftest import wait_for_compiler
-from tests.app.worker.test_handlers import Context
+from tests.app.conftest import service_client, wait_for_compiler
+from tests.app.worker.fake_context import FakeContext
 from tests.servers.processes import children, resident_bytes
 
 LIMITS = Limits(compile_s_max=1.0)
@@ -70,7 +68,7 @@ def compiler() -> Iterator[CompileHandler]:
 
 def compiled(compiler: CompileHandler, constraint: dict[str, object]) -> CompileJobResult:
     try:
-        return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), Context())  # type: ignore[arg-type]
+        return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), FakeContext())  # type: ignore[arg-type]
     except LimitExceeded as killed:  # by who watches it: it had no time to see for itself that it was late
         raise JobFailed("LimitExceeded", str(killed), vars(killed), killed.facts) from killed
 
@@ -102,7 +100,7 @@ def test_a_bomb_meets_its_limit_and_leaks_no_resource(
 
 def test_a_check_of_a_bomb_is_bounded_as_well(compiler: CompileHandler) -> None:
     with pytest.raises(JobFailed) as caught:
-        compiler.check(CheckJob({"regex": "(a|b)*a(a|b){24}"}, "ab", time.time() + 60), Context())
+        compiler.check(CheckJob({"regex": "(a|b)*a(a|b){24}"}, "ab", time.time() + 60), FakeContext())
     assert caught.value.fields["limit"] == "dfa_states_max"
 
 
@@ -141,9 +139,7 @@ def test_garbage_is_refused_or_compiled_but_never_breaks_anything(compiler: Comp
 
 
 def test_bombs_over_http_are_refused_and_the_service_continues() -> None:
-    settings = Settings(embedded_workers=("compile",), limits=LIMITS)
-    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
-        wait_for_compiler(client)
+    with service_client(wait_for_compiler, embedded_workers=("compile",), limits=LIMITS) as client:
         usual = client.post("/compile", json={"constraint": ORDINARY}).json()["automaton"]
         for name, constraint, limits in BOMBS:
             answer = client.post("/compile", json={"constraint": constraint}).json()
@@ -160,8 +156,7 @@ def test_bombs_over_http_are_refused_and_the_service_continues() -> None:
 
 def test_the_processes_of_a_service_end_with_it() -> None:
     before = set(children(os.getpid()))
-    with TestClient(create_app(Settings(embedded_workers=("compile",)))) as client:
-        wait_for_compiler(client)
+    with service_client(wait_for_compiler, embedded_workers=("compile",)):
         assert set(children(os.getpid())) - before
     gc.collect()
     assert set(children(os.getpid())) <= before

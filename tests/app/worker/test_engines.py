@@ -14,7 +14,7 @@ from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.compile import CompileHandler
 from compiler.limits import Limits
-from tests.app.worker.test_handlers import Context
+from tests.app.worker.fake_context import FakeContext
 from tests.references.mona_oracle import mona_binary
 from tests.servers.processes import children
 
@@ -22,7 +22,7 @@ FORMULAS = ("F(coffee & X(F cat))", "G(a -> WX b) & (a U dot)", "F(pet & X eos)"
 
 
 def compiled(compiler: CompileHandler, formula: str) -> CompileJobResult:
-    return compiler.compile(CompileJob("0" * 64, {"ltlf": formula}, time.time() + 60), Context())
+    return compiler.compile(CompileJob("0" * 64, {"ltlf": formula}, time.time() + 60), FakeContext())
 
 
 def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:

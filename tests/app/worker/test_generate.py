@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import itertools
 import re
 import threading
 import time
@@ -38,15 +38,11 @@ from decoding.generation import BeamStep
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import SamplingOptions
-from tests.app.worker.test_handlers import Context
+from tests.app.changed_model import changed_model
+from tests.app.worker.fake_context import FakeContext
 from tests.fake_models import HashModel
 
 DOG = KeywordsSpec((("dog",),))
-
-
-@pytest.fixture
-def settings(captions_dir: Path) -> Settings:
-    return Settings(model=str(captions_dir))
 
 
 @contextmanager
@@ -62,7 +58,7 @@ def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
 
 
 def a_job(
-    settings: Settings, context: Context, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
+    settings: Settings, context: FakeContext, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
 ) -> GenerateJob:
     """A job whose automaton is in the store."""
     vocabulary = open_model_files(settings.model).vocabulary
@@ -76,7 +72,7 @@ def a_job(
 def run(
     settings: Settings, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
 ) -> GenerateJobResult:
-    context = Context()
+    context = FakeContext()
     with open_generator(settings) as generator:
         return generator.run(a_job(settings, context, spec, prompt, trace, **options), context)
 
@@ -104,10 +100,10 @@ def test_every_algorithm_satisfies_and_its_figures_add_up(settings: Settings, al
 
 
 def test_a_seed_determines_the_samples(settings: Settings) -> None:
-    texts = [
-        [choice.text for choice in run(settings, algorithm="sample", n=3, seed=seed).choices] for seed in (1, 1, 2)
-    ]
-    assert texts[0] == texts[1] != texts[2]
+    def texts(seed: int) -> list[str]:
+        return [choice.text for choice in run(settings, algorithm="sample", n=3, seed=seed).choices]
+
+    assert texts(1) == texts(1) != texts(2)
 
 
 @pytest.mark.parametrize(
@@ -184,29 +180,15 @@ def test_min_tokens_count_from_the_end_of_the_prompt(settings: Settings) -> None
     assert refusal.value.min_tokens == 3
 
 
-def test_concurrent_generations_give_the_same_answers_as_single_ones(settings: Settings) -> None:
+def test_concurrent_generations_give_the_same_answers_as_single_ones(settings: Settings, context: FakeContext) -> None:
     specs = [DOG, RegexSpec("[a-z ]{5,9}!"), KeywordsSpec((("a",), ("b",)), True), NotSpec(DOG)]
-    context = Context()
-    jobs = [
-        a_job(
-            settings,
-            context,
-            spec,
-            f"prompt {number}",
-            max_tokens=6 + number,
-            beams=1 + number,
-            algorithm=algorithm,
-            seed=number if algorithm == "sample" else None,
-            scope=scope,
-        )
-        for number, (spec, algorithm, scope) in enumerate(
-            (spec, algorithm, scope)
-            for spec in specs
-            for algorithm in ("abs", "banked", "sample")
-            for scope in ("answer", "full")
-            if scope == "answer" or spec in (DOG, specs[3])
-        )
-    ]
+    jobs: list[GenerateJob] = []
+    for spec, algorithm, scope in itertools.product(specs, ("abs", "banked", "sample"), ("answer", "full")):
+        if scope == "answer" or spec in (DOG, specs[3]):
+            number = len(jobs)
+            options = {"max_tokens": 6 + number, "beams": 1 + number, "algorithm": algorithm, "scope": scope}
+            seed = number if algorithm == "sample" else None
+            jobs.append(a_job(settings, context, spec, f"prompt {number}", seed=seed, **options))
     with open_generator(settings) as generator:
         alone = [generator.run(job, context).choices for job in jobs]
     with open_generator(settings) as generator, ThreadPoolExecutor(len(jobs)) as threads:
@@ -214,7 +196,9 @@ def test_concurrent_generations_give_the_same_answers_as_single_ones(settings: S
     assert crowd == alone
 
 
-def test_a_constraint_is_copied_to_the_device_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constraint_is_copied_to_the_device_once(
+    settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
     whole = PreparedConstraint.prepare.__func__  # type: ignore[attr-defined]
 
@@ -224,7 +208,6 @@ def test_a_constraint_is_copied_to_the_device_once(settings: Settings, monkeypat
         return prepared
 
     monkeypatch.setattr(PreparedConstraint, "prepare", classmethod(counted))
-    context = Context()
     with open_generator(settings) as generator:
         for spec in (DOG, DOG, NotSpec(DOG), DOG):
             generator.run(a_job(settings, context, spec), context)
@@ -236,8 +219,7 @@ def test_a_constraint_is_copied_to_the_device_once(settings: Settings, monkeypat
     assert len(seen) == 2
 
 
-def test_a_cached_automaton_is_used_without_the_store(settings: Settings) -> None:
-    context = Context()
+def test_a_cached_automaton_is_used_without_the_store(settings: Settings, context: FakeContext) -> None:
     job = a_job(settings, context)
     with open_generator(settings) as generator:
         first = generator.run(job, context)
@@ -247,8 +229,7 @@ def test_a_cached_automaton_is_used_without_the_store(settings: Settings) -> Non
         generator.run(job, context)
 
 
-def test_damaged_automaton_bytes_are_discarded_as_missing(settings: Settings) -> None:
-    context = Context()
+def test_damaged_automaton_bytes_are_discarded_as_missing(settings: Settings, context: FakeContext) -> None:
     job = a_job(settings, context)
     context.values = dict.fromkeys(context.values, b"junk")
     with open_generator(settings) as generator, pytest.raises(AutomatonMissing):
@@ -257,7 +238,7 @@ def test_damaged_automaton_bytes_are_discarded_as_missing(settings: Settings) ->
 
 
 def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> None:
-    patient, leaving = Context(), Context()
+    patient, leaving = FakeContext(), FakeContext()
     job = a_job(settings, patient, max_tokens=40)
     going = dataclasses.replace(a_job(settings, leaving, max_tokens=400, beams=8), progress="steps")
     with open_generator(settings) as generator, ThreadPoolExecutor(2) as threads:
@@ -273,8 +254,7 @@ def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> No
     assert len(leaving.published) < 400
 
 
-def test_step_events_are_published_if_the_job_requests_them(settings: Settings) -> None:
-    context = Context()
+def test_step_events_are_published_if_the_job_requests_them(settings: Settings, context: FakeContext) -> None:
     job = a_job(settings, context, RegexSpec("é{2,5}🐕"), max_tokens=24)
     with open_generator(settings) as generator:
         generator.run(job, context)
@@ -300,11 +280,10 @@ def test_step_texts_are_correct_after_skipped_steps(
 
         return whole(engine, *rest, on_step=every_third, **options)
 
-    full, sparse = Context(), Context()
+    full, sparse = FakeContext(), FakeContext()
     for context in (full, sparse):
-        job = dataclasses.replace(
-            a_job(settings, context, RegexSpec("[é🐕]{3,6}[a-c]+"), max_tokens=16), progress="steps"
-        )
+        job = a_job(settings, context, RegexSpec("[é🐕]{3,6}[a-c]+"), max_tokens=16)
+        job = dataclasses.replace(job, progress="steps")
         with open_generator(settings) as generator:
             generator.run(job, context)
         monkeypatch.setattr(Engine, "generate", sparing)
@@ -314,7 +293,7 @@ def test_step_texts_are_correct_after_skipped_steps(
 
 def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
     for spec in (LtlfSpec("F(dog & X(F cat))"), RegexSpec("[ab]{3}[c-e]+é")):
-        context = Context()
+        context = FakeContext()
         job = dataclasses.replace(a_job(settings, context, spec, trace=True, max_tokens=9), progress="steps")
         with open_generator(settings) as generator:
             choice = generator.run(job, context).choices[0]
@@ -333,19 +312,10 @@ def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
 
 
 def test_the_prompt_is_never_truncated_by_the_tokenizer(tmp_path: Path, settings: Settings) -> None:
-    folder = Path(settings.model)
-    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    tokenizer["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
-    tokenizer["padding"] = {
-        "strategy": {"Fixed": 64},
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": "<|endoftext|>",
-    }
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    (tmp_path / "config.json").write_text((folder / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    with changed_model(tmp_path) as (tokenizer, _):
+        tokenizer["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
+        padding = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None}
+        tokenizer["padding"] = padding | {"pad_id": 0, "pad_type_id": 0, "pad_token": "<|endoftext|>"}
     cut = Settings(model=str(tmp_path), secret=settings.secret)
     prompt = "a dog and a cat " * 10
     counts = [run(one, prompt=prompt).usage.prompt_tokens for one in (settings, cut)]
@@ -355,19 +325,14 @@ def test_the_prompt_is_never_truncated_by_the_tokenizer(tmp_path: Path, settings
 
 def test_an_empty_prompt_needs_a_token_that_begins_a_text(tmp_path: Path, settings: Settings) -> None:
     assert run(settings, prompt="").usage.prompt_tokens == 1
-    folder = Path(settings.model)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    del config["bos_token_id"]
-    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    del tokenizer["post_processor"]  # which puts that token first
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    with changed_model(tmp_path) as (tokenizer, config):
+        del config["bos_token_id"]
+        del tokenizer["post_processor"]  # which puts that token first
     with pytest.raises(PromptEmpty):
         run(Settings(model=str(tmp_path)), prompt="")
 
 
-def test_prompt_and_budget_must_fit_the_models_context(settings: Settings) -> None:
-    context = Context()
+def test_prompt_and_budget_must_fit_the_models_context(settings: Settings, context: FakeContext) -> None:
     with open_generator(settings, context_length=20) as generator:
         assert generator.run(a_job(settings, context, max_tokens=19), context).choices  # after a and what begins a text
         with pytest.raises(PromptTooLong) as refusal:
@@ -388,9 +353,8 @@ def test_memory_is_measured_by_default(settings: Settings, caplog: pytest.LogCap
         assert "ABS_GENERATION_MEMORY_BYTES" in caplog.text
 
 
-def test_a_generator_that_is_closed_leaves_no_thread(settings: Settings) -> None:
+def test_a_generator_that_is_closed_leaves_no_thread(settings: Settings, context: FakeContext) -> None:
     before = set(threading.enumerate())
     with open_generator(settings) as generator:
-        context = Context()
         generator.run(a_job(settings, context), context)
     assert set(threading.enumerate()) <= before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -17,16 +16,14 @@ from decoding.engine import Engine
 from decoding.errors import MemoryTaken, OutOfMemory, RequestTooLarge
 from decoding.options import SearchOptions
 from decoding.search import rows_of
+from tests.app.worker.fake_context import FakeContext
 from tests.app.worker.test_generate import a_job, open_generator
-from tests.app.worker.test_handlers import Context
 
 
 @pytest.mark.parametrize(("beside", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])
 def test_out_of_memory_at_preparation_depends_on_running_generations(
-    monkeypatch: pytest.MonkeyPatch, captions_dir: Path, beside: int, expected: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, context: FakeContext, beside: int, expected: type[Exception]
 ) -> None:
-    settings, context = Settings(model=str(captions_dir)), Context()
-
     def none_left(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -42,9 +39,8 @@ def test_out_of_memory_at_preparation_depends_on_running_generations(
 
 
 def test_a_check_that_runs_out_of_memory_is_retried(
-    monkeypatch: pytest.MonkeyPatch, captions_dir: Path
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, context: FakeContext
 ) -> None:
-    settings, context = Settings(model=str(captions_dir)), Context()
     with open_generator(settings) as generator:
         score, tries = generator._model.score, []
 
@@ -59,8 +55,7 @@ def test_a_check_that_runs_out_of_memory_is_retried(
         assert len(tries) == 2
 
 
-def test_a_request_over_the_memory_is_refused(captions_dir: Path) -> None:
-    settings, context = Settings(model=str(captions_dir)), Context()
+def test_a_request_over_the_memory_is_refused(settings: Settings, context: FakeContext) -> None:
     needs = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
     narrow = dataclasses.replace(settings, generation_memory_bytes=needs + needs // 2)
     with open_generator(narrow) as generator, ThreadPoolExecutor(4) as threads:
@@ -77,9 +72,8 @@ def test_a_request_over_the_memory_is_refused(captions_dir: Path) -> None:
     ({"algorithm": "sample", "n": 3, "seed": 7}, 3),
 ])  # fmt: skip
 def test_admission_counts_all_rows_of_the_algorithm(
-    captions_dir: Path, options: dict[str, Any], rows: int
+    settings: Settings, context: FakeContext, options: dict[str, Any], rows: int
 ) -> None:
-    settings, context = Settings(model=str(captions_dir)), Context()
     job = a_job(settings, context, max_tokens=6, **options)
     needs = 8 * (2 + rows * 6)  # HashModel.bytes_for
     with open_generator(dataclasses.replace(settings, generation_memory_bytes=needs)) as generator:
@@ -94,8 +88,9 @@ def test_admission_counts_all_rows_of_the_algorithm(
 
 
 @pytest.mark.parametrize("beams", [1, 2, 5])
-def test_a_search_never_keeps_more_rows_than_admission_counts(captions_dir: Path, beams: int) -> None:
-    settings, context = Settings(model=str(captions_dir)), Context()
+def test_a_search_never_keeps_more_rows_than_admission_counts(
+    settings: Settings, context: FakeContext, beams: int
+) -> None:
     job = dataclasses.replace(a_job(settings, context, max_tokens=8, beams=beams), progress="steps")
     with open_generator(settings) as generator:
         assert generator.run(job, context).choices

@@ -3,8 +3,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +16,6 @@ from app.messages import (
     CompileJob,
     CompileJobResult,
     Failure,
-    Progress,
-    StepMessage,
     automaton_hash,
     spec_to_wire,
 )
@@ -35,48 +31,10 @@ from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, RegexSpec, Spec
 from compiler.text import text_automaton
 from compiler.vocab import Vocabulary, byte_vocabulary
+from tests.app.worker.fake_context import FakeContext
 
 SPEC = KeywordsSpec((("dog",),))
 LARGE = RegexSpec("(.*(a|b)){12}")
-
-
-@dataclass
-class Context:
-    """Obeys app.worker.handlers.base.Context."""
-
-    called_off: bool = False
-    waited_s: float = 0.0
-    values: dict[str, bytes] = field(default_factory=dict)
-
-    published: list[StepMessage] = field(default_factory=list)
-    published_sizes: list[CompileJobResult] = field(default_factory=list)
-    compilation: CompileJobResult | None = None
-
-    def progress(self, event: Progress) -> None:
-        pass
-
-    def publish(self, message: StepMessage | CompileJobResult) -> None:
-        if isinstance(message, StepMessage):
-            self.published.append(message)
-        else:
-            self.published_sizes.append(message)
-
-    def cancelled(self) -> bool:
-        return self.called_off
-
-    def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
-        return self.values.get(key)
-
-    def save(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
-        self.values[key] = value
-
-    def discard(self, key: str, value: bytes) -> None:
-        self.values.pop(key, None)
-
-
-@pytest.fixture
-def settings(captions_dir: Path) -> Settings:
-    return Settings(model=str(captions_dir))
 
 
 def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
@@ -85,40 +43,45 @@ def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
 
 @pytest.mark.parametrize("kind", ["compile", "check"])
 def test_a_cancelled_compilation_stops(settings: Settings, kind: str) -> None:
-    job = CompileJob("0" * 64, spec_to_wire(LARGE), time.time() + 60) if kind == "compile" else check_job("a", LARGE)
+    job = compile_job_of(LARGE) if kind == "compile" else check_job("a", LARGE)
     with pytest.raises(CompileCancelled):
-        compile_handler.open_handler(settings).handle(job, Context(called_off=True))
+        compile_handler.open_handler(settings).handle(job, FakeContext(called_off=True))
 
 
 def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compiles: list[Spec]) -> None:
     handle = compile_handler.open_handler(settings).handle
     for text, satisfied in (("a dog", True), ("a cat", False), ("the dog", True)):
-        result = handle(check_job(text), Context())
+        result = handle(check_job(text), FakeContext())
         assert isinstance(result, CheckJobResult)
         assert (result.satisfied, len(result.words)) == (satisfied, 2)
     assert compiles == [SPEC]
 
 
-def test_a_compilation_is_stored_and_not_done_twice(settings: Settings, compiles: list[Spec]) -> None:
-    context, handle = Context(), compile_handler.open_handler(settings).handle
-    automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
-    job = CompileJob(automaton, spec_to_wire(SPEC), time.time() + 60)
-    first, again = handle(job, context), handle(job, context)
+def compile_job_of(spec: Spec) -> CompileJob:
+    automaton = automaton_hash(spec, open_model_files(Settings().model).vocabulary.fingerprint)
+    return CompileJob(automaton, spec_to_wire(spec), time.time() + 60)
+
+
+def test_a_compilation_is_stored_and_not_done_twice(
+    settings: Settings, context: FakeContext, compiles: list[Spec]
+) -> None:
+    handle = compile_handler.open_handler(settings).handle
+    first, again = handle(compile_job_of(SPEC), context), handle(compile_job_of(SPEC), context)
     assert isinstance(first, CompileJobResult) and isinstance(again, CompileJobResult)
     assert (first.cached, again.cached) == (False, True)
     assert dataclasses.replace(first, cached=True, compile_ms=0.0) == again
     assert compiles == [SPEC]
 
 
-def test_a_check_does_not_lift_outside_the_sandbox(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_does_not_lift_outside_the_sandbox(
+    settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*rest: object) -> None:
         raise AssertionError("the worker lifts a constraint outside the sandbox")
 
     handle = compile_handler.open_handler(settings).handle
     monkeypatch.setattr(text_automaton, "lift", refused)
-    context = Context()
-    automaton = automaton_hash(SPEC, open_model_files(settings.model).vocabulary.fingerprint)
-    handle(CompileJob(automaton, spec_to_wire(SPEC), time.time() + 60), context)  # a stored constraint is no other case
+    handle(compile_job_of(SPEC), context)  # a stored constraint is no other case
     result = handle(check_job("a cat"), context)
     assert isinstance(result, CheckJobResult)
     assert (result.satisfied, result.violated_at) == (False, 5)
@@ -130,7 +93,7 @@ def test_an_error_in_the_sandbox_keeps_its_name_and_field(settings: Settings, ki
     job = CompileJob("0" * 64, dict(wrong), time.time() + 60)
     with pytest.raises(JobFailed) as caught:
         handle = compile_handler.open_handler(settings).handle
-        handle(job if kind == "compile" else CheckJob(dict(wrong), "a", time.time() + 60), Context())
+        handle(job if kind == "compile" else CheckJob(dict(wrong), "a", time.time() + 60), FakeContext())
     assert (caught.value.error, caught.value.fields["field"]) == ("SpecSyntaxError", "regex")
 
 
@@ -138,11 +101,10 @@ def test_a_sandbox_bug_is_logged_without_caller_text(
     settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Sandbox.run
-    monkeypatch.setattr(
-        Sandbox, "run", lambda sandbox, request, cancelled: whole(sandbox, b'{"over": "MARKER"}', cancelled)
-    )
+    faulty = b'{"over": "MARKER"}'
+    monkeypatch.setattr(Sandbox, "run", lambda sandbox, request, cancelled: whole(sandbox, faulty, cancelled))
     with pytest.raises(JobFailed) as caught:
-        compile_handler.open_handler(settings).handle(check_job("a"), Context())
+        compile_handler.open_handler(settings).handle(check_job("a"), FakeContext())
     assert caught.value.error == "InternalError"
     assert "TypeError" in caplog.text and "MARKER" not in caplog.text + str(caught.value)
 
@@ -157,8 +119,7 @@ def test_every_error_of_a_compilation_is_an_answer(
     work, rehearsal = opened(settings)
     monkeypatch.setattr(compile_job, "compile_spec", raising(raised))
     result, evidence = compile_job.read_answer(work(rehearsal))
-    assert isinstance(result, Failure)
-    assert result.error == error
+    assert isinstance(result, Failure) and result.error == error
     assert bool(evidence) == (error == "InternalError") and b"MARKER" not in evidence
 
 
@@ -189,8 +150,7 @@ def test_the_sandbox_opens_under_tight_limits(settings: Settings) -> None:
     narrow = dataclasses.replace(settings, limits=Limits(dfa_states_max=1))
     work, rehearsal = compile_job.open_job(compile_job.pack_setup(narrow, Vocabulary((b"?", None), (1,))))
     result, _ = compile_job.read_answer(work(rehearsal))
-    assert isinstance(result, Failure)
-    assert result.fields["limit"] == "dfa_states_max"
+    assert isinstance(result, Failure) and result.fields["limit"] == "dfa_states_max"
 
 
 def opened(settings: Settings) -> tuple[Callable[[bytes], bytes], bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 
@@ -15,23 +14,16 @@ from app.models import open_model_files
 from app.settings import Settings
 from compiler.spec import RegexSpec
 from decoding.errors import OptionsInvalid
+from tests.app.changed_model import changed_model
+from tests.app.worker.fake_context import FakeContext
 from tests.app.worker.test_generate import a_job, open_generator, run
-from tests.app.worker.test_handlers import Context
-
-
-@pytest.fixture
-def settings(captions_dir: Path) -> Settings:
-    return Settings(model=str(captions_dir))
 
 
 def with_added_token(settings: Settings, folder: Path, number: int) -> Settings:
     """The model's files with a token of this number beside its own; the test's model has 4,096."""
-    built_in = Path(settings.model)
-    tokenizer = json.loads((built_in / "tokenizer.json").read_text(encoding="utf-8"))
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tokenizer["added_tokens"].append({"id": number, "content": "<pad>", "special": True, **flags})
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    (folder / "config.json").write_text((built_in / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    with changed_model(folder) as (tokenizer, _):
+        tokenizer["added_tokens"].append({"id": number, "content": "<pad>", "special": True, **flags})
     return Settings(model=str(folder), secret=settings.secret)
 
 
@@ -43,17 +35,15 @@ def test_a_token_outside_the_model_is_plain_text(tmp_path: Path, settings: Setti
 
 
 def test_a_prompt_with_an_id_outside_the_model_is_refused(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_generator(settings) as generator:
         monkeypatch.setattr(generator, "_tokenizer", Tokenizer(WordLevel({"dog": 10**6, "?": 0}, unk_token="?")))
-        context = Context()
         with pytest.raises(OptionsInvalid, match="prompt"):
             generator.run(a_job(settings, context, prompt="dog"), context)
 
 
-def test_a_clamped_budget_uses_the_models_context_length(settings: Settings) -> None:
+def test_a_clamped_budget_uses_the_models_context_length(settings: Settings, context: FakeContext) -> None:
     with open_generator(settings, context_length=8) as generator:  # its files say 256
-        context = Context()
         job = dataclasses.replace(a_job(settings, context, max_tokens=50, beams=1), clamp_to_context=True)
         assert generator.run(job, context).choices[0].satisfied

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.messages import RejectedTokenBody, StepMessage
+from app.messages import StepMessage
 from app.models import open_model_files
 from app.settings import Settings
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import answer_text, check_text
+from tests.app.worker.fake_context import FakeContext
 from tests.app.worker.test_generate import a_job, open_generator
-from tests.app.worker.test_handlers import Context
 
 COUNT = 9
 
 
-@pytest.fixture
-def settings(captions_dir: Path) -> Settings:
-    return Settings(model=str(captions_dir))
-
-
-def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: object) -> list[StepMessage]:
-    context = Context()
-    job = a_job(settings, context, spec, **options)  # type: ignore[arg-type]
+def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: Any) -> list[StepMessage]:
+    context = FakeContext()
+    job = a_job(settings, context, spec, rejected_top_k=rejected_top_k, **options)
     with open_generator(settings, spread=3.0) as generator:
-        generator.run(dataclasses.replace(
-            job, progress="steps", options=job.options.model_copy(update={"rejected_top_k": rejected_top_k})
-        ), context)
-    return [news for news in context.published if isinstance(news, StepMessage)]
+        generator.run(dataclasses.replace(job, progress="steps"), context)
+    return context.published
 
 
 @pytest.mark.parametrize("algorithm", ["banked", "abs", "sample"])
@@ -73,15 +66,8 @@ def test_each_rejected_token_is_disallowed_for_its_row(
                     assert one.text == ""
         before = [row.text for row in step.rows]
     assert reasons, "nothing was refused"
-    assert all(len(of_a_row) <= COUNT for of_a_row in _by_row(steps))
-
-
-def _by_row(steps: list[StepMessage]) -> list[list[RejectedTokenBody]]:
-    rows: dict[tuple[int, int], list[RejectedTokenBody]] = {}
-    for step in steps:
-        for one in step.rejected_tokens:
-            rows.setdefault((step.step, one.parent), []).append(one)
-    return list(rows.values())
+    of_rows = Counter((step.step, one.parent) for step in steps for one in step.rejected_tokens)
+    assert max(of_rows.values()) <= COUNT
 
 
 def test_no_rejected_tokens_are_recorded_without_a_request(settings: Settings) -> None:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,17 +40,15 @@ def never() -> bool:
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    sandbox = Sandbox(TARGET, b"", LIMITS)
-    yield sandbox
-    sandbox.close()
+    with closing(Sandbox(TARGET, b"", LIMITS)) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture
 def patient() -> Iterator[Sandbox]:
     """A sandbox whose jobs end by no limit while a test lasts."""
-    sandbox = Sandbox(TARGET, b"", Limits(compile_s_max=300.0))
-    yield sandbox
-    sandbox.close()
+    with closing(Sandbox(TARGET, b"", Limits(compile_s_max=300.0))) as sandbox:
+        yield sandbox
 
 
 def assert_works(sandbox: Sandbox) -> None:
@@ -70,10 +69,10 @@ def job_of(sandbox: Sandbox) -> int:
 
 @pytest.mark.parametrize("size", [0, 1, 5 * MIB])
 def test_requests_and_answers_of_any_size_pass(size: int) -> None:
-    sandbox, request = Sandbox(TARGET, b"before ", Limits()), os.urandom(size)
-    for _ in range(3):
-        assert sandbox.run(b"echo " + request, never) == b"before " + request
-    sandbox.close()
+    request = os.urandom(size)
+    with closing(Sandbox(TARGET, b"before ", Limits())) as sandbox:
+        for _ in range(3):
+            assert sandbox.run(b"echo " + request, never) == b"before " + request
 
 
 @pytest.mark.parametrize(
@@ -133,9 +132,8 @@ def test_a_job_has_its_session_and_directory_and_no_secrets(
     patient: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABS_SECRET", "MARKER of a secret")
-    sandbox = Sandbox(TARGET, b"", LIMITS)
-    seen = [sandbox.run(b"describe", never).decode().split("|") for _ in range(2)]
-    sandbox.close()
+    with closing(Sandbox(TARGET, b"", LIMITS)) as sandbox:
+        seen = [sandbox.run(b"describe", never).decode().split("|") for _ in range(2)]
     for pid, session, directory, files, environment, descriptors in seen:
         assert pid == session
         assert directory != os.getcwd() and files == "[]"
@@ -195,8 +193,7 @@ def test_a_server_that_is_killed_between_two_jobs_is_replaced(patient: Sandbox) 
     assert not alive(standing_by)
 
 
-def test_a_job_is_retried_when_its_server_is_killed() -> None:
-    sandbox = Sandbox(TARGET, b"", LIMITS)
+def test_a_job_is_retried_when_its_server_is_killed(sandbox: Sandbox) -> None:
     server, job = sandbox.pid, job_of(sandbox)
     left: set[int] = set()
 
@@ -211,7 +208,6 @@ def test_a_job_is_retried_when_its_server_is_killed() -> None:
     assert sandbox.pid != server
     until(lambda: not alive(job) and not any(map(alive, left)))
     assert_works(sandbox)
-    sandbox.close()
 
 
 def test_a_server_that_does_not_answer_is_replaced(sandbox: Sandbox) -> None:

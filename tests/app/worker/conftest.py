@@ -1,0 +1,18 @@
+"""What a job runs in: settings, and a context that shows what it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.settings import Settings
+from tests.app.worker.fake_context import FakeContext
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings()
+
+
+@pytest.fixture
+def context() -> FakeContext:
+    return FakeContext()
