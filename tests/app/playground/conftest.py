@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.app.playground.chromium import PHONE, WIDE, chromium_path, open_page, running_chromium
+from tests.app.playground.chromium import WIDE, WatchedPage, chromium_path, open_page, running_chromium
 from tests.servers.service_process import ServiceProcess
 
 
@@ -37,14 +37,13 @@ def _chromium() -> str:
 
 
 @pytest.fixture
-def page(browser: Browser, service: ServiceProcess) -> Iterator[Page]:
-    """An empty page of a desktop's width."""
+def watched(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]:
+    """An empty page of a desktop's width, with its faults."""
     with open_page(browser, service.url, WIDE) as watched:
-        yield watched.page
+        yield watched
 
 
 @pytest.fixture
-def phone(browser: Browser, service: ServiceProcess) -> Iterator[Page]:
-    """A page of a phone's width."""
-    with open_page(browser, service.url, PHONE) as watched:
-        yield watched.page
+def page(watched: WatchedPage) -> Page:
+    """An empty page of a desktop's width."""
+    return watched.page

@@ -15,6 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.playground.chromium import PHONE, WIDE, Scheme, chromium_path, open_page, running_chromium
+from tests.app.playground.shell import visit
 from tests.servers.service_process import serving
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "images"
@@ -68,8 +69,7 @@ def _parts(browser: Browser, url: str) -> None:
 
 
 def _generated(page: Page, preset: str) -> None:
-    page.goto("/")
-    expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+    visit(page)
     page.get_by_label("Start from an example").select_option(label=preset)
     page.get_by_role("button", name="Generate").click()
     expect(page.locator(".beam.chosen").last).to_be_visible()

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_violations, open_page
+from tests.app.playground.shell import visit
 from tests.servers.service_process import ServiceProcess
 
 PAGE_BYTES_MAX = 2_000_000
@@ -21,9 +22,7 @@ IS_DONE = re.compile("is-done")
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
 def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
     with open_page(browser, service.url, size, scheme) as watched:
-        page = watched.page
-        page.goto("/")
-        expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+        page = visit(watched.page)
         _see_the_fault_and_mend_it(page)
         _generate_and_slide_back(page)
         _break_the_text(page)
@@ -132,8 +131,7 @@ def _no_complaints(page: Page, where: str) -> None:
 
 
 def _overflow(page: Page) -> int:
-    width: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    return width
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 def test_the_page_loads_fast_and_is_small(browser: Browser, service: ServiceProcess) -> None:
@@ -151,25 +149,20 @@ def test_the_page_loads_fast_and_is_small(browser: Browser, service: ServiceProc
 
 
 def test_the_policy_allows_no_inline_code_nor_style(page: Page) -> None:
-    answer = page.goto("/")
-    assert answer is not None
-    policy = answer.headers["content-security-policy"]
+    with page.expect_response("/") as answer:
+        visit(page)
+    policy = answer.value.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe-inline" not in policy and "'unsafe-eval'" not in policy
-    expect(page.locator("html")).to_have_attribute("data-ready", "yes")
 
 
 def test_the_page_follows_the_preferred_colour_scheme(browser: Browser, service: ServiceProcess) -> None:
     """Dark by the system's choice or by the button, and no movement where none is wanted."""
     with open_page(browser, service.url, WIDE, "dark", reduced_motion="reduce") as watched:
-        page = watched.page
-        page.goto("/")
-        expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+        page = visit(watched.page)
         dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-        moving = page.evaluate("document.getAnimations().length")
-        assert moving == 0
-        button = page.locator("#theme")
+        assert page.evaluate("document.getAnimations().length") == 0
         for _ in range(3):
-            button.click()
+            page.locator("#theme").click()
             if page.evaluate("document.documentElement.dataset.theme") == "light":
                 break
         assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") != dark

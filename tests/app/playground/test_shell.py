@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.access_keys import stored_key
-from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_violations, open_page
+from tests.app.playground.chromium import PHONE, WIDE, Scheme, WatchedPage, accessibility_violations, open_page
 from tests.app.playground.shell import (
     FORMULA,
     compiles,
@@ -26,8 +26,13 @@ from tests.app.playground.shell import (
 from tests.servers.service_process import ServiceProcess, serving
 
 
+@pytest.fixture
+def page(page: Page) -> Page:
+    """The playground in a page of a desktop's width."""
+    return visit(page)
+
+
 def test_a_formula_error_is_marked_until_it_is_fixed(page: Page) -> None:
-    visit(page)
     formula(page, "F(dog & X(F(ball))")
     sentence, column = fault(page)
     assert "not closed" in sentence and column == 18
@@ -46,7 +51,6 @@ def test_a_formula_error_is_marked_until_it_is_fixed(page: Page) -> None:
 
 
 def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
-    visit(page)
     formula(page, 'F("😀 puppy") &\n  G("😀" & )')
     _, column = fault(page)
     assert column == 10
@@ -66,7 +70,6 @@ def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
 def test_errors_of_other_forms_are_shown_at_their_position(
     name: str, label: str, text: str, wanted: str, marked: str, page: Page
 ) -> None:
-    visit(page)
     tab(page, name)
     page.get_by_label(label).fill(text)
     sentence, _ = fault(page)
@@ -75,7 +78,6 @@ def test_errors_of_other_forms_are_shown_at_their_position(
 
 
 def test_an_error_in_a_part_is_shown_there(page: Page) -> None:
-    visit(page)
     tab(page, "Combine")
     parts = page.locator(".part")
     parts.nth(0).get_by_label("Formula — ").fill("F(dog)")
@@ -89,7 +91,6 @@ def test_an_error_in_a_part_is_shown_there(page: Page) -> None:
 
 
 def test_parts_that_contradict_one_another_are_named(page: Page) -> None:
-    visit(page)
     tab(page, "Raw")
     page.get_by_label("Constraint as JSON").fill('{"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["dog"]}}]}')
     expect(page.locator(".live-line")).to_contain_text("contradict each other. Change or drop one.")
@@ -113,25 +114,23 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
-def test_links_restore_the_forms_and_are_never_sent(browser: Browser, service: ServiceProcess) -> None:
+def test_links_restore_the_forms_and_are_never_sent(watched: WatchedPage, page: Page) -> None:
     make = "async (said) => (await import('/static/permalink.js')).linkOf(said)"
     options = {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
-    with open_page(browser, service.url, WIDE) as watched:
-        page = visit(watched.page)
-        for constraint in FORMS:
-            said = {"prompt": "„Hallo“ 😀\nsentence:", "constraint": constraint, "options": options}
-            link = page.evaluate(make, said)
-            assert re.fullmatch(r"#v1\.z\.[A-Za-z0-9_-]+", link)
-            visit(page, link)
-            expect(page.locator("#prompt")).to_have_value(str(said["prompt"]))
-            page.get_by_role("button", name="Copy as code").click()
-            sent = json.loads(snippet(page, "curl").partition("-d '")[2].rpartition("'")[0].replace("'\\''", "'"))
-            page.get_by_role("button", name="Close").click()
-            assert (sent["prompt"], sent["constraint"]) == (said["prompt"], constraint)
-            assert {name: sent[name] for name in options} == options
-            page.goto("about:blank")
-            visit(page)
-        assert not [one.url for one in watched.requests if "v1.z" in one.url.partition("#")[0]]
+    for constraint in FORMS:
+        said = {"prompt": "„Hallo“ 😀\nsentence:", "constraint": constraint, "options": options}
+        link = page.evaluate(make, said)
+        assert re.fullmatch(r"#v1\.z\.[A-Za-z0-9_-]+", link)
+        visit(page, link)
+        expect(page.locator("#prompt")).to_have_value(str(said["prompt"]))
+        page.get_by_role("button", name="Copy as code").click()
+        sent = json.loads(snippet(page, "curl").partition("-d '")[2].rpartition("'")[0].replace("'\\''", "'"))
+        page.get_by_role("button", name="Close").click()
+        assert (sent["prompt"], sent["constraint"]) == (said["prompt"], constraint)
+        assert {name: sent[name] for name in options} == options
+        page.goto("about:blank")
+        visit(page)
+    assert not [one.url for one in watched.requests if "v1.z" in one.url.partition("#")[0]]
 
 
 def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
@@ -159,7 +158,6 @@ def test_a_copied_link_leads_to_the_same_page(browser: Browser, service: Service
 
 
 def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
-    visit(page)
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the prompt")).to_be_focused()
     page.keyboard.press("Enter")
@@ -211,7 +209,6 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
 
 
 def test_a_chosen_colour_scheme_persists(page: Page) -> None:
-    visit(page)
     colour = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(colour)
     for name in ("Light", "Dark"):

@@ -9,9 +9,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, Route, expect
+import pytest
+from playwright.sync_api import Page, Route, expect
 
-from tests.app.playground.chromium import WIDE, open_page
+from tests.app.playground.chromium import WatchedPage
 from tests.app.playground.shell import (
     FORMULA,
     compiles,
@@ -23,13 +24,17 @@ from tests.app.playground.shell import (
     tab,
     visit,
 )
-from tests.servers.service_process import ServiceProcess
 
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.fixture
+def page(page: Page) -> Page:
+    """The playground in a page of a desktop's width."""
+    return visit(page)
+
+
 def test_copied_code_runs_with_curl_and_both_clients(page: Page) -> None:
-    visit(page)
     tab(page, "Choice")
     page.get_by_label("Choices").fill("it's “\"$HOME\"” `x` \\n 😀\nyes")
     page.locator("#prompt").fill("it's \"so\" \\ $HOME \u202e\n")
@@ -44,7 +49,6 @@ def test_copied_code_runs_with_curl_and_both_clients(page: Page) -> None:
 
 
 def test_answers_are_generated_selected_and_checked(page: Page) -> None:
-    visit(page)
     formula(page, FORMULA)
     compiles(page)
     generated(page)
@@ -61,7 +65,6 @@ def test_answers_are_generated_selected_and_checked(page: Page) -> None:
 
 
 def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> None:
-    visit(page)
     formula(page, FORMULA)
     compiles(page)
     checker, marked = page.get_by_label("Text to check"), page.locator("#checker .code-back mark")
@@ -84,7 +87,6 @@ def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> No
 
 
 def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
-    visit(page)
     formula(page, FORMULA)
     sample = page.locator(".sample").first
     expect(sample).to_have_text("shortest dog")  # before that it is one of the constraint before
@@ -94,7 +96,6 @@ def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
 
 
 def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
-    visit(page)
     page.get_by_role("button", name="Compare").click()
     columns = page.locator(".compared")
     expect(page.locator(".compared-text")).to_have_count(3)
@@ -106,7 +107,6 @@ def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
 
 
 def test_a_too_small_budget_is_reported_and_fixed_by_button(page: Page) -> None:
-    visit(page)
     compiles(page)
     page.get_by_text("Options").click()
     page.get_by_label("max_tokens").fill("2")
@@ -118,7 +118,6 @@ def test_a_too_small_budget_is_reported_and_fixed_by_button(page: Page) -> None:
 
 
 def test_options_follow_the_algorithm_and_samples_repeat_by_seed(page: Page) -> None:
-    visit(page)
     page.get_by_text("Options").click()
     expect(page.get_by_label("length_penalty")).to_be_visible()
     page.get_by_label("algorithm").select_option("sample")
@@ -134,7 +133,6 @@ def test_options_follow_the_algorithm_and_samples_repeat_by_seed(page: Page) -> 
 
 
 def test_a_generation_can_be_stopped(page: Page) -> None:
-    visit(page)
     compiles(page)
     page.get_by_text("Options").click()
     page.get_by_label("max_tokens").fill("200")
@@ -150,7 +148,6 @@ def test_a_generation_can_be_stopped(page: Page) -> None:
 
 def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     held: list[Route] = []
-    visit(page)
     compiles(page)
     page.route("**/generate", lambda route: held.append(route))
     with page.expect_request("**/generate"):
@@ -163,21 +160,17 @@ def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     expect(page.locator(".node.on-path")).to_have_count(0)
 
 
-def test_an_unready_service_is_not_shown_as_constraint_error(
-    browser: Browser, service: ServiceProcess
-) -> None:
+def test_an_unready_service_is_not_shown_as_constraint_error(watched: WatchedPage, page: Page) -> None:
     problem = {"status": 503, "code": "not_ready", "reasons": ["loading"], "retry_after_s": 30}
-    with open_page(browser, service.url, WIDE) as watched:
-        page = visit(watched.page)
-        compiles(page)
-        refuse(page, "/compile", problem)
-        page.get_by_role("button", name="Generate").click()
-        expect(page.locator("#problem")).to_contain_text("is not ready")
-        expect(page.locator("#status")).to_have_text("")
-        page.unroute("**/compile")
-        generated(page)
-        expect(page.locator("#problem")).to_be_hidden()
-        refusals_are_expected(watched)
+    compiles(page)
+    refuse(page, "/compile", problem)
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator("#problem")).to_contain_text("is not ready")
+    expect(page.locator("#status")).to_have_text("")
+    page.unroute("**/compile")
+    generated(page)
+    expect(page.locator("#problem")).to_be_hidden()
+    refusals_are_expected(watched)
 
 
 def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
@@ -188,7 +181,6 @@ def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
         events = whole.body().split(b"\n\n")
         route.fulfill(response=whole, body=b"\n\n".join(events[:5]) + b"\n\nevent: st")
 
-    visit(page)
     compiles(page)
     page.on("request", lambda one: one.url.endswith("/events") and asked.append(one.headers["last-event-id"]))
     page.route("**/generate", cut)
@@ -204,34 +196,29 @@ def test_a_restart_discards_earlier_events(page: Page) -> None:
         again = b'event: restarted\ndata: {"attempt": 2}\nid: 5'
         route.fulfill(response=whole, body=b"\n\n".join([*events[:5], again, *events[1:]]))
 
-    visit(page)
     compiles(page)
     page.route("**/generate", restarted_stream)
     generated(page)
     expect(page.locator("#lattice").get_by_text("t 1", exact=True)).to_have_count(1)
 
 
-def test_every_refusal_is_shown_as_a_helpful_sentence(
-    browser: Browser, service: ServiceProcess
-) -> None:
+def test_every_refusal_is_shown_as_a_helpful_sentence(watched: WatchedPage, page: Page) -> None:
     cases = tomllib.loads((ROOT / "tests" / "cases" / "page_refusals.toml").read_text(encoding="utf-8"))["case"]
-    with open_page(browser, service.url, WIDE) as watched:
-        page = watched.page
-        for case in cases:
-            path = case["path"]
-            refuse(page, path, case["problem"])
-            visit(page)
-            if path == "/generate":
-                page.get_by_role("button", name="Generate").click()
-            page.get_by_label("Text to check").fill("A dog")
-            expect(page.locator("main")).to_contain_text(case["sentence"])
-            expect(page.get_by_role("button", name="Generate")).to_be_enabled()
-            page.unroute_all()
-        refusals_are_expected(watched)
+    for case in cases:
+        path = case["path"]
+        refuse(page, path, case["problem"])
+        visit(page)
+        if path == "/generate":
+            page.get_by_role("button", name="Generate").click()
+        page.get_by_label("Text to check").fill("A dog")
+        expect(page.locator("main")).to_contain_text(case["sentence"])
+        expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+        page.unroute_all()
+    refusals_are_expected(watched)
 
 
 def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
-    sentence_pairs = visit(page).evaluate(
+    sentence_pairs = page.evaluate(
         """async () => {
           const { SENTENCES, sentence } = await import('/static/problems.js');
           const full = { min_tokens: 12, limit: 'x_max', cap: 34, retry_after_s: 5, conflict: ['a', 'b'], timeout_s: 60,
@@ -253,11 +240,9 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
     assert {code: figure for code, figure in figures.items() if figure not in sentences[code]} == {}
 
 
-def test_an_unreachable_service_is_reported(browser: Browser, service: ServiceProcess) -> None:
-    with open_page(browser, service.url, WIDE) as watched:
-        page = visit(watched.page)
-        compiles(page)
-        page.route("**/generate", lambda route: route.abort())
-        page.get_by_role("button", name="Generate").click()
-        expect(page.locator("#problem")).to_contain_text("The service cannot be reached.")
-        refusals_are_expected(watched)
+def test_an_unreachable_service_is_reported(watched: WatchedPage, page: Page) -> None:
+    compiles(page)
+    page.route("**/generate", lambda route: route.abort())
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator("#problem")).to_contain_text("The service cannot be reached.")
+    refusals_are_expected(watched)
