@@ -13,6 +13,7 @@ import pytest
 from app.errors import SettingsInvalid
 from app.http_server import require_guarded
 from app.settings import Settings
+from tests.servers.processes import until
 from tests.servers.small_server import BIG_BYTES, S_MAX, Server, read_all, small_server
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
@@ -98,8 +99,7 @@ def test_a_slow_body_times_out(server: Server) -> None:
 
 def test_an_unread_body_does_not_keep_a_connection_open(server: Server) -> None:
     with server.connect() as connection:
-        head = b"POST /check HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n"
-        connection.sendall(head)
+        connection.sendall(b"POST /check HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 421 ")
         ends = time.monotonic() + S_MAX
         with contextlib.suppress(ConnectionError):
@@ -182,9 +182,7 @@ def test_connections_over_the_maximum_get_503(server: Server) -> None:
             said = read_all(late)
         assert said.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in said.lower()
         assert b'"limit": "connections_max"' in said
-    ends = time.monotonic() + S_MAX
-    while not answers(server):
-        assert time.monotonic() < ends
+    until(lambda: answers(server))
 
 
 def test_a_draining_server_finishes_requests_and_exits_with_0() -> None:

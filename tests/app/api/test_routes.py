@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from app.errors import JobFailed
 from app.main import create_app
 from app.settings import Settings
 from decoding.errors import ModelUnavailable
+from tests.app.conftest import service_client
+from tests.servers.processes import until
 
 ORDERED = {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"}
 CLOCK = {"regex": r"[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\."}
@@ -27,8 +29,20 @@ def generate(client: TestClient, constraint: dict[str, Any], **options: Any) -> 
     body = {"prompt": "sentence:", "constraint": constraint, "max_tokens": 24, "beams": 8, **options}
     response = client.post("/generate", json=body)
     assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
+    return dict(response.json())
+
+
+def compiled(client: TestClient, constraint: dict[str, Any]) -> dict[str, Any]:
+    return dict(client.post("/compile", json={"constraint": constraint}).json())
+
+
+def shown(client: TestClient, constraint: dict[str, Any]) -> dict[str, Any]:
+    """The automaton of a constraint."""
+    return dict(client.get(f"/automata/{compiled(client, constraint)['automaton']}").json())
+
+
+def picture_texts(svg: str) -> set[str | None]:
+    return {node.text for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("}text")}
 
 
 def test_an_ordered_formula_is_met_and_every_figure_adds_up(client: TestClient) -> None:
@@ -82,7 +96,7 @@ def test_the_best_of_few_options_is_proven_the_best(client: TestClient) -> None:
 @pytest.mark.parametrize("options", [{"algorithm": "abs", "beams": 8}, {"algorithm": "sample", "seed": 3, "n": 2}])
 def test_abs_and_sample_have_no_proven_gap(client: TestClient, options: dict[str, Any]) -> None:
     request = {"prompt": "sentence:", "constraint": {"choice": ["a dog", "a cat"]}, "max_tokens": 24, **options}
-    choices = generate_plainly(client, request)
+    choices = choices_of(client, request)
     assert choices and all(choice["proven_gap"] is None for choice in choices)
 
 
@@ -93,23 +107,21 @@ def test_answers_are_ranked_by_rank_by(client: TestClient) -> None:
 
 
 def test_the_hash_of_a_compiled_constraint_stands_for_it(client: TestClient) -> None:
-    compiled = client.post("/compile", json={"constraint": KEYWORDS}).json()
-    body = {"prompt": "sentence:", "automaton": compiled["automaton"], "max_tokens": 16, "beams": 4}
+    first = compiled(client, KEYWORDS)
+    body = {"prompt": "sentence:", "automaton": first["automaton"], "max_tokens": 16, "beams": 4}
     by_hash = client.post("/generate", json=body).json()
     inline = generate(client, KEYWORDS, max_tokens=16, beams=4)
     assert by_hash["choices"] == inline["choices"]
-    assert by_hash["automaton"] == inline["automaton"] == compiled["automaton"]
+    assert by_hash["automaton"] == inline["automaton"] == first["automaton"]
     assert by_hash["timings"]["cached"] and inline["timings"]["cached"]
     again = client.post("/compile", json={"constraint": KEYWORDS, "model": "captions"}).json()
     assert (again["cached"], again["compile_ms"]) == (True, 0)
-    assert again | {"cached": 0, "compile_ms": 0} == compiled | {"cached": 0, "compile_ms": 0}
+    assert again | {"cached": 0, "compile_ms": 0} == first | {"cached": 0, "compile_ms": 0}
 
 
 @pytest.mark.parametrize("constraint", [ORDERED, CLOCK, KEYWORDS])
-def test_min_tokens_suffice_and_a_smaller_budget_is_refused(
-    client: TestClient, constraint: dict[str, Any]
-) -> None:
-    least = client.post("/compile", json={"constraint": constraint}).json()["min_tokens"]
+def test_min_tokens_suffice_and_a_smaller_budget_is_refused(client: TestClient, constraint: dict[str, Any]) -> None:
+    least = compiled(client, constraint)["min_tokens"]
     answer = generate(client, constraint, max_tokens=least)
     assert answer["choices"][0]["satisfied"]
     assert answer["usage"]["completion_tokens"] == least
@@ -122,21 +134,20 @@ def test_an_empty_prompt_is_continued(client: TestClient) -> None:
     assert generate(client, KEYWORDS, prompt="")["choices"][0]["satisfied"]
 
 
-def test_concurrent_requests_get_the_same_answers_as_single_ones(client: TestClient) -> None:
-    constraints = [ORDERED, CLOCK, KEYWORDS]
+def test_concurrent_requests_get_the_same_answers_as_single_ones(
+    client: TestClient, threads: ThreadPoolExecutor
+) -> None:
     options = [{"algorithm": "abs"}, {}, {"algorithm": "sample", "seed": 3, "n": 2}, {"scope": "full"}]
     requests = [
         {"constraint": constraint, "prompt": "sentence:" if "regex" not in constraint else "", "max_tokens": 28,
          **({} if "seed" in option else {"beams": 3}), **option}
-        for constraint in constraints for option in options
+        for constraint in (ORDERED, CLOCK, KEYWORDS) for option in options
     ]
-    alone = [generate_plainly(client, request) for request in requests]
-    with ThreadPoolExecutor(len(requests)) as threads:
-        crowd = list(threads.map(lambda request: generate_plainly(client, request), requests))
-    assert crowd == alone
+    alone = [choices_of(client, request) for request in requests]
+    assert list(threads.map(lambda request: choices_of(client, request), requests)) == alone
 
 
-def generate_plainly(client: TestClient, request: dict[str, Any]) -> Any:
+def choices_of(client: TestClient, request: dict[str, Any]) -> Any:
     response = client.post("/generate", json=request)
     assert response.status_code == 200, response.text
     return response.json()["choices"]
@@ -156,10 +167,8 @@ def test_a_sample_reports_its_seed_and_is_reproducible(client: TestClient) -> No
 
 def test_a_length_penalty_prefers_longer_answers(client: TestClient) -> None:
     short_or_long = {"choice": ["a", "a b c d e f g h"]}
-    texts = [
-        generate(client, short_or_long, length_penalty=penalty)["choices"][0]["text"] for penalty in (0.0, 2.0)
-    ]
-    assert texts == short_or_long["choice"]
+    answers = [generate(client, short_or_long, length_penalty=penalty) for penalty in (0.0, 2.0)]
+    assert [answer["choices"][0]["text"] for answer in answers] == short_or_long["choice"]
 
 
 def test_with_full_scope_prompt_and_answer_satisfy_together(client: TestClient) -> None:
@@ -215,13 +224,13 @@ def test_check_with_parts_judges_each_conjunct(client: TestClient) -> None:
 
 
 def test_an_automaton_is_shown_with_its_distances(client: TestClient) -> None:
-    compiled = client.post("/compile", json={"constraint": ORDERED}).json()
-    response = client.get(f"/automata/{compiled['automaton']}")
+    sizes = compiled(client, ORDERED)
+    response = client.get(f"/automata/{sizes['automaton']}")
     shown = response.json()
-    assert response.headers["etag"] == f'"{compiled["automaton"]}"'
-    assert len(shown["states"]) == compiled["states"]
-    assert len(shown["letters"]) == compiled["letters"]
-    assert shown["states"][shown["start"]]["distance"] == compiled["min_tokens"] == shown["min_tokens"]
+    assert response.headers["etag"] == f'"{sizes["automaton"]}"'
+    assert len(shown["states"]) == sizes["states"]
+    assert len(shown["letters"]) == sizes["letters"]
+    assert shown["states"][shown["start"]]["distance"] == sizes["min_tokens"] == shown["min_tokens"]
     assert sorted(state["distance"] for state in shown["states"] if state["distance"] is not None) == [1, 2, 3, 4]
     assert [state["id"] for state in shown["states"] if state["accepting"]] == shown["accepting"]
     outgoing = [(transition["from"], letter) for transition in shown["transitions"] for letter in transition["letters"]]
@@ -234,41 +243,36 @@ def test_an_automaton_is_shown_with_its_distances(client: TestClient) -> None:
 def test_letters_are_distinct_for_any_proposition_names(client: TestClient) -> None:
     propositions = {"a": ["dog", "cat"], "b": ["dog", "bird"], "a, b": ["fish"], "other": ["cow"]}
     constraint = {"ltlf": 'F(a | b | "a, b" | other)', "propositions": propositions}
-    automaton = client.post("/compile", json={"constraint": constraint}).json()["automaton"]
-    shown = client.get(f"/automata/{automaton}").json()
-    assert sorted(shown["letters"]) == [[], ["a"], ["a", "b"], ["a, b"], ["b"], ["other"]]
+    assert sorted(shown(client, constraint)["letters"]) == [[], ["a"], ["a", "b"], ["a, b"], ["b"], ["other"]]
 
 
 def test_a_letter_of_a_regex_is_one_class_of_characters(client: TestClient) -> None:
-    automaton = client.post("/compile", json={"constraint": {"regex": "[a-c]+x"}}).json()["automaton"]
-    shown = client.get(f"/automata/{automaton}").json()
-    assert shown["kind"] == "characters"
-    assert all(len(letter) == 1 for letter in shown["letters"]) and ["'x'"] in shown["letters"]
+    automaton = shown(client, {"regex": "[a-c]+x"})
+    assert automaton["kind"] == "characters"
+    assert all(len(letter) == 1 for letter in automaton["letters"]) and ["'x'"] in automaton["letters"]
 
 
 def test_control_characters_in_names_are_drawn_visibly(client: TestClient) -> None:
     constraint = {"ltlf": 'F("a\x01b")', "propositions": {"a\x01b": ["dog"]}}
-    automaton = client.post("/compile", json={"constraint": constraint}).json()["automaton"]
+    automaton = compiled(client, constraint)["automaton"]
     for ending in (".dot", ".svg"):
         picture = client.get(f"/automata/{automaton}{ending}").text
         assert "\x01" not in picture and "u0001b" in picture
-    labels = [node.text for node in ElementTree.fromstring(picture).iter() if node.tag.endswith("}text")]
-    assert "a\\u0001b" in labels
+    assert "a\\u0001b" in picture_texts(picture)
 
 
 def test_an_automaton_is_drawn(client: TestClient) -> None:
-    compiled = client.post("/compile", json={"constraint": ORDERED}).json()
-    dot = client.get(f"/automata/{compiled['automaton']}.dot")
+    automaton = compiled(client, ORDERED)["automaton"]
+    dot = client.get(f"/automata/{automaton}.dot")
     assert dot.headers["content-type"].startswith("text/vnd.graphviz")
     assert dot.text.startswith("digraph") and "coffee" in dot.text and "d 4" in dot.text
-    svg = client.get(f"/automata/{compiled['automaton']}.svg")
+    svg = client.get(f"/automata/{automaton}.svg")
     assert svg.headers["content-type"] == "image/svg+xml"
-    labels = [node.text for node in ElementTree.fromstring(svg.text).iter() if node.tag.endswith("}text")]
-    assert {"q0", "d 4", "coffee"} <= set(labels)
+    assert {"q0", "d 4", "coffee"} <= picture_texts(svg.text)
 
 
 def test_an_automaton_too_large_to_display_is_refused(short_sighted_client: TestClient) -> None:
-    automaton = short_sighted_client.post("/compile", json={"constraint": ORDERED}).json()["automaton"]
+    automaton = compiled(short_sighted_client, ORDERED)["automaton"]
     for ending in ("", ".dot", ".svg"):
         response = short_sighted_client.get(f"/automata/{automaton}{ending}")
         assert (response.status_code, response.json()["limit"]) == (422, "automaton_view_cells_max")
@@ -296,11 +300,8 @@ def test_responses_do_not_contain_the_operators_paths(tmp_path: Path, captions_d
     for name in ("tokenizer.json", "config.json"):
         (tmp_path / name).write_text((captions_dir / name).read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
-    with TestClient(create_app(Settings(model=str(tmp_path)))) as client:
-        ends = time.monotonic() + 60
-        while "see the log" not in client.get("/ready").text:
-            assert time.monotonic() < ends, client.get("/ready").text
-            time.sleep(0.02)
+    with service_client(None, model=str(tmp_path)) as client:
+        until(lambda: "see the log" in client.get("/ready").text)
         body = {"prompt": "a", "constraint": {"regex": "a"}}
         for response in (client.get("/ready"), client.post("/generate", json=body)):
             assert (response.status_code, response.json()["code"]) == (503, "not_ready")
@@ -308,14 +309,18 @@ def test_responses_do_not_contain_the_operators_paths(tmp_path: Path, captions_d
             assert str(tmp_path) not in response.text and "safetensors" not in response.text
 
 
-def test_a_bug_is_answered_and_logged_without_its_message(caplog: pytest.LogCaptureFixture) -> None:
+def failing_client(route: Callable[[], None]) -> TestClient:
+    """A client of a service whose path /broken raises an error."""
     app = create_app(Settings(embedded_workers=()))
+    app.get("/broken")(route)
+    return TestClient(app)
 
+
+def test_a_bug_is_answered_and_logged_without_its_message(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> None:
         raise ZeroDivisionError("MARKER of the prompt") from KeyError("MARKER")
 
-    app.get("/broken")(broken)
-    with TestClient(app) as client:
+    with failing_client(broken) as client:
         response = client.get("/broken", headers={"x-request-id": "mine-2"})
     assert (response.status_code, response.json()["code"]) == (500, "internal")
     assert response.headers["x-request-id"] == response.json()["request_id"] == "mine-2"
@@ -324,14 +329,11 @@ def test_a_bug_is_answered_and_logged_without_its_message(caplog: pytest.LogCapt
 
 
 def test_details_of_a_model_failure_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    app = create_app(Settings(embedded_workers=()))
-
     def unavailable() -> None:
         raise JobFailed("ModelUnavailable", "no weights in /srv/models", {}, ModelUnavailable.facts)
 
-    app.get("/unavailable")(unavailable)
-    with TestClient(app) as client:
-        response = client.get("/unavailable")
+    with failing_client(unavailable) as client:
+        response = client.get("/broken")
     assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
     assert "/srv" not in response.text and "/srv/models" in caplog.text
 
@@ -349,8 +351,7 @@ def test_a_response_repeats_the_request_id(client: TestClient) -> None:
 
 
 def test_a_short_deadline_is_observed(client: TestClient) -> None:
-    response = client.post(
-        "/generate", json={"prompt": "a", "constraint": KEYWORDS, "max_tokens": 64, "beams": 64, "timeout_s": 0.001}
-    )
+    body = {"prompt": "a", "constraint": KEYWORDS, "max_tokens": 64, "beams": 64, "timeout_s": 0.001}
+    response = client.post("/generate", json=body)
     assert (response.status_code, response.json()["code"]) == (504, "deadline")
     assert generate(client, KEYWORDS)["choices"][0]["satisfied"]

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -18,23 +19,23 @@ from app.errors import SettingsInvalid
 from app.main import create_app
 from app.settings import Settings
 from tests.servers.forkserver import run_process
+from tests.servers.processes import free_port
 from tests.servers.redis_server import running_server
 
 RUN_S_MAX = 180.0
 
 
-def found(settings: Settings, deep: bool = False) -> dict[str, Finding]:
-    """The findings by check; of several the worst."""
-    findings = sorted(examine(lambda: settings, create_app, deep), key=lambda one: one.state == "ok", reverse=True)
+def found(settings: Settings, **changes: Any) -> dict[str, Finding]:
+    """The findings under changed settings by check; of several the worst."""
+    changed = dataclasses.replace(settings, **changes)
+    findings = sorted(examine(lambda: changed, create_app, False), key=lambda one: one.state == "ok", reverse=True)
     return {finding.check: finding for finding in findings}
 
 
 @pytest.fixture
 def settings() -> Settings:
     """The defaults, but for a port that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return Settings(port=probe.getsockname()[1])
+    return Settings(port=free_port())
 
 
 def test_all_is_well_with_a_fresh_install(settings: Settings) -> None:
@@ -65,60 +66,55 @@ def test_settings_are_shown_and_secrets_are_hidden(settings: Settings) -> None:
 
 
 def test_a_missing_model_fails_with_its_name(settings: Settings, tmp_path: Path) -> None:
-    finding = found(dataclasses.replace(settings, model=str(tmp_path)))["model"]
+    finding = found(settings, model=str(tmp_path))["model"]
     assert finding.state == "failed" and "ABS_MODEL" in finding.detail
 
 
 def test_weights_that_are_missing_fail(settings: Settings, tmp_path: Path, captions_dir: Path) -> None:
     for file in captions_dir.glob("*.json"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    chosen = dataclasses.replace(settings, model=str(tmp_path))
-    assert found(chosen)["weights"].state == "failed"
-    assert found(dataclasses.replace(chosen, embedded_workers=("compile",)))["weights"].state == "warning"
+    assert found(settings, model=str(tmp_path))["weights"].state == "failed"
+    assert found(settings, model=str(tmp_path), embedded_workers=("compile",))["weights"].state == "warning"
 
 
 def test_an_engine_that_is_not_installed_fails(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    finding = found(dataclasses.replace(settings, ltlf_engine="mona"))["engines"]
+    finding = found(settings, ltlf_engine="mona")["engines"]
     assert finding.state == "failed" and "mona" in finding.detail.lower()
 
 
 def test_a_port_that_is_taken_is_a_warning(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        finding = found(dataclasses.replace(settings, port=other.getsockname()[1]))["port"]
+        finding = found(settings, port=other.getsockname()[1])["port"]
     assert finding.state == "warning" and "ABS_PORT" in finding.advice
 
 
 def test_the_key_file_is_checked(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    chosen = dataclasses.replace(settings, keys_file=str(file))
-    assert found(chosen)["keys"].state == "failed"
-    file.write_text("")
-    assert found(chosen)["keys"].state == "warning"
-    file.write_text("not a key\n")
-    assert found(chosen)["keys"].state == "failed"
-    open_to_all = found(dataclasses.replace(settings, host="0.0.0.0"))["keys"]
+    assert found(settings, keys_file=str(file))["keys"].state == "failed"
+    for content, state in (("", "warning"), ("not a key\n", "failed")):
+        file.write_text(content)
+        assert found(settings, keys_file=str(file))["keys"].state == state
+    open_to_all = found(settings, host="0.0.0.0")["keys"]
     assert open_to_all.state == "failed" and "ABS_" in open_to_all.detail
 
 
 def test_an_unreachable_collector_is_a_warning(settings: Settings) -> None:
-    assert found(dataclasses.replace(settings, otlp_endpoint="http://127.0.0.1:1"))["traces"].state == "warning"
+    assert found(settings, otlp_endpoint="http://127.0.0.1:1")["traces"].state == "warning"
 
 
 def test_an_unreachable_server_fails_without_showing_its_password(settings: Settings) -> None:
     url = "redis://:MARKER@127.0.0.1:1/0"
-    finding = found(dataclasses.replace(settings, broker=url, store=url, secret=b"s" * 32))["storage"]
+    finding = found(settings, broker=url, store=url, secret=b"s" * 32)["storage"]
     assert finding.state == "failed" and "MARKER" not in finding.detail
 
 
 def test_a_server_that_may_evict_jobs_fails(settings: Settings) -> None:
     with running_server() as server:
-        chosen = dataclasses.replace(settings, broker=server.url, store=server.url, secret=b"s" * 32)
-        finding = found(chosen)["storage"]
-        assert finding.state == "ok" and "volatile-lru" in finding.detail
-        assert server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru") == "+OK"
-        finding = found(chosen)["storage"]
-        assert finding.state == "failed" and "allkeys-lru" in finding.detail
+        for policy, state in (("volatile-lru", "ok"), ("allkeys-lru", "failed")):
+            finding = found(settings, broker=server.url, store=server.url, secret=b"s" * 32)["storage"]
+            assert finding.state == state and policy in finding.detail
+            assert server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru") == "+OK"
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -6,8 +6,9 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import jsonschema
 import openai
@@ -53,6 +54,11 @@ OURS = {
     "json_schema", "grammar", "use_beam_search", "beams", "length_penalty", "priority", "timeout_s", "response_format",
     "scope", "algorithm",
 }
+
+
+def chunks(ai: OpenAI, **options: Any) -> Iterator[Completion]:
+    """The chunks of a completion's stream."""
+    yield from cast(Iterator[Completion], complete(ai, stream=True, **options))
 
 
 def chat(ai: OpenAI, messages: Any = USER, **options: Any) -> ChatCompletion:
@@ -183,11 +189,7 @@ def test_an_echo_is_the_prompt_followed_by_the_answer(ai: OpenAI) -> None:
 
 
 def complete_stream(ai: OpenAI, **options: Any) -> Iterator[str]:
-    ours = {name: options.pop(name) for name in list(options) if name in OURS}
-    stream = ai.completions.create(
-        model="captions", prompt="sentence:", max_tokens=24, stream=True, extra_body=ours, **options
-    )
-    for chunk in stream:
+    for chunk in chunks(ai, **options):
         assert chunk.object == "text_completion" and chunk.id.startswith("cmpl-")
         yield from (choice.text for choice in chunk.choices if choice.index == 0)
 
@@ -205,13 +207,8 @@ def complete_stream(ai: OpenAI, **options: Any) -> Iterator[str]:
 )
 def test_a_stream_put_together_is_the_answer(ai: OpenAI, options: dict[str, Any]) -> None:
     whole = complete(ai, logprobs=0, **options)
-    ours = {name: value for name, value in options.items() if name in OURS}
-    plain = {name: value for name, value in options.items() if name not in OURS}
     texts, ends, part, tokens = dict[int, str](), dict[int, str](), None, dict[int, list[str]]()
-    for chunk in ai.completions.create(
-        model="captions", prompt="sentence:", max_tokens=24, stream=True, logprobs=0, extra_body=ours,
-        stream_options={"include_usage": True}, **plain,
-    ):
+    for chunk in chunks(ai, logprobs=0, stream_options={"include_usage": True}, **options):
         for choice in chunk.choices:
             assert choice.index not in ends  # nothing comes after the end
             texts[choice.index] = texts.get(choice.index, "") + choice.text
@@ -280,24 +277,16 @@ def test_default_options_of_clients_do_not_change_the_answer(ai: OpenAI) -> None
     assert chat(ai, regex=PATTERN, **chats).choices == chat(ai, regex=PATTERN).choices
 
 
-def test_the_async_client_sends_many_requests_and_streams(url: str, ai: OpenAI) -> None:
-    async def ask() -> tuple[list[str], str]:
-        async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
-            asked = [
-                client.chat.completions.create(model="captions", messages=USER, seed=seed, max_tokens=12)
-                for seed in range(4)
-            ]
-            part = [answer.choices[0].message.content or "" for answer in await asyncio.gather(*asked)]
-            parts = []
-            async for chunk in await client.chat.completions.create(
-                model="captions", messages=USER, seed=0, max_tokens=12, stream=True
-            ):
-                parts += [choice.delta.content or "" for choice in chunk.choices]
-            return part, "".join(parts)
-
-    texts, streamed = asyncio.run(ask())
+async def test_the_async_client_sends_many_requests_and_streams(url: str, ai: OpenAI) -> None:
+    async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
+        create = partial(client.chat.completions.create, model="captions", messages=USER, max_tokens=12)
+        answers = await asyncio.gather(*(create(seed=seed) for seed in range(4)))
+        parts: list[str] = []
+        async for chunk in await create(seed=0, stream=True):
+            parts += [choice.delta.content or "" for choice in chunk.choices]
+    texts = [answer.choices[0].message.content for answer in answers]
     assert texts == [chat(ai, seed=seed, max_tokens=12).choices[0].message.content for seed in range(4)]
-    assert streamed == texts[0]
+    assert "".join(parts) == texts[0]
 
 
 class Pet(BaseModel):
@@ -308,14 +297,11 @@ class Pet(BaseModel):
     age: Literal[1, 2, 3]
 
 
-def test_pydantic_ai_gets_a_typed_answer(url: str) -> None:
-    async def ask() -> Pet:
-        async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
-            model = OpenAIChatModel("captions", provider=OpenAIProvider(openai_client=client))
-            agent = Agent(model, output_type=NativeOutput(Pet), instructions="Name a pet.", retries=0)
-            return (await agent.run("dog in the snow")).output
-
-    assert isinstance(asyncio.run(ask()), Pet)
+async def test_pydantic_ai_gets_a_typed_answer(url: str) -> None:
+    async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
+        model = OpenAIChatModel("captions", provider=OpenAIProvider(openai_client=client))
+        agent = Agent(model, output_type=NativeOutput(Pet), instructions="Name a pet.", retries=0)
+        assert isinstance((await agent.run("dog in the snow")).output, Pet)
 
 
 def test_openai_parsing_gets_a_typed_answer(ai: OpenAI) -> None:
