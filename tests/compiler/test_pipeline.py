@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,8 +31,9 @@ from decoding.search.driver import SearchOptions
 from tests.fake_models import HashModel
 from tests.references.random_constraints import random_spec
 from tests.references.text import satisfies
+from tests.tables import table
 
-CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parents[1] / "cases/constraints.toml").read_text())["case"]
+CASES: list[dict[str, Any]] = table("constraints")["case"]
 WORDS = Vocabulary(
     tuple(
         word.encode() if word else None

@@ -99,7 +99,7 @@ def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> d
     return tallies
 
 
-def table(tallies: dict[str, Tally]) -> str:
+def markdown_table(tallies: dict[str, Tally]) -> str:
     """The table of docs/constraints/json_schema.md; the files in which all is right share a row."""
     lines = ["| suite file | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
     whole = {name: tally for name, tally in tallies.items() if not tally.refused and tally.right == tally.tests}
@@ -120,7 +120,7 @@ def _row(name: str, tallies: list[Tally]) -> str:
 
 def main() -> None:
     """Write the table to standard output."""
-    print(table(run(Path(os.environ.get("ABS_SHARED", ROOT.parent / "shared")))))
+    print(markdown_table(run(Path(os.environ.get("ABS_SHARED", ROOT.parent / "shared")))))
 
 
 if __name__ == "__main__":

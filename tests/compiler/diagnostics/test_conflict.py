@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -17,56 +18,9 @@ from compiler.spec import AllSpec, LabelsSpec, spec_from_json
 from compiler.vocab import byte_vocabulary
 from tests.references.random_constraints import random_spec
 from tests.references.text import satisfies
+from tests.tables import table
 
-CASES: list[tuple[dict[str, Any], list[str]]] = [
-    (
-        {"all": [{"keywords": ["dog"]}, {"keywords": ["cat"]}, {"not": {"keywords": ["dog"]}}]},
-        ["'all.0' (keywords dog)", "'all.2' (not keywords dog)"],
-    ),
-    ({"ltlf": "F(cat) & G(!dog) & F(dog)"}, ["'ltlf' (ltlf G !dog)", "'ltlf' (ltlf F dog)"]),
-    (  # `nomatch` speaks of what the whole formula names, and `eos` of a step that the whole formula adds
-        {"ltlf": "F(dog) & (cat | true) & G(nomatch | eos)"},
-        ["'ltlf' (ltlf F dog)", "'ltlf' (ltlf G (nomatch | eos))"],
-    ),
-    (
-        {"all": [{"ltlf": "G(nomatch) & (dog | true)"}, {"choice": ["dog"]}]},
-        ["'all.0.ltlf' (ltlf G nomatch)", "'all.1' (choice of \"dog\")"],
-    ),
-    ({"ltlf": "G(dog) & F(eos)"}, ["'ltlf' (ltlf G dog)"]),
-    ({"not": {"regex": "(?s:.*)"}}, ["'not' (not regex (?s:.*))"]),
-    ({"min_words": 3, "max_chars": 4}, ["'min_words' (at least 3 words)", "'max_chars' (at most 4 characters)"]),
-    (
-        {"min_words": 3, "max_words": 9, "sentences": 0},
-        ["'min_words' (at least 3 words)", "'sentences' (no sentence)"],
-    ),
-    ({"labels": ["a", "b"], "ltlf": "F(c) & F(a)"}, ["'ltlf' (ltlf F c)"]),
-    (
-        {"labels": ["a", "b"], "all": [{"ltlf": "G(a)"}, {"regex": "a b a"}]},
-        ["'all.0' (ltlf G(a))", "'all.1' (regex a b a)"],
-    ),
-    (
-        {"all": [{"not": {"any": [{"keywords": ["dog"]}, {"keywords": ["cat"]}]}}, {"keywords": ["fox", "cat"]}]},
-        ["'all.0.not.any.1' (not keywords cat)", "'all.1.keywords.1' (keywords cat)"],
-    ),
-    (
-        {"all": [{"not": {"not": {"regex": "a"}}}, {"choice": ["b", "c"]}]},
-        ["'all.0.not.not' (regex a)", '\'all.1\' (choice of "b", "c")'],
-    ),
-    (
-        {"keywords": [{"forms": ["dog"], "max": 1}, "cat", {"forms": ["dog"], "min": 2}]},
-        ["'keywords.0' (keywords dog exactly 1 time)", "'keywords.2' (keywords dog at least 2 times)"],
-    ),
-    (
-        {"all": [{"regex": "dog|[0-9]+"}, {"all": [{"max_chars": 9}, {"keywords": ["dog", "cat"], "ordered": True}]}]},
-        ["'all.0' (regex dog|[0-9]+)", "'all.1.all.1.keywords.1' (keywords cat, in order)"],
-    ),
-    (
-        {"all": [{"choice": ["ab", "ba"]}, {"choice": ["ba", "cc"]}, {"choice": ["cc", "ab"]}]},
-        [f"'all.{n}' (choice of {words})" for n, words in enumerate(('"ab", "ba"', '"ba", "cc"', '"cc", "ab"'))],
-    ),
-]
-
-
+CASES = table("conflicts")["case"]
 POOL: list[dict[str, Any]] = [
     {"keywords": ["a"]}, {"keywords": ["b"]}, {"not": {"keywords": ["a"]}}, {"regex": "[ab ]*"}, {"regex": "(ab?)+"},
     {"max_chars": 2}, {"min_words": 2}, {"max_words": 1}, {"ltlf": "G(a -> X(b))"}, {"choice": ["a b", "b", "ab"]},
@@ -80,12 +34,15 @@ def refused(constraint: object) -> SpecUnsatisfiable:
     return caught.value
 
 
-@pytest.mark.parametrize(("constraint", "named"), CASES, ids=[str(case[1][-1]) for case in CASES])
-def test_the_conjuncts_that_contradict_each_other_are_named(constraint: object, named: list[str]) -> None:
-    assert sorted(refused(constraint).conflict) == sorted(named)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["conflict"][-1])
+def test_the_conjuncts_that_contradict_each_other_are_named(case: dict[str, Any]) -> None:
+    assert sorted(refused(json.loads(case["constraint"])).conflict) == sorted(case["conflict"])
 
 
-@pytest.mark.parametrize("constraint", [case[0] for case in CASES if "all" in case[0] and "labels" not in case[0]])
+CONSTRAINTS = [json.loads(case["constraint"]) for case in CASES]
+
+
+@pytest.mark.parametrize("constraint", [one for one in CONSTRAINTS if "all" in one and "labels" not in one])
 def test_every_named_conjunct_is_necessary(constraint: dict[str, Any]) -> None:
     parts = {
         int(one.split(".")[1].rstrip("'")[0]) for one in (text.split(" ")[0] for text in refused(constraint).conflict)

@@ -24,57 +24,11 @@ from compiler.text import check_text
 from compiler.vocab import byte_vocabulary
 from tests.references.random_constraints import random_spec
 from tests.references.text import satisfies
+from tests.tables import table
 
 BYTES = byte_vocabulary()
-PERSON = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0}},
-    "required": ["name"],
-    "additionalProperties": False,
-}
-SUMMARY = {
-    "type": "object",
-    "properties": {"summary": {"type": "string", "constraint": {"keywords": ["dog", "ball"], "ordered": True}}},
-    "required": ["summary"],
-    "additionalProperties": False,
-}
-GUARDED = {"start": "s", "accepting": ["t"], "transitions": [
-    {"from": "s", "to": "s", "when": "!dog"}, {"from": "s", "to": "t", "when": "dog"},
-]}  # fmt: skip
-LETTERED = {"start": "s", "accepting": ["t"], "transitions": [
-    {"from": "s", "to": "s", "text": "abc"}, {"from": "s", "to": "t", "bytes": [[48, 57]]},
-]}  # fmt: skip
 FORMS: dict[str, tuple[dict[str, Any], str]] = {  # a constraint, and words that its first sentence holds
-    "ltlf": ({"ltlf": "F(dog & X(F(cat))) & G(!bird)"}, "satisfies the formula “F(dog & X(F(cat))) & G(!bird)”"),
-    "eos": (
-        {"ltlf": "F(pet & X(eos))", "propositions": {"pet": ["cat", "ice cream"]}},
-        "where pet stands for “cat” or “ice cream”",
-    ),
-    "regex": ({"regex": r"\d{4}-\d\d-\d\d"}, r"matches the pattern “\d{4}-\d\d-\d\d”"),
-    "cyrillic": ({"regex": "[а-я]+ .{3}\\w{2}"}, "matches the pattern"),
-    "no letters": ({"regex": "[^a-z]{4}", "leading_space": "forbid"}, "matches the pattern “[^a-z]{4}”"),
-    "keywords": (
-        {"keywords": ["dog", ["catch", "catches"], "frisbee"], "ordered": True},
-        "mentions dog, then catch (or catches), then frisbee, in this order",
-    ),
-    "counts": ({"keywords": ["dog", {"forms": ["cat"], "min": 2, "max": 3}]}, "dog and cat 2 to 3 times, in any order"),
-    "infill": (
-        {"infill": "My day on <|infill_word|> went well. <|infill_sentence|>"},
-        "fills the gaps of the template",
-    ),
-    "choice": ({"choice": ["yes", "no", "maybe", "perhaps"]}, "it is “yes”, “no”, “maybe” or “perhaps”"),
-    "json_schema": ({"json_schema": PERSON}, "an object with the properties name and age (optional)"),
-    "schema with a constraint": ({"json_schema": SUMMARY, "whitespace": "pretty"}, "indented by two spaces"),
-    "length": ({"min_words": 3, "max_words": 8, "sentences": 1}, "3 to 8 words and exactly 1 sentence"),
-    "characters": ({"max_chars": 12, "min_words": 2}, "at least 2 words and at most 12 characters"),
-    "all": (
-        {"all": [{"regex": "[A-Z][a-z ]+\\."}, {"not": {"keywords": ["dog"]}}, {"max_chars": 40}]},
-        "(it is not so that it mentions dog), and it has at most 40 characters",
-    ),
-    "any": ({"any": [{"keywords": ["dog"]}, {"regex": "[0-9]+"}]}, "it mentions dog, or the whole of it matches"),
-    "not": ({"not": {"regex": ".*"}}, "it is not so that the whole of it matches the pattern “.*”"),
-    "dfa": ({"dfa": GUARDED}, "over the propositions of the word trace, of 2 states"),
-    "dfa over bytes": ({"dfa": LETTERED}, "over the bytes of the text, of 2 states"),
+    row["name"]: (json.loads(row["constraint"]), row["words"]) for row in table("explanations")["form"]
 }
 
 
@@ -243,7 +197,7 @@ def test_a_sequence_of_labels_is_shown_as_its_labels() -> None:
 
 def test_json_texts_that_are_shown_parse() -> None:
     for seed in range(10):
-        for text in shown(explain(compiled({"json_schema": PERSON}), seed)):
+        for text in shown(explain(compiled(FORMS["json_schema"][0]), seed)):
             person = json.loads(text)
             assert len(person.pop("name")) <= 12
             assert person.pop("age", 0) >= 0 and not person

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +15,9 @@ from compiler.forms.infill import choice_node, infill_node
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import Node, node_nfa, node_to_dfa
 from tests.references.dfa import equivalent
+from tests.tables import table
 
-CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "infill.toml").read_text(encoding="utf-8"))["case"]
+CASES = table("infill")["case"]
 WORD = r"\w+(?:['’-]\w+)*"
 LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 GAPS = {

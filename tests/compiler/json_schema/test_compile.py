@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import tomllib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from tests.references.json_instances import write_instance
 from tests.references.json_suite import groups
+from tests.tables import table
 
-TABLE = tomllib.loads((Path(__file__).parents[2] / "cases" / "json_schema.toml").read_text(encoding="utf-8"))
+TABLE = table("json_schema")
 
 
 def embed(value: object, field: str) -> CharDfa:

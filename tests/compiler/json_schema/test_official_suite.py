@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from compiler.json_schema.reader import SUPPORTED_KEYWORDS
-from tests.references.json_suite import Tally, run, table
+from tests.references.json_suite import Tally, markdown_table, run
+from tests.tables import table
 
 PAGE = Path(__file__).parents[3] / "docs" / "constraints" / "json_schema.md"
-CASES = Path(__file__).parents[2] / "cases" / "json_schema.toml"
-PINNED = {entry["file"]: entry for entry in tomllib.loads(CASES.read_text(encoding="utf-8"))["suite"]}
+PINNED = {entry["file"]: entry for entry in table("json_schema")["suite"]}
 
 
 @cache
@@ -55,4 +54,4 @@ def test_refusals_name_a_keyword_or_a_limit(shared: Path) -> None:
 
 
 def test_the_page_shows_the_table_of_this_run(shared: Path) -> None:
-    assert table(tallies(shared, "compact")) in PAGE.read_text(encoding="utf-8")
+    assert markdown_table(tallies(shared, "compact")) in PAGE.read_text(encoding="utf-8")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import random
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +18,9 @@ from tests.references.dfa import equivalent, product
 from tests.references.ltlf import satisfies
 from tests.references.random_formulas import LETTERS, NAMES, random_formula, traces
 from tests.references.shortest_word import shortest_word
+from tests.tables import table
 
-ROWS = tomllib.loads(Path(__file__).parents[2].joinpath("cases", "ltlf.toml").read_text(encoding="utf-8"))["row"]
+ROWS = table("ltlf")["row"]
 ROOMY = Limits(formula_chars_max=100_000, propositions_max=100)
 
 

@@ -11,6 +11,7 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, print_formula, propositions_of
 from compiler.ltlf.syntax import Node
 from tests.references.random_formulas import random_formula
+from tests.tables import table
 
 DEFAULTS = Limits()
 
@@ -19,39 +20,10 @@ def parse(source: str, limits: Limits = DEFAULTS) -> LtlfFormula:
     return parse_formula(source, ResourceGuard(limits))
 
 
-READINGS = [
-    ("a U b R c", "a U (b R c)"),
-    ("a R b U c", "(a R b) U c"),
-    ("!a U b", "(!a) U b"),
-    ("a & b U c", "a & (b U c)"),
-    ("a | b & c", "a | (b & c)"),
-    ("a -> b | c", "a -> (b | c)"),
-    ("a <-> b & c", "a <-> (b & c)"),
-    ("G a -> F b", "(G a) -> (F b)"),
-    ("a U b U c", "a U (b U c)"),
-    ("a R b R c", "a R (b R c)"),
-    ("a W b M c R d", "a W (b M (c R d))"),
-    ("a & (b & c)", "a & b & c"),
-    ("(a | b) | c", "a | b | c"),
-    ("GF a", "G(F(a))"),
-    ("XWX a", "X(WX(a))"),
-    ("FG(a)", "F(G(a))"),
-    ("WXX a", "WX(X(a))"),
-    ("a U(b)", "(a)U(b)"),
-    ("!!a", "!(!(a))"),
-    ("~a && b || c", "(!a & b) | c"),
-    ("a => b", "a -> b"),
-    ("a <=> b", "a <-> b"),
-    ("□(a → ◇b)", "G(a -> F b)"),
-    ("¬a ∧ ○b ∨ ●c", "(!a & X b) | WX c"),
-    ("a ↔ b", "a <-> b"),
-    ("TRUE & Last", "true & last"),
-    ('"a"', "a"),
-    ("\n F\t( a )\n", "F a"),
-]
+TABLE = table("ltlf_syntax")
 
 
-@pytest.mark.parametrize(("source", "meaning"), READINGS)
+@pytest.mark.parametrize(("source", "meaning"), TABLE["readings"])
 def test_a_formula_reads_as_its_bracketed_form(source: str, meaning: str) -> None:
     assert parse(source) == parse(meaning)
 
@@ -81,37 +53,7 @@ def test_names_are_listed_verbatim_in_order_of_occurrence(source: str, names: tu
     assert propositions_of(parse(print_formula(parse(source)))) == names
 
 
-FAULTS = [
-    ("", 0, "a formula"),
-    ("   ", 3, "a formula"),
-    ("a &", 3, "a formula"),
-    ("& a", 0, "a formula"),
-    ("a && || b", 5, "a formula"),
-    ("G", 1, "a formula"),
-    ("F(FUR)", 3, "quoted"),
-    ("()", 1, "a formula"),
-    ("(a", 2, "')'"),
-    ("((a) & b", 8, "')'"),
-    ("a)", 1, "an operator"),
-    ("a b", 2, "an operator"),
-    ("a (b)", 2, "an operator"),
-    ("a !b", 2, "an operator"),
-    ("a WX b", 2, "an operator"),
-    ("a and b", 2, "an operator"),
-    ("a -> b -> c", 7, "brackets"),
-    ("a <-> b <-> c", 8, "brackets"),
-    ("a -> b & c <-> d", 11, "brackets"),
-    ("G(a -> b -> c)", 9, "brackets"),
-    ("1", 0, "quote"),
-    ("a & 2b", 4, "quote"),
-    ("a ^ b", 2, "quote"),
-    ("t-shirt", 1, "quote"),
-    ('F "boot', 2, 'a closing "'),
-    ('""', 0, "at least one character"),
-]
-
-
-@pytest.mark.parametrize(("source", "position", "expected"), FAULTS)
+@pytest.mark.parametrize(("source", "position", "expected"), TABLE["faults"])
 def test_a_syntax_error_names_position_and_expected_tokens(source: str, position: int, expected: str) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         parse(source)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +23,9 @@ from compiler.regex import (
     space_run_node,
 )
 from tests.references.byte_dfa import byte_dfa
+from tests.tables import table
 
-CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "regex.toml").read_text(encoding="utf-8"))["case"]
+CASES = table("regex")["case"]
 LEAVES = (
     *("a", "b", "A", "k", "K", "1", " ", "_", "é", "ß", "ſ", "😀", "\u212a", ".", "^", "$", r"\n", r"\A", r"\Z"),
     *(r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "[ab]", "[^a]", "[a-cK]", r"[^\n]", r"[\w-]", r"[^\W\d]", "[à-ü]"),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-import tomllib
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +14,9 @@ from compiler.errors import SpecUnsupported
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import parse_pattern, pattern_dfa
 from tests.compiler.regex.test_glushkov import ALPHABET, random_pattern
+from tests.tables import table
 
-TABLE = tomllib.loads((Path(__file__).parents[2] / "cases" / "regex_pairs.toml").read_text(encoding="utf-8"))
+TABLE = table("regex_pairs")
 GROUPS, REFUSED = TABLE["group"], TABLE["refused"]
 PAIRS_MIN = 2_000
 WORDS = ("dog", "Dogs", "ice cream", "café", "x=1", "3.14", "a\n", "\n", "", "ǅ", "²", "_")
