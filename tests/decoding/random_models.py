@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     BloomConfig,
-    BloomForCausalLM,
     CohereConfig,
-    CohereForCausalLM,
-    Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
-    GPT2LMHeadModel,
     GPTNeoXConfig,
-    GPTNeoXForCausalLM,
     JambaConfig,
-    JambaForCausalLM,
     Lfm2Config,
-    Lfm2ForCausalLM,
     LlamaConfig,
-    LlamaForCausalLM,
     MistralConfig,
-    MistralForCausalLM,
     MixtralConfig,
-    MixtralForCausalLM,
     OPTConfig,
-    OPTForCausalLM,
+    PreTrainedConfig,
     PreTrainedModel,
     Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 V = 61
@@ -49,46 +38,46 @@ GROUPED = {
 ENDS = {"vocab_size": V, "bos_token_id": 0, "eos_token_id": 60}
 
 
-def gpt2_of(**changes: object) -> PreTrainedModel:
+def made(config: PreTrainedConfig) -> PreTrainedModel:
+    """The same weights on every call."""
     torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def gpt2_of(**changes: object) -> PreTrainedModel:
     sizes = {"n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2}
-    return GPT2LMHeadModel(GPT2Config(**{**sizes, **ENDS, **changes})).eval()
+    return made(GPT2Config(**{**sizes, **ENDS, **changes}))
 
 
-def made(kind: Callable[[Any], PreTrainedModel], config: object) -> PreTrainedModel:
-    torch.manual_seed(1)
-    return kind(config).eval()
+def llama_of(**changes: object) -> PreTrainedModel:
+    return made(LlamaConfig(**{**GROUPED, **changes}))
 
 
-def neox_of(width: int, inner: int) -> PreTrainedModel:
-    sizes = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": 4}
-    return made(GPTNeoXForCausalLM, GPTNeoXConfig(**ENDS, **sizes))
+def neox_of(width: int, inner: int, heads: int = 4) -> PreTrainedModel:
+    sizes = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": heads}
+    return made(GPTNeoXConfig(**ENDS, **sizes))
 
 
 def windowed(length: int | None) -> PreTrainedModel:
-    return made(MistralForCausalLM, MistralConfig(**GROUPED, sliding_window=length))
+    return made(MistralConfig(**GROUPED, sliding_window=length))
 
 
 SHARED: dict[str, Callable[[], PreTrainedModel]] = {
     "gpt2": gpt2_of,
     "gpt2, scaled by layer": lambda: gpt2_of(scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False),
-    "llama, grouped keys": lambda: made(LlamaForCausalLM, LlamaConfig(**GROUPED)),
-    "llama, one key for all": lambda: made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "num_key_value_heads": 1})),
-    "llama, large": lambda: made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "hidden_size": 256})),
+    "llama, grouped keys": llama_of,
+    "llama, one key for all": lambda: llama_of(num_key_value_heads=1),
+    "llama, large": lambda: llama_of(hidden_size=256),
     "mistral, no window": lambda: windowed(None),
-    "qwen3, normed keys": lambda: made(Qwen3ForCausalLM, Qwen3Config(**GROUPED, head_dim=10)),
-    "cohere, scaled logits": lambda: made(CohereForCausalLM, CohereConfig(**GROUPED)),
-    "neox": lambda: made(
-        GPTNeoXForCausalLM,
-        GPTNeoXConfig(**ENDS, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32),
-    ),
+    "qwen3, normed keys": lambda: made(Qwen3Config(**GROUPED, head_dim=10)),
+    "cohere, scaled logits": lambda: made(CohereConfig(**GROUPED)),
+    "neox": lambda: neox_of(24, 32, heads=2),
     "opt": lambda: made(
-        OPTForCausalLM,
         OPTConfig(
             **ENDS, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, ffn_dim=32, word_embed_proj_dim=24
-        ),
+        )
     ),
-    "mixtral, experts": lambda: made(MixtralForCausalLM, MixtralConfig(**GROUPED, num_local_experts=3)),
+    "mixtral, experts": lambda: made(MixtralConfig(**GROUPED, num_local_experts=3)),
 }
 ROPE_BY_LENGTH = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
 PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
@@ -96,32 +85,30 @@ PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
     "mistral, a long window": (lambda: windowed(4096), "does not see all"),
     "gemma3, windows in some layers": (
         lambda: made(
-            Gemma3ForCausalLM,
             Gemma3TextConfig(
                 **GROUPED,
                 head_dim=8,
                 sliding_window=4,
                 layer_types=["full_attention", "sliding_attention"],
                 pad_token_id=0,
-            ),
+            )
         ),
         "does not see all",
     ),
     "llama, positions by length": (
-        lambda: made(LlamaForCausalLM, LlamaConfig(**GROUPED, rope_parameters=ROPE_BY_LENGTH)),
+        lambda: llama_of(rope_parameters=ROPE_BY_LENGTH),
         "longest row",
     ),
     "bloom, biases by distance": (
-        lambda: made(BloomForCausalLM, BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2)),
+        lambda: made(BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2)),
         "cannot be exchanged",
     ),
     "lfm2, convolutions": (
-        lambda: made(Lfm2ForCausalLM, Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
+        lambda: made(Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
         "more than keys",
     ),
     "jamba, states": (
         lambda: made(
-            JambaForCausalLM,
             JambaConfig(
                 **GROUPED,
                 pad_token_id=0,
@@ -130,13 +117,13 @@ PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
                 num_experts=1,
                 mamba_dt_rank=4,
                 initializer_range=0.3,
-            ),
+            )
         ),
         "cannot be exchanged",
     ),
     "gpt2 with eager attention": (lambda: gpt2_of(attn_implementation="eager"), "cannot be exchanged"),
 }
 ODD: dict[str, Callable[[], PreTrainedModel]] = {  # what the processor takes at a time does not divide their rows
-    "llama, 37": lambda: made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "intermediate_size": 37})),
+    "llama, 37": lambda: llama_of(intermediate_size=37),
     "neox, 530": lambda: neox_of(200, 530),
 }

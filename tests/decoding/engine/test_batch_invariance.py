@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
+from transformers import MistralConfig, PreTrainedModel
 
 from compiler.lifting import from_table
 from decoding.model import HuggingFaceModel, Scores, StepInput
@@ -20,7 +20,7 @@ from decoding.options import Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
-from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, made, windowed
+from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, llama_of, made, windowed
 
 
 def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: list[list[int]]) -> Scores:
@@ -122,11 +122,11 @@ class _Held(TorchDispatchMode):
 def test_a_generation_uses_no_more_memory_than_estimated(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
 ) -> None:
-    wide = {**GROUPED, "intermediate_size": 400, "max_position_embeddings": 200}
+    wide = {"intermediate_size": 400, "max_position_embeddings": 200}
     if name == "llama, packed":
         wide["hidden_size"] = 192
     makers = {"gpt2": lambda: gpt2_of(n_positions=200), "mistral, a window of 5": lambda: windowed(5)}
-    model = HuggingFaceModel(makers.get(name, lambda: made(LlamaForCausalLM, LlamaConfig(**wide)))())
+    model = HuggingFaceModel(makers.get(name, lambda: llama_of(**wide))())
     announced = model.bytes_for(prompt, rows, tokens)
     model.prefill([1])  # what the library keeps for later
     with _Held() as held:
@@ -162,7 +162,7 @@ WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (1.0, 0.5), (100.0, 0.99)], ids=["all", "few", "many"])
 @pytest.mark.parametrize(
     "make",
-    [lambda: gpt2_of(**WIDE), lambda: made(MistralForCausalLM, MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
+    [lambda: gpt2_of(**WIDE), lambda: made(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
     ids=["shared", "plain"],
 )
 def test_sampling_uses_no_more_memory_than_estimated(

@@ -5,30 +5,22 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
 from decoding.model.cpu_layers import PackedLinear, pack_layers, rows_computed
+from tests.decoding.random_models import gpt2_of, llama_of
 
 
 def _gpt2() -> PreTrainedModel:
-    torch.manual_seed(0)
-    return GPT2LMHeadModel(GPT2Config(vocab_size=301, n_positions=64, n_embd=192, n_layer=2, n_head=3)).eval()
+    return gpt2_of(vocab_size=301, n_positions=64, n_embd=192, n_head=3)
 
 
 def _llama(tied: bool, width: int = 192) -> PreTrainedModel:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=301,
-        hidden_size=width,
-        intermediate_size=256,
-        num_hidden_layers=1,
-        num_attention_heads=3,
-        tie_word_embeddings=tied,
-        attention_bias=True,
-    )
-    return LlamaForCausalLM(config).eval()
+    sizes = {"vocab_size": 301, "hidden_size": width, "intermediate_size": 256, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 3, "num_key_value_heads": 3}
+    return llama_of(**sizes, **heads, tie_word_embeddings=tied, attention_bias=True)
 
 
 @pytest.mark.parametrize("model", [_gpt2(), _llama(True), _llama(False)], ids=["gpt2", "tied", "untied"])

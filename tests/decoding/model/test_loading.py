@@ -12,23 +12,15 @@ from transformers import (
     BertForMaskedLM,
     DynamicCache,
     GenerationConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
     MambaConfig,
     MambaForCausalLM,
     Phi3Config,
     Phi3ForCausalLM,
-    PreTrainedModel,
 )
 
 from decoding.errors import ModelUnavailable
 from decoding.model import HuggingFaceModel
-
-
-def _gpt2(**changes: object) -> PreTrainedModel:
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 61, "n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2}
-    return GPT2LMHeadModel(GPT2Config(**{**sizes, "bos_token_id": 0, "eos_token_id": 60, **changes})).eval()
+from tests.decoding.random_models import gpt2_of
 
 
 def test_sizes_and_end_tokens_are_read_from_the_models_files(shared: Path) -> None:
@@ -39,7 +31,7 @@ def test_sizes_and_end_tokens_are_read_from_the_models_files(shared: Path) -> No
 
 
 def test_end_tokens_of_the_generation_config_take_precedence() -> None:
-    model = _gpt2()
+    model = gpt2_of()
     model.generation_config = GenerationConfig(eos_token_id=[59, 60, 59])
     adapter = HuggingFaceModel(model)
     assert adapter.eos_ids == (59, 60)
@@ -48,14 +40,14 @@ def test_end_tokens_of_the_generation_config_take_precedence() -> None:
 
 def test_a_model_without_an_end_token_is_refused() -> None:
     with pytest.raises(ModelUnavailable, match="ends a text"):
-        HuggingFaceModel(_gpt2(eos_token_id=None))
+        HuggingFaceModel(gpt2_of(eos_token_id=None))
 
 
 @pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16", "float16"])
 def test_half_precision_weights_use_float32_on_cpu_by_default(
     tmp_path: Path, dtype: str
 ) -> None:
-    _gpt2().half().save_pretrained(tmp_path)
+    gpt2_of().half().save_pretrained(tmp_path)
     model = HuggingFaceModel.load(str(tmp_path), device="cpu", dtype=dtype)
     plain = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16).float().eval()
     with torch.inference_mode():
@@ -70,7 +62,7 @@ def test_a_folder_without_a_causal_model_is_refused_by_name(tmp_path: Path) -> N
     (tmp_path / "encoder").mkdir()
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     BertForMaskedLM(BertConfig(vocab_size=20, eos_token_id=3, **sizes)).save_pretrained(tmp_path / "encoder")
-    _gpt2().save_pretrained(tmp_path / "cut")
+    gpt2_of().save_pretrained(tmp_path / "cut")
     weights = tmp_path / "cut" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     for name in ("empty", "encoder", "cut"):
@@ -89,7 +81,7 @@ def test_a_model_whose_rows_fail_to_be_reordered_is_refused(tmp_path: Path, monk
     def fails(cache: object, rows: torch.Tensor) -> None:
         raise IndexError("out of range")
 
-    _gpt2().save_pretrained(tmp_path)
+    gpt2_of().save_pretrained(tmp_path)
     monkeypatch.setattr(DynamicCache, "reorder_cache", fails)
     with pytest.raises(ModelUnavailable, match="reordered: out of range"):
         HuggingFaceModel.load(str(tmp_path))
@@ -117,6 +109,6 @@ def test_longrope_models_end_the_context_at_the_original_length() -> None:
 
 @pytest.mark.parametrize("wrong", [{"device": "abacus"}, {"dtype": "int8"}])
 def test_devices_and_precisions_that_do_not_exist_are_refused(tmp_path: Path, wrong: dict[str, str]) -> None:
-    _gpt2().save_pretrained(tmp_path)
+    gpt2_of().save_pretrained(tmp_path)
     with pytest.raises(ModelUnavailable, match=next(iter(wrong.values()))):
         HuggingFaceModel.load(str(tmp_path), **wrong)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from decoding.model import HuggingFaceModel, StepInput
 from decoding.model.cpu_layers import rows_computed
-from tests.decoding.random_models import GROUPED, made
+from tests.decoding.random_models import llama_of
 
 ROWS_MAX = 256
 KEPT_MIB_MAX = 10.0  # a layer that kept something for each number would come to more than 150
@@ -51,8 +50,7 @@ def _read(model: HuggingFaceModel, numbers: Iterable[int]) -> None:
 
 def _grown_mib() -> float:
     """By how much it grows over all numbers of rows, once those are known that are computed."""
-    sizes = {"hidden_size": 192, "intermediate_size": 256, "max_position_embeddings": 2 * ROWS_MAX}
-    model = HuggingFaceModel(made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, **sizes})))
+    model = HuggingFaceModel(llama_of(hidden_size=192, intermediate_size=256, max_position_embeddings=2 * ROWS_MAX))
     assert model.supports_batching
     _read(model, sorted({rows_computed(number) for number in range(1, ROWS_MAX + 1)}))
     before = _in_use_mib()

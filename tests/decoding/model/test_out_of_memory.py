@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from compiler.lifting import from_table
 from decoding.engine import Engine
@@ -23,7 +23,7 @@ from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, search_of
 from tests.decoding.engine.test_engine import PLENTY, _wait_for
 from tests.decoding.engine.test_out_of_memory import S_MAX, Notes
-from tests.decoding.random_models import GROUPED, V, made, windowed
+from tests.decoding.random_models import V, llama_of, windowed
 
 
 class _RunsOut(TorchDispatchMode):
@@ -42,7 +42,7 @@ class _RunsOut(TorchDispatchMode):
 
 
 def llama() -> PreTrainedModel:
-    return made(LlamaForCausalLM, LlamaConfig(**{**GROUPED, "max_position_embeddings": 200}))
+    return llama_of(max_position_embeddings=200)
 
 
 def _feed(session: Any, parents: list[int], tokens: list[list[int]]) -> StepInput[Any]:

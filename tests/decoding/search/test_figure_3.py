@@ -29,6 +29,7 @@ from decoding.search.abs_search import alpha_table, step
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.tensors import Tables
 from tests.fake_models import ScriptedModel
+from tests.tables import table
 
 VOCABULARY = "The A coffee lazy spilled was on over the a cat toy toys 's and owner floor favorite by . , eos"
 WORDS = VOCABULARY.split()
@@ -37,52 +38,8 @@ EOS = ID["eos"]
 T = 9
 Q = {"q0": 1, "q1": 2, "q2": 3, "q3": 4, "q4": 5, "q5": 6}  # our numbers; 0 is dead, and q5 is "after eos"
 
-LOGITS = {
-    "": {"The": 16.3, "A": 15.0},
-    "The": {"cat": 16.8, "coffee": 14.2, "lazy": 13.2},
-    "A": {"cat": 16.9, "toy": 14.1},
-    "The coffee": {"spilled": 15.8, "was": 15.6},
-    "The lazy": {"cat": 18.5, "owner": 14.5},
-    "The coffee spilled": {"on": 19.8, "over": 18.1},
-    "The coffee was": {"spilled": 18.1, "on": 15.8},
-    "The coffee spilled on": {"the": 22.6, "a": 19.0},
-    "The coffee was spilled": {"on": 20.3, "by": 19.0},
-    "The coffee spilled on the": {"cat": 17.8, "toy": 16.3},
-    "The coffee was spilled on": {"the": 22.5, "a": 16.1},
-    "The coffee spilled on the cat": {"'s": 17.8, "and": 16.7, "toy": 14.0, "eos": 18.1},
-    "The coffee was spilled on the": {"floor": 17.7, "toy": 16.7},
-    "The coffee spilled on the cat 's": {"toy": 20.2, "favorite": 16.2, "toys": 15.5},
-    "The coffee spilled on the cat toy": {".": 16.5, ",": 15.5},
-    "The coffee spilled on the cat 's toy": {".": 15.6, "and": 14.3, "eos": 11.3},
-    "The coffee spilled on the cat 's toys": {".": 16.9, ",": 15.9, "eos": 10.8},
-}
-DROPPED = {  # with an arrow to minus infinity in the figure
-    "The": ["cat"],
-    "A": ["cat", "toy"],
-    "The lazy": ["cat"],
-    "The coffee spilled on the": ["toy"],
-    "The coffee was spilled on the": ["floor", "toy"],
-    "The coffee spilled on the cat": ["eos"],  # not shown
-    "The coffee spilled on the cat 's": ["favorite"],  # the slip at t = 8
-    "The coffee spilled on the cat 's toy": [".", "and"],
-    "The coffee spilled on the cat 's toys": [".", ","],
-}
-BEAMS = [
-    ["The", "A"],
-    ["The coffee", "The lazy"],
-    ["The coffee spilled", "The coffee was"],
-    ["The coffee spilled on", "The coffee was spilled"],
-    ["The coffee spilled on the", "The coffee was spilled on"],
-    ["The coffee spilled on the cat", "The coffee was spilled on the"],
-    ["The coffee spilled on the cat 's", "The coffee spilled on the cat toy"],
-    ["The coffee spilled on the cat 's toy", "The coffee spilled on the cat 's toys"],
-    ["The coffee spilled on the cat 's toy eos", "The coffee spilled on the cat 's toys eos"],
-]
-STATES = [
-    ["q0", "q0"], ["q2", "q0"], ["q2", "q2"], ["q2", "q2"], ["q2", "q2"], ["q3", "q2"], ["q3", "q4"], ["q4", "q4"],
-    ["q5", "q5"],
-]  # fmt: skip
-ALPHAS = [(0.583,), (0.625,), (0.571, 0.679), (0.625,), (0.7,), (0.8125,), (0.75, 1.0), (1.0, 0.625), (1.0,)]
+FIGURE = table("figure_3")
+LOGITS, STEPS = FIGURE["logits"], FIGURE["step"]
 
 
 def _automaton() -> TokenAutomaton:
@@ -150,8 +107,9 @@ def test_table_and_distances_are_those_of_figure_1() -> None:
 @pytest.mark.parametrize("rank_by", ["score", "log_prob"])
 def test_two_beams_find_the_figures_sentence(rank_by: str) -> None:
     events, answer = _run(rank_by)
-    assert [[" ".join(WORDS[token] for token in row.tokens) for row in event.rows] for event in events] == BEAMS
-    assert [[row.state for row in event.rows] for event in events] == [[Q[name] for name in row] for row in STATES]
+    for event, printed in zip(events, STEPS, strict=True):
+        assert [" ".join(WORDS[token] for token in row.tokens) for row in event.rows] == printed["beam"]
+        assert [row.state for row in event.rows] == [Q[name] for name in printed["states"]]
     assert answer == "The coffee spilled on the cat 's toy eos"
 
 
@@ -160,17 +118,15 @@ def test_the_alphas_are_the_twelve_of_the_figure() -> None:
     alphas = [{push_up(4, T, 0.25, 1.0)}]
     for event in events[:-1]:
         alphas.append({push_up(row.distance, event.budget_after, 0.25, 1.0) for row in event.rows})
-    assert [tuple(sorted(step)) for step in alphas] == [
-        pytest.approx(tuple(sorted(step)), abs=5e-4) for step in ALPHAS
-    ]
-    for step_alphas, event in zip(alphas, events, strict=True):
-        assert {row.alpha for row in event.rows} <= step_alphas
+    for found, printed, event in zip(alphas, STEPS, events, strict=True):
+        assert sorted(found) == pytest.approx(sorted(printed["alphas"]), abs=5e-4)
+        assert {row.alpha for row in event.rows} <= found
 
 
 @pytest.mark.parametrize("text", LOGITS)
 def test_exactly_the_words_pruned_in_the_figure_are_pruned(text: str) -> None:
     kept = _pushed_logits(text)
-    assert [word for word in LOGITS[text] if word not in kept] == DROPPED.get(text, [])
+    assert [word for word in LOGITS[text] if word not in kept] == FIGURE["dropped"].get(text, [])
 
 
 @pytest.mark.parametrize(
