@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from tests.references.random_formulas import NAMES, random_formula
+from tests.tables import table
 
 Letters: TypeAlias = tuple[frozenset[str], ...]
 _WORDS = ("first", "second", "third", "fourth", "fifth", "sixth")
@@ -70,36 +71,7 @@ def _conjunction(family: str, rng: random.Random, patterns: Sequence[str], names
 
 # --- Declare --------------------------------------------------------------------------------------------------------
 
-# The templates of Declare (Pesic and van der Aalst, 2006) as De Giacomo and others give them in LTLf; {a} and {b} are
-# activities.
-DECLARE = {
-    "existence": "F {a}",
-    "existence 2": "F({a} & X F {a})",
-    "existence 3": "F({a} & X F({a} & X F {a}))",
-    "absence": "!F {a}",
-    "absence 2": "!F({a} & X F {a})",
-    "absence 3": "!F({a} & X F({a} & X F {a}))",
-    "exactly 1": "F {a} & !F({a} & X F {a})",
-    "exactly 2": "F({a} & X F {a}) & !F({a} & X F({a} & X F {a}))",
-    "init": "{a}",
-    "end": "F({a} & last)",
-    "choice": "F {a} | F {b}",
-    "exclusive choice": "(F {a} | F {b}) & !(F {a} & F {b})",
-    "responded existence": "F {a} -> F {b}",
-    "co-existence": "F {a} <-> F {b}",
-    "response": "G({a} -> F {b})",
-    "precedence": "!{b} W {a}",
-    "succession": "G({a} -> F {b}) & (!{b} W {a})",
-    "alternate response": "G({a} -> X(!{a} U {b}))",
-    "alternate precedence": "(!{b} W {a}) & G({b} -> WX(!{b} W {a}))",
-    "alternate succession": "G({a} -> X(!{a} U {b})) & (!{b} W {a}) & G({b} -> WX(!{b} W {a}))",
-    "chain response": "G({a} -> X {b})",
-    "chain precedence": "G(X {b} -> {a}) & !{b}",
-    "chain succession": "G({a} <-> X {b}) & !{b}",
-    "not co-existence": "!(F {a} & F {b})",
-    "not succession": "G({a} -> !F {b})",
-    "not chain succession": "G({a} -> WX !{b})",
-}
+DECLARE: dict[str, str] = table("declare")  # in LTLf, by name; {a} and {b} are activities
 
 
 def _declare_templates() -> Iterator[Case]:
@@ -137,14 +109,17 @@ _NEVER_AFTER = {
 _WORN = ("F(Top | Pullover | Shirt | Dress)", "F(Trouser | Dress)", 'F(Sandal | Sneaker | "Ankle boot")')
 
 
-def _clothes() -> Iterator[Case]:
+def clothing() -> list[str]:
+    """The thirteen formulas, whose conjunction is the paper's constraint."""
     formulas = []
     for worn, forbidden in _NEVER_AFTER.items():
-        parts = []
-        for item in forbidden:
-            parts.append(f'G("{worn}" -> {"WX G !" if item == worn else "!F "}"{item}")')
-        formulas.append(" & ".join(parts))
-    formulas.extend(_WORN)
+        after = {item: "WX G !" if item == worn else "!F " for item in forbidden}
+        formulas.append(" & ".join(f'G("{worn}" -> {never}"{item}")' for item, never in after.items()))
+    return [*formulas, *_WORN]
+
+
+def _clothes() -> Iterator[Case]:
+    formulas = clothing()
     letters = one_at_a_time(CLOTHES)
     for formula in formulas:
         yield Case("clothing", formula, letters)

@@ -35,40 +35,17 @@ from decoding.model import HuggingFaceModel
 BUILT_IN = Path(__file__).resolve().parents[2] / "app/models/captions"
 ALPHABET = "ab cB.,é日😀1_-"
 WORDS = ("a", "b", "ab", "ba", "c", "B", "é", "日", "a b", "b.", "a-b", "1", "😀", "ab c", "eos", "nomatch", "a'")
+PATTERNS = (
+    *("a", "b", "c", "ab", "é", "日", "😀", ".", r"\w", r"\s", r"\d", "[ab]", "[^a]", "[a-c ]", " ", r"\.", ""),
+    *(r"[^\W\d]", "(?i:b)", r"\S", "[é日]", "[^é]", "(?s:.)", r"\W"),
+)
 NAMES = ("p", "q", "r", "a", "b", "dot", "nomatch", "eos", '"a b"', '"é"')
 
 
 def random_regex(draw: random.Random, depth: int = 3) -> str:
     """A pattern of Python's syntax whose language may well be empty or infinite."""
     if depth == 0 or draw.random() < 0.25:
-        return draw.choice(
-            (
-                "a",
-                "b",
-                "c",
-                "ab",
-                "é",
-                "日",
-                "😀",
-                ".",
-                r"\w",
-                r"\s",
-                r"\d",
-                "[ab]",
-                "[^a]",
-                "[a-c ]",
-                " ",
-                r"\.",
-                "",
-                r"[^\W\d]",
-                "(?i:b)",
-                r"\S",
-                "[é日]",
-                "[^é]",
-                "(?s:.)",
-                r"\W",
-            )
-        )
+        return draw.choice(PATTERNS)
     below = functools.partial(random_regex, draw, depth - 1)
     shape = draw.randrange(8)
     if shape < 3:

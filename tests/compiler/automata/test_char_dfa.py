@@ -24,6 +24,7 @@ from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from tests.compiler.automata.test_dfa import random_dfa
+from tests.references.random_formulas import traces
 
 PATTERNS = ("[ab]*a", r"(?s).{2,4}", r"\w+", "a|é|日本", "", "[^a]*", r"\s?b?")
 TEXTS = ["".join(text) for length in range(5) for text in itertools.product("ab é日", repeat=length)]
@@ -67,7 +68,7 @@ def test_the_intersection_of_words_is_minimal_and_exact(seed: int) -> None:
     parts = [random_dfa(3 * seed + number) for number in range(3)]
     found = words_of_all(parts, ResourceGuard(Limits()))
     assert found.states == minimize(found).states
-    for word in itertools.chain.from_iterable(itertools.product(range(3), repeat=length) for length in range(5)):
+    for word in traces(3, 4):
         assert found.accepts(word) == all(part.accepts(word) for part in parts)
 
 

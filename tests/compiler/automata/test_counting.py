@@ -15,10 +15,9 @@ from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, parse_formula
 from tests.references.dfa import equivalent
+from tests.references.random_formulas import LETTERS, NAMES, traces
 
 Bounds = tuple[int, int | None]
-NAMES = ("a", "b", "c")
-LETTERS = tuple(frozenset(found) for size in range(4) for found in itertools.combinations(NAMES, size))
 BOUNDS = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 4))
 
 
@@ -36,16 +35,12 @@ def is_canonical(dfa: Dfa) -> bool:
     return again.start == dfa.start and all(np.array_equal(one, other) for one, other in pairs)
 
 
-def words(symbols: int, length: int) -> itertools.chain[tuple[int, ...]]:
-    return itertools.chain.from_iterable(itertools.product(range(symbols), repeat=size) for size in range(length + 1))
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=4), BOUNDS)
 def test_a_counting_automaton_agrees_with_a_plain_count(counted: list[bool], bounds: Bounds) -> None:
     dfa = count_dfa(counted, *bounds, guard())
     assert is_canonical(dfa)
-    for word in words(len(counted), 4):
+    for word in traces(len(counted), 4):
         assert dfa.accepts(word) == within(sum(counted[symbol] for symbol in word), bounds), word
 
 
@@ -91,7 +86,7 @@ def test_keyword_automata_agree_with_counts_and_order_of_occurrence(
     names, bounds = [name for name, _ in concepts], [pair for _, pair in concepts]
     dfa = keyword_counts_dfa(names, bounds, ordered, letters, guard())
     assert is_canonical(dfa)
-    for word in itertools.chain(words(len(letters), 4), longer):
+    for word in itertools.chain(traces(len(letters), 4), longer):
         trace = [letters[symbol % len(letters)] for symbol in word]
         symbols = [symbol % len(letters) for symbol in word]
         assert dfa.accepts(symbols) == reference_keywords(names, bounds, ordered, trace), trace
@@ -209,7 +204,7 @@ def test_sentences_are_counted_as_a_reader_counts_them(bounds: Bounds, longer: l
     kinds = [[unit == kind for unit in UNITS] for kind in (".", "word", "”")]
     dfa = sentences_dfa(*kinds, *bounds, guard())
     assert is_canonical(dfa)
-    for symbols in itertools.chain(words(4, 5), longer):
+    for symbols in itertools.chain(traces(4, 5), longer):
         count = reference_sentences([UNITS[symbol] for symbol in symbols])
         assert dfa.accepts(symbols) == (count is not None and within(count, bounds)), symbols
 

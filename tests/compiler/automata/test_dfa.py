@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 
 import numpy as np
@@ -12,9 +11,10 @@ from compiler.automata import Dfa, complement, intersection, is_empty, live_stat
 from compiler.errors import LimitExceeded
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from tests.references.dfa import equivalent, product
+from tests.references.random_formulas import traces
 from tests.references.shortest_word import shortest_word
 
-WORDS = [word for length in range(6) for word in itertools.product(range(3), repeat=length)]
+WORDS = list(traces(3, 5))
 
 
 def random_dfa(seed: int, states: int = 6, symbols: int = 3) -> Dfa:

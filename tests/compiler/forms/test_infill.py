@@ -15,39 +15,14 @@ from compiler.forms.infill import choice_node, infill_node
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import Node, node_nfa, node_to_dfa
 from tests.references.dfa import equivalent
+from tests.references.text import GAPS as NAMED_GAPS
 from tests.tables import table
 
 CASES = table("infill")["case"]
-WORD = r"\w+(?:['’-]\w+)*"
-LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-GAPS = {
-    "<|infill_word|>": WORD,
-    "<|infill_ngram|>": rf"{WORD}(?:[,;:]? {WORD}){{0,7}}",
-    "<|infill_sentence|>": rf"[\"'“‘(]?\w(?:[^.!?{LINE_ENDS}]*[^\s.!?])?[.!?][\"'”’)]?",
-    "<|infill:a+|b|>": "(?:a+|b)",
-}
+GAPS = {f"<|{name}|>": pattern for name, pattern in NAMED_GAPS.items()} | {"<|infill:a+|b|>": "(?:a+|b)"}
 LITERALS = ("", " ", "a", ". ", "and ", "(x)*", "é", "“")
 FRAGMENTS = (
-    "a",
-    "b",
-    " ",
-    " ",
-    ". ",
-    ".",
-    "!",
-    ", ",
-    "'",
-    "-",
-    "’s",
-    "x_1",
-    "é",
-    '"',
-    "”",
-    "(",
-    ")",
-    "\n",
-    "\u2028",
-    "and ",
+    *("a", "b", " ", " ", ". ", ".", "!", ", ", "'", "-", "’s", "x_1", "é", '"', "”", "(", ")", "\n", "\u2028", "and "),
 )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,8 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, mona, require_ltlf2dfa
 from compiler.ltlf.mona import run_mona
 from compiler.ltlf.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators
-from tests.compiler.ltlf.test_progression import assert_same, one_hot, parse
-from tests.references.formula_suite import suite
+from tests.compiler.ltlf.test_progression import assert_same, parse
+from tests.references.formula_suite import one_at_a_time, suite
 from tests.references.mona_oracle import mona_binary
 from tests.references.mona_program import mona_program
 from tests.references.random_formulas import LETTERS
@@ -42,23 +42,14 @@ def test_many_guard_lines_are_expanded_over_the_letters(binary: str, monkeypatch
     names = [f"w{index}" for index in range(7)]
     formula = parse(" & ".join(f"F {name}" for name in names))
     monkeypatch.setattr(mona, "_CELLS", 100)  # so that the 2,187 lines take many blocks
-    assert_same(ours(formula, one_hot(*names)), theirs(formula, one_hot(*names), binary))
+    assert_same(ours(formula, one_at_a_time(names)), theirs(formula, one_at_a_time(names), binary))
 
 
 def test_concurrent_compilations_do_not_mix_their_automata(binary: str) -> None:
-    sources = ["X " * count + "a" for count in range(12)]
-    states: dict[int, int] = {}
-
-    def work(count: int) -> None:
-        states[count] = theirs(parse(sources[count]), LETTERS, binary).states
-
-    threads = [threading.Thread(target=work, args=(count,)) for count in range(len(sources))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    expected = {count: ours(parse(source), LETTERS).states for count, source in enumerate(sources)}
-    assert states == expected
+    formulas = [parse("X " * count + "a") for count in range(12)]
+    with ThreadPoolExecutor(len(formulas)) as threads:
+        found = threads.map(lambda formula: theirs(formula, LETTERS, binary).states, formulas)
+        assert list(found) == [ours(formula, LETTERS).states for formula in formulas]
 
 
 @pytest.mark.parametrize("write", [ltlf2dfa_program, mona_program])
@@ -102,7 +93,7 @@ def test_a_formula_whose_comment_mona_could_not_read_is_compiled(binary: str) ->
     names = [f"p{index}" for index in range(5)]
     parts = [f"G({a} -> !F {b})" for a in names for b in names] * 20  # 10 kB
     formula = parse(" & ".join([*parts, "F p0"]))
-    assert_same(ours(formula, one_hot(*names)), theirs(formula, one_hot(*names), binary))
+    assert_same(ours(formula, one_at_a_time(names)), theirs(formula, one_at_a_time(names), binary))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 import random
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, formula_to_dfa, parse_formula, propositions_of
 from tests.references.dfa import equivalent, product
+from tests.references.formula_suite import CLOTHES, all_subsets, clothing, one_at_a_time
 from tests.references.ltlf import satisfies
 from tests.references.random_formulas import LETTERS, NAMES, random_formula, traces
 from tests.references.shortest_word import shortest_word
@@ -30,10 +30,6 @@ def parse(source: str) -> LtlfFormula:
 
 def translate(source: str, letters: Sequence[frozenset[str]], limits: Limits = ROOMY) -> Dfa:
     return formula_to_dfa(parse(source), letters, ResourceGuard(limits))
-
-
-def one_hot(*names: str, empty: bool = True) -> list[frozenset[str]]:
-    return [frozenset({name}) for name in names] + [frozenset()] * empty
 
 
 def assert_same(left: Dfa, right: Dfa) -> None:
@@ -57,7 +53,7 @@ FIGURE_1_TABLE = {  # coffee, cat, toy, eos, and a word that is none of them
 
 
 def test_the_formula_of_figure_1_gives_its_automaton() -> None:
-    dfa = translate(FIGURE_1, one_hot("coffee", "cat", "toy", "eos", "nomatch", empty=False))
+    dfa = translate(FIGURE_1, one_at_a_time(["coffee", "cat", "toy", "eos", "nomatch"], empty=False))
     order = ("q0", "q2", "q1", "q3", "q4", "q5")  # the paper's states in canonical, that is breadth-first, order
     states = [[order[dfa.step(state, symbol)] for symbol in range(5)] for state in range(dfa.states)]
     assert {name: tuple(row) for name, row in zip(order, states, strict=True)} == FIGURE_1_TABLE
@@ -65,46 +61,23 @@ def test_the_formula_of_figure_1_gives_its_automaton() -> None:
     assert shortest_word(dfa) == (0, 1, 2, 3)
 
 
-CLOTHES = """
-G(t_shirt_top -> !F Shirt) & G(t_shirt_top -> !F Dress) & G(t_shirt_top -> WX G !t_shirt_top)
-& G(Trouser -> !F Dress) & G(Trouser -> WX G !Trouser)
-& G(Pullover -> !F Dress) & G(Pullover -> !F t_shirt_top) & G(Pullover -> !F Shirt) & G(Pullover -> WX G !Pullover)
-& G(Dress -> !F t_shirt_top) & G(Dress -> !F Shirt) & G(Dress -> !F Trouser) & G(Dress -> !F Pullover)
-& G(Dress -> WX G !Dress)
-& G(Coat -> !F t_shirt_top) & G(Coat -> !F Shirt) & G(Coat -> !F Pullover) & G(Coat -> !F Dress)
-& G(Coat -> WX G !Coat)
-& G(Sandal -> !F Sneaker) & G(Sandal -> !F Trouser) & G(Sandal -> !F "Ankle boot") & G(Sandal -> WX G !Sandal)
-& G(Shirt -> !F t_shirt_top) & G(Shirt -> !F Dress) & G(Shirt -> WX G !Shirt)
-& G(Sneaker -> !F Sandal) & G(Sneaker -> !F Trouser) & G(Sneaker -> !F "Ankle boot") & G(Sneaker -> WX G !Sneaker)
-& G(Bag -> !F t_shirt_top) & G(Bag -> !F Shirt) & G(Bag -> !F Dress) & G(Bag -> !F Pullover) & G(Bag -> !F Coat)
-& G(Bag -> WX G !Bag)
-& G("Ankle boot" -> !F Sandal) & G("Ankle boot" -> !F Trouser) & G("Ankle boot" -> !F Sneaker)
-& G("Ankle boot" -> WX G !"Ankle boot")
-& F(t_shirt_top | Pullover | Shirt | Dress)
-& F(Trouser | Dress)
-& F(Sandal | Sneaker | "Ankle boot")
-"""
-CLOTHES_LETTERS = one_hot(
-    "t_shirt_top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
-)
 ORDERED = """
 ((!(secondword | dot) U firstword) & F(secondword)) & ((!(thirdword | dot) U secondword) & F(thirdword))
 & ((!(eos | dot) U thirdword) & F(eos)) & G(dot -> X eos)
 & G(firstword | secondword | thirdword | dot | eos | nomatch)
 """
-ORDERED_LETTERS = one_hot("firstword", "secondword", "thirdword", "dot", "eos", "nomatch")
+ORDERED_LETTERS = one_at_a_time(["firstword", "secondword", "thirdword", "dot", "eos", "nomatch"], empty=False)
 
 
 def test_the_clothing_specification_of_the_paper_has_17_states() -> None:
-    dfa = translate(CLOTHES, CLOTHES_LETTERS)
+    dfa = translate(" & ".join(clothing()), one_at_a_time(CLOTHES))
     assert dfa.states == 17
     worn = [["Trouser", "Shirt", "Sneaker"], ["Dress", "Sandal"], ["Sandal", "Shirt"], ["Shirt", "Trouser", "Trouser"]]
-    names = [next(iter(letter), "") for letter in CLOTHES_LETTERS]
-    assert [dfa.accepts(names.index(item) for item in items) for items in worn] == [True, True, False, False]
+    assert [dfa.accepts(CLOTHES.index(item) for item in items) for items in worn] == [True, True, False, False]
 
 
 def test_the_ordered_specification_of_the_paper_has_7_states() -> None:
-    dfa = translate(ORDERED, ORDERED_LETTERS[:-1])
+    dfa = translate(ORDERED, ORDERED_LETTERS)
     assert dfa.states == 7
     assert shortest_word(dfa) == (0, 1, 2, 4)
     for text, verdict in (("12345", True), ("1621635", True), ("21345", False), ("12354", False), ("1235", True)):
@@ -145,7 +118,7 @@ def test_random_formulas_agree_with_the_evaluator_on_short_traces(seed: int) -> 
 def test_formulas_over_many_propositions_agree_with_the_evaluator() -> None:
     rng = random.Random(5)
     names = [f"p{index}" for index in range(9)]
-    letters = [*one_hot(*names), *(frozenset(rng.sample(names, 3)) for _ in range(6))]
+    letters = [*one_at_a_time(names), *(frozenset(rng.sample(names, 3)) for _ in range(6))]
     for _ in range(60):
         source = random_formula(rng, names)
         formula, dfa = parse(source), translate(source, letters)
@@ -199,7 +172,7 @@ def test_renaming_propositions_renames_letters_and_nothing_else() -> None:
 
 
 def test_names_that_no_letter_holds_are_false_throughout() -> None:
-    assert_same(translate("F b | a", one_hot("a")), translate("a", one_hot("a")))
+    assert_same(translate("F b | a", one_at_a_time("a")), translate("a", one_at_a_time("a")))
 
 
 def test_a_list_without_letters_is_refused() -> None:
@@ -229,7 +202,7 @@ def test_a_list_without_letters_is_refused() -> None:
     ],
 )
 def test_large_formulas_have_their_minimal_size(source: str, states: int) -> None:
-    assert translate(source, one_hot(*propositions_of(parse(source)))).states == states
+    assert translate(source, one_at_a_time(propositions_of(parse(source)))).states == states
 
 
 def test_a_tight_cap_refuses_or_gives_the_same_automaton() -> None:
@@ -248,9 +221,8 @@ def test_a_tight_cap_refuses_or_gives_the_same_automaton() -> None:
 
 def test_all_subsets_of_many_propositions_may_be_letters() -> None:
     names = [f"p{index}" for index in range(8)]
-    letters = [frozenset(held) for size in range(9) for held in itertools.combinations(names, size)]
     source = "(" * 7 + "p0" + "".join(f" U {name})" for name in names[1:])
-    assert translate(source, letters).states == 129
+    assert translate(source, all_subsets(names)).states == 129
 
 
 @pytest.mark.parametrize(
@@ -264,5 +236,5 @@ def test_all_subsets_of_many_propositions_may_be_letters() -> None:
 )
 def test_a_translation_over_a_limit_stops_and_names_the_limit(source: str, limits: Limits, limit: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
-        translate(source, one_hot(*propositions_of(parse(source))), limits)
+        translate(source, one_at_a_time(propositions_of(parse(source))), limits)
     assert caught.value.limit == limit

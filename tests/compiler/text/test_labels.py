@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -68,9 +69,7 @@ def test_sequences_satisfy_a_constraint_as_defined(constraint: dict[str, Any]) -
     for labels in SEQUENCES:
         check = check_labels(compiled.text, labels)
         assert check.satisfied == judged(constraint, labels), labels
-        state = compiled.tokens.start
-        for label in labels:
-            state = compiled.tokens.advance(state, LABELS.index(label))
+        state = reduce(compiled.tokens.advance, map(LABELS.index, labels), compiled.tokens.start)
         assert (compiled.tokens.distance[state] == 1) == check.satisfied
         if check.violated_at is not None and check.violated_at < len(labels):
             begun = labels[: check.violated_at + 1]
