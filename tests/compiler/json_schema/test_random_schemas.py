@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -42,70 +44,65 @@ def random_value(rng: random.Random, depth: int) -> Any:
     return {rng.choice(NAMES): random_value(rng, depth - 1) for _ in range(rng.randrange(4))}
 
 
+def some(rng: random.Random, **keywords: tuple[float, Callable[[], Any]]) -> dict[str, Any]:
+    """Keywords and their values, each present with its probability."""
+    return {keyword: value() for keyword, (share, value) in keywords.items() if rng.random() < share}
+
+
 def number_schema(rng: random.Random) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": rng.choice(("number", "integer"))} if rng.random() < 0.7 else {}
-    for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
-        if rng.random() < 0.3:
-            schema[keyword] = rng.choice(NUMBERS)
-    if rng.random() < 0.25:
-        schema["multipleOf"] = rng.choice((1, 2, 3, 0.5, 2.5, 7))
-    return schema
+    bounds = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+    return some(
+        rng,
+        type=(0.7, lambda: rng.choice(("number", "integer"))),
+        **dict.fromkeys(bounds, (0.3, lambda: rng.choice(NUMBERS))),
+        multipleOf=(0.25, lambda: rng.choice((1, 2, 3, 0.5, 2.5, 7))),
+    )
 
 
 def string_schema(rng: random.Random) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string"} if rng.random() < 0.7 else {}
-    if rng.random() < 0.4:
-        schema["minLength"] = rng.randrange(3)
-    if rng.random() < 0.4:
-        schema["maxLength"] = rng.randrange(4)
-    if rng.random() < 0.4:
-        schema["pattern"] = rng.choice(PATTERNS)
-    return schema
+    return some(
+        rng,
+        type=(0.7, lambda: "string"),
+        minLength=(0.4, lambda: rng.randrange(3)),
+        maxLength=(0.4, lambda: rng.randrange(4)),
+        pattern=(0.4, lambda: rng.choice(PATTERNS)),
+    )
 
 
 def array_schema(rng: random.Random, depth: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "array"} if rng.random() < 0.7 else {}
-    if rng.random() < 0.6:
-        schema["items"] = random_schema(rng, depth - 1)
-    if rng.random() < 0.4:
-        schema["prefixItems"] = [random_schema(rng, depth - 1) for _ in range(rng.randint(1, 2))]
-    if rng.random() < 0.3:
-        schema["contains"] = random_schema(rng, depth - 1)
-        if rng.random() < 0.5:
-            schema["minContains"] = rng.randrange(3)
-        if rng.random() < 0.5:
-            schema["maxContains"] = rng.randrange(3)
-    for keyword in ("minItems", "maxItems"):
-        if rng.random() < 0.25:
-            schema[keyword] = rng.randrange(4)
+    below = partial(random_schema, rng, depth - 1)
+    schema = some(
+        rng,
+        type=(0.7, lambda: "array"),
+        items=(0.6, below),
+        prefixItems=(0.4, lambda: [below() for _ in range(rng.randint(1, 2))]),
+        contains=(0.3, below),
+    )
+    if "contains" in schema:
+        schema |= some(rng, **dict.fromkeys(("minContains", "maxContains"), (0.5, lambda: rng.randrange(3))))
+    schema |= some(rng, **dict.fromkeys(("minItems", "maxItems"), (0.25, lambda: rng.randrange(4))))
     if rng.random() < 0.15:
         schema["items"], schema["uniqueItems"] = {"enum": rng.sample((*TEXTS[:3], 1, None, True), 3)}, True
     return schema
 
 
 def object_schema(rng: random.Random, depth: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object"} if rng.random() < 0.7 else {}
+    below = partial(random_schema, rng, depth - 1)
+    schema = some(rng, type=(0.7, lambda: "object"))
     names = rng.sample(NAMES, rng.randint(0, 3))
     if names:
-        schema["properties"] = {name: random_schema(rng, depth - 1) for name in names}
-    if rng.random() < 0.5:
-        schema["required"] = rng.sample(NAMES, rng.randint(0, 2))
-    if rng.random() < 0.5:
-        schema["additionalProperties"] = rng.choice((False, True, random_schema(rng, depth - 1)))
-    if rng.random() < 0.2:
-        schema["patternProperties"] = {rng.choice(PATTERNS): random_schema(rng, depth - 1)}
-    if rng.random() < 0.2:
-        schema["propertyNames"] = string_schema(rng)
-    for keyword in ("minProperties", "maxProperties"):
-        if rng.random() < 0.2:
-            schema[keyword] = rng.randrange(3)
-    if rng.random() < 0.1:
-        schema["dependentRequired"] = {rng.choice(NAMES): rng.sample(NAMES, 1)}
-    if rng.random() < 0.1:
-        schema["dependentSchemas"] = {rng.choice(NAMES): random_schema(rng, depth - 1)}
-    if rng.random() < 0.1:
-        schema["unevaluatedProperties"] = rng.choice((False, {"type": "string"}))
-    return schema
+        schema["properties"] = {name: below() for name in names}
+    return schema | some(
+        rng,
+        required=(0.5, lambda: rng.sample(NAMES, rng.randint(0, 2))),
+        additionalProperties=(0.5, lambda: rng.choice((False, True, below()))),
+        patternProperties=(0.2, lambda: {rng.choice(PATTERNS): below()}),
+        propertyNames=(0.2, lambda: string_schema(rng)),
+        **dict.fromkeys(("minProperties", "maxProperties"), (0.2, lambda: rng.randrange(3))),
+        dependentRequired=(0.1, lambda: {rng.choice(NAMES): rng.sample(NAMES, 1)}),
+        dependentSchemas=(0.1, lambda: {rng.choice(NAMES): below()}),
+        unevaluatedProperties=(0.1, lambda: rng.choice((False, {"type": "string"}))),
+    )
 
 
 def random_schema(rng: random.Random, depth: int) -> Any:
