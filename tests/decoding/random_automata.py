@@ -1,4 +1,4 @@
-"""Random token automata for the tests of the search: plain tables, and factored ones as the compiler makes them."""
+"""Token automata for the tests of the search: simple ones, random tables, and random factored ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ import numpy as np
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from compiler.lifting.token_automaton import distances
+
+
+def anything(size: int, *eos_ids: int) -> TokenAutomaton:
+    """All texts over `size` ids; only the last id is EOS unless others are given."""
+    zeros = np.zeros(size, dtype=np.int64)
+    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, eos_ids or (size - 1,))
+
+
+def of_length(length: int, size: int, *eos_ids: int) -> TokenAutomaton:
+    """All texts of `length` ids before EOS."""
+    chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
+    return from_table(np.zeros(size, dtype=np.int64), chain, np.arange(length + 2) == length, 0, eos_ids)
 
 
 def random_wide(random: np.random.Generator) -> TokenAutomaton:

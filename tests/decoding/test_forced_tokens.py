@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -10,9 +11,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from app.models import ModelFiles, open_model_files
-from app.models.tokenizer import Speller
-from app.settings import BUILT_IN_MODEL
+from app.models import ModelFiles
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
@@ -28,18 +27,6 @@ from decoding.search.banked_search import jump_forward
 from tests.fake_models import HashModel, PrefixSession
 
 TEMPLATE = {"regex": r'\{"name": "(Ann|Bob)", "likes": "(tea|milk) in the afternoon"\}', "leading_space": "forbid"}
-
-
-@pytest.fixture(scope="module")
-def files() -> ModelFiles:
-    return open_model_files(BUILT_IN_MODEL)
-
-
-@pytest.fixture(scope="module")
-def pieces(files: ModelFiles) -> TokenBytes:
-    vocabulary = files.vocabulary
-    speller = Speller(Tokenizer.from_file(str(files.tokenizer_file)), vocabulary.tokens)
-    return TokenBytes(vocabulary.tokens, vocabulary.eos_ids, speller)
 
 
 def _compiled(files: ModelFiles, constraint: dict[str, object]) -> CompiledConstraint:
@@ -71,17 +58,15 @@ def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(
     begun = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
     assert b'{"name": "'.startswith(begun) and len(begun) >= len(b'{"name":')
     ids = files.vocabulary.tokens
-    state = compiled.tokens.start
-    for piece in (b"{", b'"', b"n", b"ame", b'"', b":", b" ", b'"', b"A"):
-        state = compiled.tokens.advance(state, ids.index(piece))
+    begun_ids = map(ids.index, (b"{", b'"', b"n", b"ame", b'"', b":", b" ", b'"', b"A"))
+    state = reduce(compiled.tokens.advance, begun_ids, compiled.tokens.start)
     rest = b"".join(piece or b"" for piece in _stretch(files, forced, state))
     assert b'nn", "likes": "'.startswith(rest) and rest.startswith(b'nn", "likes":')
 
 
-def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, pieces: TokenBytes) -> None:
+def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, tokenizer: Tokenizer, pieces: TokenBytes) -> None:
     compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
     stretch = _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start)
-    tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
     spelled = tokenizer.encode("the cat sat on the mat", add_special_tokens=False).ids
     assert stretch == [*(files.vocabulary.tokens[token] for token in spelled), b"<end>"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, Opt
 from decoding.label_decoding import BeamOptions, beam_labels, best_labels
 from decoding.options import push_up, pushed
 from decoding.tensors import LOG_PROB_FLOOR
+from tests.decoding.random_automata import anything
 
 Labels = tuple[int, ...]
 Matrix = NDArray[np.float64]
@@ -50,10 +52,7 @@ def to_go(automaton: TokenAutomaton, state: int) -> float:
 
 
 def accepts(automaton: TokenAutomaton, labels: Labels) -> bool:
-    state = automaton.start
-    for label in labels:
-        state = automaton.advance(state, label)
-    return to_go(automaton, state) == 0
+    return to_go(automaton, reduce(automaton.advance, labels, automaton.start)) == 0
 
 
 def total(matrix: Matrix, labels: Labels) -> float:
@@ -214,7 +213,7 @@ def test_a_table_of_many_states_is_read_block_by_block() -> None:
 
 
 def test_faulty_input_is_refused() -> None:
-    any_two = from_table(np.array([0, 0, 0]), np.array([[0]]), np.array([True]), 0, (2,))
+    any_two = anything(3)
     for value in (math.nan, math.inf):
         with pytest.raises(ModelOutputInvalid):
             best_labels(np.array([[value, 0.0]]), any_two)
@@ -227,7 +226,7 @@ def test_faulty_input_is_refused() -> None:
 
 
 def test_a_cancelled_decode_stops() -> None:
-    any_two = from_table(np.array([0, 0, 0]), np.array([[0]]), np.array([True]), 0, (2,))
+    any_two = anything(3)
     with pytest.raises(Cancelled):
         best_labels(np.zeros((3, 2)), any_two, lambda: True)
     with pytest.raises(Cancelled):

@@ -13,12 +13,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from app.models import ModelFiles
 from compiler.errors import BudgetTooSmall
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import answer_text
-from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
+from compiler.vocab import Vocabulary
 from decoding.errors import ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.logits_processor import ConstraintLogitsProcessor
 from tests.decoding.random_automata import random_factored
@@ -45,17 +46,6 @@ def model(captions_dir: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(str(captions_dir), dtype=torch.float32).eval()
 
 
-@pytest.fixture(scope="module")
-def tokenizer(captions_dir: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(captions_dir / "tokenizer.json"))
-
-
-@pytest.fixture(scope="module")
-def vocabulary(captions_dir: Path, model: Any) -> Vocabulary:
-    text = (captions_dir / "tokenizer.json").read_text(encoding="utf-8")
-    return vocabulary_from_tokenizer_json(text, model.config.vocab_size, (model.config.eos_token_id,))
-
-
 def batch(tokenizer: Tokenizer, prompts: Sequence[str]) -> dict[str, Tensor]:
     """The prompts, padded on the left."""
     rows = [tokenizer.encode(prompt).ids for prompt in prompts]
@@ -67,18 +57,18 @@ def batch(tokenizer: Tokenizer, prompts: Sequence[str]) -> dict[str, Tensor]:
     }
 
 
-def written(model: Any, ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
+def written(ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
     """The bytes before the first EOS, which must be there."""
-    end = list(ids).index(model.config.eos_token_id)
+    end = list(ids).index(*vocabulary.eos_ids)
     return b"".join(vocabulary.tokens[token] or b"" for token in ids[:end])
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_every_answer_satisfies_its_constraint_within_the_budget(
-    spec: Spec, way: dict[str, Any], model: Any, tokenizer: Tokenizer, vocabulary: Vocabulary
+    spec: Spec, way: dict[str, Any], model: Any, tokenizer: Tokenizer, files: ModelFiles
 ) -> None:
-    compiled = compile_spec(spec, vocabulary)
+    compiled = compile_spec(spec, files.vocabulary)
     torch.manual_seed(5)
     for extra in (0, 7):
         budget = compiled.tokens.min_tokens + extra
@@ -88,12 +78,12 @@ def test_every_answer_satisfies_its_constraint_within_the_budget(
         assert len(out) == len(PROMPTS) * way.get("num_return_sequences", 1)
         for row in out[:, inputs["input_ids"].shape[1] :].tolist():
             assert len(row) <= budget
-            text = written(model, row, vocabulary).decode()
+            text = written(row, files.vocabulary).decode()
             assert satisfies(spec, answer_text(compiled.text, text)), text
 
 
-def test_greedy_is_unchanged_if_all_is_allowed(model: Any, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
-    anything = compile_spec(RegexSpec(r"[\s\S]*"), vocabulary).tokens
+def test_greedy_is_unchanged_if_all_is_allowed(model: Any, tokenizer: Tokenizer, files: ModelFiles) -> None:
+    anything = compile_spec(RegexSpec(r"[\s\S]*"), files.vocabulary).tokens
     inputs = batch(tokenizer, ["sentence:"])
     free, kept = (
         model.generate(**inputs, max_new_tokens=40, pad_token_id=PAD, do_sample=False, logits_processor=processors)

@@ -139,17 +139,12 @@ def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
-def test_a_wrong_log_prob_of_a_true_answer_is_rejected(off_by: float) -> None:
+@pytest.mark.parametrize(("field", "words"), [("log_prob", "the log-probs"), ("score", "the scores")])
+def test_a_wrong_sum_of_a_true_answer_is_rejected(field: str, words: str, off_by: float) -> None:
     hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
-    with pytest.raises(ReplayRejected, match="the log-probs of the tokens add up to"):
-        replay(_a_then_b(), replace(hypothesis, log_prob=hypothesis.log_prob + off_by), rescored, OPTIONS, TOLERANCE)
-
-
-@pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
-def test_a_wrong_score_of_a_true_answer_is_rejected(off_by: float) -> None:
-    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
-    with pytest.raises(ReplayRejected, match="the scores of the tokens add up to"):
-        replay(_a_then_b(), replace(hypothesis, score=hypothesis.score + off_by), rescored, OPTIONS, TOLERANCE)
+    wrong = replace(hypothesis, **{field: getattr(hypothesis, field) + off_by})
+    with pytest.raises(ReplayRejected, match=f"{words} of the tokens add up to"):
+        replay(_a_then_b(), wrong, rescored, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from app.models import ModelFiles
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec
 from compiler.text import answer_text
-from compiler.vocab import vocabulary_from_tokenizer_json
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
 from decoding.generation import BeamStep, Hypothesis
@@ -142,11 +143,8 @@ def test_every_sample_of_random_automata_is_accepted_within_budget(seed: int) ->
     budget = automaton.min_tokens + seed % 4
     top_p, temperature = (1.0, 0.3)[seed % 2], (0.0, 1.0, 5.0)[seed % 3]
     for answer in sample(model, automaton, SamplingOptions(budget, seed, 5, temperature, top_p)):
-        state = automaton.start
-        for token in answer.tokens[:-1]:
-            state = automaton.advance(state, token)
-            assert automaton.distance[state] > 0
-        assert automaton.distance[automaton.advance(state, answer.tokens[-1])] == 0
+        states = list(accumulate(answer.tokens, automaton.advance, initial=automaton.start))[1:]
+        assert (automaton.distance[states[:-1]] > 0).all() and automaton.distance[states[-1]] == 0
         assert answer.tokens[-1] in automaton.eos_ids and len(answer.tokens) <= budget
         assert answer.score <= 1e-9 and math.isfinite(answer.log_prob)
 
@@ -282,11 +280,11 @@ def test_eos_paths_do_not_change_the_samples() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 8.0])
-def test_samples_of_a_trained_model_satisfy_the_constraint(captions_dir: Path, temperature: float) -> None:
+def test_samples_of_a_trained_model_satisfy_the_constraint(
+    captions_dir: Path, files: ModelFiles, tokenizer: Tokenizer, temperature: float
+) -> None:
     model = HuggingFaceModel.load(str(captions_dir))
-    file = captions_dir / "tokenizer.json"
-    vocabulary = vocabulary_from_tokenizer_json(file.read_text(encoding="utf-8"), model.vocab_size, model.eos_ids)
-    prompt = Tokenizer.from_file(str(file)).encode("sentence:").ids
+    prompt, vocabulary = tokenizer.encode("sentence:").ids, files.vocabulary
     for spec in (KeywordsSpec((("dog",), ("ball",))), RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park")):
         compiled = compile_spec(spec, vocabulary)
         constraint = PreparedConstraint.prepare(compiled.tokens, model.device)

@@ -20,11 +20,9 @@ from decoding.options import Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
+from tests.decoding.model.test_huggingface import _step
+from tests.decoding.random_automata import of_length
 from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, llama_of, made, windowed
-
-
-def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: list[list[int]]) -> Scores:
-    return model.step([StepInput(session, torch.tensor(parents), torch.tensor(tokens))])[0]
 
 
 def _crowd(model: HuggingFaceModel, seeds: list[int], steps: int) -> list[list[Scores]]:
@@ -142,9 +140,7 @@ def test_a_generation_uses_no_more_memory_than_estimated(
 def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algorithm) -> None:
     model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else windowed(5))
     length = 30  # tokens before EOS
-    chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
-    accepting = np.arange(length + 2) == length
-    automaton = from_table(np.zeros(V, dtype=np.int64), chain, accepting, 0, model.eos_ids)
+    automaton = of_length(length, V, *model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
     for beams in (2, 5, 20):

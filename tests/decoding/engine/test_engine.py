@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler.lifting import TokenAutomaton, from_table
+from compiler.lifting import TokenAutomaton
 from decoding.engine import Engine
 from decoding.errors import Cancelled, ModelOutputInvalid, RequestTooLarge
 from decoding.generation import BeamStep, Generation, Hypothesis
@@ -21,7 +21,7 @@ from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import BankedSearch, generate, rows_of, search_of
-from tests.decoding.random_automata import random_table
+from tests.decoding.random_automata import of_length, random_table
 from tests.fake_models import HashModel, PrefixSession
 
 PLENTY = 10**9
@@ -82,10 +82,7 @@ def _order(seed: int, *, slack: int = 6) -> Order:
 
 def _long(beams: int = 2, max_tokens: int = 12) -> Order:
     """Runs to the end of its budget: EOS may only come last."""
-    length = max_tokens - 1
-    chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
-    accepting = np.arange(length + 2) == length
-    automaton = from_table(np.zeros(VOCABULARY, dtype=np.int64), chain, accepting, 0, (VOCABULARY - 1,))
+    automaton = of_length(max_tokens - 1, VOCABULARY, VOCABULARY - 1)
     return Order((0,), automaton, SearchOptions(max_tokens=max_tokens, beams=beams))
 
 
@@ -100,14 +97,22 @@ def _wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+def _begin_together(
+    callers: ThreadPoolExecutor, engine: Engine, may_step: threading.Event, orders: Sequence[Order]
+) -> list[Future[tuple[Hypothesis, ...]]]:
+    """Sends all orders before the first pass. may_step: the model's."""
+    may_step.clear()
+    answers = [callers.submit(_ask, engine, order) for order in orders]
+    _wait_for(lambda: engine.generations + sum(answer.done() for answer in answers) == len(orders))
+    may_step.set()
+    return answers
+
+
 def test_batched_generations_give_the_same_answers_in_fewer_passes() -> None:
     orders = [_order(seed) for seed in range(40)]
     model = WatchedModel()
-    model.may_step.clear()
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(len(orders)) as callers:
-        answers = [callers.submit(_ask, engine, order) for order in orders]
-        _wait_for(lambda: engine.generations + sum(answer.done() for answer in answers) == len(orders))
-        model.may_step.set()
+        answers = _begin_together(callers, engine, model.may_step, orders)
         assert [answer.result() for answer in answers] == [order.alone() for order in orders]
     longest = max(order.options.max_tokens for order in orders)
     assert max(map(len, model.crowds)) > 10
@@ -135,10 +140,7 @@ def test_admission_is_bounded_by_memory_and_serves_every_request() -> None:
     model = WatchedModel()
     each = order.bytes_held()
     with Engine(model, 2 * each + each // 2) as engine, ThreadPoolExecutor(7) as callers:
-        model.may_step.clear()
-        answers = [callers.submit(_ask, engine, order) for _ in range(7)]
-        _wait_for(lambda: engine.generations == 7)
-        model.may_step.set()
+        answers = _begin_together(callers, engine, model.may_step, [order] * 7)
         assert all(answer.result() == order.alone() for answer in answers)
     assert max(map(len, model.crowds)) == 2
 
@@ -214,29 +216,14 @@ def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
     assert heard == alone and len(alone) == 15
 
 
-def test_a_failing_listener_ends_only_its_own_generation() -> None:
-    model = WatchedModel()
-
-    def broken(event: BeamStep) -> None:
+@pytest.mark.parametrize("callback", ["on_step", "cancelled"])
+def test_a_failing_callback_ends_only_its_own_generation(callback: str) -> None:
+    def broken(*_: BeamStep) -> bool:
         raise OSError("gone")
 
     order = _long(max_tokens=40)
-    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
-        bad = callers.submit(_ask, engine, order, on_step=broken)
-        good = callers.submit(_ask, engine, order)
-        with pytest.raises(OSError, match="gone"):
-            bad.result()
-        assert good.result() == order.alone()
-
-
-def test_a_failing_cancel_check_ends_only_its_own_generation() -> None:
-    order = _long(max_tokens=40)
-
-    def broken() -> bool:
-        raise OSError("gone")
-
     with Engine(WatchedModel(), PLENTY) as engine, ThreadPoolExecutor(2) as callers:
-        bad = callers.submit(_ask, engine, order, cancelled=broken)
+        bad = callers.submit(_ask, engine, order, **{callback: broken})
         good = callers.submit(_ask, engine, order)
         with pytest.raises(OSError, match="gone"):
             bad.result()
@@ -269,11 +256,8 @@ def test_a_generation_without_step_input_fails_alone() -> None:
 def test_a_failed_pass_fails_its_requests_and_the_engine_continues() -> None:
     model = WatchedModel()
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(3) as callers:
-        model.may_step.clear()
         model.fails = True
-        answers = [callers.submit(_ask, engine, _long()) for _ in range(3)]
-        _wait_for(lambda: engine.generations == 3)
-        model.may_step.set()
+        answers = _begin_together(callers, engine, model.may_step, [_long()] * 3)
         for answer in answers:
             with pytest.raises(ModelOutputInvalid):
                 answer.result()

@@ -19,7 +19,7 @@ from decoding.errors import Cancelled, OutOfMemory
 from decoding.generation import BeamStep, Hypothesis
 from decoding.model import ScoredSequence, Scores, StepInput
 from decoding.search import generate
-from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _ask, _long, _order, _wait_for
+from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _ask, _begin_together, _long, _order, _wait_for
 from tests.fake_models import HashModel, PrefixSession
 
 S_MAX = 120.0
@@ -98,11 +98,8 @@ class Notes:
 
 def crowd(model: ScarceModel, orders: Sequence[Order], notes: Notes | None = None) -> list[tuple[Hypothesis, ...]]:
     """The answers of all orders, sent at once."""
-    model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(len(orders)) as callers:
-        answers = [callers.submit(_ask, engine, order) for order in orders]
-        _wait_for(lambda: engine.generations == len(orders))
-        model.may_step.set()
+        answers = _begin_together(callers, engine, model.may_step, orders)
         return [answer.result(S_MAX) for answer in answers]
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
 
-from app.models import ModelFiles, open_model_files
-from app.models.tokenizer import Speller
-from app.settings import BUILT_IN_MODEL
+from app.models import ModelFiles
 from compiler.pipeline import compile_spec
 from compiler.spec import InfillSpec, KeywordsSpec, Spec
 from decoding.engine import TopTokensRecorder
@@ -26,17 +22,6 @@ from tests.fake_models import HashModel
 
 PROMPT = (5, 9)
 COUNT = 4
-
-
-@pytest.fixture(scope="module")
-def files() -> ModelFiles:
-    return open_model_files(BUILT_IN_MODEL)
-
-
-@pytest.fixture(scope="module")
-def pieces(files: ModelFiles) -> TokenBytes:
-    speller = Speller(Tokenizer.from_file(str(Path(BUILT_IN_MODEL) / "tokenizer.json")), files.vocabulary.tokens)
-    return TokenBytes(files.vocabulary.tokens, files.vocabulary.eos_ids, speller)
 
 
 def driven(run: Generation, model: HashModel) -> tuple[tuple[Hypothesis, ...], list[BeamStep]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 import pytest
 import torch
 
 from compiler.errors import BudgetTooSmall
-from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting import UNREACHABLE, from_table
 from decoding.errors import (
     Cancelled,
     ModelOutputInvalid,
@@ -25,7 +26,7 @@ from decoding.options import DEFAULT, Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, generate, search_of
 from tests.decoding.differential import ALGORITHMS, MODELS, Case, random_options
-from tests.decoding.random_automata import random_table
+from tests.decoding.random_automata import anything, random_table
 from tests.fake_models import HashModel, PrefixModel, ScriptedModel
 from tests.references.search import Answer, answers, beam_search
 
@@ -70,7 +71,7 @@ def test_dropping_rows_below_the_floor_changes_no_value() -> None:
         values = {}
         for floor, steps in events.items():
             heuristics = replace(DEFAULT, floor=floor)
-            constraint = PreparedConstraint.prepare(_anything(6), model.device)
+            constraint = PreparedConstraint.prepare(anything(6), model.device)
             found = drive(model, (), search_of(constraint, options, heuristics=heuristics), steps.append)
             values[floor] = [answer.log_prob for answer in found]
         assert values[True][0] >= values[False][0]
@@ -94,17 +95,14 @@ def test_answers_are_accepted_within_the_budget_and_distinct(kind: str, algorith
         assert 1 <= len(found) <= options.n
         assert len({answer.tokens[:-1] for answer in found}) == len(found)
         for answer in found:
-            state = automaton.start
-            for token in answer.tokens:
-                assert automaton.distance[state] != 0
-                state = automaton.advance(state, token)
-            assert automaton.distance[state] == 0
+            states = list(accumulate(answer.tokens, automaton.advance, initial=automaton.start))
+            assert (automaton.distance[states[:-1]] != 0).all() and automaton.distance[states[-1]] == 0
             assert len(answer.tokens) <= options.max_tokens
 
 
 def test_answers_are_distinct_as_texts_with_text_of() -> None:
     pieces = [b"a", b"b", b"ab", b"ba", b"", b""]  # ids 4 and 5 are EOS
-    automaton = from_table(np.zeros(6, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (4, 5))
+    automaton = anything(6, 4, 5)
     for seed in range(20):
         model = HashModel(6, (4, 5), seed=seed, levels=3)
         options = SearchOptions(max_tokens=4, beams=12, n=12, algorithm="abs")
@@ -116,10 +114,9 @@ def test_answers_are_distinct_as_texts_with_text_of() -> None:
 
 
 def test_no_rows_are_equal_and_finished_rows_are_not_read() -> None:
-    automaton = from_table(np.zeros(9, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (8,))
     model = HashModel(9, (8,), seed=3)
     steps: list[BeamStep] = []
-    generate(model, (0,), automaton, SearchOptions(max_tokens=5, beams=6, algorithm="abs"), on_step=steps.append)
+    generate(model, (0,), anything(9), SearchOptions(max_tokens=5, beams=6, algorithm="abs"), on_step=steps.append)
     for event in steps:
         assert len({row.tokens for row in event.rows}) == len(event.rows) == 6
     live = sum(not row.finished for event in steps[:-1] for row in event.rows)
@@ -132,7 +129,7 @@ def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
     model = ScriptedModel(3, (2,), {(): {0: 5.0, 2: 5.0}, **certain}, floor=-1000.0)
     steps: list[BeamStep] = []
     options = SearchOptions(max_tokens=4, beams=2, n=2, alpha_min=1.0, algorithm="abs")
-    generate(model, (), _anything(3), options, on_step=steps.append)
+    generate(model, (), anything(3), options, on_step=steps.append)
     first, second = steps[1].rows
     assert (first.score, first.log_prob) == (second.score, second.log_prob)
     assert first.tokens == (2,)
@@ -170,29 +167,24 @@ def test_an_automaton_with_wrong_distances_exhausts_the_search() -> None:
         generate(HashModel(4, (3,)), (0,), automaton, SearchOptions(max_tokens=2))
 
 
-def _anything(size: int) -> TokenAutomaton:
-    zeros = np.zeros(size, dtype=np.int64)
-    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (size - 1,))
-
-
 def test_prompt_and_budget_must_fit_the_context() -> None:
     model = HashModel(5, (4,), context_length=8)
-    assert generate(model, (0, 1, 2), _anything(5), SearchOptions(max_tokens=6, beams=2))
+    assert generate(model, (0, 1, 2), anything(5), SearchOptions(max_tokens=6, beams=2))
     with pytest.raises(PromptTooLong) as refusal:
-        generate(model, (0, 1, 2), _anything(5), SearchOptions(max_tokens=7, beams=2))
+        generate(model, (0, 1, 2), anything(5), SearchOptions(max_tokens=7, beams=2))
     assert (refusal.value.prompt_tokens, refusal.value.max_tokens, refusal.value.context_length) == (3, 7, 8)
 
 
 def test_an_automaton_for_another_vocabulary_is_refused() -> None:
     with pytest.raises(VocabularyMismatch):
-        generate(HashModel(6, (4,)), (0,), _anything(5), SearchOptions(max_tokens=3))
+        generate(HashModel(6, (4,)), (0,), anything(5), SearchOptions(max_tokens=3))
 
 
 def test_a_cancelled_generation_stops_before_its_next_step() -> None:
     steps: list[BeamStep] = []
     with pytest.raises(Cancelled):
         generate(
-            HashModel(50, (49,)), (0,), _anything(50), SearchOptions(max_tokens=9, beams=4), on_step=steps.append,
+            HashModel(50, (49,)), (0,), anything(50), SearchOptions(max_tokens=9, beams=4), on_step=steps.append,
             cancelled=lambda: len(steps) == 2,
         )
     assert len(steps) == 2
@@ -207,7 +199,7 @@ def test_nan_log_probs_are_reported(bad: float) -> None:
             return row
 
     with pytest.raises(ModelOutputInvalid):
-        generate(Broken(5, (4,)), (0,), _anything(5), SearchOptions(max_tokens=5, beams=3))
+        generate(Broken(5, (4,)), (0,), anything(5), SearchOptions(max_tokens=5, beams=3))
 
 
 def test_a_model_without_any_possible_token_is_reported() -> None:
@@ -216,7 +208,7 @@ def test_a_model_without_any_possible_token_is_reported() -> None:
             return torch.full((5,), float("-inf"))
 
     with pytest.raises(ModelOutputInvalid):
-        generate(Silent(5, (4,)), (0,), _anything(5), SearchOptions(max_tokens=5, beams=3))
+        generate(Silent(5, (4,)), (0,), anything(5), SearchOptions(max_tokens=5, beams=3))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ the model must be unsure (16.5 for tokens that are not listed), or the forced "c
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pytest
 import torch
@@ -74,9 +76,7 @@ def _run(rank_by: str) -> tuple[list[BeamStep], str]:
 def _pushed_logits(text: str) -> dict[str, float]:
     """Every word after `text` with its logit after the step's push, those dropped left out."""
     automaton, log_probs, device = _automaton(), _model().log_probs((0, *_ids(text))), torch.device("cpu")
-    state = automaton.start
-    for token in _ids(text):
-        state = automaton.advance(state, token)
+    state = reduce(automaton.advance, _ids(text), automaton.start)
     tables = Tables.from_automaton(automaton, device)
     alphas = alpha_table(tables, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
     after = step(Beams.start(state, tables.distance), log_probs[None], tables, alphas, T - len(_ids(text)), 99)

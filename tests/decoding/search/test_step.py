@@ -19,7 +19,7 @@ from decoding.search.banked_search import Ranking, jump_forward, step
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.tensors import Array, Tables, arange, like, rank_in_group, top_k_stable, top_k_unordered
 from tests.decoding.differential import ALGORITHMS, CPU, MODELS, Case, differences
-from tests.decoding.random_automata import random_factored, random_table
+from tests.decoding.random_automata import anything, random_factored, random_table
 
 ARRAYS = ("numpy", "torch")
 CASES = {"table": 25, "factored": 20, "wide": 3}
@@ -181,14 +181,9 @@ def _abs(tables: Tables, start: Beams, log_probs: Tensor, budget: int, beams: in
 STEPS: dict[str, Callable[[Tables, Beams, Tensor, int], Beams]] = {"abs": _abs, "banked": _banked}
 
 
-def _anything(size: int) -> TokenAutomaton:
-    zeros = np.zeros(size, dtype=np.int64)
-    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, (size - 1,))
-
-
 @pytest.mark.parametrize("library", ARRAYS)
 def test_live_rows_at_or_below_the_floor_are_dropped(library: str) -> None:
-    automaton = _anything(4)
+    automaton = anything(4)
     tables = _tables(automaton, library)
     start, log_probs = Beams.start(automaton.start, tables.distance), torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
     after = _banked(tables, start, log_probs, 9, floor=-2.0)
@@ -237,7 +232,7 @@ def _rows(beams: Beams) -> list[tuple[int, int, int, float]]:
 
 
 def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
-    automaton = _anything(3)
+    automaton = anything(3)
     tables = _tables(automaton, "torch")
     start = Beams.start(automaton.start, tables.distance)
     beam = _abs(tables, start, torch.tensor([[-1.0, -9.0, -1.0]]), 2, beams=2)
@@ -251,7 +246,7 @@ def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorithm: str, library: str) -> None:
-    automaton = _anything(5)
+    automaton = anything(5)
     tables = _tables(automaton, library)
     log_probs = torch.full((1, 5), -1.0)
     log_probs[0, 2 if bad != float("-inf") else slice(None)] = bad
@@ -267,7 +262,7 @@ def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorith
 @pytest.mark.parametrize("library", ARRAYS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_eos_is_left_at_the_last_step(algorithm: str, library: str) -> None:
-    automaton = _anything(5)
+    automaton = anything(5)
     tables = _tables(automaton, library)
     after = STEPS[algorithm](tables, Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0), 1)
     assert after.token[after.score != DEAD_SCORE].tolist() == [4]
@@ -275,7 +270,7 @@ def test_only_eos_is_left_at_the_last_step(algorithm: str, library: str) -> None
 
 @pytest.mark.parametrize("library", ARRAYS)
 def test_a_forced_token_out_of_budget_leaves_no_row(library: str) -> None:
-    automaton = _anything(5)
+    automaton = anything(5)
     tables = _tables(automaton, library)
     start, log_probs = Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0)
     assert (_banked(tables, start, log_probs, 1, forced=2).score == DEAD_SCORE).all()

@@ -1,0 +1,28 @@
+"""Fixtures of the tests of `decoding`: the files of the built-in model."""
+
+from __future__ import annotations
+
+import pytest
+from tokenizers import Tokenizer
+
+from app.models import ModelFiles, open_model_files
+from app.models.tokenizer import Speller
+from app.settings import BUILT_IN_MODEL
+from decoding.forced_tokens import TokenBytes
+
+
+@pytest.fixture(scope="session")
+def files() -> ModelFiles:
+    return open_model_files(BUILT_IN_MODEL)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(files: ModelFiles) -> Tokenizer:
+    return Tokenizer.from_file(str(files.tokenizer_file))
+
+
+@pytest.fixture(scope="session")
+def pieces(files: ModelFiles, tokenizer: Tokenizer) -> TokenBytes:
+    """The bytes of the model's tokens, and how its tokenizer spells a text."""
+    vocabulary = files.vocabulary
+    return TokenBytes(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))
