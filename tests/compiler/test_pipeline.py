@@ -35,6 +35,7 @@ from tests.references.text import satisfies
 from tests.tables import table
 
 CASES: list[dict[str, Any]] = table("constraints")["case"]
+FIGURE_1 = table("figure_1")
 WORDS = Vocabulary((None, *b"The| coffee| spilled| on| the| cat|'s| toy| toys|dog| dog|.|a|ab| ab".split(b"|")), (0,))
 
 
@@ -82,16 +83,10 @@ def test_figure_1_has_the_papers_distances_except_one_misprint() -> None:
     q3 = to[q2]["cat"]
     q4 = to[q3]["toy"]
     q5 = to[q4]["eos"]
-    table = {
-        q0: (q2, q1, q1, q1),
-        q1: (q1, q1, q1, q1),
-        q2: (q2, q3, q1, q1),
-        q3: (q3, q3, q4, q1),
-        q4: (q4, q4, q4, q5),
-        q5: (q1, q1, q1, q1),
-    }
-    assert {state: tuple(to[state][name] for name in ("coffee", "cat", "toy", "eos")) for state in table} == table
-    assert [to[state]["other"] for state in (q0, q1, q2, q3, q4, q5)] == [q0, q1, q2, q3, q4, q1]
+    states = dict(zip(FIGURE_1["states"], (q0, q1, q2, q3, q4, q5), strict=True))
+    for state, row in FIGURE_1["states"].items():
+        for name, target in zip(FIGURE_1["columns"], row, strict=True):
+            assert to[states[state]][name] == states[target]
     assert dfa.states == 6
     assert dfa.accepting.nonzero()[0].tolist() == [q5]
     # The figure prints d(q4) = 2, but q4 goes to the accepting q5 by eos alone, and its d(q3) = 2 needs d(q4) = 1.

@@ -30,3 +30,9 @@ def product(left: Dfa, right: Dfa, operation: Callable[[bool, bool], bool]) -> D
 def equivalent(left: Dfa, right: Dfa) -> bool:
     """True where both accept exactly the same words: no reachable pair of states differs in acceptance."""
     return not product(left, right, lambda first, second: first is not second).accepting.any()
+
+
+def assert_same(left: Dfa, right: Dfa) -> None:
+    """Minimal automata in canonical form accept the same words exactly when their fields are equal."""
+    for name in Dfa.__slots__:
+        assert np.array_equal(getattr(left, name), getattr(right, name)), name

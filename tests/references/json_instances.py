@@ -7,16 +7,15 @@ from typing import Literal
 
 from compiler.json_schema.nodes import PropertyScope, PropertyScopes
 from compiler.json_schema.reader import SchemaReader
-from compiler.limits import ResourceGuard
+from compiler.limits import Limits, ResourceGuard
 
 
-def write_instance(
-    document: object, instance: object, whitespace: Literal["compact", "pretty"], guard: ResourceGuard
-) -> str:
+def write_instance(document: object, instance: object, whitespace: Literal["compact", "pretty"] = "compact") -> str:
     """The text of a value as a schema's automaton reads it: properties in the schema's order, then the others.
 
     Raises what reading the schema raises.
     """
+    guard = ResourceGuard(Limits())
     scopes = PropertyScopes(SchemaReader(document, guard).nodes, guard)
     ordered = _ordered(instance, scopes.scope((0,)))
     if whitespace == "pretty":

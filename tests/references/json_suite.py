@@ -75,9 +75,7 @@ def judge(group: dict[str, Any], whitespace: Literal["compact", "pretty"]) -> li
         automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, ResourceGuard(Limits()))
     except (SpecUnsupported, LimitExceeded, SpecSyntaxError) as error:
         return refusal(error)
-    texts = (
-        write_instance(group["schema"], test["data"], whitespace, ResourceGuard(Limits())) for test in group["tests"]
-    )
+    texts = (write_instance(group["schema"], test["data"], whitespace) for test in group["tests"])
     return [automaton.accepts(text) for text in texts]
 
 

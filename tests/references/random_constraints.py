@@ -6,7 +6,7 @@ import functools
 import gzip
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -220,16 +220,20 @@ def shared_folder() -> Path:
     return Path(os.environ.get("ABS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 
 
-@functools.cache
-def real_vocabulary(name: str, size: int, eos: int) -> Vocabulary | None:
-    """A real tokenizer's vocabulary, or None where the data is absent."""
+def real_tokenizer(name: str) -> str | None:
+    """The tokenizer.json of a real tokenizer, or None where the data is absent."""
     base = shared_folder()
     packed, plain = base / "data/tokenizers" / name / "tokenizer.json.gz", base / "models" / name / "tokenizer.json"
     if packed.exists():
-        return vocabulary_from_tokenizer_json(gzip.decompress(packed.read_bytes()).decode(), size, (eos,))
-    if plain.exists():
-        return vocabulary_from_tokenizer_json(plain.read_text(), size, (eos,))
-    return None
+        return gzip.decompress(packed.read_bytes()).decode()
+    return plain.read_text() if plain.exists() else None
+
+
+@functools.cache
+def real_vocabulary(name: str, size: int, eos: int) -> Vocabulary | None:
+    """A real tokenizer's vocabulary, or None where the data is absent."""
+    text = real_tokenizer(name)
+    return None if text is None else vocabulary_from_tokenizer_json(text, size, (eos,))
 
 
 REAL = (
@@ -261,14 +265,5 @@ def real(draw: random.Random) -> Vocabulary:
     return real_vocabulary(*draw.choices(REAL, weights)[0]) or byte_vocabulary()
 
 
-VOCABULARIES: tuple[tuple[float, Callable[[random.Random], Vocabulary]], ...] = (
-    (0.15, byte_level),
-    (0.45, pieces),
-    (0.3, few_pieces),
-    (0.1, real),
-)
-
-
 def random_vocabulary(draw: random.Random) -> Vocabulary:
-    make = draw.choices([make for _, make in VOCABULARIES], [weight for weight, _ in VOCABULARIES])[0]
-    return make(draw)
+    return draw.choices((byte_level, pieces, few_pieces, real), (0.15, 0.45, 0.3, 0.1))[0](draw)

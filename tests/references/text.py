@@ -58,7 +58,7 @@ def satisfies(spec: Spec, text: str) -> bool:
         case JsonSchemaSpec():
             return _valid(spec, text)
         case KeywordsSpec():
-            return _counts_hold(spec, text) if spec.counts else _keywords_hold(spec, text)
+            return _keywords_hold(spec, text)
         case LengthSpec():
             return _length_holds(spec, text)
         case DfaSpec():
@@ -169,17 +169,22 @@ def _sentences_hold(units: Sequence[str], minimum: int, maximum: int | None) -> 
     return minimum <= ended and (maximum is None or ended <= maximum)
 
 
-def _counts_hold(spec: KeywordsSpec, text: str) -> bool:
-    """How often each concept occurs; in order, the needed occurrences of each are over before the next one's begin."""
+def _keywords_hold(spec: KeywordsSpec, text: str) -> bool:
+    """How often each concept occurs; in order, the needed occurrences of each are over before the next one's begin.
+
+    Reads on from each concept to the next, and gives up where a later one comes first (paper, Figure 1). Several may
+    hold at one step; only the awaited one counts there, and the next must come later.
+    """
     steps = list(_held(_concepts(spec), text))
     names = [str(number) for number in range(len(spec.concepts))]
-    for name, (minimum, maximum) in zip(names, spec.counts, strict=True):
+    counts = spec.counts or ((1, None),) * len(names)
+    for name, (minimum, maximum) in zip(names, counts, strict=True):
         found = sum(name in step for step in steps)
         if found < minimum or (maximum is not None and found > maximum):
             return False
     if not spec.ordered:
         return True
-    needed = [(name, minimum) for name, (minimum, _) in zip(names, spec.counts, strict=True) if minimum]
+    needed = [(name, minimum) for name, (minimum, _) in zip(names, counts, strict=True) if minimum]
     same = {name: normalize(Proposition(spec.concepts[int(name)], None, spec.case_sensitive)) for name in names}
     stage, missing = 0, needed[0][1] if needed else 0
     for step in steps:
@@ -280,21 +285,3 @@ def _pattern(proposition: Proposition) -> re.Pattern[str]:
     return re.compile(
         "|".join(f"(?:{phrase})" for phrase in phrases), 0 if proposition.case_sensitive else re.IGNORECASE
     )
-
-
-def _keywords_hold(spec: KeywordsSpec, text: str) -> bool:
-    patterns = _concepts(spec)
-    steps = list(_held(patterns, text))
-    if not spec.ordered:
-        return all(any(name in step for step in steps) for name in patterns)
-    # Reads on from each concept to the next, and gives up where a later one comes first (paper, Figure 1).
-    # Where a concept holds several may hold with it; only the awaited one counts, and the next must come later.
-    awaited = 0
-    for step in steps:
-        if awaited == len(patterns):
-            break
-        if str(awaited) in step:
-            awaited += 1
-        elif any(str(later) in step for later in range(awaited + 1, len(patterns))):
-            return False
-    return awaited == len(patterns)

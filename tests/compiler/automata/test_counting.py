@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.automata import Dfa, count_dfa, is_empty, keyword_counts_dfa, minimize, sentences_dfa
+from compiler.automata import count_dfa, is_empty, keyword_counts_dfa, minimize, sentences_dfa
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, parse_formula
-from tests.references.dfa import equivalent
+from tests.references.dfa import assert_same, equivalent
 from tests.references.random_formulas import LETTERS, NAMES, traces
 
 Bounds = tuple[int, int | None]
@@ -29,17 +28,11 @@ def within(count: int, bounds: Bounds) -> bool:
     return bounds[0] <= count and (bounds[1] is None or count <= bounds[1])
 
 
-def is_canonical(dfa: Dfa) -> bool:
-    again = minimize(dfa)
-    pairs = ((getattr(again, name), getattr(dfa, name)) for name in ("next_state", "symbol_class", "accepting"))
-    return again.start == dfa.start and all(np.array_equal(one, other) for one, other in pairs)
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=4), BOUNDS)
 def test_a_counting_automaton_agrees_with_a_plain_count(counted: list[bool], bounds: Bounds) -> None:
     dfa = count_dfa(counted, *bounds, guard())
-    assert is_canonical(dfa)
+    assert_same(minimize(dfa), dfa)
     for word in traces(len(counted), 4):
         assert dfa.accepts(word) == within(sum(counted[symbol] for symbol in word), bounds), word
 
@@ -85,7 +78,7 @@ def test_keyword_automata_agree_with_counts_and_order_of_occurrence(
 ) -> None:
     names, bounds = [name for name, _ in concepts], [pair for _, pair in concepts]
     dfa = keyword_counts_dfa(names, bounds, ordered, letters, guard())
-    assert is_canonical(dfa)
+    assert_same(minimize(dfa), dfa)
     for word in itertools.chain(traces(len(letters), 4), longer):
         trace = [letters[symbol % len(letters)] for symbol in word]
         symbols = [symbol % len(letters) for symbol in word]
@@ -203,7 +196,7 @@ def reference_sentences(word: Sequence[str]) -> int | None:
 def test_sentences_are_counted_as_a_reader_counts_them(bounds: Bounds, longer: list[list[int]]) -> None:
     kinds = [[unit == kind for unit in UNITS] for kind in (".", "word", "”")]
     dfa = sentences_dfa(*kinds, *bounds, guard())
-    assert is_canonical(dfa)
+    assert_same(minimize(dfa), dfa)
     for symbols in itertools.chain(traces(4, 5), longer):
         count = reference_sentences([UNITS[symbol] for symbol in symbols])
         assert dfa.accepts(symbols) == (count is not None and within(count, bounds)), symbols

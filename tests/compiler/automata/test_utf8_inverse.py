@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from compiler.automata import Dfa, by_characters, minimize, utf8_inverse
+from compiler.automata import CharDfa, Dfa, by_characters, minimize, utf8_inverse
 from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
@@ -26,11 +26,16 @@ def random_byte_dfa(rng: random.Random, states: int, classes: int) -> Dfa:
     return Dfa(symbol_class, table, np.array([rng.random() < 0.5 for _ in range(states)]), rng.randrange(states))
 
 
+def read_by_characters(rng: random.Random) -> tuple[Dfa, CharDfa]:
+    """A random DFA over bytes, and the same over characters."""
+    over_bytes = random_byte_dfa(rng, rng.randint(1, 6), rng.randint(2, 9))
+    return over_bytes, by_characters(over_bytes, ResourceGuard(Limits()))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_random_automata_over_bytes_agree_with_their_bytes(seed: int) -> None:
     rng = random.Random(seed)
-    over_bytes = random_byte_dfa(rng, rng.randint(1, 6), rng.randint(2, 9))
-    found = by_characters(over_bytes, ResourceGuard(Limits()))
+    over_bytes, found = read_by_characters(rng)
     points = [*EDGES, *(rng.randrange(0x80) for _ in range(20)), *(rng.randrange(0x110000) for _ in range(60))]
     texts = [chr(point) for point in points if not 0xD800 <= point < 0xE000]
     for text in ["", *texts, *("".join(rng.choices(texts, k=rng.randint(2, 5))) for _ in range(150))]:
@@ -39,9 +44,7 @@ def test_random_automata_over_bytes_agree_with_their_bytes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
-    rng = random.Random(seed)
-    over_bytes = random_byte_dfa(rng, rng.randint(1, 6), rng.randint(2, 9))
-    found = by_characters(over_bytes, ResourceGuard(Limits()))
+    over_bytes, found = read_by_characters(random.Random(seed))
     dfa, parts = pattern_dfa(r"[\s\S]*", ResourceGuard(Limits()))
     within_utf8 = product(over_bytes, byte_dfa(dfa, parts)[0], operator.and_)
     assert equivalent(byte_dfa(found.dfa, found.minterms)[0], within_utf8)

@@ -23,6 +23,7 @@ from compiler.spec.user_dfa import user_dfa_to_json
 from tests.references.byte_dfa import byte_dfa
 from tests.references.dfa import equivalent
 from tests.references.random_formulas import traces
+from tests.tables import table
 
 LETTERS = (
     frozenset({"dog"}),
@@ -32,26 +33,7 @@ LETTERS = (
     frozenset({"eos"}),
 )
 
-FETCH: dict[str, Any] = {
-    "start": "s0",
-    "accepting": ["s2"],
-    "transitions": [
-        {"from": "s0", "to": "s1", "when": "dog & !cat"},
-        {"from": "s0", "to": "s0", "when": "!dog & !cat"},
-        {"from": "s1", "to": "s2", "when": "cat | eos"},
-        {"from": "s2", "to": "s2"},
-    ],
-}
-WORD: dict[str, Any] = {
-    "start": "a",
-    "accepting": ["b"],
-    "transitions": [
-        {"from": "a", "to": "b", "bytes": [[97, 99], 122]},
-        {"from": "b", "to": "b", "text": "xyé😀"},
-        {"from": "b", "to": "c", "bytes": [[48, 57]]},
-        {"from": "c", "to": "b", "text": "-"},
-    ],
-}
+FETCH, WORD = table("user_dfa")["fetch"], table("user_dfa")["word"]
 
 
 def guard(**caps: int) -> ResourceGuard:

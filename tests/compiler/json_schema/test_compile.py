@@ -10,29 +10,17 @@ from typing import Any
 
 import pytest
 
-from compiler.automata import CharDfa, minimize
+from compiler.automata import minimize
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.json_schema import schema_dfa
 from compiler.json_schema.nodes import NumberFacts
 from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
 from compiler.json_schema.reader import SUPPORTED_KEYWORDS
-from compiler.limits import Limits, ResourceGuard
-from compiler.regex import pattern_dfa
+from tests.compiler.json_schema.test_random_schemas import compiled
 from tests.references.json_instances import write_instance
 from tests.references.json_suite import groups
 from tests.tables import table
 
 TABLE = table("json_schema")
-
-
-def embed(value: object, field: str) -> CharDfa:
-    """A constraint of the tests: a pattern for the whole string."""
-    assert isinstance(value, dict) and field.endswith("constraint")
-    return CharDfa(*pattern_dfa(value["regex"], ResourceGuard(Limits())))
-
-
-def compiled(schema: Any, whitespace: Any = "compact", depth: int = 2) -> CharDfa:
-    return schema_dfa(schema, whitespace, depth, embed, ResourceGuard(Limits()))
 
 
 @pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["name"])
@@ -95,9 +83,9 @@ def test_the_automaton_is_minimal() -> None:
 def test_an_instance_is_written_in_the_order_of_the_schema() -> None:
     schema = {"properties": {"b": {"properties": {"d": {}, "c": {}}}, "a": {"items": {"required": ["y", "x"]}}}}
     instance = {"z": 1, "a": [{"x": 1, "y": 2}], "b": {"c": 1, "e": 2, "d": "é\n"}}
-    text = write_instance(schema, instance, "compact", ResourceGuard(Limits()))
+    text = write_instance(schema, instance)
     assert text == '{"b":{"d":"é\\n","c":1,"e":2},"a":[{"y":2,"x":1}],"z":1}'
-    assert json.loads(write_instance(schema, instance, "pretty", ResourceGuard(Limits()))) == instance
+    assert json.loads(write_instance(schema, instance, "pretty")) == instance
     assert compiled(schema, depth=3).accepts(text)
 
 

@@ -9,16 +9,15 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from compiler.automata import steps_to
-from compiler.json_schema import FORMATS, schema_dfa
-from compiler.limits import Limits, ResourceGuard
-from tests.compiler.json_schema.test_random_schemas import embed, random_text
+from compiler.json_schema import FORMATS
+from tests.compiler.json_schema.test_random_schemas import compiled, random_text
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_texts_that_a_format_accepts_are_valid(name: str) -> None:
     rng = random.Random(name)
     schema = {"type": "string", "format": name}
-    automaton = schema_dfa(schema, "compact", 1, embed, ResourceGuard(Limits()))
+    automaton = compiled(schema, depth=1)
     toward = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
     checker = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     for _ in range(300):

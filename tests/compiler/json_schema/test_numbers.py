@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.json_schema import schema_dfa
-from compiler.limits import Limits, ResourceGuard
-from tests.compiler.json_schema.test_random_schemas import embed
+from tests.compiler.json_schema.test_random_schemas import compiled
 
 THIRD, LONG = 1 / 3, 12345678901234567
 LISTED = [1e20, -1e20, 1e-20, THIRD, 2 / 3, LONG, 10**30, 10**30 + 1, 1e300, -5e-324, 1, 2, 7, 0.25]
@@ -25,10 +23,7 @@ FACTS: list[dict[str, Any]] = [
 
 
 def assert_agrees(schema: dict[str, Any], texts: list[str]) -> None:
-    automaton, validator = (
-        schema_dfa(schema, "compact", 2, embed, ResourceGuard(Limits())),
-        Draft202012Validator(schema),
-    )
+    automaton, validator = compiled(schema), Draft202012Validator(schema)
     assert [text for text in texts if automaton.accepts(text) != validator.is_valid(json.loads(text))] == []
 
 

@@ -9,7 +9,8 @@ import pytest
 from compiler.automata import Dfa, is_empty
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
-from tests.compiler.ltlf.test_progression import ROWS, assert_same
+from tests.compiler.ltlf.test_progression import ROWS
+from tests.references.dfa import assert_same
 from tests.references.formula_suite import DECLARE, Case, suite
 from tests.references.mona_oracle import mona_binary
 from tests.references.mona_program import mona_program

@@ -16,7 +16,8 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, mona, require_ltlf2dfa
 from compiler.ltlf.mona import run_mona
 from compiler.ltlf.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators
-from tests.compiler.ltlf.test_progression import assert_same, parse
+from tests.compiler.ltlf.test_progression import parse
+from tests.references.dfa import assert_same
 from tests.references.formula_suite import one_at_a_time, suite
 from tests.references.mona_oracle import mona_binary
 from tests.references.mona_program import mona_program

@@ -16,7 +16,7 @@ from compiler.errors import LimitExceeded, SpecSyntaxError
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import Anchor, Node, alternation, concat, literal_node, node_to_dfa_fado, parse_pattern
 from tests.compiler.regex.test_glushkov import CASES as TABLE
-from tests.compiler.regex.test_glushkov import random_pattern
+from tests.compiler.regex.test_glushkov import deep_tree, random_pattern
 from tests.compiler.regex.test_pairs import GROUPS
 from tests.references.dfa import equivalent
 
@@ -105,9 +105,6 @@ def test_an_automaton_from_fado_over_the_limit_is_refused() -> None:
 
 
 def test_a_tree_too_deep_for_fado_meets_a_limit() -> None:
-    node = literal_node("a", ignore_case=False)
-    for _ in range(3000):
-        node = concat([literal_node("b", ignore_case=False), alternation([node, literal_node("c", ignore_case=False)])])
     with pytest.raises(LimitExceeded) as caught:
-        node_to_dfa_fado(node, ResourceGuard(Limits()))
+        node_to_dfa_fado(deep_tree(3000), ResourceGuard(Limits()))
     assert caught.value.limit == "nesting_depth_max"

@@ -13,6 +13,7 @@ from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import (
     CharNfa,
+    Node,
     alternation,
     concat,
     literal_node,
@@ -112,16 +113,13 @@ def test_too_many_positions_are_refused_before_any_is_built(pattern: str) -> Non
     assert caught.value.limit == "nfa_positions_max"
 
 
-def test_a_blow_up_of_states_meets_the_limit() -> None:
+@pytest.mark.parametrize(
+    ("pattern", "limit"), [("(a|b)*a(a|b){14}", "dfa_states_max"), ("[abcdefgh]{1,400}", "table_bytes_max")]
+)
+def test_a_blow_up_of_states_or_bytes_meets_the_limit(pattern: str, limit: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
-        pattern_dfa("(a|b)*a(a|b){14}", ResourceGuard(Limits(dfa_states_max=500)))
-    assert caught.value.limit == "dfa_states_max"
-
-
-def test_a_table_over_the_byte_limit_is_refused() -> None:
-    with pytest.raises(LimitExceeded) as caught:
-        pattern_dfa("[abcdefgh]{1,400}", ResourceGuard(Limits(table_bytes_max=500)))
-    assert caught.value.limit == "table_bytes_max"
+        pattern_dfa(pattern, ResourceGuard(Limits(**{limit: 500})))
+    assert caught.value.limit == limit
 
 
 @pytest.mark.parametrize("pattern", ["(?:){1000}", "(?:^|$){7}", "(?:^){9,}a?", "(?:a{0}){3}", "a{0,0}"])
@@ -164,12 +162,17 @@ def test_words_with_a_common_prefix_share_positions() -> None:
     )
 
 
+def deep_tree(depth: int) -> Node:
+    """b(b(b(a|c)|c)|c), as deep as asked."""
+    node, b, c = (literal_node(letter, ignore_case=False) for letter in "abc")
+    for _ in range(depth):
+        node = concat([b, alternation([node, c])])
+    return node
+
+
 def test_a_tree_too_deep_for_the_stack_meets_a_limit() -> None:
-    node = literal_node("a", ignore_case=False)
-    for _ in range(5000):
-        node = concat([literal_node("b", ignore_case=False), alternation([node, literal_node("c", ignore_case=False)])])
     with pytest.raises(LimitExceeded) as caught:
-        node_nfa(node, ResourceGuard(Limits()))
+        node_nfa(deep_tree(5000), ResourceGuard(Limits()))
     assert caught.value.limit == "nesting_depth_max"
 
 

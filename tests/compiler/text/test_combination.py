@@ -16,17 +16,15 @@ from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, S
 from compiler.forms import constraint_tree
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import AllSpec, RegexSpec, spec_from_json
+from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text, to_char_dfa
 from compiler.text import combination as combine
 from compiler.vocab import byte_vocabulary
 from tests.references.text import satisfies
+from tests.tables import table
 
 A, B = {"keywords": ["a"]}, {"keywords": ["b"]}
-ANY, LINE, SPACED = {"regex": "(?s:.*)"}, {"regex": "[ab ]*\\."}, {"regex": " ?[ab]+| +b"}
-SHORT, WORDS, SENTENCE = {"max_chars": 3}, {"min_words": 1, "max_words": 2}, {"sentences": 1}
-FORMULA, ENDED = {"ltlf": "G(a -> X b)"}, {"ltlf": "F(b & X eos)"}
-NOTHING = {"ltlf": "G(nomatch | b)"}
+ANY = {"regex": "(?s:.*)"}
 CLASHING = {
     "dfa": {
         "start": "s",
@@ -34,30 +32,7 @@ CLASHING = {
         "transitions": [{"from": "s", "to": "s"}, {"from": "s", "to": "s", "when": "a"}],
     }
 }
-COMBINED: list[dict[str, Any]] = [
-    {"all": [A, B]},
-    {"all": [A, LINE]},
-    {"any": [A, LINE]},
-    {"not": A},
-    {"not": LINE},
-    {"not": {"any": [A, LINE]}},
-    {"not": {"all": [A, {"not": LINE}]}},
-    {"all": [A, SHORT]},
-    {"all": [LINE, SHORT]},
-    {"any": [LINE, SHORT]},
-    {"all": [SPACED, SHORT]},
-    {"any": [SPACED, {"all": [A, B]}]},
-    {"all": [{"any": [A, LINE]}, {"any": [B, SPACED]}, {"not": SHORT}]},
-    {"all": [FORMULA, ENDED]},
-    {"any": [FORMULA, {"not": ENDED}]},
-    {"all": [NOTHING, {"not": A}, WORDS]},
-    {"all": [SENTENCE, WORDS, LINE]},
-    {"not": {"all": [SENTENCE, WORDS]}},
-    {"all": [ANY, {"not": SPACED}, SHORT, {"any": [A, {"choice": ["", "b", " b"]}]}]},
-    {"all": [{"all": [{"all": [A]}]}, {"any": [B]}]},
-    {"all": [{"regex": "[ab .]*", "leading_space": "forbid"}, A]},
-    {"all": [{"dfa": {"start": "s", "accepting": ["s"], "transitions": [{"from": "s", "to": "s", "text": "ab "}]}}, A]},
-]
+COMBINED = table("combinations")["constraints"]
 TEXTS = ["".join(text) for length in range(6) for text in itertools.product("ab. ", repeat=length)]
 
 
@@ -71,8 +46,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
-def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constraint: dict[str, Any]) -> None:
-    spec = spec_from_json(constraint)
+def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constraint: str) -> None:
+    spec = spec_from_json(json.loads(constraint))
     automaton = compile_text(spec)
     for text in TEXTS:
         assert check_text(automaton, text).satisfied == satisfies(spec, text), text
@@ -80,8 +55,8 @@ def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constrai
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
-def test_flattening_a_combination_keeps_its_language(constraint: dict[str, Any]) -> None:
-    spec, guard = spec_from_json(constraint), ResourceGuard(Limits())
+def test_flattening_a_combination_keeps_its_language(constraint: str) -> None:
+    spec, guard = spec_from_json(json.loads(constraint)), ResourceGuard(Limits())
     texts = to_char_dfa(constraint_tree(spec, NATIVE, guard), guard)
     for text in TEXTS:
         assert texts.accepts(text) == satisfies(spec, text), text
@@ -89,8 +64,8 @@ def test_flattening_a_combination_keeps_its_language(constraint: dict[str, Any])
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
-def test_min_tokens_is_the_length_of_the_shortest_text(constraint: dict[str, Any]) -> None:
-    spec = spec_from_json(constraint)
+def test_min_tokens_is_the_length_of_the_shortest_text(constraint: str) -> None:
+    spec = spec_from_json(json.loads(constraint))
     compiled = compile_spec(spec, byte_vocabulary())
     stripped = compiled.text.strips_space
 
@@ -106,13 +81,6 @@ def test_min_tokens_is_the_length_of_the_shortest_text(constraint: dict[str, Any
 def test_one_leading_space_is_stripped_even_if_patterns_allow_it() -> None:
     for constraint in ({"regex": " *b"}, {"all": [{"regex": " *b"}, B]}, {"all": [{"regex": " *b"}, {"max_chars": 4}]}):
         assert answer_text(compile_text(spec_from_json(constraint)), " b") == "b"
-
-
-def test_a_combination_inside_a_json_string_is_bounded() -> None:
-    parts = [{"regex": f"a{number}|b"} for number in range(300)]
-    with pytest.raises(LimitExceeded) as refusal:
-        compile_text(spec_from_json({"json_schema": {"type": "string", "constraint": {"all": parts}}}))
-    assert refusal.value.limit == "parts_max"
 
 
 @pytest.mark.usefixtures("way")
@@ -164,9 +132,15 @@ def test_parts_that_contradict_one_another_are_unsatisfiable(parts: list[dict[st
         compile_spec(spec_from_json({"all": parts}), byte_vocabulary())
 
 
-def test_a_combination_of_too_many_parts_is_refused() -> None:
+PARTS: dict[str, Any] = {"all": [{"regex": f"a{number}|b"} for number in range(300)]}
+
+
+@pytest.mark.parametrize(
+    "constraint", [PARTS, {"json_schema": {"type": "string", "constraint": PARTS}}], ids=["all", "json"]
+)
+def test_a_combination_of_too_many_parts_is_refused(constraint: dict[str, Any]) -> None:
     with pytest.raises(LimitExceeded) as refusal:
-        compile_text(AllSpec(tuple(RegexSpec(f"a{number}|b") for number in range(300))))
+        compile_text(spec_from_json(constraint))
     assert refusal.value.limit == "parts_max"
 
 
@@ -188,7 +162,7 @@ WHOLE = (
     {"regex": " ?[\\w-]{1,3}(?: \\w+)*"},
     {"regex": "[^é]*|é "},
     {"choice": [" a", "é日", ""]},
-    {"all": [ANY, SPACED]},
+    {"all": [ANY, {"regex": " ?[ab]+| +b"}]},
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from compiler.errors import VocabularyError
 from compiler.vocab import Vocabulary, byte_vocabulary, vocabulary_from_tokenizer_json
+from tests.references.random_constraints import REAL, real_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -26,31 +26,22 @@ TEXTS = (
     "Ωμέγα привет שלום مرحبا",
     "x\x00y",
 )
-REAL = {
-    "gpt2": (50_257, 50_256),
-    "cl100k_base": (100_277, 100_257),
-    "o200k_base": (200_019, 199_999),
-    "mistral_v1_32k": (32_000, 2),
-    "captions": (4_096, 0),
-    "stories260k": (512, 2),
-    "tinystories-656k": (2_048, 2),
-}
 
 
-def tokenizer_text(shared: Path, name: str) -> str:
-    packed = shared / "data/tokenizers" / name / "tokenizer.json.gz"
-    if packed.exists():
-        return gzip.decompress(packed.read_bytes()).decode()
-    return (shared / "models" / name / "tokenizer.json").read_text()
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(name: str, shared: Path) -> None:
-    text = tokenizer_text(shared, name)
-    size, eos = REAL[name]
+@pytest.fixture(params=[*REAL, ("captions", 4_096, 0)], ids=lambda row: str(row[0]))
+def real(request: pytest.FixtureRequest, shared: Path) -> tuple[str, str, Vocabulary]:
+    """The name of a real tokenizer, its file and its vocabulary."""
+    name, size, eos = request.param
+    text = real_tokenizer(name)
+    assert text is not None
     vocabulary = vocabulary_from_tokenizer_json(text, size, (eos,))
-    tokenizer = tokenizers.Tokenizer.from_str(text)
     assert vocabulary.size == size
+    return name, text, vocabulary
+
+
+def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(real: tuple[str, str, Vocabulary]) -> None:
+    name, text, vocabulary = real
+    tokenizer = tokenizers.Tokenizer.from_str(text)
     spelled = 0
     for sample in TEXTS:
         encoded = tokenizer.encode(sample, add_special_tokens=False)
@@ -64,15 +55,12 @@ def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(name: str, shared: Pa
     assert spelled >= len(TEXTS) // 3
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_special_tokens_and_unused_ids_have_no_bytes(name: str, shared: Path) -> None:
-    text = tokenizer_text(shared, name)
-    size, eos = REAL[name]
-    vocabulary = vocabulary_from_tokenizer_json(text, size, (eos,))
+def test_special_tokens_and_unused_ids_have_no_bytes(real: tuple[str, str, Vocabulary]) -> None:
+    _, text, vocabulary = real
     data = json.loads(text)
     named = {*data["model"]["vocab"].values(), *(token["id"] for token in data["added_tokens"])}
     assert all(vocabulary.tokens[token["id"]] is None for token in data["added_tokens"] if token["special"])
-    assert all(vocabulary.tokens[number] is None for number in range(size) if number not in named)
+    assert all(vocabulary.tokens[number] is None for number in range(vocabulary.size) if number not in named)
 
 
 def test_the_trie_spells_each_token_once() -> None:

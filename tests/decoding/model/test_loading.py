@@ -13,14 +13,12 @@ from transformers import (
     DynamicCache,
     GenerationConfig,
     MambaConfig,
-    MambaForCausalLM,
     Phi3Config,
-    Phi3ForCausalLM,
 )
 
 from decoding.errors import ModelUnavailable
 from decoding.model import HuggingFaceModel
-from tests.decoding.random_models import gpt2_of
+from tests.decoding.random_models import gpt2_of, made
 
 
 def test_sizes_and_end_tokens_are_read_from_the_models_files(shared: Path) -> None:
@@ -72,7 +70,7 @@ def test_a_folder_without_a_causal_model_is_refused_by_name(tmp_path: Path) -> N
 
 def test_a_model_whose_cache_cannot_be_reordered_is_refused(tmp_path: Path) -> None:
     config = MambaConfig(vocab_size=61, hidden_size=24, num_hidden_layers=1, state_size=4, eos_token_id=60)
-    MambaForCausalLM(config).save_pretrained(tmp_path)
+    made(config).save_pretrained(tmp_path)
     with pytest.raises(ModelUnavailable, match="reordered"):
         HuggingFaceModel.load(str(tmp_path))
 
@@ -96,8 +94,7 @@ def test_longrope_models_end_the_context_at_the_original_length() -> None:
             "original_max_position_embeddings": 32, "factor": 4.0,
         },
     )  # fmt: skip
-    torch.manual_seed(0)
-    model = Phi3ForCausalLM(config).eval()
+    model = made(config)
     adapter = HuggingFaceModel(model)
     assert adapter.context_length == 32
     ids = list(range(1, 33))
