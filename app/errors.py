@@ -343,7 +343,7 @@ class JobFailed(AppError):
 
 
 class JobCancelled(AppError):
-    """The job was called off before it was done."""
+    """The job was cancelled before it was done."""
 
     facts = CANCELLED
 

@@ -88,10 +88,10 @@ class ResourceGuard:
         self.check("table_bytes_max", states * columns * entry_bytes)
 
     def check_time(self) -> None:
-        """Raise LimitExceeded past `compile_s_max` (wall seconds), CompileCancelled when called off."""
+        """Raise LimitExceeded past `compile_s_max` (wall seconds), CompileCancelled after a cancellation."""
         # Cancellation first: a cancelled compilation is not reported as one that was too slow.
         if self._cancelled is not None and self._cancelled():
-            raise CompileCancelled("the compilation was called off")
+            raise CompileCancelled("the compilation was cancelled")
         elapsed = time.monotonic() - self._started
         if elapsed > self.limits.compile_s_max:
             raise LimitExceeded("compile_s_max", self.limits.compile_s_max, elapsed)

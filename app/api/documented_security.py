@@ -22,14 +22,14 @@ _WITH_KEYS = {
     "429": "rate_limited, with Retry-After and RateLimit fields",
 }
 _JOB = ("job", "get", "/jobs/{job_id}", {"job_id": "$response.body#/id"})
-_CALL_OFF = ("call_off", "delete", "/jobs/{job_id}", {"job_id": "$response.body#/id"})
+_CANCEL = ("cancel", "delete", "/jobs/{job_id}", {"job_id": "$response.body#/id"})
 _AUTOMATON = ("automaton", "get", "/automata/{automaton}", {"automaton": "$response.body#/automaton"})
 _LINKS = (  # of an answer: name, method, path and parameters of what it leads to
     ("post", "/compile", "200", (_AUTOMATON,)),
     ("post", "/generate", "200", (_JOB, _AUTOMATON)),
-    ("post", "/generate", "202", (_JOB, _CALL_OFF)),
-    ("post", "/compile", "202", (_JOB, _CALL_OFF)),
-    ("post", "/decode", "202", (_JOB, _CALL_OFF)),
+    ("post", "/generate", "202", (_JOB, _CANCEL)),
+    ("post", "/compile", "202", (_JOB, _CANCEL)),
+    ("post", "/decode", "202", (_JOB, _CANCEL)),
 )
 
 

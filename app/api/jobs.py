@@ -90,13 +90,13 @@ async def job(request: Request, service: ServiceDependency, response: Response, 
     return job_response(service, job_id, state, result, request.state.request_id)
 
 
-_CALLED_OFF: dict[int | str, dict[str, Any]] = {
+_CANCELLED: dict[int | str, dict[str, Any]] = {
     200: {"description": "It was over already"},
-    202: {"description": "It is called off", "model": JobResponse},
+    202: {"description": "It is cancelled", "model": JobResponse},
 }
 
 
-@router.delete("/jobs/{job_id}", responses=_CALLED_OFF | _ERRORS, summary="Call a job off")
+@router.delete("/jobs/{job_id}", responses=_CANCELLED | _ERRORS, summary="Cancel a job")
 async def cancel_job(request: Request, service: ServiceDependency, response: Response, job_id: JobId) -> JobResponse:
     owner = owner_of(request)
     response.status_code = 202 if await service.cancel(_named(job_id), owner) else 200

@@ -136,9 +136,7 @@ class Broker(Protocol):
 
         Raises QueueFull if a limit of the queue or of a concurrency group is reached, and DeadlineUnreachable if the
         jobs ahead would take longer than `DEADLINE_SHARE` of `deadline_in_s` at the current throughput. Both carry a
-        time to
-        retry.
-        Raises KeyReused if the key belongs to a job of another digest.
+        time to retry. Raises KeyReused if the key belongs to a job of another digest.
         """
 
     async def subscribe(self, job_id: str) -> None:
@@ -169,9 +167,9 @@ class Broker(Protocol):
         """Worker: wait for the next job, interactive before batch, oldest first.
 
         A job whose worker died is delivered again, up to `job_attempts_max` times; then it is finished with the failure
-        WorkerLost. If others wait, a job that recent run times say cannot finish `deadline_in_s` is not run, but
-        finished
-        with the failure DeadlineExceeded. Writes of a worker are ignored once another worker has taken the job.
+        WorkerLost. If others wait, a job that cannot finish within `deadline_in_s`, judged by recent run times, is not
+        run but finished with the failure DeadlineExceeded. Writes of a worker are ignored once another worker has taken
+        the job.
 
         slots  number of jobs of the queue that this worker runs at once, the same at every call; it claims no more
         """

@@ -115,7 +115,7 @@ class MemoryBroker:
         job = self._job(job_id)
         await job.done.wait()
         if job.result is None:
-            raise JobCancelled("the job was called off before it was done")
+            raise JobCancelled("the job was cancelled before it was done")
         return job.result
 
     async def cancel(self, job_id: str) -> None:

@@ -30,7 +30,7 @@ def open_tokenizer(file: Path, size: int) -> Tokenizer:
 
 
 class Speller:
-    """Tokenizes a forced text; obeys `decoding.forced_tokens.Spell`.
+    """Tokenizes a forced text; obeys `decoding.forced_tokens.Retokenize`.
 
     tokens  the bytes of each id; a tokenization with other bytes than the text is discarded
     """

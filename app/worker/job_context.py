@@ -156,7 +156,7 @@ class JobContext:
                 await self._broker.unsubscribe(compile_job)
         if result is None:
             late = self.deadline_passed()
-            return failure_of(DeadlineExceeded(self.timeout_s) if late else JobCancelled("called off"))
+            return failure_of(DeadlineExceeded(self.timeout_s) if late else JobCancelled("the job was cancelled"))
         return result
 
     async def _result_once_reachable(self, compile_job: str) -> bytes:

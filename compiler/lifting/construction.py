@@ -1,8 +1,8 @@
-"""From bytes to tokens: walks a vocabulary's tries through a transducer and builds the token automaton (design 4).
+"""Builds the token automaton from a byte transducer and a vocabulary.
 
-The tries are walked level by level. A node stands for what its bytes do from every transducer state at once: a row of
-effects, one a state. Equal rows are one, so the work is (distinct rows) x (states), not (nodes) x (states), and the
-token classes fall out: the ids whose rows agree.
+The vocabulary's tries are walked level by level. A node stands for what its bytes do from every transducer state at
+once: a row of effects, one for each state. Equal rows are stored once, so the work is (distinct rows) x (states)
+instead of (nodes) x (states). The ids whose rows are equal form a token class.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A formula as a program for MONA, written the paper's way: LTLf2DFA's parser reads it, its translation writes it.
+"""A formula as a program for MONA, written by LTLf2DFA as in the paper.
 
-Owns the way into LTLf2DFA's syntax and what has to be cleaned out of its text. Its `to_dfa` is never called: that
-writes one file for all processes and goes through sympy. No name of a user gets there: name i is p<i>, P<i> in MONA.
-The package is imported when it is first asked for; it brings sympy, lark and half a second.
+This module writes the formula in LTLf2DFA's syntax and corrects the program that it returns. LTLf2DFA's own `to_dfa` is
+never called: it writes one file for all processes and uses sympy. Names of callers never reach it: name i is p<i>, and
+P<i> in MONA. The package is imported at its first use, because importing it with sympy and lark takes half a second.
 """
 
 from __future__ import annotations

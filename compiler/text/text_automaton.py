@@ -17,7 +17,7 @@ from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import EOS
 from compiler.vocab import byte_vocabulary
 
-UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace (design 3)
+UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace: docs/constraints/ltlf.md
 _BYTES = byte_vocabulary()
 
 

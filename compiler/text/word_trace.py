@@ -1,9 +1,9 @@
 """The word trace: the propositions that hold at each unit of a text.
 
-A unit is a maximal run of word characters, or one character that is neither a word character nor white space
-(design 3). The transducer reads a text's characters and emits a unit's propositions at the unit's end. A proposition
-holds at a unit when some match of its pattern that starts at a unit's start ends at that unit's end. So the tracker
-restarts every pattern at each unit, and reads all patterns side by side.
+A unit is a maximal run of word characters, or one character that is neither a word character nor white space. The
+transducer reads a text's characters and emits a unit's propositions at the unit's end. A proposition holds at a unit
+when some match of its pattern that starts at a unit's start ends at that unit's end. So the tracker restarts every
+pattern at each unit, and reads all patterns side by side.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Estimated cost from a state to acceptance.
 
-The cost to go is the cheapest path to acceptance under the model's unigram prior, found by Bellman and Ford over the
+The cost to go is the cheapest path to acceptance under the model's unigram prior. Value iteration finds it over the
 factored automaton. The prior is the mean of the model's distributions over its own samples. For a model that seldom
 writes EOS, the tokens by which its texts end have costs of their own.
 """

@@ -34,7 +34,7 @@ Wholes = NDArray[np.int64]
 class EdgeList(NamedTuple):
     """The distinct edges of an automaton by their sources, N of them, ordered by source.
 
-    source  int64   [N]  labeller state
+    source  int64   [N]  transducer state
     edge    int64   [N]  number of the edge, in `TokenAutomaton.edge_target` and `edge_function`
     cost    float64 [N]  the least nats of all tokens that take the edge
     """
@@ -79,8 +79,8 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
 
     None where the automaton is too large.
     """
-    # Shortest paths by value iteration (Bellman and Ford), where a token costs minus its prior: of a token class only
-    # the most probable token counts.
+    # Shortest paths by value iteration in the manner of Bellman and Ford. A token costs minus its log prior, so only
+    # the most probable token of a class counts.
     if automaton.edge_boundary.size + automaton.edge_midchar.size > _EDGE_CELLS_MAX:
         return None
     class_cost = np.full(automaton.classes, np.inf)
@@ -105,7 +105,7 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
 
 
 def _distinct_edges(table: NDArray[Any], class_cost: Reals, first_state: int) -> Iterator[EdgeList]:
-    """The distinct edges of blocks of labeller states.
+    """The distinct edges of blocks of transducer states.
 
     table  int [n, c]  the edge that each token class takes from the states from `first_state` on, 0 for none
     """

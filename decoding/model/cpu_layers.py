@@ -108,7 +108,7 @@ def activation_bytes(model: PreTrainedModel, tokens: int, widest_layer: int) -> 
     """
     config = model.config.get_text_config()
     computed = rows_computed(tokens)
-    # A bound on the arrays that are alive together; tests/decoding/test_neighbours.py compares it with the memory held.
+    # A bound on the arrays that are alive together.
     hidden = computed * (8 * int(config.hidden_size) + 4 * widest_layer)
     padding = 2 * (computed - tokens) * int(config.vocab_size)  # logits of padding rows, and their log-probs
     return (hidden + padding) * model.dtype.itemsize

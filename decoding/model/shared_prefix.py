@@ -22,7 +22,7 @@ _ROWS_AT_A_TIME = 8  # of logits
 
 
 class SharedReader:
-    """Reads generations as prefix trees. The model's attention must be `attention.SHARED_PREFIX`.
+    """Reads generations as prefix trees. The model's attention must be `prefix_tree.SHARED_PREFIX`.
 
     rows_multiple     each pass has a multiple of this many rows, padded where necessary
     rows_independent  whether a row's log-probs are then the same, to the last bit, whatever other rows the pass has.

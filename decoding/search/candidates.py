@@ -5,7 +5,7 @@ Within one row and one token class, a higher log-prob never gives a lower score.
 maxima. A step scores the maxima of R x M chunks and the tokens of N chunks; the scores of all R x V continuations are
 never written out.
 
-BestCandidates are ranked by score, then by the log-prob of the whole row, then by that of the token, higher first; then
+Candidates are ranked by score, then by the log-prob of the whole row, then by that of the token, higher first; then
 the lower token id and the lower row win. Ties are routine: at full push of "abs" every progress token of a row scores
 exactly the maximum.
 """

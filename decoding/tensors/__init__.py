@@ -1,8 +1,8 @@
 """Arrays on a device; knows no model and no search.
 
 The search's small arrays are numpy's on the CPU and torch's elsewhere, behind one way of writing. An automaton's tables
-lie on the device with the ids of a vocabulary in chunks of one token class each. Exact top-k selection with ties, the
-floor under log-probs are here.
+lie on the device with the ids of a vocabulary in chunks of one token class each. The exact top-k
+selection with ties and the floor under log-probs are here too.
 """
 
 from __future__ import annotations

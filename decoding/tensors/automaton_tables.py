@@ -69,9 +69,9 @@ class ChunkLayout(NamedTuple):
 class Tables:
     """A TokenAutomaton on the device. V ids, C classes, M chunks of at most W ids; the rest as in `TokenAutomaton`.
 
-    edge_boundary     int   [B, C0]
-    edge_midchar     int   [L-B+1, C1]
-    edge_target    int64 [P]        labeller state an edge leads to, times Q
+    edge_boundary  int   [B, C0]
+    edge_midchar   int   [L-B+1, C1]
+    edge_target    int64 [P]        transducer state an edge leads to, times Q
     edge_function  int64 [P]        row of `function` an edge applies, times Q
     function       int64 [F * Q]    letter state after it
     distance       int32 [S]        fewest tokens to acceptance, UNREACHABLE when dead
@@ -152,15 +152,15 @@ class Tables:
 
     def successors(self, state: Array) -> Array:
         """The state after one token of each class, from each of the states int64 [R]: int64 [R, C]."""
-        # A state is labeller state * Q + letter state. A labeller state lies between characters or inside one; of the
-        # other table it reads row 0, whose edges all lead to the dead state.
+        # A state is transducer state * Q + letter state. A transducer state lies between characters or inside one; of
+        # the other table it reads row 0, whose edges all lead to the dead state.
         xp = library(state)
         labeller, letter = state // self.letter_states, state % self.letter_states
         between = self.edge_boundary.shape[0]
         outer = xp.where(labeller < between, labeller, 0)
         inner = xp.where(labeller >= between, labeller - between + 1, 0)
         edge = xp.concatenate([self.edge_boundary[outer], self.edge_midchar[inner]], axis=1)
-        # An edge moves the labeller to its target and maps the letter state by its function.
+        # An edge moves the transducer to its target and maps the letter state by its function.
         read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
         return take(self.function, read) + take(self.edge_target, edge)
 

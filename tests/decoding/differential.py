@@ -68,7 +68,7 @@ def random_heuristics(random: np.random.Generator) -> Heuristics:
 
 
 class RandomForced:
-    """A forced token for some states, in place of `decoding.forced_tokens.Forced`."""
+    """A forced token for some states, in place of `decoding.forced_tokens.ForcedTokens`."""
 
     def __init__(self, automaton: TokenAutomaton, random: np.random.Generator) -> None:
         self._automaton, self._token = automaton, np.full(automaton.states, NO_FORCED_TOKEN)

@@ -245,7 +245,7 @@ def _steps(spec: DfaSpec, text: str) -> bool:
 
 
 def word_trace(spec: LtlfSpec, text: str) -> list[frozenset[str]]:
-    """nu(text): the propositions of each unit, by design 3's one line of Python."""
+    """The word trace of a text: the propositions of each unit."""
     return _trace(propositions_of(_formula(spec.formula)), spec.propositions, text)
 
 

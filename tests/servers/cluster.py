@@ -209,7 +209,7 @@ class Cluster:
             until(lambda: not any(map(_running, self.parts.values())), "nothing of them runs any more")
 
     def client(self, name: str = "api") -> httpx2.Client:
-        """A client of an API; its jobs are called off before the next test. (It reads no certificates: slow.)"""
+        """A client of an API; its jobs are cancelled before the next test. (It reads no certificates: slow.)"""
         hooks = {"response": [self._note]}
         return httpx2.Client(
             base_url=self.parts[name].url, timeout=ASK_S_MAX, trust_env=False, verify=False, event_hooks=hooks,

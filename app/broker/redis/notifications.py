@@ -1,7 +1,7 @@
 """Notifies waiting tasks of changes to jobs and queues.
 
 Each process has one subscription and one polling task, shared by all waiting tasks. The server neither stores nor
-repeats its messages, and a connection may lose them without failing. So messages only shorten the wait: every `LOOK_S`
+repeats its messages, and a connection may lose them without failing. So messages only shorten the wait: every `POLL_S`
 one query finds the jobs that have changed.
 """
 

@@ -108,7 +108,7 @@ class CompileHandler:
         """Explain and store. Raises AutomatonMissing where the store has dropped the automaton."""
         stored = context.load(automaton_key(job.automaton))
         if stored is None:
-            raise AutomatonMissing("the automaton to be explained is not in the store any more")
+            raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
         result, _ = self._run(ExplainRequest(job.automaton, stored), context)
         assert isinstance(result, ExplainJobResult)
         key = explanation_key(job.automaton)

@@ -96,7 +96,7 @@ class Sandbox:
     def _attempts(self, request: bytes, cancelled: Callable[[], bool]) -> bytes:
         for _ in range(_ATTEMPTS):
             if cancelled():
-                raise CompileCancelled("the compilation was called off")
+                raise CompileCancelled("the compilation was cancelled")
             self._since = time.monotonic()
             with _file(request) as order, _file() as answer:
                 try:
@@ -128,7 +128,7 @@ class Sandbox:
         """Why a job has no answer."""
         seconds, cap = self._limits.compile_s_max, self._limits.compile_memory_bytes_max
         if ended.kind == CANCELLED:
-            return CompileCancelled("the compilation was called off")
+            return CompileCancelled("the compilation was cancelled")
         if ended.kind == TIMED_OUT or (ended.kind, ended.number) == (SIGNALLED, signal.SIGXCPU):
             return LimitExceeded("compile_s_max", seconds, seconds + GRACE_S)
         starved = ended.number in _CRASHES and ended.peak_bytes > cap / 2  # libraries abort without memory
@@ -175,7 +175,7 @@ class _ForkServer:
             self._next_report(time.monotonic() + START_S_MAX)
         except _ServerLost as error:
             self.close()
-            raise InternalError(f"the compile process does not start ({error}): the log has its own words") from error
+            raise InternalError(f"the compile process does not start ({error}): see the worker's log") from error
 
     @property
     def pid(self) -> int:
