@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ LISTED = (
     "LM Format Enforcer", "no constraint, 16 beams",
 )  # fmt: skip
 ACCURACIES = ("accuracy", "sequence_accuracy")
+COLUMNS = 100  # of the README
 COMPARED = {"rouge_l": "ROUGE-L", "bleu_4": "BLEU-4", "cider": "CIDEr"}
 REASONS = {
     "HMM, 16 beams": "The HMM's automaton knows spellings, not words, so that a longer word counts for a concept, and "
     "if the order counts a later concept may also come before an earlier one: it chooses from more texts.",
-    "guidance": "guidance decodes greedily with one row a step, where 16 beams take up to 80 rows and 1 beam up "
-    "to 4; its texts are less similar to the masked ones. A story with gaps has half as much budget again as it "
+    "guidance": "guidance decodes greedily with one row a step, where 16 beams take up to 48 rows and 1 beam up "
+    "to 3; its texts are less similar to the masked ones. A story with gaps has half as much budget again as it "
     "needs; with short budgets guidance satisfies few patterns, as the first columns show.",
 }  # fmt: skip
 Run = Mapping[str, Any]
@@ -42,7 +44,7 @@ def write_readme(runs: Mapping[str, Run]) -> None:
 
 def summary(runs: Mapping[str, Run]) -> str:
     """Tables and sentences as Markdown; missing files have none."""
-    parts = [shares(runs), "\n".join(f"- {line}" for line in sentences(runs)), losses(runs)]
+    parts = [shares(runs), "\n".join(_wrapped(line, "- ") for line in sentences(runs)), losses(runs)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -141,7 +143,12 @@ def losses(runs: Mapping[str, Run]) -> str:
         return ""
     reasons = [reason for name, reason in REASONS.items() if any(f" {name} " in line for line in lines)]
     head = "Another system scores higher than ours with 16 beams, or satisfies every constraint of a task in less time:"
-    return "\n\n".join([head, "\n".join(f"- {line}" for line in lines), *reasons])
+    bullets = "\n".join(_wrapped(line, "- ") for line in lines)
+    return "\n\n".join([_wrapped(head), bullets, *map(_wrapped, reasons)])
+
+
+def _wrapped(text: str, mark: str = "") -> str:
+    return textwrap.fill(text, COLUMNS, initial_indent=mark, subsequent_indent=" " * len(mark), break_on_hyphens=False)
 
 
 def _better(task: str, rows: Mapping[str, dict[str, Any]]) -> Iterator[str]:

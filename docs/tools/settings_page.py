@@ -19,8 +19,8 @@ HEAD = """# Settings
 
 <!-- made by python -m docs.tools.settings_page from app/settings.py and compiler/limits.py -->
 
-Settings are environment variables. A process reads and checks them once at its start; an error names
-the variable. Lists are separated by commas. An error of a request names its limit, such as
+Settings are environment variables. A process reads and checks them once at its start; an error
+names the variable. Lists are separated by commas. An error of a request names its limit, such as
 `beams_max`, which `ABS_BEAMS_MAX` sets.
 
 {files} may also come from a file:
