@@ -37,7 +37,7 @@ class ByteBoundedLru(Generic[K, V]):
             return self._entries[key][0]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Keep a value, in place of what was there; one that is larger than all the space is not kept."""
+        """Stores a value in place of an earlier one. A value larger than the whole cache is not stored."""
         with self._lock:
             self._bytes -= self._entries.pop(key, (None, 0))[1]
             if size > self._bytes_max:

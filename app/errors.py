@@ -392,7 +392,7 @@ class SettingsInvalid(AppError):
 
 
 def without_message(error: BaseException) -> str:
-    """An error for the log: its class and where it was raised, and so for its causes; messages may quote a prompt."""
+    """An error's class, place and causes, for the log. Messages are left out, since they may quote a prompt."""
     # The same choice as Python's own traceback: an explicit cause, else the context unless it is suppressed.
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     frames = f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"

@@ -129,7 +129,7 @@ class Timer:
 
 
 class CoalescingTransport:
-    """A transport that joins the writes of one turn of the event loop, such as a header and its body.
+    """A transport that joins the writes of one event-loop turn. So a header and its body leave together.
 
     Otherwise each write would be a packet of its own and would wake the reader.
     """

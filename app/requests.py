@@ -43,7 +43,7 @@ class GenerateParams:
 
 
 def budget_beside(max_tokens: int, prompt_tokens: int, context_tokens: int | None) -> int:
-    """The budget, or as much of it, at least one token, as the model's context has room for beside the prompt."""
+    """The budget, cut to what the model's context leaves beside the prompt. It is at least one token."""
     if context_tokens is None:
         return max_tokens
     return max(1, min(max_tokens, context_tokens - prompt_tokens + 1))  # the last token is written, never read
@@ -100,7 +100,7 @@ class DecodeParams:
 
 
 def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
-    """Raise RequestOverLimit where a matrix is too large to be taken at all, or the beams are too many."""
+    """Raises RequestOverLimit for a matrix or beams over their limits."""
     if len(params.log_probs) > settings.matrix_rows_max:
         raise RequestOverLimit("log_probs", "matrix_rows_max", settings.matrix_rows_max)
     if len(params.log_probs) * len(params.spec.labels) > settings.matrix_cells_max:

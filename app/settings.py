@@ -250,7 +250,7 @@ class Settings:
 
     @property
     def model_id(self) -> str:
-        """What the API calls the model: a folder's last name, or the whole name of a model of a hub."""
+        """The model's name in the API. It is a folder's last name, or the whole name of a model of a hub."""
         return _model_id(self.model)
 
 

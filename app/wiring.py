@@ -42,7 +42,7 @@ def open_limiter(settings: Settings) -> Limiter:
 
 
 async def check_storage(settings: Settings) -> dict[str, str]:
-    """What there is to say of the server that holds jobs and automata, by name; nothing where there is none.
+    """Facts about the server of jobs and automata, by name. Empty without a server.
 
     Raises SettingsInvalid where a server will not do, StorageDown where it does not answer.
     """
@@ -58,7 +58,9 @@ async def check_storage(settings: Settings) -> dict[str, str]:
 
 
 def handler_opener(queue: str) -> OpenHandler:
-    """What opens a queue's handler. It imports nothing until it runs, in the worker: an API loads no model code."""
+    """A function that opens a queue's handler. It imports nothing until it runs in the worker, so an API loads no model
+    code.
+    """
 
     def open_handler(settings: Settings) -> object:
         let_idle_threads_sleep()

@@ -82,7 +82,7 @@ def compile_spec(
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:
-    """The constraint without what says nothing in it, once it is known to be short enough to be looked at."""
+    """The constraint without parts that have no effect. Its size is checked first."""
     # Length before content: a constraint that is too long is not parsed.
     check_input_size(spec, guard.limits)
     # Unused propositions would make the word trace larger for nothing.

@@ -114,7 +114,7 @@ class MemoryShort(DecodeError):
 
 
 class OutOfMemory(MemoryShort):
-    """A request ran out of the device's memory though no other was running; `needed_bytes` is the most it may hold."""
+    """A request that ran alone ran out of the device's memory. `needed_bytes` is the most that it may hold."""
 
     facts = ErrorFacts(
         507, "out_of_memory", "The model's device has too little memory for this request", ("needed_bytes",)

@@ -106,7 +106,7 @@ class ForcedTokens:
         return bytes(text), False
 
     def _step_byte(self, state: int) -> int:
-        """The code of a state: _FIRST_BYTE plus the only byte that can follow, or _ENDS where the text must end.
+        """The code of a state. It is _FIRST_BYTE plus the only byte that can follow, or _ENDS where the text must end.
 
         _CHOICE where several bytes can follow, none, or one that has no token or cannot be written alone.
         """

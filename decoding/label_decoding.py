@@ -1,4 +1,5 @@
-"""Decoding a matrix of log-probs over labels: exactly T labels that a constraint accepts, the best of all or by beams.
+"""Decodes a matrix of log-probs over labels. The answer has exactly T labels that a constraint accepts: the best of
+all, or the best found by beams.
 
 For models whose steps do not depend on the labels before them: image streams, classifiers, event logs. Then the best
 accepted sequence is a longest path through (steps) x (states), found by the Viterbi algorithm without a search. The

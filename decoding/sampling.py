@@ -137,8 +137,13 @@ class Sampling:
         return [partial(_event, self._rows, budget_after)]
 
     def _draw(self, log_probs: Tensor, live: Tensor, budget_after: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """For some live rows, int64 [R], and their log-probs [R, V]: the token drawn for each, its log-prob in the
-        distribution that it was drawn from and in the model's, and the state after it; int64, float64, float64, int64.
+        """The next token of some live rows.
+
+        live       int64   [R]     the rows
+        log_probs  float32 [R, V]  the model's, after these rows
+
+        Returns int64 [R] the tokens, float64 [R] their log-probs in the distribution that they were drawn from,
+        float64 [R] those of the model, and int64 [R] the states after them.
         """
         successor = self._tables.successors(self._rows.state[live])  # [R, C]
         allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]

@@ -88,7 +88,9 @@ def _letters(compiled: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
 
 
 def _names(compiled: CompiledConstraint) -> tuple[str, ...]:
-    """The letters' names on the edges of a picture; those of our own, as "(a word)", where no proposition holds."""
+    """The letters' names on the edges of a picture. Propositions of our own, such as "(a word)", appear only where none
+    of the caller's holds.
+    """
     letters = zip(_letters(compiled), compiled.text.symbol_names, strict=True)
     return tuple(", ".join(letter) or symbol for letter, symbol in letters)
 

@@ -70,7 +70,7 @@ async def send_problem(send: Send, answer: Problem) -> None:
 
 
 def shown_path(path: str) -> str:
-    """A field's path as errors repeat it: names that look like names, 40 characters in all, as far as they go."""
+    """A field's path as an error repeats it. It keeps names that look like names, up to 40 characters in all."""
     names = list(itertools.takewhile(_NAME.fullmatch, path.split(".")))
     while len(".".join(names)) > PATH_CHARS_MAX:
         names.pop()

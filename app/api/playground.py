@@ -1,4 +1,4 @@
-"""The playground at `/` and its files below `/static`, with headers that let nothing in but what is served here."""
+"""The playground at `/` and its files below `/static`. Its headers allow only what this service serves itself."""
 
 from __future__ import annotations
 

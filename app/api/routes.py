@@ -63,7 +63,7 @@ async def _compiled(service: Service, body: CompileRequest, owner: str) -> Compi
 
 
 async def _answered(request: Request, service: Service, submitted: SubmittedJob) -> Response:
-    """The answer to a job of one caller: its result, or at once its state for an asynchronous request."""
+    """The response to a job of one caller. It is the result, or at once the job's state for an asynchronous request."""
     if submitted.context.alone:
         return await accepted(request, service, submitted.job_id)
     result = await until_gone(request, service.answer(submitted))

@@ -120,7 +120,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def to_json(kind: Any, value: object) -> bytes:
-    """A value as the JSON of a kind of body; of a message, which adds fields to a body, only those of the body."""
+    """The JSON of a body, without the fields that a message adds."""
     return _adapter(kind).dump_json(value, by_alias=True)
 
 
@@ -331,7 +331,8 @@ class TransitionBody(Strict):
 
 
 class AutomatonResponse(Strict):
-    """What a compiled constraint looks like: a DFA over letters, each the list of propositions that hold ([]: none).
+    """A compiled constraint as a DFA over letters. A letter is the list of the propositions that hold; [] stands for
+    none.
 
     For a regex a letter is one class of characters, over labels it is a label.
     """

@@ -112,7 +112,7 @@ async def _chunks(source: Source, reader: EventSubscription, after: str) -> Asyn
 async def paced(
     service: Service, submitted: SubmittedJob, after: str, stopping: asyncio.Task[None] | None = None
 ) -> AsyncGenerator[JobEvent | None, None]:
-    """The events of a job until it is over, or `stopping` is done; None where none has come for a while."""
+    """The events of a job, until it is over or `stopping` is done. Yields None after a while without an event."""
     events = service.jobs.events(submitted.job_id, after)
     coming: asyncio.Task[JobEvent | None] | None = None
     try:

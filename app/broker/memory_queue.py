@@ -1,4 +1,4 @@
-"""The parts of the broker in memory: a job, its events, and the waiting and running jobs of one queue."""
+"""The parts of the broker in memory. These are a job, its events, and the waiting and running jobs of one queue."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ def work_of(weight: int) -> int:
 
 
 class ThroughputEstimator:
-    """Work taken from a queue while more of it waited, divided by the time during which jobs waited and ran.
+    """Estimates the throughput of a queue. It is the work taken while more work waited, divided by the time in which
+    jobs waited and ran.
 
     Time in which nothing waits, or nothing runs, says nothing about the throughput, so it is not counted. Work counts
     when it is taken, not when it is finished: of jobs that start together, the first finishes as late as the others,

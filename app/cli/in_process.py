@@ -1,4 +1,4 @@
-"""Runs the service inside this process for the command line, with the same routes and JSON as over HTTP."""
+"""Runs the service inside this process for the command line. Routes and JSON are the same as over HTTP."""
 
 from __future__ import annotations
 

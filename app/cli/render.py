@@ -96,7 +96,9 @@ def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None
 
 
 def _show_position(console: Console, source: str, line: int, position: int) -> None:
-    """A line of the source (from 1) with a caret under the character at `position` of the source (from 0)."""
+    """Prints the line of an error with a caret under its character. `position` counts characters of the source from 0,
+    lines count from 1.
+    """
     lines = source.split("\n")
     # Positions count characters of the whole source; each earlier line adds its line break.
     column = position - sum(len(before) + 1 for before in lines[: line - 1])

@@ -47,7 +47,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """The status of a process: supervisor's name of its state, its process id or 0, and the error of its start."""
+    """The status of a process under supervisor. It has supervisor's name of the state, the process id or 0, and the
+    error of a failed start.
+    """
 
     state: str
     pid: int

@@ -37,7 +37,8 @@ class CompiledEventBody:
 
 @dataclass(frozen=True, config=CONFIG)
 class StepEventBody:
-    """The event `step` of a stream: the rows after step `step`, from 1, best first, with `budget_after` tokens left.
+    """The event `step` of a stream. It has the rows after step `step`, from 1, best first, with `budget_after` tokens
+    left.
 
     Of `banked` the finished rows come before the others. A reader that lags misses steps. `rejected_tokens` is empty
     unless the request sets `rejected_top_k`.

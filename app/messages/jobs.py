@@ -139,7 +139,8 @@ class GenerateJob(OwnedJob):
 
 @dataclass(frozen=True, config=CONFIG)
 class DecodeJob(OwnedJob):
-    """Decode a matrix of log-probs over the labels of a stored automaton: as many labels as the matrix has rows.
+    """A job that decodes a matrix of log-probs over labels. The automaton is stored, and the answer has as many labels
+    as the matrix has rows.
 
     log_probs         a row for each step, a column for each label; None is -inf
     beams             how many rows a search keeps, or "exact": the best sequence of all
@@ -239,7 +240,7 @@ class DecodeJobResult(DecodeResponse):
 
 @dataclass(frozen=True, config=CONFIG)
 class Failure:
-    """An error with the facts of its class, so that a reader needs none of the packages that raise it.
+    """An error with the facts of its class. A reader needs none of the packages that raise it.
 
     error   name of the class
     fields  attributes of the error

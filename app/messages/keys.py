@@ -1,4 +1,4 @@
-"""Every key of the store, of a job and of the counts of API keys, beside what it lives by.
+"""The keys of the store, of jobs and of counters. Each stands beside its time to live.
 
 The one place that spells them. What the broker keeps on a server has names of its own, inside its scripts alone: the
 table at the head of app/broker/redis/lua/common.lua lists them.

@@ -121,7 +121,8 @@ class RejectedTokenBody:
 
 @dataclass(frozen=True, config=CONFIG)
 class WordBody:
-    """One step of the word trace: a unit of the text, the propositions that hold there, the state after it."""
+    """One step of the word trace. It has a unit of the text, the propositions that hold there and the state after it.
+    """
 
     text: str
     propositions: tuple[str, ...]

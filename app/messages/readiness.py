@@ -43,6 +43,6 @@ class NotReadyReason:
         return f"{self.queue} worker: {self.reason}" if self.reason else f"no {self.queue} worker is alive"
 
     def public(self) -> str:
-        """The reason for callers: an error at the start may name the operator's files, so it stays in the log."""
+        """The reason as callers see it. An error at the start may name the operator's files, so it stays in the log."""
         failed = self.code is NotReadyCode.FAILED
         return f"{self.queue} worker: the model cannot be loaded; see the log" if failed else str(self)

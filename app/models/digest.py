@@ -42,7 +42,7 @@ def require_meant(digests: Mapping[str, str], folder: Path, settings: Settings) 
 
 
 def model_files(folder: Path) -> list[Path]:
-    """The files that a model is loaded from, sorted by name; includes the weights in the format that is loaded."""
+    """The files that a model is loaded from, sorted by name. Of the weights it has only the format that is loaded."""
     present = [folder / name for name in FILES if (folder / name).exists()]
     weights = ([file for pattern in kind for file in folder.glob(pattern)] for kind in WEIGHTS)
     return sorted({*present, *next((files for files in weights if files), [])})

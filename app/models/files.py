@@ -101,7 +101,8 @@ def _token_text(value: object) -> str | None:
 
 
 def download(model: str, files: tuple[str, ...]) -> Path:
-    """The folder of a model of the Hugging Face hub, or of its local cache, with the files of these patterns.
+    """Downloads a model of the Hugging Face hub and returns its folder. Only files of these patterns are fetched,
+    and none that is in the local cache.
 
     Raises SettingsInvalid if the model cannot be downloaded.
     """

@@ -49,7 +49,7 @@ _NO_SPAN = Span()
 
 @contextlib.contextmanager
 def exporting(settings: Settings) -> Iterator[None]:
-    """Exports the spans of the body to `otlp_endpoint`, if it is set; the last ones are sent at the end.
+    """Exports the spans of the body to `otlp_endpoint`, if it is set. The last spans are sent at the end.
 
     Raises SettingsInvalid if it is set and the extra `otel` is not installed.
     """

@@ -1,7 +1,8 @@
-"""The use cases of the API, each in terms of jobs. Knows no HTTP, handler or implementation of a broker or store.
+"""The use cases of the API, each in terms of jobs. This module knows no HTTP, no handler, and no implementation of a
+broker or store.
 
-A generation is a job from the first: where its constraint is not compiled yet, it waits in the broker for the
-compilation, and no process that dies meanwhile takes it along.
+A generation is submitted as a job at once. If its constraint is not compiled yet, the job waits in the broker for the
+compilation, so it survives the death of any process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A store inside this process: least recently used first out, bounded in bytes, in all and for each owner."""
+"""A store inside this process. The least recently used values leave first; its bytes are bounded in all and for each
+owner.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One attempt at a delivered job: it runs the handler in a thread and reports the outcome to the broker.
+"""One attempt at a delivered job. It runs the handler in a thread and reports the outcome to the broker.
 
 The attempt is recorded in the log, as a span and in the metrics.
 """
@@ -267,7 +267,7 @@ def _count(job: Job, result: Result | None, outcome: str, total_s: float) -> Non
 
 
 def _sizes(result: Result | None) -> dict[str, object]:
-    """The log's fields for a result: its sizes, or the name of a failure; never texts of a caller."""
+    """The log's fields for a result. These are its sizes or the name of a failure, never texts of a caller."""
     match result:
         case CompileJobResult():
             return {"token_states": result.token_states, "cached": result.cached}

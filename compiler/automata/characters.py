@@ -177,7 +177,7 @@ def _escaped(code: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Minterms:
-    """The coarsest partition of the characters such that each set of a family is a union of its parts.
+    """The coarsest partition of the characters for a family of sets. Each set is a union of its parts.
 
     cuts     int32 [N]  first code point of each interval; cuts[0] = 0, ascending
     cell     int32 [N]  the minterm of each interval, NO_MINTERM for the surrogates
@@ -217,7 +217,7 @@ class Minterms:
 
 
 def minterms(sets: Sequence[CharSet]) -> Minterms:
-    """The minterms of the family `sets`; the part that lies in no set is one of them, if there is one.
+    """The minterms of a family of character sets. The characters that lie in no set form one of them, if there are any.
 
     >>> parts = minterms([charset([(97, 123)]), charset([(120, 128)])])  # a-z, and x to U+007F
     >>> parts.count, parts.members, parts.word("ax~!")

@@ -1,4 +1,4 @@
-"""DFAs that count: how often symbols occur, how often keywords do and in which order, how many sentences there are.
+"""DFAs that count symbols, keywords or sentences. Keywords may be counted in order.
 
 The symbols are indices of given letters. Knows nothing of what they stand for.
 """
@@ -21,7 +21,7 @@ _SINK = 0  # the row of what can no longer be accepted, in the tables below
 
 
 def count_dfa(counted: Sequence[bool] | np.ndarray, minimum: int, maximum: int | None, guard: ResourceGuard) -> Dfa:
-    """The minimal DFA of the words in which `minimum` to `maximum` symbols are counted ones; None is no bound above.
+    """The minimal DFA of the words with `minimum` to `maximum` counted symbols. None is no upper bound.
 
     It is written down in its canonical form: to minimise a chain of thousands of states takes a round for each.
 
@@ -106,7 +106,8 @@ def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], guard: ResourceGuard) -> Dfa:
-    """The words in which names with minima above 0 are met in order; row 0 is the sink, the last row is all met."""
+    """The words that meet the names with minima above 0 in order. Row 0 is the sink, and in the last row all are met.
+    """
     columns, symbol_class = _columns(holds)
     guard.check_table(sum(minima) + 2, columns.shape[1], _CELL_BYTES)
     rows = [np.full(columns.shape[1], _SINK)]
@@ -127,7 +128,7 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], gu
 
 
 def _counts(holds: np.ndarray, bounds: Sequence[Bounds], guard: ResourceGuard) -> Dfa:
-    """The words in which each name occurs as often as its bounds say, in any order: an intersection of counts."""
+    """The words in which each name occurs within its bounds. It is an intersection of counts, in any order."""
     # Without names the intersection still needs one part.
     everything = count_dfa(np.zeros(holds.shape[1], dtype=bool), 0, None, guard)
     return intersection(

@@ -67,13 +67,14 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 
 def stable_order(keys: np.ndarray) -> np.ndarray:
-    """A stable sorting order of keys >= 0 [N]; numpy sorts 16-bit keys by radix, many times faster than wider ones."""
+    """A stable sorting order of keys >= 0 [N]. numpy sorts 16-bit keys by radix, many times faster than wider ones."""
     narrow = keys.astype(np.uint16) if keys.size and keys.max() < 1 << 16 else keys
     return np.argsort(narrow, kind="stable")
 
 
 def spread(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the ranges first[i] .. end[i] - 1 [n], one range after the other, and the length of each [n]."""
+    """The numbers first[i] .. end[i] - 1 of all ranges i [n], joined. Also the length of each range [n].
+    """
     counts = end - first
     # Element k of range i is first[i] + k, and k is the position in the result less where the range begins there.
     ends = np.cumsum(counts)

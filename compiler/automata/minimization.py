@@ -24,7 +24,7 @@ _UNSETTLED_BYTES = np.array(_UNSETTLED, dtype=_ENTRY).tobytes()
 
 
 def _edges(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """The edges of a table [S, K] between two states, each once and loops left out: sources, targets, and S."""
+    """The edges of a table [S, K] between two states. Each occurs once, without loops: sources, targets, and S."""
     states = len(table)
     # Sorting each row puts equal targets side by side, where repeats are seen.
     ordered = np.sort(table, axis=1)

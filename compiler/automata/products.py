@@ -1,4 +1,4 @@
-"""Products of automata over the same columns: only states that are reachable, and alive in every part, are built."""
+"""Products of automata over the same columns. Only states that are reachable, and alive in every part, are built."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def explore(
     guard: ResourceGuard,
     dead: Sequence[int] | None = None,
 ) -> Explored:
-    """The product of transition tables over the same K columns, from each of `starts` (one state for each part).
+    """The product of transition tables over the same K columns. It starts from each of `starts`, which has one state
+    for each part.
 
     tables  int [S_i, K] each      live  bool [S_i] each: states worth entering
     dead    one state for each part, which together count as SINK although each alone is live: in a union the parts'

@@ -308,7 +308,8 @@ def _layout(parts: Minterms) -> tuple[_Layout, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def _blocks(cut_bytes: bytes, number_bytes: bytes) -> _Layout:
-    """The layout of a partition given as bytes, its parts numbered by appearance so that few layouts occur at all."""
+    """The layout of a partition of the bytes. Its parts are numbered by appearance, so that few distinct layouts occur.
+    """
     cuts, number = np.frombuffer(cut_bytes, dtype=np.int32), np.frombuffer(number_bytes, dtype=np.int32)
     starts = np.arange(0, CODE_POINTS, _BLOCK)
     # Blocks without a cut inside hold one minterm; only the others are looked at character by character.

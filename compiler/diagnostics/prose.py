@@ -127,7 +127,9 @@ def _quoted(text: str) -> str:
 
 
 def listed(items: Iterable[str], last: str) -> str:
-    """`a, b and c`, or `a, then b, then c`; of a long list the first items and the number of the others."""
+    """Joins items as `a, b and c`, or as `a, then b, then c`. Of a long list it shows the first items and the number of
+    the others.
+    """
     texts = list(items)
     parts = texts[:LISTED_MAX]
     # The number of the others keeps a long list readable.

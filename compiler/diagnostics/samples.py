@@ -1,4 +1,5 @@
-"""Samples of the accepted texts of an automaton: a shortest one and random ones, as readable as the automaton allows.
+"""Samples of the accepted texts of an automaton. There is a shortest one and random ones, as readable as the automaton
+allows.
 
 A walk goes from symbol to symbol (bytes or labels) and never takes a symbol after which the end is out of reach, so
 every walk ends. Weights of bytes and a list of words make the texts readable.
@@ -192,7 +193,7 @@ class TextSampler:
         return self._draw(rng, allowed)
 
     def _fitting_word(self, rng: random.Random, state: int, word: list[int], left: int) -> list[int]:
-        """A word of the list after which the end is at most `left` steps from here; empty where there is none."""
+        """A listed word after which `left` steps suffice to the end. Empty where there is none."""
         if not self._over_bytes:
             return []
         # A space separates the word from letters before it.

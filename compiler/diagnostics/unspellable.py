@@ -16,7 +16,8 @@ _SMALL_LETTERS_FIRST = sorted(range(256), key=lambda byte: (chr(byte).isupper(),
 
 
 def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> tuple[str, ...]:
-    """The characters that no tokens spell, of the satisfying text with the fewest bytes that are in no token.
+    """The characters that a satisfying text needs and no tokens spell. The text is the one with the fewest bytes that
+    are in no token.
 
     over_bytes  the constraint over single bytes; ids 0..255 are the bytes
     Empty where each character can be spelled and only their combination fails, or where the search is too long.

@@ -1,4 +1,5 @@
-"""The inflected forms of English words, from the dictionary of the package lemminflect, which is loaded on first use.
+"""The inflected forms of English words. They come from the dictionary of the package lemminflect, which is loaded on
+first use.
 
 Only the dictionary is used, never the package's guesses about unknown words: those come from pickled models.
 """
@@ -26,7 +27,7 @@ _loading = threading.Lock()  # the package loads its other tables on first use, 
 
 
 class _Entries:
-    """A table of the package that parses a word's lines on demand; all of them would take half a second.
+    """A dictionary table that parses the lines of a word on demand. Parsing all of them would take half a second.
 
     path       a file of lines in the order of their words, which stand before the first comma
     parse      from a line to its part of the word's entry
@@ -108,7 +109,7 @@ def inflections(form: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _forms(word: str, kinds: tuple[str, ...]) -> frozenset[str]:
-    """The forms of a lower-case word's lemmas, each as the part of speech that it is a lemma of; none if unknown."""
+    """The forms of a lower-case word's lemmas of these parts of speech. Empty for a word that the dictionary lacks."""
     with _loading:
         package = _dictionary()
         lemmas = [(lemma, kind) for kind in kinds for lemma in package.getAllLemmas(word, kind).get(kind, ())]
@@ -133,7 +134,9 @@ def _cased(form: str, word: str) -> str:
 
 
 def _plural(word: str) -> set[str]:
-    """The regular plural of a word as a noun; nothing for what may be a plural itself, or is no word of letters."""
+    """The regular plural of a noun, if there is one. Empty for a word that may be a plural itself, or has other
+    characters than letters.
+    """
     if not word.isalpha() or word[-1] in "sS":
         return set()
     # Sibilants take -es, and a y behind a consonant becomes -ies.

@@ -1,4 +1,4 @@
-"""A caller's own automaton compiled: over the letters of a word trace, or over the characters of a text."""
+"""Compiles a caller's own automaton. It is over the letters of a word trace, or over the characters of a text."""
 
 from __future__ import annotations
 

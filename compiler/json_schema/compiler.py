@@ -1,4 +1,5 @@
-"""Nodes to sets of values: conjunctions are merged before anything is built, choices are distributed over them.
+"""Compiles nodes to sets of values. Conjunctions are merged before anything is built, and choices are distributed over
+them.
 
 Knows nothing of documents and references.
 """
@@ -140,7 +141,9 @@ class SchemaCompiler:
         return self._fragment("string", language, self._no_nesting)
 
     def scalar_texts(self, items: Sequence[Sequence[int]]) -> list[Fragment | None] | None:
-        """The text of each distinct scalar that the items may be; None where they may be many, or no scalars."""
+        """The texts of the distinct scalars that items may be. None where there may be many, or values that are no
+        scalars.
+        """
         scalars: list[Scalar] = []
         for node_ids in items:
             nodes = [self.nodes[number] for number in self._gather(node_ids, frozenset()).nodes]

@@ -1,4 +1,5 @@
-"""What `format` asserts, as patterns: of each standard the part that an automaton can check and that is in use.
+"""The patterns that `format` asserts. Of each standard they cover the part that an automaton can check and that is in
+use.
 
 All are ASCII. Narrower than their standards on purpose: no leap seconds, no internationalised host names, no comments
 in addresses. Whatever is accepted is valid. Knows nothing of schemas.

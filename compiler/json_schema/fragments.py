@@ -281,7 +281,9 @@ class Assembler:
         return offset
 
     def add_fragment(self, source: int, fragment: Fragment, targets: Mapping[int, int]) -> None:
-        """Read a text of a fragment from `source`; where one with a label ends, go on as from the label's target."""
+        """Adds the texts of a fragment from the state `source` on. After a text with a label, the automaton goes on as
+        from the label's target.
+        """
         # A fragment is copied each time it is read, since each copy goes on elsewhere.
         offset = self.add_table(fragment.full_table)
         self._starts.append((source, offset + START))
@@ -314,7 +316,7 @@ class Assembler:
 
 
 def escaped(table: np.ndarray) -> np.ndarray:
-    """From the characters of strings to their spelling in JSON: int32 [S', M], the first S states as before.
+    """The spelling in JSON of texts of plain characters. Returns int32 [S', M], whose first S states are those before.
 
     Each string has one spelling, that of `json.dumps(text, ensure_ascii=False)`. States after a backslash are added.
     """

@@ -1,4 +1,4 @@
-"""The keywords of a schema object that speak of one type each, and the locations that `$ref` leads to.
+"""The keywords of a schema object that concern one type each. It also has the locations that `$ref` leads to.
 
 Keywords are checked and turned into facts. Each check raises with the field of the keyword. References are resolved
 inside one document, by identifiers, anchors and JSON pointers; nothing is ever fetched. Knows nothing of automata.

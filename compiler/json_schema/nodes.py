@@ -267,7 +267,9 @@ class PropertyScope:
         return [*map(self.property, keys), *(self.item(index) for index in range(self.prefix + 1) if self._arrays)]
 
     def counts_against_depth(self) -> bool:
-        """True when a level of nesting here uses up depth: nothing is said of it, or it leads back to itself."""
+        """Whether a level of nesting here uses up `max_depth`. It does where the schema leaves the value open, or leads
+        back to itself.
+        """
         # Otherwise the document spells the level out, and ends after finitely many.
         if self._counts is None:
             self._counts = not self.members or self._scopes.recursive(self)

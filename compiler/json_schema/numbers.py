@@ -172,7 +172,7 @@ class _Scanner:
 
 
 def _order(left: str | int, right: str | int) -> int:
-    """-1, 0 or 1 as `left` is less than, equal to or more than `right`; both are numbers, or both are digits."""
+    """The order of two numbers or digits: -1, 0 or 1. Both operands are numbers, or both are digits."""
     return (left > right) - (left < right)  # type: ignore[operator]
 
 
@@ -254,7 +254,8 @@ def fits(value: Decimal, facts: NumberFacts) -> bool:
 
 
 def as_decimal(value: int | float | Decimal) -> Decimal:
-    """The value of a number; of a float with a fraction, the shortest decimal that reads back as the same double.
+    """The value of a number as a decimal. A float with a fraction counts as the shortest decimal that reads back as the
+    same double.
 
     Floats without a fraction are exact: past 2 ** 53 the shortest spelling may be another integer.
     """

@@ -174,7 +174,8 @@ class _ObjectBuilder:
 
 
 class _ObjectStateGraph:
-    """The states of an object between its properties: a product of the order of names and the count of properties.
+    """The states of an object between its properties. They are a product of the order of names and the count of
+    properties.
 
     A control is a pair (next name, count). For `a` and `b` declared in this order, `b` required, nothing else allowed
     and no bound on the count:
@@ -238,7 +239,7 @@ class _ObjectStateGraph:
 
 
 class _KeyTable:
-    """The keys of an object as one table: from some place in the order of names on, and undeclared keys.
+    """The keys of an object as one table. It has the names from some place in the order on, and undeclared keys.
 
     A state is a node of the trie of all names, with the names that may still be read below it and whether an
     undeclared key may be. So places in the order share all states that lead to the same names.

@@ -129,7 +129,8 @@ class _TrieWalk:
         return np.asarray(numbers[inverse])
 
     def _intern_one_by_one(self, rows: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """The same for a few rows, and where two share a hash: keys are probed until the row or a free one is found."""
+        """`intern` for a few rows, or for rows that share a hash. Keys are probed until the row or a free key is found.
+        """
         numbers = np.empty(len(rows), dtype=np.int32)
         for i, key in enumerate(hashes.tolist()):
             while (number := self._ids.get(key, -1)) >= 0 and not np.array_equal(self.rows[number], rows[i]):
@@ -263,7 +264,8 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
 
 
 def _with_end(transducer: ByteTransducer, effects: Effects, outer: np.ndarray) -> np.ndarray:
-    """The outer table with the column of EOS, and with the row of the state that EOS leads to, which only EOS keeps.
+    """The boundary table with EOS: one more column and row. The row is that of the state after EOS, which only EOS
+    keeps.
 
     That state is numbered after the transducer's own. EOS applies the letters that the end of the text emits.
     """
@@ -341,7 +343,7 @@ def _numbers(outer: np.ndarray, inner: np.ndarray, effects: int) -> tuple[np.nda
 
 
 def _row_blocks(table: np.ndarray) -> Iterator[slice]:
-    """The rows of a table, a few at a time: indexing by a whole one would first copy it into wide integers."""
+    """The rows of a table, a few at a time. Indexing by a whole table would first copy it into wide integers."""
     rows = max(1, _BLOCK_CELLS // max(1, table.shape[1]))
     return (slice(first, first + rows) for first in range(0, len(table), rows))
 

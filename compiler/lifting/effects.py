@@ -1,4 +1,5 @@
-"""Where bytes lead from a transducer state: pairs of a transducer state and a function on the letter states, numbered.
+"""Effects of bytes on a transducer state, as numbers. An effect is a pair of a transducer state and a function on the
+letter states.
 
 The endless outputs of letters that texts emit are few functions, and the pairs are few, so a byte is one look-up.
 """

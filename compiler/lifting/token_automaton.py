@@ -81,7 +81,7 @@ class TokenAutomaton:
             raise ValueError("eos_ids names ids of the vocabulary, at least one")
 
     def with_own_classes(self, ids: np.ndarray) -> TokenAutomaton:
-        """The same automaton with a class of its own for each of these ids, int64 [n], that begins a character."""
+        """The same automaton with a class for each of these ids. `ids` is int64 [n]; each begins a character."""
         columns = self.edge_boundary.shape[1]
         columns_of_ids = self.token_class[ids]
         ids, columns_of_ids = ids[columns_of_ids < columns], columns_of_ids[columns_of_ids < columns]

@@ -130,7 +130,9 @@ class MonotoneBdd:
         return self._results[unit].get(pair) if settled is None else settled
 
     def _cofactors(self, left: int, right: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
-        """The top variable of two nodes, and the sorted pairs of their parts where it is false and where it is true."""
+        """The Shannon cofactors of two nodes by their top variable. Returns the variable, and the sorted pairs of the
+        nodes' parts where it is false and where it is true.
+        """
         # A node with a smaller variable does not test the top one: it is its own cofactor on both sides.
         above = self.variable[left] - self.variable[right]
         low_left, high_left = (self.low[left], self.high[left]) if above >= 0 else (left, left)

@@ -61,7 +61,8 @@ def require_ltlf2dfa() -> tuple[Callable[[str], Any], Callable[[Any], Any]]:
 
 
 def ltlf2dfa_text(formula: LtlfFormula) -> str:
-    """The formula in LTLf2DFA's concrete syntax, bracketed in full but for runs of one U or one R to the right.
+    """The formula in LTLf2DFA's concrete syntax. Every operation has brackets, except runs of one U or one R to the
+    right.
 
     It has no W and no M, reads an operator only where no small letter follows, and says two things of `last`: the
     weak next of false stands for that.

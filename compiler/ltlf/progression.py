@@ -75,7 +75,8 @@ def _reject_start(dfa: Dfa) -> Dfa:
 
 
 class _Normal:
-    """Shared nodes in negation normal form: constants, literals (a NAME, a NOT of one), X, WX, &, |, U and R.
+    """Shared nodes of formulas in negation normal form. The nodes are constants, literals (a NAME, a NOT of one), X,
+    WX, &, |, U and R.
 
     A literal's argument is the number of its proposition; `args` of the others are nodes.
     """
@@ -137,7 +138,7 @@ class _Normal:
         return signed(Op.OR if op is Op.IMPLIES else op, tuple(parts))
 
     def conjuncts(self, root: int) -> list[int]:
-        """Nodes whose conjunction is `root`: & is taken apart, also below X and WX and to the right of R."""
+        """Nodes whose conjunction is `root`. A & is taken apart, also below X and WX and to the right of R."""
         split: dict[int, list[int]] = {}
         for index in post_order([() if node.op in (Op.NAME, Op.NOT) else node.args for node in self.nodes], root):
             node = self.nodes[index]

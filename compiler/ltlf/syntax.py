@@ -159,7 +159,7 @@ _INFIX = "an operator such as & or U, or the end"
 
 
 class _Token(NamedTuple):
-    """`text` is "(", ")" or "" (the end) where `op` is None, the name where it is NAME, else as written."""
+    """A token: `text` is "(", ")" or "" (the end) where `op` is None, a name where it is NAME, else as written."""
 
     op: Op | None
     position: int

@@ -44,7 +44,7 @@ class Chars:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Any one of several words, as a trie: flat, so that no list of words is too deep or too long to walk.
+    """Any one of several words, stored as a flat trie. A nested tree of a long list of words would be too deep to walk.
 
     letters   the set of characters that each letter of the trie may be; it is reached by one way only
     before    the letter before each, which has a lower number, NO_LETTER where a word begins

@@ -20,7 +20,9 @@ _VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")  # there a comment may hold anything
 
 
 def place_of(construct: str, pattern: str) -> int | None:
-    """The offset of the first such construct in a pattern that Python can parse; None where it is not found."""
+    """The offset of the first such construct in a pattern. None where it is not found in a pattern that Python can
+    parse.
+    """
     mark = _MARKS.get(construct)
     if mark is None or _VERBOSE.search(pattern):
         return None

@@ -250,7 +250,9 @@ def _formula(formula: LtlfFormula, names: dict[str, str]) -> str:
 
 
 def _schema_text(schema: str) -> str:
-    """The canonical text of a schema; its own text where it has references, which may lead to any place in it."""
+    """The canonical text of a schema. A schema with references keeps its own text, since they may lead to any place in
+    it.
+    """
     # A text search may find a `$ref` that is data. Then two equal schemas only get two hashes.
     if '"$ref"' in schema or '"$dynamicRef"' in schema:
         return schema

@@ -235,7 +235,7 @@ class NotSpec:
 
 @dataclass(frozen=True, slots=True)
 class LabelsSpec:
-    """A constraint over an alphabet of ids: each output is one of `labels`, which is one step of the trace.
+    """A constraint over an alphabet of ids. Each output is one of `labels` and one step of the trace.
 
     For whole-text forms the text is the labels joined by single spaces.
     """

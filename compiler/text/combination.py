@@ -1,4 +1,4 @@
-"""The automaton over texts that a tree of constraints becomes, and the printable names of its symbols and letters.
+"""Combines a tree of constraints into one automaton over texts. It also has the printable names of symbols and letters.
 
 Leaves that speak of the whole text are automata over characters and combine among themselves; leaves that speak of the
 word trace are automata over its letters and combine among themselves; where the two meet, the text is read by both
@@ -204,7 +204,7 @@ def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
 
 
 def _first_within_limits(attempts: Sequence[Callable[[], _Attempt]]) -> _Attempt:
-    """The first attempt that is not wide; where there is none, the first that kept to the limits of size.
+    """The first attempt that is not wide. Without one, the first that kept to the limits of size.
 
     Raises the last attempt's LimitExceeded where none did. Other limits than those of size end the search at once.
     """
@@ -312,7 +312,8 @@ def _combined_words(parts: _Parts, transducer: TextTransducer, letters: Dfa, man
 
 
 def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
-    """The minimal DFA of the tree's texts over characters, without any leading space: for a part of a larger text.
+    """The minimal DFA of the tree's texts over characters. It allows no leading space, since it becomes a part of a
+    larger text.
 
     Raises what `combine` raises.
     """

@@ -1,4 +1,4 @@
-"""Constraints over an alphabet of ids, for models that do not write text: each output is one label, one step.
+"""Constraints over an alphabet of ids, for models that write no text. Each output is one label and one step.
 
 A proposition holds at a label that one of its words is, or that its pattern matches whole. For whole-text constraints
 and counts of characters the text is the labels joined by single spaces. Needs no transducer: a label is read at once.
@@ -103,7 +103,9 @@ class _LabelDfaBuilder:
         return self._holding[proposition]
 
     def _words(self, leaf: WordLeaf) -> Dfa:
-        """The leaf's automaton over what holds at each label; its last step, if it has one, is read at the end."""
+        """The automaton of a word leaf over labels. It reads what holds at each label. Its last step, if it has one, is
+        read at the end.
+        """
         holding = {name: self._holds(proposition) for name, proposition in leaf.propositions.items()}
         # The letter of each label: the leaf's propositions that hold at it.
         steps = [

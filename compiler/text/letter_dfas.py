@@ -1,4 +1,4 @@
-"""DFAs over the letters that a text's transducer emits: one for each leaf of a tree, and for the tree.
+"""DFAs over the letters that a text's transducer emits. There is one for each leaf of a tree, and one for the tree.
 
 The two builders differ in how a whole-text constraint is read: from the outcome in the last letter, or from letters
 that name each character's class.

@@ -187,7 +187,9 @@ def _distances(distances: np.ndarray) -> StateDistances:
 
 @dataclass(frozen=True, slots=True)
 class WordStep:
-    """One unit of a word trace: its text, the propositions that hold at it, the state of `display_dfa` after it."""
+    """One unit of a word trace. It has its text, the propositions that hold at it, and the state of `display_dfa` after
+    it.
+    """
 
     text: str
     letters: tuple[str, ...]

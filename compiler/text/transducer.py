@@ -1,4 +1,5 @@
-"""One transducer for everything that reads a text: the word trace, the whole-text constraints, the count of characters.
+"""One transducer for all parts that read a text. These are the word trace, the whole-text constraints and the count of
+characters.
 
 It emits letters of three kinds: what holds at a unit; one for each character, where characters are counted; and, at the
 end of the text, which whole-text constraints were met, where a formula still asks. Knows no formula and no token.

@@ -1,4 +1,4 @@
-"""Constraints as a tree of all, any and not over leaves, and the normal forms that the combination works on.
+"""Constraints as a tree of all, any and not over leaves. It also has the normal forms that the combination works on.
 
 The leaves are automata, not specs: over the letters of the word trace, over characters, or a bound on the length.
 """

@@ -61,7 +61,7 @@ def whole_text(part: CharDfa, leading_space: bool, guard: ResourceGuard) -> Whol
 
 
 def space_apart(partition: Minterms) -> tuple[Minterms, np.ndarray]:
-    """The minterms cut so that the space is one of its own, and the old minterm of each new one: int64 [M]."""
+    """The minterms with the space split off as its own. Also the old minterm of each new one: int64 [M]."""
     cut = minterms([*(partition.charset([minterm]) for minterm in range(partition.count)), single(ord(SPACE))])
     old = np.empty(cut.count, dtype=np.int64)
     for minterm, members in enumerate(cut.members[:-1]):
@@ -70,7 +70,7 @@ def space_apart(partition: Minterms) -> tuple[Minterms, np.ndarray]:
 
 
 class _LeadingSpace:
-    """The states that an optional space before the text adds to a DFA: its new start, and behind it sets of states.
+    """The states that an optional leading space adds to a DFA. These are a new start, and behind it sets of states.
 
     After the space the text may begin, or, where the pattern itself can begin with a space, may have begun: the two
     readings are followed side by side, as sets of DFA states. Sets of one state are that state.
@@ -93,7 +93,9 @@ class _LeadingSpace:
         return [self._state(set(column)) for column in self._table[sorted(states)].T.tolist()]
 
     def _state(self, states: set[int]) -> int:
-        """The number of a set: that of its one live state, any where all are dead, a new one behind them for more."""
+        """The state that stands for a set of states. A set with one live state is that state, one without live states
+        is any of them, and other sets get new numbers.
+        """
         # A dead reading is dropped, so that the set ends as soon as one reading is left.
         alive = frozenset(state for state in states if self._live[state])
         # One reading is left: the DFA's own state follows it, and needs no set.

@@ -12,7 +12,9 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def _byte_of_symbol() -> dict[str, int]:
-    """The map of byte-level BPE (GPT-2): each printable byte stands for itself, the rest for U+0100 onwards."""
+    """The bytes of byte-level BPE's symbols, as in GPT-2. Each printable byte stands for itself, the others for U+0100
+    onwards.
+    """
     # GPT-2's table: byte-level BPE writes bytes that are no printable Latin-1 character as U+0100 and up, in
     # ascending order.
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]

@@ -98,7 +98,8 @@ class Engine:
 
     @property
     def stalled_s(self) -> float:
-        """The time in s since its last progress, 0 where it has no work; infinite once its thread has died."""
+        """The time in s since the last progress. It is 0 without work, and infinite once the engine's thread has died.
+        """
         if self._died:
             return inf
         return time.monotonic() - self._progress_s if len(self._scheduler) else 0.0
@@ -245,7 +246,7 @@ class Engine:
             self._watch.stepped(self._progress_s - started, rows)
 
     def _forward(self, requests: list[EngineRequest]) -> None:
-        """One pass for all of these, then a step of each with its scores; where memory runs out, in two halves."""
+        """One pass for all requests, then a step of each. Where memory runs out, the pass is repeated in two halves."""
         try:
             scores = self._model.step([request.feed for request in requests if request.feed])
         except Exception as error:  # the whole pass failed, for all its generations

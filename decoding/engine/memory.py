@@ -60,7 +60,7 @@ class MemoryBudget:
             self.memory_bytes = min(self._memory_bytes_max, _raised(self.memory_bytes))
 
     def passes(self, feeds: Iterable[T], rows_of: Callable[[T], int]) -> Iterator[list[T]]:
-        """The feeds of a step in as few passes as possible, in their order; each pass has at least one."""
+        """The feeds of a step in as few passes as possible. They keep their order, and each pass has at least one."""
         group: list[T] = []
         rows = 0
         # Greedy and in order: a feed that is larger than the limit gets a pass by itself.
@@ -93,7 +93,7 @@ def release_memory(device: torch.device) -> None:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes that could be allocated on a device now: a GPU's own, else those of this machine or its container."""
+    """Bytes that could be allocated on a device now. For the CPU these are those of this machine or its container."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min([_available(), *(left for left in map(_left_of, _CGROUPS) if left is not None)])

@@ -83,7 +83,9 @@ class Scheduler:
         return admitted
 
     def preempt(self, request: EngineRequest) -> bool:
-        """Returns a request to its old place in the queue, since it ran out of memory; False where it ran alone."""
+        """Returns a request that ran out of memory to the queue. It regains its old place. False where it ran alone:
+        then it is not preempted.
+        """
         with self._changed:
             others = [other.bytes_max for other in self._running if other is not request]
             if not others and not self._checking:

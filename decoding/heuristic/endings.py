@@ -27,7 +27,8 @@ _ENDINGS_MAX = 8  # the cheapest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Endings:
-    """The tokens of a model's endings, n of them, and the nats to the end of the text after each. V ids, on the host.
+    """The tokens by which a model ends its texts. There are n of them, each with the nats from it to the end. V ids, on
+    the host.
 
     ids    int64   [n]       ascending, without EOS
     nats   float64 [n+1, n]  after ids[j], EOS included: in row 0 after any other token, in row i + 1 after ids[i]

@@ -124,7 +124,9 @@ def _distinct_edges(table: NDArray[Any], class_cost: Reals, first_state: int) ->
 
 
 def _value_iteration(automaton: TokenAutomaton, edges: EdgeList, cost: Reals) -> None:
-    """Lowers the cost of each state (l, q), float64 [L, Q], to the least over all paths; inf where there is none."""
+    """Lowers the costs float64 [L, Q] to those of cheapest paths. An entry is the cost of a state (l, q); it stays inf
+    where there is no path.
+    """
     first = np.flatnonzero(np.diff(edges.source, prepend=-1))
     ends = np.append(first, len(edges.source))
     block = max(1, _CELLS * len(first) // max(1, len(edges.source) * automaton.letter_states))  # sources at a time

@@ -1,4 +1,5 @@
-"""The trial for batch invariance: the numbers of rows at which a row's bits do not depend on the other rows.
+"""Finds the batch sizes at which results do not depend on the batch. A trial compares the bits of a row for different
+numbers of other rows.
 
 Matrix products choose their order of summation by the number of rows, so a row's log-probs may differ in the last bit
 from one batch to another. Passes are padded to a multiple at which they do not. It is found by trial with the model's

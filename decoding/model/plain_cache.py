@@ -90,7 +90,8 @@ class PlainReader:
 
     @functools.cached_property
     def tokens_at_once(self) -> int:
-        """How many tokens a row may grow by in one pass: one where a layer stores anything but keys and values."""
+        """How many tokens a row may grow by in one pass. It is one where a layer stores anything but keys and values.
+        """
         # Several recurrent layers of the library reset their state when they read more than one, or fail.
         cache = self.prefill([0])[0].cache
         keys_and_values = type(cache) is DynamicCache and all(

@@ -136,8 +136,9 @@ class SharedReader:
 
 
 def _log_probs(logits: Tensor) -> Tensor:
-    """float32 [R, V], on the CPU in the memory of the logits, by a few rows at a time: a second such array would be
-    the largest thing that a pass holds. The bits are the same."""
+    """The log-probs of logits: float32 [R, V]. On the CPU they replace the logits in memory, a few rows at a time: a
+    second such array would be the largest of a pass. The bits are the same.
+    """
     if logits.device.type != "cpu":
         return logits.log_softmax(dim=-1)
     for rows in logits.split(_ROWS_AT_A_TIME):

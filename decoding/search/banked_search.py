@@ -212,7 +212,7 @@ class BankedSearch(BeamSearch):
         return self._array(tokens) if (tokens != NO_FORCED_TOKEN).any() else None
 
     def _forced_ahead(self) -> list[NDArray[np.int64]]:
-        """The tokens forced in every live row, step by step as far as all have one; EOS is never fed."""
+        """The tokens forced in every live row, step by step. It stops where a row has none; EOS is never fed."""
         columns: list[NDArray[np.int64]] = []
         if self._forced is None:
             return columns

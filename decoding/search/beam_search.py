@@ -1,4 +1,6 @@
-"""The part of both beam searches that does not depend on the algorithm: the beam, its history, and the best answers."""
+"""The base class of both beam searches. It holds the beam, its history and the best answers, which do not depend on the
+algorithm.
+"""
 
 from __future__ import annotations
 

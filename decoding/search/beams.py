@@ -106,7 +106,7 @@ class HostBeams:
 
 
 class BackPointers:
-    """The links from each beam to the one before; grows by a beam a step, and its content never changes."""
+    """The links from each beam to the one before. A beam is added at each step, and none ever changes."""
 
     def __init__(self) -> None:
         self._parents: list[NDArray[np.int64]] = []  # by step, [R] each

@@ -65,7 +65,8 @@ class Candidates:
     def masked_scores(
         self, log_prob: Array, row: Array | slice, bonus: Array, weight: Array | None, masked: Array | None
     ) -> list[Array]:
-        """The keys of the ranking: score, log-prob of the whole row, log-prob of the token; float64 [N * W] each.
+        """The keys of the ranking, float64 [N * W] each. They are the score, the log-prob of the row and that of the
+        token.
 
         log_prob       float64 [N, W]  of W tokens after each of the N rows named by `row`
         bonus, weight  [N, W] or [N, 1], as in the fields
@@ -139,7 +140,9 @@ def best_candidates(candidates: Candidates, tables: Tables, count: int) -> BestC
 
 
 def _best_chunks(candidates: Candidates, best_eos: Array, tables: Tables, count: int) -> tuple[Array, Array, Array]:
-    """The rows and chunks with the best maxima, int64 [N] each, and the highest log-prob in any other: float64 [1]."""
+    """The chunks with the best maxima, as rows and chunks int64 [N]. Also the highest log-prob in any other chunk:
+    float64 [1].
+    """
     xp, width = library(candidates.chunk_max), candidates.chunk_max.shape[1]
     log_probs, chunk, masked = with_floor(candidates.chunk_max), arange(tables.chunk_class, width), None  # [R, M], [M]
     if len(tables.eos_ids) > 1:

@@ -24,7 +24,8 @@ Wholes = NDArray[np.int64]
 
 
 class ChunkLayout(NamedTuple):
-    """V ids by class, ascending within it, each class cut into M chunks of at most W ids; the wide chunks come first.
+    """The token ids in chunks of one token class each. V ids are ordered by class, ascending within it. Each class is
+    cut into M chunks of at most W ids; the wide chunks come first.
 
     chunk_id     int64 [M, W]  the ids of each chunk; spare slots repeat its last id
     spare        bool  [M, W]  the repeats, which are no candidates of their own

@@ -39,7 +39,7 @@ def library(array: Array) -> Any:
 
 
 def like(model: Array, array: Array) -> Array:
-    """The array, numpy's or torch's, as the library of `model` has it; no copy where both are on the CPU."""
+    """The array in the library of `model`, numpy or torch. Nothing is copied where both are on the CPU."""
     if isinstance(model, np.ndarray):
         return array.numpy() if isinstance(array, torch.Tensor) else array
     return torch.as_tensor(array, device=model.device)

@@ -122,7 +122,9 @@ class SecurityMiddleware:
 
 
 def _require_unambiguous(scope: Scope) -> None:
-    """Raises MalformedRequest for another HTTP, and a body with a length and chunks: a proxy may go by the other."""
+    """Raises MalformedRequest for a request that a proxy could read differently. That is one of another HTTP version,
+    or one with both a length and chunks.
+    """
     if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
         raise MalformedRequest("this service speaks HTTP/1.1")
     headers = Headers(scope=scope)

@@ -204,7 +204,7 @@ def _ms(seconds: float) -> int:
 def _admission_error(
     limit: str, caps: dict[str, int], terms: SubmitOptions, retry_s: float, total_s: float
 ) -> QueueFull | DeadlineUnreachable:
-    """The error for a job that is not admitted. A negative `room_s` means that the wait is unknown."""
+    """The error for a job that is not admitted. A negative `retry_s` means that the wait is unknown."""
     retry_after_s = retry_delay_s(retry_s if retry_s >= 0 else None, total_s)
     if limit == "slow":
         return DeadlineUnreachable(total_s, terms.deadline_in_s or 0.0, retry_after_s)

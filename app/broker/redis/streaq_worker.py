@@ -1,4 +1,4 @@
-"""streaQ's worker, changed to wait for an unreachable server and to claim no more jobs than there are free slots.
+"""streaQ's worker, changed to wait for an unreachable server. It claims no more jobs than there are free slots.
 
 streaQ provides streams by priority, a consumer group whose members own their messages until they finish them, signed
 tickets, and the consumers. We decide when it reads (only with a free slot), what it reads (claim.lua), that it waits

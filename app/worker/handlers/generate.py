@@ -264,7 +264,7 @@ class Generator:
         return raw if task.before is not None else answer_text(task.compiled.text, raw)
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
-        """A function from a row's ids to its answer; rows that differ only in a leading space are one answer."""
+        """A function from a row's ids to its answer. Rows that differ only in a leading space are one answer."""
 
         @functools.cache  # the search calls it for every finished row at every step
         def answer(tokens: tuple[int, ...]) -> bytes:

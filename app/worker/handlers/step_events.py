@@ -58,7 +58,7 @@ class ReportedStep(Protocol):
 
 
 class _WrittenText(NamedTuple):
-    """The text of a row: its bytes, the automaton's state, and the last state that is shown to people."""
+    """The text of a row. It has the bytes, the automaton's state and the last displayed state."""
 
     text: bytes
     state: int

@@ -121,7 +121,9 @@ class _Server:
         return _Process(pid, connection, directory)
 
     def _hand_over(self, files: list[int]) -> None:
-        """Give the job to the ready process, or to a second one if that was killed before it could start."""
+        """Gives the job to the ready process. If that process was killed before it could start, a second one gets the
+        job.
+        """
         for last in (False, True):
             # The report comes first: if the server dies, the worker must know this session.
             self._control.sendall(Report(STARTED, self._next.pid).pack())
