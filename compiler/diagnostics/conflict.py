@@ -1,4 +1,5 @@
-"""Why no text satisfies a constraint: a minimal unsatisfiable subset (MUS) of its conjuncts, found by deletion.
+"""Explains why no text satisfies a constraint. It finds a minimal unsatisfiable subset (MUS) of the conjuncts by
+deletion.
 
 The conjuncts are the parts of `all`, the outermost conjuncts of a formula, the concepts of keywords, the bounds on a
 length, and the parts of an `any` that is negated. A constraint of another form is its own and only conjunct.

@@ -1,4 +1,4 @@
-"""Arrays as automata: items one after the other, counted only as far as the schema distinguishes counts."""
+"""Compiles arrays. Items follow one another, and are counted only as far as the schema distinguishes counts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""From an LTLf formula to the minimal DFA over a given list of letters. Knows nothing of text or tokens.
+"""Translates an LTLf formula to the minimal DFA over a list of letters. Knows nothing of text or tokens.
 
 The formula, in negation normal form, is split into conjuncts. Each becomes a small automaton by progression: a state
 is a Boolean function of what the rest of the trace must satisfy (De Giacomo and Vardi, "Linear temporal logic and
-linear dynamic logic on finite traces", 2013, read as functions). One product joins them, one minimisation ends it.
-Everything walks tables: no recursion, so no formula is too deep.
+linear dynamic logic on finite traces", 2013, read as functions). One product joins them, and one minimization
+follows. All functions walk tables without recursion, so no formula is too deep.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class _Package(NamedTuple):
 
 
 def node_to_dfa_fado(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
-    """What `engines.node_to_dfa` returns, by way of FAdo's position automaton, subset construction and minimisation.
+    """What `engines.node_to_dfa` returns, by way of FAdo's position automaton, powerset construction and minimization.
 
     Raises EngineFailure where FAdo is not installed and LimitExceeded over nfa_positions_max, or dfa_states_max once
     FAdo is done. Inside FAdo nothing is counted: the process it runs in is what bounds its time and its memory.

@@ -1,4 +1,5 @@
-"""Patterns to character automata: Glushkov positions, then the subset construction over minterms, then minimisation.
+"""Translates patterns to character automata. Glushkov's construction gives positions, the powerset construction over
+minterms gives a DFA, which is then minimized.
 
 The symbols of the resulting DFA are minterms, not characters; `compiler.automata.transducers` turns them into bytes.
 """
@@ -339,7 +340,7 @@ class _Shared:
 
 
 class _Step:
-    """One step of the subset construction. A state is the bit set of the positions that may read next.
+    """One step of the powerset construction. A state is the bit set of the positions that may read next.
 
     Most states of a search (`.*word.*`) have positions in common that read much: those of wide sets, and often those of
     the first state. What these lead to is kept, and only the rest of a state is read.

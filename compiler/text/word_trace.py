@@ -110,7 +110,7 @@ def _patterns(named: Sequence[tuple[str, CharNfa]]) -> _Patterns:
 
 
 class _Tracker:
-    """The subset construction. A state says whether a word is being read, and which positions were just read."""
+    """The powerset construction. A state says whether a word is being read, and which positions were just read."""
 
     def __init__(self, patterns: _Patterns, with_eos: bool, guard: ResourceGuard) -> None:
         self._patterns = patterns

@@ -1,4 +1,4 @@
-"""The plain cache: each generation has a cache of the library, whose rows are copied when they move.
+"""Reads each generation with a cache of the library. Rows of the cache are copied when they move.
 
 It serves every causal model, also those with recurrent states or with windowed attention.
 """

@@ -1,6 +1,6 @@
-"""The keys and values of one generation, and attention over those of many generations in one pass.
+"""Stores the KV cache of a generation as a tree. It also has the attention of one pass over many generations.
 
-A generation has those of its prompt, and a tree of nodes for the tokens of its rows.
+A generation has the keys and values of its prompt, and a tree of nodes for the tokens of its rows.
 
 A row is a path through the tree, and a mask over the slots of its nodes. Reordering rows moves masks, never keys or
 values (prefix sharing). The keys of a layer, and its values, lie in one array of P + C entries:

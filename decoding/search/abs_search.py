@@ -1,4 +1,5 @@
-"""`algorithm: "abs"`: Algorithm 1 of the paper (Collura et al. 2025), automata-guided beam search with a ramping push.
+"""Algorithm 1 of the paper (Collura et al. 2025), `algorithm: "abs"`. It is automata-guided beam search with a ramping
+push.
 
 For t = 1 ... T, for each of the k rows i and each token x, with Z the rows' log-probs, q a row's state, q' the state
 after x, and d(q) the fewest tokens from q to acceptance:
@@ -34,7 +35,7 @@ from decoding.tensors import Array, Tables, arange, library, like, take, top_k_s
 
 @lru_cache(maxsize=64)
 def push_up_table(max_tokens: int, distance_max: int, alpha_min: float, gamma: float) -> NDArray[np.float64]:
-    """alpha: float64 [max_tokens + 1, distance_max + 1], by budget_before and distance. Row 0 is never read."""
+    """alpha by budget_before and distance. Float64 [max_tokens + 1, distance_max + 1]; row 0 is never read."""
     # In Python floats: the vectorised powers of tensor libraries may differ in the last bit. A row within the budget
     # has distance <= budget_before: beyond that alpha is 1.
     distances, urgent = range(distance_max + 1), push_up(1, 1, alpha_min, gamma)

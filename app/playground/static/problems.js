@@ -37,7 +37,7 @@ const LIMITS = {  // what to make smaller, by the name of the limit
 export const SENTENCES = {
   invalid_json: () => "The request is not valid JSON. Reload the page and try again.",
   malformed_request: () => "A proxy is altering requests. Try without it.",
-  unauthorized: () => "The service needs a key that is in force. Enter one above.",
+  unauthorized: () => "The service needs a valid API key. Enter one above.",
   forbidden: (p) => `Your key lacks the scope “${p.scope ?? "generate"}”. Enter a key that has it above, or request one from the operator.`,
   origin_refused: () => "The service rejects requests from this address. Open the page at the service's own "
     + "address, or let the operator add this one to ABS_ALLOWED_ORIGINS.",

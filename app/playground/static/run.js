@@ -88,7 +88,7 @@ export class Run {
     const seed = response.seed === null ? "" : ` · seed ${response.seed}`;
     byId("figures").textContent = `${plural(usage.prompt_tokens, "token")} read, ${formatNumber(usage.completion_tokens)} written${seed} · ${formatNumber(timings.total_ms / 1000)} s`;
     const fewer = response.choices.length < options.n && options.algorithm !== "sample" ? " The beams hold no further distinct answers." : "";
-    const other = this.page.isCurrent(response.automaton) ? "" : " The constraint was another one when you asked.";
+    const other = this.page.isCurrent(response.automaton) ? "" : " The constraint has changed since.";
     this.page.setStatus(`Done: ${plural(response.choices.length, "answer")} in ${formatNumber(timings.total_ms / 1000)} seconds.${fewer}${other}`);
   }
 

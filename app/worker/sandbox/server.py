@@ -4,8 +4,8 @@ It runs in its own process with one thread, and never parses data of a caller, s
 process has its own session, directory and limits. When it ends, all processes that it started are killed and collected
 before the worker gets the report. The server ends when its worker ends.
 
-The next job's process stands by before the job comes, and has rehearsed: a fork shares its memory until it writes to
-it, and the first job in a process would pay 5 ms for pages that every job writes to.
+The process of the next job is forked in advance and runs a rehearsal. A fork shares its memory until it writes to it,
+so the first job in a process would take 5 ms more for pages that every job writes to.
 """
 
 from __future__ import annotations

@@ -241,12 +241,12 @@ def test_an_entered_key_is_stored_in_its_tab_only(
         page = visit(watched.page)
         field = page.get_by_label("This service needs a key")
         expect(field).to_be_visible()
-        expect(page.locator("#problem")).to_contain_text("The service needs a key that is in force.")
+        expect(page.locator("#problem")).to_contain_text("The service needs a valid API key.")
         assert accessibility_violations(page) == []
         for wrong in ("abs_wrong", "abs_schlüssel “"):
             field.fill(wrong)
             field.press("Enter")
-            expect(page.locator("#problem")).to_contain_text("The service needs a key that is in force.")
+            expect(page.locator("#problem")).to_contain_text("The service needs a valid API key.")
             expect(field).to_be_visible()
         field.fill(text)
         page.get_by_role("button", name="Use key").click()

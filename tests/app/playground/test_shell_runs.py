@@ -155,7 +155,7 @@ def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     formula(page, "F(dog)")
     expect(page.locator(".automaton-summary")).to_contain_text("2 states")
     held[0].continue_()
-    expect(page.locator("#status")).to_contain_text("The constraint was another one when you asked.")
+    expect(page.locator("#status")).to_contain_text("The constraint has changed since.")
     expect(page.locator(".automaton-summary")).to_contain_text("2 states")
     expect(page.locator(".node.on-path")).to_have_count(0)
 
