@@ -16,7 +16,7 @@ from compiler.automata.products import intersection
 from compiler.limits import ResourceGuard
 
 Bounds: TypeAlias = tuple[int, int | None]  # at least, and at most where there is a bound
-_CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
+_CELL_BYTES = 48  # a cell of a table, with what its minimization needs beside it
 _SINK = 0  # the row of what can no longer be accepted, in the tables below
 
 

@@ -1,6 +1,6 @@
 """Complete deterministic finite automata over symbols 0..A-1: letters, classes of characters, bytes.
 
-Owns the type, minimisation and the Boolean operations. Knows nothing of formulas, patterns or tokens.
+Owns the type, minimization and the Boolean operations. Knows nothing of formulas, patterns or tokens.
 """
 
 from __future__ import annotations

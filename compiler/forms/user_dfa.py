@@ -13,7 +13,7 @@ from compiler.ltlf import LtlfFormula, Op
 from compiler.spec import UserDfa, UserTransition, guard_formulas
 
 _NO_TRANSITION = -1  # in a table of transition numbers
-_CELL_BYTES = 48  # a cell of a table, with what its minimisation needs beside it
+_CELL_BYTES = 48  # a cell of a table, with what its minimization needs beside it
 _SHOWN_CHARS_MAX = 200
 _BYTES = 256
 

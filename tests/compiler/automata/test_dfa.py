@@ -1,4 +1,4 @@
-"""Laws of the automata: minimisation is canonical, the Boolean operations are those of the languages."""
+"""Laws of the automata: minimization is canonical, the Boolean operations are those of the languages."""
 
 from __future__ import annotations
 
