@@ -1,4 +1,4 @@
-"""Stored bytes to compiled constraints: checked in full before use, kept decoded while they are in demand."""
+"""Decodes stored automata. Each is checked in full before use, and those last used stay decoded."""
 
 from __future__ import annotations
 

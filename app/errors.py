@@ -101,7 +101,7 @@ class UnsupportedMediaType(CallerError):
 
 
 class MalformedRequest(CallerError):
-    """The bytes are not an HTTP request, or one that two readers could read differently."""
+    """The bytes are not an unambiguous HTTP request."""
 
     facts = ErrorFacts(400, "malformed_request", "This is not an HTTP request")
 
@@ -146,7 +146,7 @@ class Forbidden(CallerError):
 
 
 class UnknownAutomaton(CallerError):
-    """No constraint with this hash is stored: it was never compiled here, or its time ran out."""
+    """No constraint with this hash is stored. It was never compiled here, or it has expired."""
 
     facts = NO_AUTOMATON
 
@@ -201,7 +201,7 @@ class KeyReused(CallerError):
 
 
 class UnknownJob(CallerError):
-    """No job of this caller's has the id: it never existed, belongs to another caller, or has expired."""
+    """The caller has no job with this id. It never existed, belongs to another caller, or has expired."""
 
     facts = ErrorFacts(404, "unknown_job", "No job has this id")
 
@@ -238,7 +238,7 @@ class Busy(AppError):
 
 
 class QueueFull(Busy):
-    """The queue, or a pool of jobs that are limited together, holds as many as it may."""
+    """The queue or a concurrency group is full."""
 
     facts = ErrorFacts(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s"))
 
@@ -251,7 +251,7 @@ class QueueFull(Busy):
 
 
 class DeadlineUnreachable(Busy):
-    """The queue is too long: the job would be done in about `wait_s`, too late for its `timeout_s`."""
+    """The queue is too long for the deadline: the job would take about `wait_s`, over its `timeout_s`."""
 
     facts = ErrorFacts(
         429, "deadline_unreachable", "The queue is too long for the request's deadline",

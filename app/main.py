@@ -1,4 +1,4 @@
-"""The application: settings in, a FastAPI application out; and the entry of the command `abs`."""
+"""Creates the FastAPI application from settings. It also has the entry point of the command `abs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engines turn formulas and patterns into automata: ours, or the ones of the paper's tool chain.
+"""Chooses the engines that turn formulas and patterns into automata. They are ours, or those of the paper's tool chain.
 
 One interface for all of them, chosen once per deployment by name. Foreign packages are imported when they are chosen,
 never before: MONA by way of LTLf2DFA (extra `compile`, and the program `mona`), FAdo (GPL-3, `make reference`). MONA's

@@ -161,7 +161,7 @@ class LimitExceeded(CompileError):
 
 
 class BudgetTooSmall(CompileError):
-    """The constraint needs more tokens than the budget grants; `min_tokens` is None if no budget is enough."""
+    """The constraint needs more tokens than the budget. `min_tokens` is None if no budget is enough."""
 
     facts = ErrorFacts(
         422,

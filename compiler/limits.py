@@ -59,7 +59,8 @@ DEFAULT_LIMITS = Limits()
 
 
 class ResourceGuard:
-    """Watches one compilation: each stage reports what it has grown to, and the first to outgrow its cap stops.
+    """Enforces the limits of one compilation. Each stage reports its sizes, and the first size over its cap stops the
+    compilation.
 
     >>> guard = ResourceGuard(Limits(dfa_states_max=100))
     >>> guard.check("dfa_states_max", 101)

@@ -1,4 +1,4 @@
-"""The compilation of a constraint: to an automaton over texts, and from there to one over tokens."""
+"""Compiles a constraint. It becomes an automaton over texts, and from that one over tokens."""
 
 from __future__ import annotations
 

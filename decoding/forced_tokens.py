@@ -1,4 +1,5 @@
-"""Forced tokens for jump-forward decoding: the tokenizer's spelling of bytes that every satisfying text goes on with.
+"""Forced tokens for jump-forward decoding. They are the tokenizer's spelling of bytes that every satisfying text
+continues with.
 
 Many splits of a forced text satisfy too ("dog" as d, o, g), but they are rare in the model's training texts, and rows
 that differ only in the split fill a beam. A forced stretch is read in one forward pass.

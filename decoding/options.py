@@ -1,4 +1,4 @@
-"""The options of a search, the internal ones of the default search, and the push-up of Algorithm 1."""
+"""The options of a search. Also the internal options of the default search, and the push-up of Algorithm 1."""
 
 from __future__ import annotations
 

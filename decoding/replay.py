@@ -1,4 +1,4 @@
-"""The trace of an answer, replayed from its tokens: a second, independent check of the search.
+"""Replays the trace of an answer from its tokens. It is a second check that is independent of the search.
 
 It takes from the search only the tokens and their sums. States come from `TokenAutomaton.advance`, not from the tables
 on the device, and log-probs from another pass of the model, not from the beams.

@@ -1,4 +1,4 @@
-"""Draws an automaton as SVG, without outside help: columns by breadth-first depth, colours by distance."""
+"""Draws an automaton as SVG, without other programs. Columns follow breadth-first depth, colours follow distance."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class KeyCharges:
 
 
 class Limiter:
-    """Counts requests and tokens, in this process or on a server, and rejects those over a limit."""
+    """Counts requests and tokens, and rejects those over a limit. It counts in this process or on a server."""
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> Limiter:

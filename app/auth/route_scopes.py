@@ -1,4 +1,4 @@
-"""The table of routes with the scopes that permit them; any other route is rejected."""
+"""The table of routes with the scopes that permit them. Any other route is rejected."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class QueuedJob:
 
 
 class Queue:
-    """The jobs of one queue: waiting, in the order of delivery; waiting for another job; and running."""
+    """The jobs of one queue. Some wait in the order of delivery, some wait for another job, and some run."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._waiting: dict[Priority, deque[QueuedJob]] = {priority: deque() for priority in _PRIORITIES}

@@ -1,4 +1,4 @@
-"""The demo: starts the service on a free port, sends three requests over HTTP and shows the answers."""
+"""Runs the demo. It starts the service on a free port, sends three requests over HTTP and shows the answers."""
 
 from __future__ import annotations
 

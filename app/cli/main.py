@@ -1,4 +1,4 @@
-"""The command `abs`: requests of the API, in this process or to a running service (--url)."""
+"""The command `abs`. It sends requests to the API in this process, or to a running service (--url)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renders results of the API for a terminal: coloured tokens, the word trace, errors with a caret."""
+"""Renders results of the API for a terminal. It shows coloured tokens, the word trace, and errors with a caret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The health check of a container: python -m app.local.health URL, with exit status 0 for a successful response."""
+"""The health check of a container: python -m app.local.health URL. The exit status is 0 for a successful response."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _UNESCAPABLE = re.compile(r"[\n\r;#%]")  # cannot be escaped in supervisor's con
 
 
 class LocalFailed(AppError):
-    """A process of `abs up` does not start, or supervisor has ended; the message ends with its log."""
+    """A process of `abs up`, or supervisor itself, has failed. The message ends with its log."""
 
 
 @dataclass(frozen=True, slots=True)

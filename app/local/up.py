@@ -1,4 +1,4 @@
-"""Runs `abs up`: locks the folder, starts the server, then API and workers, and watches them."""
+"""Runs `abs up`. It locks the folder, starts the server, then API and workers, and watches them."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class DescribeJob(OwnedJob):
 
 @dataclass(frozen=True, config=CONFIG)
 class CheckJob(JobHeader):
-    """Check a text against a constraint, or a sequence of labels against one over labels; needs no model.
+    """A job that checks a text, or a sequence of labels. It needs no model.
 
     conjuncts  whether to check each conjunct by itself, too
     """
@@ -194,7 +194,7 @@ class CompileJobResult(CompiledEventBody):
 
 @dataclass(frozen=True, config=CONFIG)
 class ExplainJobResult:
-    """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
+    """The explanation of a compiled constraint. Propositions go by the names of their meanings."""
 
     automaton: str
     explanation: ConstraintExplanation

@@ -207,7 +207,9 @@ class LabelStepBody:
 
 @dataclass(frozen=True, config=CONFIG)
 class UsageBody:
-    """Tokens read, tokens written over all choices (each with its end), and the texts generated side by side."""
+    """The tokens read and written, and the number of sequences. The written tokens are those of all choices, each with
+    its end.
+    """
 
     prompt_tokens: int
     completion_tokens: int

@@ -1,4 +1,4 @@
-"""Verifies the files of a model by their SHA-256 before any of them is loaded.
+"""Verifies a model's files by their SHA-256 before loading.
 
 A model is identified by a list in the format of `sha256sum`, one line per file, and by the digest of that list, which
 ABS_MODEL_SHA256 pins. The list of the built-in model is part of the package. Another model may have its list in

@@ -115,7 +115,9 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line: time (UTC), level, logger, `event` or `message`, the fields, and a traceback."""
+    """Formats each record as one line of JSON. It has the time (UTC), level, logger, `event` or `message`, the fields,
+    and a traceback.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Prometheus metrics of this process, and the small HTTP server on a worker's metrics port.
+"""Prometheus metrics of this process. Also the small HTTP server on a worker's metrics port.
 
 All applications and workers of a process share the metrics. Labels are fixed names, never a prompt, a constraint or a
 key. app.worker.job_run records the metrics of jobs.
@@ -152,7 +152,7 @@ class EngineWatch:
 
 
 class HeartbeatRegistry:
-    """The last heartbeat of each worker in this process, with the reason why it does not work."""
+    """The last heartbeat of each worker in this process. It holds the reason why a worker does not work."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Reads the constraint of a request, in any spelling, and combines it with stop strings.
+"""Reads the constraint of a request in any spelling. It also combines the constraint with stop strings.
 
 A finished text satisfies the constraint and contains no stop string. The model may end a text with a stop string,
 which is then removed, if no continuation of a satisfying text breaks the constraint: there is none, or it is about

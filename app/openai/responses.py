@@ -15,7 +15,7 @@ FinishReason = Literal["stop", "length"]
 
 
 class Deferred(Strict):
-    """Builds its validator on first use, so that the many models here do not delay the start."""
+    """A model that builds its validator on first use. So the many models here do not delay the start."""
 
     model_config = ConfigDict(defer_build=True)
 

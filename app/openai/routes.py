@@ -1,4 +1,4 @@
-"""The routes: each translates its request, runs it in the service and renders the result."""
+"""The OpenAI-compatible routes. Each translates its request, runs it in the service and renders the result."""
 
 from __future__ import annotations
 

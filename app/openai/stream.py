@@ -1,4 +1,4 @@
-"""Streams an answer: chunks of the stable prefix, the rest at the end, then `[DONE]`.
+"""Streams an answer in chunks of the stable prefix. The rest follows at the end, then `[DONE]`.
 
 An OpenAI client cannot resume a stream, so this module handles interruptions itself. If another worker restarts the
 job, or the server is briefly unreachable, the stream waits and continues. If this process is about to stop, the stream
@@ -34,7 +34,7 @@ Message = MutableMapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """A submitted request, and how its chunks are rendered; `usage` adds a last chunk with the token counts."""
+    """A submitted request, and how its chunks are rendered. With `usage` a last chunk has the token counts."""
 
     service: Service
     submitted: SubmittedJob

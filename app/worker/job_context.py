@@ -1,4 +1,6 @@
-"""The calls that a handler's thread may make: progress, events, the store, the deadline and a recompilation."""
+"""The calls that a handler's thread may make. They concern progress, events, the store, the deadline and a
+recompilation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker loop: it takes jobs and runs each by the worker's handler in a thread.
+"""The worker loop. It takes jobs and runs each by the worker's handler in a thread.
 
 A worker takes as many jobs at once as its handler has slots, and leaves all others to the queue.
 """

@@ -1,4 +1,4 @@
-"""Rows of integer matrices: equal ones found by 64-bit hashes and confirmed by comparison, and room for more."""
+"""Finds equal rows of integer matrices. 64-bit hashes find them, and a comparison confirms them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deterministic transducers from texts to letters: over classes of characters, and over the bytes of UTF-8.
+"""Deterministic transducers from texts to letters. They read classes of characters, or the bytes of UTF-8.
 
 Both are subsequential: a transition writes a string of letters, and the end of the text writes one more. A constraint
 is translated over characters, minimized there, and then expanded to bytes. A character of several bytes passes through

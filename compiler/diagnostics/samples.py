@@ -81,7 +81,7 @@ def _is_letter(byte: int) -> bool:
 
 
 class TextSampler:
-    """Samples words from `start` over the symbols 0..n-1 of an automaton whose EOS is the id n.
+    """Samples accepted words of an automaton, from `start` on. Its symbols are 0..n-1, and EOS is the id n.
 
     over_bytes  True where the symbols are bytes, which get weights; labels are all alike
     Raises LimitExceeded over `compile_s_max` and CompileCancelled.

@@ -1,4 +1,4 @@
-"""Names the characters that a vocabulary lacks for a constraint, where no tokens spell any of its texts."""
+"""Names the characters that a constraint needs and no token spells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A JSON schema as numbered nodes, and the order in which the properties of a value are written.
+"""A JSON schema as numbered nodes. Also the order in which the properties of a value are written.
 
 A node holds facts about numbers, strings, arrays and objects, and the nodes that each joins. All schemas that speak of
 the same value share one order of properties: the one in which the document first names them. So any two of their
@@ -277,7 +277,7 @@ class PropertyScope:
 
 
 class PropertyScopes:
-    """The scopes of a document's nodes; equal ones are the same object, so positions can be compared."""
+    """The scopes of a document's nodes. Equal scopes are the same object, so positions can be compared."""
 
     def __init__(self, nodes: Sequence[Schema], guard: ResourceGuard) -> None:
         self.nodes, self._guard = nodes, guard

@@ -17,7 +17,8 @@ _CHECK_EVERY = 1_024  # new nodes and remembered results between two looks at th
 
 
 class MonotoneBdd:
-    """A growing set of shared nodes; `variable[i]`, `low[i]` and `high[i]` describe node i, made after its children.
+    """A growing set of shared nodes. `variable[i]`, `low[i]` and `high[i]` describe node i, which comes after its
+    children.
 
     Every method that makes nodes raises LimitExceeded over bdd_nodes_max (nodes and remembered results) or
     compile_s_max.

@@ -1,4 +1,5 @@
-"""MONA as a second engine: the same formulas and letters in, the same canonical DFA out. Never the only path.
+"""MONA as a second engine for formulas. It takes the same formulas and letters, and gives the same canonical DFA. Never
+the only path.
 
 Owns one run of the program and the reading of its answer. The run is private: no shell, a directory and a process
 group of its own, a cap on its time, its memory and its answer, and no process and no file left behind. What MONA is

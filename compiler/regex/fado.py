@@ -1,4 +1,4 @@
-"""FAdo as a second engine for patterns: the same trees in, the same canonical DFA out. Never the only path.
+"""FAdo as a second engine for patterns. It takes the same trees, and gives the same canonical DFA. Never the only path.
 
 Owns the way to FAdo's regular expressions, over symbols that are minterms, and back from its minimal DFA. What FAdo
 needs is in its modules `reex` and `fa`; they take lark and deprecation, none of the notebook's packages that its wheel

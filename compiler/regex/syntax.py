@@ -1,4 +1,5 @@
-"""Patterns as trees of six node types, read by Python's own parser: same syntax and same verdicts as `re.fullmatch`.
+"""Parses patterns into trees of six node types. Python's own parser reads them, so syntax and verdicts are those of
+`re.fullmatch`.
 
 Owns the syntax, the flags and the refusals. Knows nothing of automata.
 """

@@ -1,4 +1,4 @@
-"""The JSON of constraints: what a request holds, read strictly, and the same written out in full."""
+"""Reads and writes the JSON of constraints. Requests are read strictly, and constraints are written out in full."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ JSON_DEPTH = 3  # how deep objects and arrays may nest where a schema does not s
 
 @dataclass(frozen=True, slots=True)
 class Proposition:
-    """When a proposition holds at a step of the word trace: words and phrases, or a regex, never both.
+    """When a proposition holds at a step of the word trace. It has words and phrases, or a regex, never both.
 
     Letters of words match in either case unless `case_sensitive`; a regex says so itself with (?i).
     """
@@ -188,7 +188,7 @@ class LengthSpec:
 
 @dataclass(frozen=True, slots=True)
 class DfaSpec:
-    """A caller's own automaton, over propositions of the word trace or over the bytes of the text."""
+    """A caller's own automaton. It is over propositions of the word trace, or over the bytes of the text."""
 
     form: ClassVar = "dfa"
     user_dfa: UserDfa

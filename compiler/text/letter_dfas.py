@@ -51,7 +51,8 @@ class _TreeDfaBuilder(ABC):
 
 
 class LetterDfaBuilder(_TreeDfaBuilder):
-    """Builds the DFA of a tree over letters of which the last tells the outcome of the whole-text constraints.
+    """Builds the DFA of a tree over letters with outcomes. The last letter tells the outcome of the whole-text
+    constraints.
 
     leaves  the whole-text leaves of the tree, in the order of an outcome's entries
     """
@@ -75,7 +76,9 @@ class LetterDfaBuilder(_TreeDfaBuilder):
 
 
 class PerCharacterDfaBuilder(_TreeDfaBuilder):
-    """Builds the DFA of a tree over letters that name each character's class; whole-text constraints read those."""
+    """Builds the DFA of a tree over letters with character classes. Whole-text constraints read the class of each
+    character.
+    """
 
     def __init__(
         self, alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], classes: CharacterClasses, guard: ResourceGuard

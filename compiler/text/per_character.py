@@ -1,4 +1,4 @@
-"""Transducers that emit each character's class as a letter, so that whole-text constraints are DFAs over letters.
+"""Transducers that emit each character's class as a letter. So whole-text constraints become DFAs over letters.
 
 They serve where the product of all parts would have very many states, or where a transducer would need many states
 inside UTF-8 characters: here one set of these states serves all.

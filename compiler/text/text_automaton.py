@@ -1,4 +1,4 @@
-"""A constraint as an automaton over texts, before any vocabulary: it checks a text and replays an answer."""
+"""A constraint as an automaton over texts. It needs no vocabulary to check a text and to replay an answer."""
 
 from __future__ import annotations
 
@@ -211,7 +211,9 @@ class TextCheck:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStep:
-    """After one token: the state of `display_dfa`, and the letters that its bytes wrote, as sets of propositions."""
+    """The state after one token, and the letters it wrote. The state is one of `display_dfa`; a letter is a set of
+    propositions.
+    """
 
     state: int
     letters: tuple[tuple[str, ...], ...]

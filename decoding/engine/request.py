@@ -1,4 +1,4 @@
-"""One generation in an engine: its state, its session with the model, and the queue to the caller's thread."""
+"""One generation in an engine. It has its state, its session with the model, and the queue to the caller's thread."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ ROWS_RECORDED = 16  # rows of a step that are recorded, the best first; readers 
 
 
 class TopTokensRecorder:
-    """A generation that records the `count` most probable tokens after each of its best rows; obeys `Generation`."""
+    """A generation that also records the model's most probable tokens. It obeys `Generation`, and records `count`
+    tokens after each of its best rows.
+    """
 
     def __init__(self, generation: Generation, count: int) -> None:
         self._generation, self._count = generation, count

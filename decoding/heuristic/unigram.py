@@ -1,4 +1,4 @@
-"""The cost to go: nats from each state of an automaton to acceptance, under the model's unigram prior.
+"""The cost to go under the model's unigram prior. It is in nats from each state of an automaton to acceptance.
 
 The prior is the probability of each token regardless of the text before it. With the cost to go, a row that has met an
 obligation and a row that has put it off can be compared: the second still owes what the obligation costs. It is an

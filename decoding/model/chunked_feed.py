@@ -1,4 +1,4 @@
-"""Chunked prefill of a feed: rows that grow by many tokens read a few of them in each pass.
+"""Chunked prefill of a feed. Rows that grow by many tokens read a few of them in each pass.
 
 The log-probs of a pass are [rows, tokens, V]. In chunks a forced stretch of 30 tokens over 64 rows holds megabytes of
 them, not gigabytes.

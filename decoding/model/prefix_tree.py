@@ -42,7 +42,9 @@ _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output
 
 
 class Checkpoint(NamedTuple):
-    """A tree at some time, without the keys and values in slots that were visible to no row."""
+    """The state of a tree, to which it can be rolled back. Keys and values in slots that no row sees are not part of
+    it.
+    """
 
     length: int
     rows: int
@@ -187,7 +189,7 @@ def slots_at_most(rows: int, nodes: int) -> int:
 
 
 class PrefixSharingUnsupported(Exception):
-    """This model's attention is more than softmax over all earlier tokens; the message names the difference."""
+    """This model's attention is more than causal softmax attention. The message names the difference."""
 
 
 class Prompt:
@@ -285,7 +287,7 @@ class Nodes:
 
 
 class Pass:
-    """One forward pass over the rows of several generations, one part each, and over padding rows."""
+    """One forward pass over the rows of several generations. It may contain padding rows."""
 
     def __init__(self, parts: Sequence[Prompt | Nodes], fill: int, device: torch.device) -> None:
         positions = [*(part.positions for part in parts), torch.zeros(fill, dtype=torch.int64)]

@@ -1,4 +1,4 @@
-"""Prefix sharing: one pass for all generations, and a prompt's keys and values stored once for all its rows.
+"""Reads all generations in one pass, with prefix sharing. A prompt's keys and values are stored once for all its rows.
 
 It serves models whose layers are softmax attention over all earlier tokens; `compatibility` decides which those are.
 """

@@ -1,4 +1,4 @@
-"""The rows of a beam: on the device, on the host, and as links back to the first step."""
+"""The rows of a beam. They are arrays on the device, arrays on the host, and links back to the first step."""
 
 from __future__ import annotations
 

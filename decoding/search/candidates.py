@@ -1,4 +1,4 @@
-"""The best continuations of a beam's rows, found by token class instead of token by token.
+"""The best continuations of a beam's rows. They are found by token class instead of token by token.
 
 Within one row and one token class, a higher log-prob never gives a lower score. So a chunk of tokens of one class
 (`ChunkLayout`) is as good as its most probable token, and the best N continuations lie in the N chunks with the best

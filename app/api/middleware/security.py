@@ -1,4 +1,4 @@
-"""The checks before every route: size of the header, Host and Origin, keys and their limits.
+"""The checks before every route. They cover the size of the header, Host and Origin, keys and their limits.
 
 All of it is decided before the first byte of a body is read.
 """

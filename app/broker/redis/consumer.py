@@ -1,4 +1,4 @@
-"""The leased jobs of one queue in this process, and the tasks that wait for one. Obeys `ConsumerCallbacks`."""
+"""The leased jobs of one queue in this process. Also the tasks that wait for one. Obeys `ConsumerCallbacks`."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class _WrittenText(NamedTuple):
 
 
 class StepEventBuilder:
-    """Publishes each step of one generation, and keeps its rows, because those of the next step continue them.
+    """Publishes each step of one generation. It stores the rows, because those of the next step continue them.
 
     vocabulary  the bytes of each id, None where it writes none
     start       the automaton's state before the answer

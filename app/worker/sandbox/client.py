@@ -1,4 +1,4 @@
-"""The worker's side of the sandbox: it sends requests to a fork server and reports why one failed."""
+"""The worker's side of the sandbox. It sends requests to a fork server and reports why one failed."""
 
 from __future__ import annotations
 
