@@ -1,4 +1,4 @@
-"""The client for asyncio: input and output. `_requests` and `_flow` hold what it sends and decides."""
+"""The client for asyncio: input and output. `_requests` builds its requests, `_flow` makes its decisions."""
 
 from __future__ import annotations
 

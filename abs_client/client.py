@@ -1,4 +1,4 @@
-"""The synchronous client: input and output. `_requests` and `_flow` hold what it sends and decides."""
+"""The synchronous client: input and output. `_requests` builds its requests, `_flow` makes its decisions."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Unauthorized(CallerError):
 
 
 class Forbidden(CallerError):
-    """The key does not open this path. `scope` is what it lacks."""
+    """The key lacks the `scope` of this path."""
 
     facts = ErrorFacts(403, "forbidden", "The key does not open this path", ("scope",))
 
@@ -269,7 +269,7 @@ class DeadlineUnreachable(Busy):
 
 
 class RateLimited(Busy):
-    """A key has used up what it may. `limit` names the limit, `cap` is its value."""
+    """A key has reached a limit. `limit` is its name, `cap` its value."""
 
     facts = ErrorFacts(429, "rate_limited", "Rate limit exceeded", ("limit", "cap", "retry_after_s"))
 
@@ -377,7 +377,7 @@ class MessageInvalid(AppError):
 
 
 class ModelChanged(AppError):
-    """A file of the model is not what it should be, so none is loaded."""
+    """A file of the model has changed, so the model is not loaded."""
 
     def __init__(self, meant: str, how: str) -> None:
         super().__init__(f"the model's files are not those {meant}: {how}")

@@ -38,7 +38,7 @@ class GenerateParams:
 
     @property
     def weight(self) -> int:
-        """What the request counts in the queue: texts that are written side by side, times their budget."""
+        """The request's weight in the queue: rows generated side by side, times their budget."""
         return self.options.rows * self.options.max_tokens
 
 
@@ -94,7 +94,7 @@ class DecodeParams:
 
     @property
     def weight(self) -> int:
-        """What the request counts in the queue: rows that are written side by side, times their length."""
+        """The request's weight in the queue: rows generated side by side, times their length."""
         # An exact decoding counts as one row, whatever the size of its automaton.
         return len(self.log_probs) * (1 if self.beams == "exact" else self.beams)
 

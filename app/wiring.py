@@ -37,7 +37,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def open_limiter(settings: Settings) -> Limiter:
-    """What counts the requests of keys: where the broker is, so that all replicas count together."""
+    """The limiter of API keys. It counts at the broker, so that all replicas count together."""
     return cast("Limiter", _by_url("broker", settings.broker, LIMITERS, settings))
 
 
@@ -70,7 +70,7 @@ def handler_opener(queue: str) -> OpenHandler:
 
 
 def describe_device(settings: Settings) -> str:
-    """What the generate worker's model would be loaded on, in words. Loads the model code."""
+    """A description of the device of the generate worker's model. Loads the model code."""
     return str(_named(DEVICE)(settings))  # type: ignore[operator]
 
 

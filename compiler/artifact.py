@@ -1,4 +1,4 @@
-"""What a compilation yields."""
+"""The result of a compilation."""
 
 from __future__ import annotations
 

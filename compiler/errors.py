@@ -128,7 +128,7 @@ class SpecUnsatisfiable(SpecError):
 
 
 class SpecUnspellable(SpecError):
-    """Texts satisfy the constraint, but the vocabulary cannot spell one. `characters` names what is missing."""
+    """Texts satisfy the constraint, but the vocabulary cannot spell one. `characters` lists the missing ones."""
 
     facts = replace(UNSATISFIABLE, fields=("characters",))
 

@@ -15,7 +15,7 @@ from compiler.spec import caller_names, in_caller_names, spec_to_json
 def as_json(
     automaton: str, compiled: CompiledConstraint, explanation: ConstraintExplanation | None
 ) -> AutomatonResponse:
-    """States with distances, the letters of every transition, and what it is in words."""
+    """The automaton as JSON: states with distances, letters of each transition, and an explanation."""
     dfa = compiled.text.display_dfa
     return AutomatonResponse(
         automaton=automaton,

@@ -48,7 +48,7 @@ class JobResponse(Strict):
 
 
 def source_of(service: Service, job_id: str) -> Source:
-    """What the events of a job are made of."""
+    """The source of a job's events."""
     return Source(service, job_id, lambda result: to_json(Answer, answer_of(job_id, result, service.settings.model_id)))
 
 

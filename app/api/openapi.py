@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of errors, events and media types, for all paths."""
+"""The errors, events and media types of the OpenAPI document, for all paths."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class StorageProbe:
         self._key = probe_key(secrets.token_hex(8))
 
     async def keeps(self) -> bool:
-        """Whether what is written to the storage can be read back. Raises StorageDown."""
+        """Whether the storage returns a value that was written. Raises StorageDown."""
         value = secrets.token_bytes(8)  # a new value each time: an old one could be read from a store that is full
         await self._store.put(self._key, value, PROBE_TTL_S)
         return await self._store.get(self._key) == value

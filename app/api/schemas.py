@@ -165,7 +165,7 @@ class CheckRequest(Body):
         return self
 
     def subject(self) -> str | tuple[str, ...]:
-        """What is checked."""
+        """The text or the labels to check."""
         return self.text if self.text is not None else tuple(self.labels or ())
 
     def spec(self) -> Spec:

@@ -17,7 +17,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What to draw. S states.
+    """An automaton to draw. S states.
 
     distances   per state the fewest tokens to acceptance; None where dead
     accepting   the states in which a text may end

@@ -253,7 +253,7 @@ class JobClient:
             yield event
 
     async def state(self, job_id: str, owner: str) -> JobStatus:
-        """Where a job of this caller's is. Raises UnknownJob, for other callers' jobs too."""
+        """The state of a caller's job. Raises UnknownJob, for other callers' jobs too."""
         try:
             state = await self._broker.state(job_id)
         except JobUnknown:

@@ -156,7 +156,7 @@ def to_byte_transducer(transducer: CharTransducer, start: int, guard: ResourceGu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByteTable:
-    """What each byte does, between characters and inside them. S boundary rows, I inner rows, K byte classes.
+    """The transitions of each byte, between characters and inside them. S boundary rows, I inner rows, K byte classes.
 
     byte_class  int32 [256]      the column each byte reads
     table       int32 [S+I, K]   an entry >= 0 completes a character: it is a code of the table that was expanded;

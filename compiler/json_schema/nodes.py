@@ -43,7 +43,7 @@ EXTENSION = "x-"  # the prefix of OpenAPI's own extensions, which are ignored to
 
 @dataclass(frozen=True, slots=True)
 class NumberFacts:
-    """What holds of a number.
+    """The facts about a number.
 
     multiples  divisors: it is a multiple of each
     """
@@ -70,7 +70,7 @@ class EmbeddedConstraint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StringFacts:
-    """What holds of a string.
+    """The facts about a string.
 
     minimum, maximum  its length in code points
     patterns          pairs of a pattern, which is searched for, and its field
@@ -94,7 +94,7 @@ class Contains:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayFacts:
-    """What holds of an array.
+    """The facts about an array.
 
     prefix  the nodes of the first items
     items   the node of each item behind them, None for any value
@@ -114,7 +114,7 @@ class ArrayFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectFacts:
-    """What holds of an object.
+    """The facts about an object.
 
     properties  pairs of a name and a node
     patterns    triples of a pattern of names, its field, and a node

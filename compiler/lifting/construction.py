@@ -219,7 +219,7 @@ def _cheaper_form(frontier: _Frontier) -> _Frontier:
 def _classes(
     effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, guard: ResourceGuard
 ) -> _Classes:
-    """What the tokens of a trie do from a group of states."""
+    """The effects of a trie's tokens from a group of states."""
     # A trie has one row for each node at most; equal rows are one.
     walk = _TrieWalk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard)
     ids, ends = walk.trie(trie, transducer.byte_class.astype(np.uint8))

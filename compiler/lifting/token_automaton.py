@@ -293,7 +293,7 @@ def _packed(bits: np.ndarray) -> np.ndarray:
 
 
 def _unpacked(words: np.ndarray, bits: int) -> np.ndarray:
-    """What `_packed` packed: bool [N, bits]."""
+    """The inverse of `_packed`: bool [N, bits]."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=bits).view(bool)
 
 

@@ -161,7 +161,7 @@ def blame_field(field: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What `re` says is wrong, without the group or character names that it quotes from the pattern."""
+    """The message of `re`, without the group or character names that it quotes from the pattern."""
     return re.split(r"['\"]", str(getattr(error, "msg", error)), maxsplit=1)[0].strip()
 
 

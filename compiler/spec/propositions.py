@@ -1,4 +1,4 @@
-"""What propositions mean, and names that follow from the meaning alone.
+"""The meanings of propositions, and names that follow from the meaning alone.
 
 Letters are sets of such names. So one compiled constraint serves all callers who mean the same, under any names.
 """

@@ -150,7 +150,7 @@ class _LabelDfaBuilder:
 def _text_automaton(
     dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], guard: ResourceGuard
 ) -> TextAutomaton:
-    """What people look at. Its transducer reads no byte, for there are none to be read."""
+    """The automaton to display. Its transducer reads no byte, since labels have none."""
     # A text automaton has a byte transducer; this one reads only the empty text.
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
     final_output = np.array([NO_END, 0], dtype=np.int32)

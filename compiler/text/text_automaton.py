@@ -322,7 +322,7 @@ def _accepts(automaton: TextAutomaton, text: str) -> bool:
 
 
 def _violation(automaton: TextAutomaton, text: str) -> int:
-    """Where a text that does not satisfy the constraint goes wrong."""
+    """The offset at which a text first violates the constraint."""
     over_bytes = automaton.byte_automaton
     # The byte automaton knows which states are dead, which the transducer and the letters only know together.
     state = automaton.text_start * over_bytes.letter_states + automaton.letters.start

@@ -150,7 +150,7 @@ class _Tracker:
         return transducer, start, tuple(self._letters)
 
     def _row(self, in_word: bool, positions: int) -> tuple[list[int], list[int]]:
-        """Where each minterm leads from a state, and the string it emits."""
+        """The state after each minterm from a state, and the output."""
         patterns = self._patterns
         # Patterns that began at an earlier unit; `starting` adds those that begin at this one.
         going_on = patterns.after(positions)

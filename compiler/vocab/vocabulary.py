@@ -72,7 +72,7 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What each id writes. `tokens[i]` is None where id i never occurs in a text: specials, gaps, padding, EOS.
+    """The bytes of each id. `tokens[i]` is None where id i never occurs in a text: specials, gaps, padding, EOS.
 
     eos_ids  the ids that end a text, at least one
     Raises ValueError where an EOS id is out of range or writes bytes.

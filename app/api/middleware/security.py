@@ -221,7 +221,7 @@ def _is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what is bound to `host`."""
+    """Whether only this machine can reach a socket bound to `host`."""
     if host.lower() == "localhost":
         return True
     return _is_address(host) and ipaddress.ip_address(host).is_loopback

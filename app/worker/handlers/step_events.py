@@ -125,7 +125,7 @@ class StepEventBuilder:
         return "violates" if self._vocabulary[token] else "no_bytes"
 
     def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _WrittenText:
-        """What the ids say; `state` is the one they lead to, if it is known."""
+        """The text of a row's ids; `state` is the automaton's after them, if it is known."""
         if not tokens:
             return self._empty
         if tokens in self._texts:
