@@ -39,11 +39,16 @@ def about(*, arguments: bool = True) -> dict[str, str]:
     return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command}
 
 
-def parser_of(description: str | None, *, shared: bool = True) -> argparse.ArgumentParser:
-    """A parser of a command's arguments, with --shared for the folder of data sets and models."""
+def parser_of(description: str | None, *, shared: bool = True, threads: int = 0) -> argparse.ArgumentParser:
+    """A parser of a command's arguments, with --shared for the folder of data sets and models.
+
+    threads  the default of --threads; 0: the command has no such argument
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     if shared:
         parser.add_argument("--shared", type=Path, default=SHARED, help="holds data/commongen, models and the like")
+    if threads:
+        parser.add_argument("--threads", type=int, default=threads)
     return parser
 
 

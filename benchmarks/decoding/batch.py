@@ -101,10 +101,9 @@ def run_concurrently(engine: Engine, requests: Sequence[BatchRequest]) -> tuple[
 
 
 def main() -> None:
-    parser = parser_of(__doc__, shared=False)
+    parser = parser_of(__doc__, shared=False, threads=2)
     parser.add_argument("--requests", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     model = HuggingFaceModel.load(BUILT_IN_MODEL, device="cpu")

@@ -68,10 +68,9 @@ def _point(text: str) -> tuple[int, int]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("--points", type=_point, nargs="*", default=list(POINTS), help="such as 16x4")
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     parser.add_argument("--keep", action="store_true", help="write no file")
     parser.add_argument("--peers-only", action="store_true", help="measure the peers again and keep the stored points")

@@ -132,12 +132,11 @@ def transformers_cost(model: Any, prompt: list[int], beams: int, tokens: int) ->
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("prompt_tokens", type=int)
     parser.add_argument("beams", type=int)
     parser.add_argument("tokens", type=int)
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     logging.set_verbosity_error()

@@ -231,7 +231,7 @@ def extended_row(
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, threads=1)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--sets", type=int, default=200, help="concept sets of each family")
     parser.add_argument("--beams", "--k", type=int, nargs="+", default=[1, 4, 8, 16, 64, 128])
@@ -240,7 +240,6 @@ def main() -> None:
     parser.add_argument("--references", type=int, default=40, help="cases of each family with a best known answer")
     parser.add_argument("--draw", type=int, metavar="SEED")
     parser.add_argument("--again", action="store_true", help="measure stored rows again")
-    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     run(args)

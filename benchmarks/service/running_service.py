@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.service.http_client import HttpConnection
+from tests.servers.abs_up import short_folder, up
 from tests.servers.processes import children, free_port, resident_bytes
 
 _COMPILATIONS = re.compile(rb"^abs_compile_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
@@ -51,27 +48,15 @@ class RunningService:
 def run_service() -> Iterator[RunningService]:
     """`abs up` with the built-in model and default settings, ready for the duration of the statement."""
     port = free_port()  # the two after it are most likely free as well
-    with tempfile.TemporaryDirectory(prefix="abs-load-") as folder:
-        command = [sys.executable, "-m", "app.main", "up", "--json", "--port", "0", "--data", folder]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
-        process = subprocess.Popen(
-            command, env=environment | {"ABS_METRICS_PORT": str(port)}, stdout=subprocess.PIPE, text=True
-        )
-        try:
-            assert process.stdout
-            events = map(json.loads, process.stdout)
-            ready = next((event for event in events if event["event"] == "ready"), None)
-            if ready is None:
-                raise SystemExit("`abs up` did not start; see its output above")
-            yield RunningService(ready["url"], ready["processes"], port)
-        finally:
-            process.terminate()
-            process.wait(120)
-            if process.stdout:
-                process.stdout.close()
-            logs = "".join(path.read_text(errors="replace")[-2000:] for path in Path(folder).glob("logs/*.log"))
-            if "Traceback" in logs:
-                print("a process logged an error:\n", logs, file=sys.stderr)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
+    with (
+        short_folder() as folder,
+        up(folder, environment=environment | {"ABS_METRICS_PORT": str(port)}) as running,
+    ):
+        yield RunningService(running.url, running.pids, port)
+        running.stop()
+        if "Traceback" in (logs := running.logs()):
+            print("a process logged an error:\n", logs, file=sys.stderr)
 
 
 def _descendants(pid: int) -> list[int]:

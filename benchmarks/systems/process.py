@@ -120,12 +120,8 @@ class SystemProcess:
     def end(self) -> None:
         """End the process, if there is one."""
         if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            for pipe in (self._child.stdin, self._child.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        pipe.close()
+            with contextlib.suppress(BrokenPipeError), self._child:  # which closes its pipes and waits for it
+                self._child.kill()
         self._child = None
 
     def close(self) -> None:

@@ -61,7 +61,6 @@ class Questioner:
 def add_system_arguments(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
     """The arguments of all commands that compare systems and store their rows."""
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=default)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="measure stored rows again")
 
 

@@ -130,10 +130,9 @@ def stage_callback(progress: Progress, seed: int) -> Callable[[str], None]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sequences", type=int, default=2_000)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="discard the stored repeats")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

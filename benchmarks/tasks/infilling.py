@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--stories", type=int, default=50)

@@ -101,11 +101,10 @@ def growth_rows(args: argparse.Namespace, progress: Progress) -> Iterator[dict[s
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("--beams", type=int, nargs="+", default=BEAMS)
     parser.add_argument("--sets", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     with progress_bars() as progress:
         rows, growth = list(table_rows(args, progress)), list(growth_rows(args, progress))

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, shared=False)
+    parser = parser_of(__doc__, shared=False, threads=2)
     add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--patterns", type=int, default=100)
     ask_systems(run, parser.parse_args(), SECONDS_MAX)

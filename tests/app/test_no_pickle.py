@@ -94,7 +94,7 @@ def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> Non
 
 def test_no_process_of_a_redis_service_unpickles(tmp_path: Path) -> None:
     log = tmp_path / "pickles"
-    with short_folder() as folder, up(folder, environment=environment(log)) as service:
+    with short_folder() as folder, up(folder, environment=os.environ | environment(log)) as service:
         ask_all(service.url)
     for role in ("serve", "worker compile", "worker generate"):
         assert role in started(log), started(log)

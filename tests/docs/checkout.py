@@ -29,7 +29,7 @@ import psutil
 from app.settings import BUILT_IN_MODEL
 from docs.tools.pages import DOCS, Block, blocks, pages
 from tests.servers.abs_up import START_S_MAX, STOP_S_MAX, end_all
-from tests.servers.processes import free_port, until
+from tests.servers.processes import alive, free_port, until
 
 ROOT = DOCS.parent
 CLONE = "git clone <this repository> abs-server && cd abs-server"
@@ -171,7 +171,7 @@ class Started:
             with contextlib.suppress(OSError, psutil.NoSuchProcess):
                 if pid != self.process.pid and os.getsid(pid) == self.process.pid:
                     self._seen.add(psutil.Process(pid))
-        return {one for one in self._seen if _runs(one)}
+        return {one for one in self._seen if alive(one.pid)}
 
     def command_lines(self) -> list[str]:
         """Of all these processes."""
@@ -190,12 +190,6 @@ class Started:
     def end(self) -> None:
         """Leave nothing behind, whatever happened."""
         end_all(self.process, self.processes())
-
-
-def _runs(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 @contextlib.contextmanager

@@ -60,10 +60,9 @@ class StableAnswer:
 
 @dataclass
 class ChaosResult:
-    """The outcome of a run. `kill_server`: whether Redis was to be killed as well."""
+    """The outcome of a run."""
 
     requests: int
-    kill_server: bool
     answers: dict[str, StableAnswer] = field(default_factory=dict)  # by Idempotency-Key
     replayed: dict[str, StableAnswer] = field(default_factory=dict)  # the answers to the same requests at the end
     states: Counter[str] = field(default_factory=Counter)  # of all jobs on the server that generate
@@ -92,17 +91,17 @@ class ChaosResult:
 
     def figures(self) -> dict[str, Any]:
         """The same for benchmarks/results."""
-        attempts = {str(tries): self.attempts[tries] for tries in sorted(self.attempts)}
         return {
             "requests": self.requests, "took_s": self.took_s, "answered": len(self.answers),
             "changed": len(self.changed()), "wrong": len(self.wrong), "failed": len(self.failed),
-            "states": dict(self.states), "attempts": attempts,
+            "states": dict(self.states),
+            "attempts": {str(tries): count for tries, count in sorted(self.attempts.items())},
             "killed": dict(sorted(self.killed.items())), "again": dict(self.again), "good": self.good(),
         }
 
     def good(self) -> bool:
         """Whether there were kills, and each request was answered well, by one job, done once and the only one."""
-        killed = self.killed["server"] == int(self.kill_server) and self.killed.total() > self.killed["server"]
+        killed = self.killed["server"] == 1 and self.killed.total() > self.killed["server"]
         answered = len(self.answers) == self.requests and not self.wrong and not self.failed
         return killed and answered and not self.changed() and self.states == {"done": self.requests}
 
@@ -127,14 +126,17 @@ def check(body: dict[str, Any], text: str) -> bool:
 
 
 class Chaos:
-    """Sends requests and kills processes meanwhile."""
+    """Sends requests and kills processes meanwhile.
 
-    def __init__(self, running: RestartingService, requests: int, kills_max: int, kill_server: bool, seed: int) -> None:
+    kills_max  of workers and the server together
+    """
+
+    def __init__(self, running: RestartingService, requests: int, kills_max: int, seed: int = 1) -> None:
         self._running, self._kills_max = running, kills_max
         self._rng = random.Random(seed)
         self._over, self._server_killed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self.result = ChaosResult(requests, kill_server)
+        self.result = ChaosResult(requests)
 
     def run(self) -> ChaosResult:
         """Sends all requests, repeats them at the end, and counts the jobs on the server."""
@@ -154,10 +156,10 @@ class Chaos:
         return self.result
 
     def _ask_all(self, requests: dict[str, dict[str, Any]], note: Note, last: str = "") -> None:
-        """Sends requests; the one named `last` waits until the server was killed, if it is to be."""
+        """Sends requests; the one named `last` waits until the server was killed."""
 
         def ask(key: str) -> None:
-            if key == last and self.result.kill_server:
+            if key == last:
                 self._server_killed.wait(REQUEST_S_MAX)
             self._ask(key, requests[key], note)
 
@@ -175,7 +177,7 @@ class Chaos:
         second = time.monotonic()
         while not self._over.wait(max(0.0, (second := second + 1.0) - time.monotonic())):
             result = self.result
-            if result.kill_server and len(result.answers) >= result.requests / 2 and not result.killed["server"]:
+            if len(result.answers) >= result.requests / 2 and not result.killed["server"]:
                 self._running.kill("server")
                 result.killed["server"] += 1
                 self._server_killed.set()
@@ -215,17 +217,13 @@ class Chaos:
                     continue
                 if response.is_success:
                     return note(http, key, body, response.json())
-                return self._fail(f"{key}: {response.status_code} {response.text[:300]}")
-        self._fail(f"{key}: no answer in {REQUEST_S_MAX:g} s")
+                return self.result.failed.append(f"{key}: {response.status_code} {response.text[:300]}")
+        self.result.failed.append(f"{key}: no answer in {REQUEST_S_MAX:g} s")
 
     def _note_again(self, reason: str) -> None:
         with self._lock:
             self.result.again[reason] += 1
         time.sleep(RETRY_S)
-
-    def _fail(self, words: str) -> None:
-        with self._lock:
-            self.result.failed.append(words)
 
     def _note(self, http: httpx2.Client, key: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
         result = self.result
@@ -239,8 +237,7 @@ class Chaos:
                     result.wrong.append(f"{key}: {json.dumps(body['constraint'])} {choice['text']!r}")
 
     def _note_replay(self, http: httpx2.Client, key: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
-        with self._lock:
-            self.result.replayed[key] = stable_answer(answer)
+        self.result.replayed[key] = stable_answer(answer)
 
 
 def stable_answer(answer: dict[str, Any]) -> StableAnswer:
@@ -259,13 +256,6 @@ async def states_of_generations(server: Path) -> Counter[str]:
     return +states
 
 
-def chaos(
-    running: RestartingService, requests: int, kills_max: int, kill_server: bool = True, seed: int = 1
-) -> ChaosResult:
-    """Runs this number of requests with at most this number of kills."""
-    return Chaos(running, requests, kills_max, kill_server, seed).run()
-
-
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -279,7 +269,7 @@ def main() -> int:
     arguments = parser.parse_args()
     open_service = supervised_service if arguments.supervised else forked_service
     with open_service({queue: getattr(arguments, queue) for queue in QUEUES}) as running:
-        result = chaos(running, arguments.requests, arguments.kills, seed=arguments.seed)
+        result = Chaos(running, arguments.requests, arguments.kills, arguments.seed).run()
     print(result.report())
     if arguments.record:
         write_run("chaos", result.figures())

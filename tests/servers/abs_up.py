@@ -39,13 +39,11 @@ def end_all(process: subprocess.Popen[Any], started: Collection[psutil.Process])
 class Up:
     """A running `abs up`."""
 
-    def __init__(self, data: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, data: Path, *options: str, environment: Mapping[str, str] = os.environ) -> None:
         self.data = data
         command = [sys.executable, "-m", "app.main", "up", "--json", "--port", "0", "--data", str(data), *options]
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._words, text=True, env={**os.environ, **(environment or {})}
-        )
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._words, text=True, env=environment)
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self.seen: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -133,7 +131,7 @@ class Up:
 
 
 @contextlib.contextmanager
-def up(data: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Up]:
+def up(data: Path, *options: str, environment: Mapping[str, str] = os.environ) -> Iterator[Up]:
     """`abs up`, ready for requests."""
     running = Up(data, *options, environment=environment)
     try:

@@ -68,14 +68,9 @@ class Clocks:
 def clocks(folder: Path) -> Iterator[Clocks]:
     """Clocks whose files are in a folder. Skips where there is no libfaketime."""
     found = library()
-    keeper = subprocess.Popen(  # removes what it made when it ends; processes that are killed would leave theirs
+    with subprocess.Popen(  # removes what it made when it ends; processes that are killed would leave theirs
         (sys.executable, "-c", KEEP), env={**os.environ, "LD_PRELOAD": str(found)}, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True,
-    )
-    assert keeper.stdin is not None and keeper.stdout is not None
-    try:
+    ) as keeper:
+        assert keeper.stdout is not None
         yield Clocks(folder, found, keeper.stdout.readline().strip())
-    finally:
-        keeper.stdin.close()
-        keeper.wait()
-        keeper.stdout.close()

@@ -25,12 +25,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from tests.servers.processes import until
 
 IMPORTED = (
     "app.auth.redis_counters", "app.broker.redis.broker", "app.cli.main", "app.worker.handlers.compile", "app.main",
@@ -140,11 +141,8 @@ class ForkServer:
 
 def _connection_to_preforked(imported: Sequence[str]) -> socket.socket:
     """The connection to a new fork server, which first imports the modules of `imported` that it lacks."""
-    ends = time.monotonic() + PREFORKED_S_MAX
-    line = socket.socket(socket.AF_UNIX)
-    while line.connect_ex(str(Path(os.environ[PREFORKED]) / "socket")):
-        assert time.monotonic() < ends, "the preforked process does not start"
-        time.sleep(0.05)
+    line, path = socket.socket(socket.AF_UNIX), str(Path(os.environ[PREFORKED]) / "socket")
+    until(lambda: not line.connect_ex(path), "the preforked process starts", PREFORKED_S_MAX)
     line.sendall(json.dumps(imported).encode() + b"\n")
     return line
 

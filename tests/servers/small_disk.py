@@ -55,13 +55,9 @@ def small_disk(inside: Path) -> Iterator[SmallDisk]:
         )
     except OSError as error:
         raise NoDisk(str(error)) from error
-    assert keeper.stdin is not None and keeper.stdout is not None
-    try:
+    with keeper:  # it ends when its input does
+        assert keeper.stdout is not None
         said = keeper.stdout.readline().strip()
         if said != "mounted":
             raise NoDisk(said)
         yield SmallDisk(inside, keeper.pid)
-    finally:
-        keeper.stdin.close()
-        keeper.wait()
-        keeper.stdout.close()

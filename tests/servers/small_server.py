@@ -117,9 +117,7 @@ def small_server(**settings: object) -> Iterator[Server]:
         yield Server(process)
     finally:
         process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        process.communicate()
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ def folder() -> Iterator[Path]:
 def old_first() -> dict[str, str]:
     """An environment with a server that is too old first on PATH, where the tests have one."""
     try:
-        return {"PATH": f"{Path(old_server_program()).parent}:{os.environ['PATH']}"}
+        return os.environ | {"PATH": f"{Path(old_server_program()).parent}:{os.environ['PATH']}"}
     except pytest.skip.Exception:
-        return {}
+        return dict(os.environ)
 
 
 @pytest.fixture(scope="module")
