@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compiler.cases import Expression
-from benchmarks.compiler.engine import ExpressionRefused, MaskEngine, Masks
-from benchmarks.compiler.engines import OurMasks, load_engine
+from benchmarks.compiler.engines import ExpressionRefused, MaskEngine, Masks, OurMasks, load_engine
 from benchmarks.memory import PeakMemory, limit_more_memory, pin_to_one_core
 from compiler.errors import LimitExceeded, SpecError
 

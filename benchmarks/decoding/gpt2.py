@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 from transformers.utils import logging
 
-from benchmarks.compiler.engine import read_vocabulary
+from benchmarks.compiler.engines import read_vocabulary
 from benchmarks.keyword_patterns import keyword_sets
 from benchmarks.memory import PeakMemory, resident_bytes
 from benchmarks.runs import concept_sets_path, parser_of, tokenizer_path

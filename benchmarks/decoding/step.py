@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from benchmarks.compiler.engine import read_vocabulary
+from benchmarks.compiler.engines import read_vocabulary
 from benchmarks.decoding.gpt2 import EOS_PENALTY, SEED, constraint_json
 from benchmarks.report import write_run
 from benchmarks.runs import parser_of, tokenizer_path

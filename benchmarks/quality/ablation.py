@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.quality.ablation_cases import (
+from benchmarks.quality.cases import (
     BASELINE,
     FIRST_STAGE,
     MODELS,

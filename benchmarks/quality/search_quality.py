@@ -29,7 +29,7 @@ from app.models import ModelFiles, open_model_files
 from app.settings import BUILT_IN_MODEL
 from benchmarks.quality.bigram import BigramModel, most_probable
 from benchmarks.quality.caption_scores import bleu_4, cider, words
-from benchmarks.quality.cases import CAPTION_PROMPTS, QualityCase, drawn_families, families
+from benchmarks.quality.cases import CAPTION_PROMPTS, MODELS, QualityCase, drawn_families, families
 from benchmarks.report import write_report
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, concept_sets_path, parser_of
 from benchmarks.systems.ours import LIMITS, ConstraintPreparer
@@ -42,7 +42,6 @@ from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import generate
 
 RESULT = RESULTS_DIRECTORY / "search_quality.json"
-MODELS = ("captions", "stories260k", "tinystories-656k", "bigram")
 MAX_TOKENS = 32
 DEFAULT, JUDGED_BEAMS, WIDE_BEAMS, REFERENCE_BEAMS = "banked", 16, 64, 256
 MEANS = ("log_prob", "tokens", "words", "seconds")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.report.layout import MIB, geometric_mean, median_and_range, section, short_number, table, verdict
+from benchmarks.report.layout import MIB, grouped, median_and_range, section, short_number, table, verdict
 
 Run = dict[str, Any]
 Rows = dict[tuple[str, str], list[dict[str, Any]]]  # by case and engine, in the order measured
@@ -31,11 +32,9 @@ A check that the constraints are the same: cases without a star in which another
 """
 
 
-def _by_case(run: Run) -> Rows:
-    rows: Rows = defaultdict(list)
-    for row in run["rows"]:
-        rows[row["case"], row["engine"]].append(row)
-    return rows
+def geometric_mean(values: Sequence[float]) -> float:
+    """Raises ValueError if there are no values or one is not positive."""
+    return math.exp(statistics.fmean(map(math.log, values)))
 
 
 def _figures(rows: Rows, case: str, engine: str, name: str) -> list[float]:
@@ -218,7 +217,7 @@ def _errors(run: Run, rows: Rows) -> str:
 
 def compile_section(run: Run) -> str:
     """Time, memory and look-ups of all engines."""
-    rows = _by_case(run)
+    rows = grouped(run["rows"], "case", "engine")
     versions = [f"{_NAMES[engine]} {version}" for engine, version in run["versions"].items()]
     parts = {
         "In short": _summary(run, rows),

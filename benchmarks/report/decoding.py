@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks.report.layout import (
     MIB,
-    figure_panels,
+    grouped,
     median_and_range,
     picture,
     section,
@@ -16,13 +17,11 @@ from benchmarks.report.layout import (
     table,
     verdict,
 )  # fmt: skip
-from benchmarks.runs import RESULTS_DIRECTORY
 
 TIME_MAX = {(16, 4): 0.9, (16, 16): 0.9, (16, 64): 0.9, (512, 4): 0.7, (512, 16): 0.25, (512, 64): 0.1}
 MEMORY_MAX = {(512, 64): 0.2}  # of the other points: 1
 SHARE_MAX, SHARE_BEAMS = 0.05, 64
 RATIO_MAX = 0.5
-RUNTIMES_PLOT = RESULTS_DIRECTORY / "runtimes.svg"
 AXES = {"beams": "beams", "tokens": "tokens, at most", "keywords": "keywords", "vocabulary": "tokens in the vocabulary"}
 DECODE_NOTES = """
 GPT-2's shape (124 million random weights), seconds for one request: ours under five keywords with inflections over
@@ -58,10 +57,9 @@ GPU, 0.74 s for its own search and 3.49 s for Ctrl-G with 4 beams, and 9.45 s an
 
 def decode_section(run: dict[str, Any]) -> str:
     """Time and memory beside transformers, and the other constrained decoders."""
-    points = sorted({(row["prompt"], row["beams"]) for row in run["rows"]})
-    rows = {point: [row for row in run["rows"] if (row["prompt"], row["beams"]) == point] for point in points}
+    points = grouped(run["rows"], "prompt", "beams")
     head = ["prompt", "beams", "ours, s", "transformers, s", "ratio", "goal", "ours, MiB", "transformers, MiB", "ratio"]
-    parts = [table([*head, "goal"], [_decode_row(*point, rows[point]) for point in points])]
+    parts = [table([*head, "goal"], [_decode_row(*point, rows) for point, rows in sorted(points.items())])]
     if run["peers"]:
         texts = max((peer.get("texts", 0) for peer in run["peers"]), default=0)
         parts += ["### Beside other constrained decoders", PEER_NOTES.format(texts=texts), _peers(run["peers"])]
@@ -141,7 +139,8 @@ def runtimes_section(run: dict[str, Any]) -> str:
         body += [[f"{method} / HMM", *(_ratio(seconds[method, k], seconds["HMM", k]) for k in beams)]
                  for method in methods if method.startswith("ours")]  # fmt: skip
     notes = RUNTIMES_NOTES.format(sets=run["sets"], max_tokens=run["max_tokens"], repeats=len(rows[0]["seconds"]))
-    plot = picture(RUNTIMES_PLOT, "seconds per request of ours, along four axes", lambda: draw_runtimes(run["growth"]))
+    draw = partial(draw_runtimes, run["growth"])
+    plot = picture("runtimes", "seconds per request of ours, along four axes", draw, (11, 2.8), (1, len(AXES)))
     return section(
         "Seconds per request", run, notes, table(["method", *(f"{k} beams" for k in beams)], body), plot
     )  # fmt: skip
@@ -155,13 +154,12 @@ def _ratio(ours: list[float], theirs: list[float]) -> str:
     return short_number(statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True)))
 
 
-def draw_runtimes(rows: list[dict[str, Any]]) -> None:
-    """Seconds per request of our search along each axis. Needs matplotlib."""
-    with figure_panels(RUNTIMES_PLOT, (11, 2.8), columns=len(AXES)) as panels:
-        for panel, (along, label) in zip(panels, AXES.items(), strict=True):
-            points = sorted((row for row in rows if row["along"] == along), key=lambda row: row["value"])
-            medians = [statistics.median(row["seconds"]) for row in points]
-            panel.plot([row["value"] for row in points], medians, marker="o")
-            panel.set_xlabel(label)
-            panel.set_ylim(bottom=0)
-        panels[0].set_ylabel("seconds per request")
+def draw_runtimes(rows: list[dict[str, Any]], panels: list[Any]) -> None:
+    """Seconds per request of our search along each axis."""
+    for panel, (along, label) in zip(panels, AXES.items(), strict=True):
+        points = sorted((row for row in rows if row["along"] == along), key=lambda row: row["value"])
+        medians = [statistics.median(row["seconds"]) for row in points]
+        panel.plot([row["value"] for row in points], medians, marker="o")
+        panel.set_xlabel(label)
+        panel.set_ylim(bottom=0)
+    panels[0].set_ylabel("seconds per request")

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
+from itertools import product
 from typing import Any, Literal
 
 from benchmarks.report.layout import (
     MIB,
-    figure_panels,
     median_and_range,
     picture,
     section,
     short_number,
     table,
 )  # fmt: skip
-from benchmarks.runs import RESULTS_DIRECTORY
 
-PLOT = RESULTS_DIRECTORY / "scale.svg"
 SCALE_NOTES = """
 Medians of the repeats, with the range if its ends differ as printed; each compile cold, in a process of its own, on one
 core. A law is fitted by least squares to the upper half of a series, where constant costs no longer matter: as a power
@@ -96,28 +94,28 @@ def _table(points: Series) -> str:
     return table(["size", "ms", "table MiB", "peak MiB"], body)
 
 
-def draw_plot(series: dict[str, Series]) -> None:
-    """Time and table size of every series, one panel for each kind of size. Needs matplotlib."""
+def _picture(series: dict[str, Series]) -> str:
+    """Time and table size of every series, one panel for each kind of size."""
     kinds: dict[str, list[str]] = defaultdict(list)
     for name in series:
         kinds[name.partition(":")[0].removesuffix(" in order")].append(name)
     figures = (("ms", "compile, ms"), ("table_bytes", "tables, MiB"))
-    with figure_panels(PLOT, (4 * len(kinds), 6), rows=len(figures), columns=len(kinds)) as panels:
-        remaining = iter(panels)
-        for figure, label in figures:
-            for kind, names in kinds.items():
-                panel = next(remaining)
-                for name in names:
-                    values = [statistics.median(point[figure]) for point in series[name].values()]
-                    panel.plot(list(series[name]), values, marker="o", label=name.partition(": ")[2] or name)
-                panel.set(xlabel=kind, ylabel=label, yscale="log")
-                panel.legend(fontsize=7)
+
+    def draw(panels: list[Any]) -> None:
+        for panel, ((figure, label), kind) in zip(panels, product(figures, kinds), strict=True):
+            for name in kinds[kind]:
+                values = [statistics.median(point[figure]) for point in series[name].values()]
+                panel.plot(list(series[name]), values, marker="o", label=name.partition(": ")[2] or name)
+            panel.set(xlabel=kind, ylabel=label, yscale="log")
+            panel.legend(fontsize=7)
+
+    return picture("scale", "Compile time and table size", draw, (4 * len(kinds), 6), (len(figures), len(kinds)))
 
 
 def scale_section(run: dict[str, Any]) -> str:
     """Growth of our compile time and tables."""
     series, missing = _series(run)
-    parts = [picture(PLOT, "Compile time and table size", lambda: draw_plot(series)), _laws(series)]
+    parts = [_picture(series), _laws(series)]
     parts.append("\n".join(f"- not compiled: {line}" for line in missing))
     for name, points in series.items():
         parts += [f"### By {name}", _table(points)]

@@ -5,16 +5,16 @@ Figures need matplotlib, which is imported when one is drawn.
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.runs import link
+from benchmarks.runs import RESULTS_DIRECTORY, Row, link
 
 MIB = 2**20
+Draw = Callable[[list[Any]], None]  # draws into the panels of a figure, row by row
 
 
 def section(title: str, run: Mapping[str, Any], notes: str, *parts: str, details: Sequence[str] = ()) -> str:
@@ -45,10 +45,10 @@ def short_number(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 10 else f"{value:,.0f}"
 
 
-def median_and_range(values: Iterable[float], number: Callable[[float], str] = short_number) -> str:
+def median_and_range(values: Iterable[float]) -> str:
     """The median, and the range if its ends differ as printed."""
     ordered = sorted(values)
-    median, low, high = number(statistics.median(ordered)), number(ordered[0]), number(ordered[-1])
+    median, low, high = map(short_number, (statistics.median(ordered), ordered[0], ordered[-1]))
     return median if low == high else f"{median} ({low}-{high})"
 
 
@@ -58,30 +58,36 @@ def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Raises ValueError if there are no values or one is not positive."""
-    return math.exp(statistics.fmean(map(math.log, values)))
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by their values of some fields, in the order of the rows."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
 
 
-def picture(path: Path, alt_text: str, draw: Callable[[], None]) -> str:
-    """A link to a figure, drawn again if there is matplotlib; empty if there is no file."""
+def picture(name: str, alt_text: str, draw: Draw, inches: tuple[float, float], shape: tuple[int, int] = (1, 1)) -> str:
+    """A link to a figure, drawn again if there is matplotlib; empty if there is no file.
+
+    shape  the rows and columns of its panels
+    """
+    path = RESULTS_DIRECTORY / f"{name}.svg"
     with suppress(ImportError):
-        draw()
+        _draw_figure(path, draw, inches, shape)
     return f"![{alt_text}]({link(path)})" if path.exists() else ""
 
 
-@contextmanager
-def figure_panels(path: Path, inches: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[list[Any]]:
-    """The panels of a figure, row by row, which is written to an SVG file at the end. Raises ImportError."""
+def _draw_figure(path: Path, draw: Draw, inches: tuple[float, float], shape: tuple[int, int]) -> None:
+    """Draw a figure and write it to an SVG file. Raises ImportError."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
     matplotlib.rcParams["svg.hashsalt"] = path.stem  # the same figures give the same file
-    figure, panels = pyplot.subplots(rows, columns, figsize=inches, layout="constrained", squeeze=False)
+    figure, panels = pyplot.subplots(*shape, figsize=inches, layout="constrained", squeeze=False)
     try:
-        yield list(panels.flatten())
+        draw(list(panels.flatten()))
         figure.savefig(path, metadata={"Date": None})
     finally:
         pyplot.close(figure)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import inf, sqrt
 from typing import Any, NamedTuple
 
-from benchmarks.report.layout import figure_panels, picture, section, short_number, table
-from benchmarks.runs import RESULTS_DIRECTORY
+from benchmarks.report.layout import picture, section, short_number, table
 
 ALGORITHMS = ("abs", "banked")
 REFERENCE = 256  # beams of the default search, whose answers are the reference if the optimum is unknown
 GOALS = ((16, 2.0), (64, 0.5))  # beams, and the allowed gap of the default search in percent
-FIGURE = RESULTS_DIRECTORY / "beam_widths.svg"
 SEARCHES = ("banked", "abs", "unconstrained")
 QUALITY_NOTES = f"""
 Mean log-prob of the answers in nats, by algorithm and number of beams; all answers satisfy their constraint. "Best
@@ -226,20 +225,21 @@ def beam_widths_section(run: dict[str, Any]) -> str:
     return section(
         "Over the beam width", run, WIDTH_NOTES, table(head, body),
         f"64 beams take {ratio:.2f} times the time of 63.",
-        picture(FIGURE, "Seconds and log-probability over the beam width", lambda: _draw_widths(rows, widths)),
+        picture("beam_widths", "Seconds and log-probability over the beam width",
+                partial(_draw_widths, rows, widths), (9.0, 3.6), (1, 2)),
         details=(f"{run['cases']} cases",),
     )  # fmt: skip
 
 
-def _draw_widths(rows: FamilyRows, widths: list[int]) -> None:
-    with figure_panels(FIGURE, (9.0, 3.6), columns=2) as (cost, quality):
-        for name in SEARCHES:
-            cost.plot(widths, [rows[name, width]["seconds"] for width in widths], marker="o", label=name)
-        for name in ("banked", "abs"):
-            quality.plot(widths, [rows[name, width]["log_prob"] for width in widths], marker="o", label=name)
-        cost.set_yscale("log")
-        for panel, label in ((cost, "seconds for a request"), (quality, "log-prob, nats")):
-            panel.set_xscale("log", base=2)
-            panel.set_xlabel("beams")
-            panel.set_ylabel(label)
-            panel.legend()
+def _draw_widths(rows: FamilyRows, widths: list[int], panels: list[Any]) -> None:
+    cost, quality = panels
+    for name in SEARCHES:
+        cost.plot(widths, [rows[name, width]["seconds"] for width in widths], marker="o", label=name)
+    for name in ("banked", "abs"):
+        quality.plot(widths, [rows[name, width]["log_prob"] for width in widths], marker="o", label=name)
+    cost.set_yscale("log")
+    for panel, label in ((cost, "seconds for a request"), (quality, "log-prob, nats")):
+        panel.set_xscale("log", base=2)
+        panel.set_xlabel("beams")
+        panel.set_ylabel(label)
+        panel.legend()

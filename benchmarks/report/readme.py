@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report.commongen import is_unsupported
 from benchmarks.report.decoding import complete_pairs
-from benchmarks.report.fashion import by_system
-from benchmarks.report.layout import table
+from benchmarks.report.layout import grouped, table
 from benchmarks.report.quality import cases_ahead, families_ahead, gaps_at
+from benchmarks.report.tasks import by_system, is_unsupported
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 BEGIN, END = "<!-- measured: written by python -m benchmarks.report -->", "<!-- end of measured -->"
@@ -59,11 +58,9 @@ def shares(runs: Mapping[str, Run]) -> str:
     for row in runs.get("commongen", {}).get("rows", ()):
         if not is_unsupported(row):
             columns.setdefault(f"{row['family']}, {row['model']}", {})[row["system"]] = row["complete"]
-    gaps: dict[tuple[str, str], list[float]] = {}
-    for row in runs.get("infilling", {}).get("rows", ()):
-        gaps.setdefault((row["model"], row["system"]), []).append(row["coverage"])
-    for (model, system), coverage in gaps.items():
-        columns.setdefault(f"stories with gaps, {model}", {})[system] = statistics.fmean(coverage)
+    for (model, system), rows in grouped(runs.get("infilling", {}).get("rows", ()), "model", "system").items():
+        coverage = statistics.fmean(row["coverage"] for row in rows)
+        columns.setdefault(f"stories with gaps, {model}", {})[system] = coverage
     body = []
     for system in LISTED:
         cells = [f"{100 * column[system]:.0f} %" if system in column else "" for column in columns.values()]
@@ -105,8 +102,7 @@ def sentences(runs: Mapping[str, Run]) -> list[str]:
 
 def _ratios(run: Run) -> str:
     ratios = []
-    for prompt, beams in sorted({(row["prompt"], row["beams"]) for row in run["rows"]}):
-        rows = [row for row in run["rows"] if (row["prompt"], row["beams"]) == (prompt, beams)]
+    for (prompt, beams), rows in sorted(grouped(run["rows"], "prompt", "beams").items()):
         pairs = complete_pairs(rows)
         ratio = statistics.median(row["ours"]["seconds"] / row["transformers"]["seconds"] for row in pairs)
         ratios.append(f"{ratio:.2f} ({prompt} tokens of prompt, {beams} beams)")
@@ -132,9 +128,8 @@ def losses(runs: Mapping[str, Run]) -> str:
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
     for row in runs.get("commongen", {}).get("rows", ()):
         if not is_unsupported(row):
-            tasks.setdefault(f"{row['family']}, {row['model']}", {})[row["system"]] = row | {
-                "satisfied": row["complete"]
-            }
+            task = f"{row['family']}, {row['model']}"
+            tasks.setdefault(task, {})[row["system"]] = row | {"satisfied": row["complete"]}
     for row in runs.get("infilling", {}).get("rows", ()):
         task = f"{row['share']:.0%} masked, {row['model']}"
         tasks.setdefault(task, {})[row["system"]] = row | {"satisfied": row["coverage"]}

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmarks.report.commongen import commongen_section
 from benchmarks.report.compile import compile_section
 from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, step_section
-from benchmarks.report.fashion import fashion_section
 from benchmarks.report.growth import ltlf_section, scale_section
-from benchmarks.report.infilling import infilling_section
 from benchmarks.report.quality import beam_widths_section, quality_section
 from benchmarks.report.readme import write_readme
 from benchmarks.report.service import chaos_section, load_section, page_section
-from benchmarks.report.truncation import truncation_section
+from benchmarks.report.tasks import commongen_section, fashion_section, infilling_section, truncation_section
 from benchmarks.runs import COMMITTED, REPORT, RESULTS_DIRECTORY, about, write_json
 
 HEADER = """# Results

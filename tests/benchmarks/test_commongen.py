@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report.commongen import commongen_section
+from benchmarks.report.tasks import commongen_section
 from benchmarks.tasks.concept_sets import PROMPTS, concept_constraint, concept_sets
 
 CONCEPTS = (("dog", "dogs"), ("run", "runs", "ran"))
@@ -69,10 +69,8 @@ def test_published_outputs_have_their_known_scores(
     assert row["cider"] == pytest.approx(cider, abs=0.1)
 
 
-def test_the_report_has_a_table_per_model_and_errors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("benchmarks.report.commongen.PLOT", tmp_path / "commongen.svg")
+@pytest.mark.usefixtures("results")
+def test_the_report_has_a_table_per_model_and_errors() -> None:
     row: dict[str, Any] = {
         "model": "m", "family": "f", "system": "s", "sets": 4, "coverage": 0.5, "complete": 0.25, "rouge_l": 1.0,
         "bleu_4": 2.0, "cider": 3.0, "log_prob": None, "words": 4.0, "prepare_ms": 5.0, "answer_ms": 6.0, "errors": 1,

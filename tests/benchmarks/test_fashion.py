@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.compiler.word_cases import clothing_formula
-from benchmarks.report import fashion as report_fashion
-from benchmarks.report.fashion import fashion_section
+from benchmarks.report.tasks import fashion_section
 from benchmarks.tasks.fashion import FashionScorer, constrained_decoder
 from benchmarks.tasks.fashion_sequences import (
     LABELS,
@@ -85,9 +84,8 @@ def test_a_constrained_search_corrects_errors_of_the_model() -> None:
     assert len(said) == 3
 
 
-def test_the_report_has_means_ranges_and_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_fashion, "PLOT", tmp_path / "fashion.svg")
-
+@pytest.mark.usefixtures("results")
+def test_the_report_has_means_ranges_and_goals() -> None:
     def scored(system: str, beams: int, accuracy: float, sequences: float) -> dict[str, Any]:
         known = {"accuracy": accuracy, "sequence_accuracy": sequences, "satisfied": 1.0, "ms": 0.5}
         return {"system": system, "beams": beams} | known

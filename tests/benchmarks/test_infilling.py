@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report.infilling import infilling_section
+from benchmarks.report.tasks import infilling_section
 from benchmarks.tasks.gapped_stories import PROMPT_WORDS, gapped_stories, mask
 
 SENTENCES = [["One", "day,", "a", "dog", "ran", "home."], ["He", "saw", "an", "old,", "very", "old", "cat", "there."]]
@@ -50,10 +50,8 @@ def test_coverage_counts_matching_answers_scored_with_their_prompt() -> None:
     assert infilling_row({}, [story], stripped)["coverage"] == 1.0
 
 
-def test_the_report_has_a_line_for_each_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("benchmarks.report.infilling.PLOT", tmp_path / "infilling.svg")
+@pytest.mark.usefixtures("results")
+def test_the_report_has_a_line_for_each_system() -> None:
     row: dict[str, Any] = {
         "model": "m", "system": "s", "share": 0.1, "stories": 3, "rouge_l": 1.0, "bleu_4": 2.0, "coverage": 0.5,
         "errors": 1, "prepare_ms": 3.0, "answer_ms": 4.0,

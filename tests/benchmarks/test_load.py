@@ -13,8 +13,7 @@ import pytest
 
 from benchmarks.report.service import load_section
 from benchmarks.service import load
-from benchmarks.service.load import growth, measure, percentiles
-from benchmarks.service.load_requests import cold_request, common_requests, keywords, pattern
+from benchmarks.service.load import cold_request, common_requests, growth, keywords, measure, pattern, percentiles
 from benchmarks.service.running_service import run_service
 
 SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}

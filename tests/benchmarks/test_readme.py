@@ -78,8 +78,8 @@ def test_a_faster_system_with_full_coverage_is_named() -> None:
     assert "| guidance | 62 % |" in summary({"infilling": {"rows": rows + more}})
 
 
-def test_seconds_per_request_are_compared_run_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.report.decoding.RUNTIMES_PLOT", tmp_path / "runtimes.svg")
+@pytest.mark.usefixtures("results")
+def test_seconds_per_request_are_compared_run_by_run() -> None:
     text = runtimes_section(RUNTIMES)
     assert "| ours | 2.00 (1.00-3.00) |" in text
     assert "| ours / HMM | 0.25 |" in text  # of 0.25, 0.75 and 0.25

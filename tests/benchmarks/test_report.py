@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from benchmarks.compiler.cases import Expression
-from benchmarks.compiler.engine import ExpressionRefused, Figures, Masks
 from benchmarks.compiler.engine_process import STEPS, MeasureRequest, Outcome, compile_outcome, forked_outcome
+from benchmarks.compiler.engines import ExpressionRefused, Figures, Masks
 from benchmarks.report import results_page
-from benchmarks.report.compile import compile_section, ratios
+from benchmarks.report.compile import compile_section, geometric_mean, ratios
 from benchmarks.report.growth import fitted_law, law_phrase, scale_section
-from benchmarks.report.layout import geometric_mean, median_and_range, short_number, table
+from benchmarks.report.layout import median_and_range, short_number, table
 from benchmarks.runs import REPORT
 from compiler.errors import LimitExceeded
 
@@ -196,11 +196,8 @@ def test_the_growth_law_uses_the_upper_half_of_sizes() -> None:
     assert law_phrase(sizes, [100, 100, 100, 8, 16, 32]) == "size to the power 1.00"
 
 
-def test_the_growth_section_plots_and_lists_failed_compiles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_growth_section_plots_and_lists_failed_compiles(results: Path) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("benchmarks.report.growth.PLOT", tmp_path / "scale.svg")
     rows: list[dict[str, Any]] = [
         {"series": "keywords", "size": size, "vocabulary": "v", "repeat": 0, "outcome": "ok", "message": ""}
         | {"figures": figures(2.0**size)}
@@ -210,7 +207,7 @@ def test_the_growth_section_plots_and_lists_failed_compiles(
     text = scale_section({"date": "d", "machine": "m", "command": "c", "rows": rows})
     assert "keywords, 1 to 5: time as 2.00 times for each one more" in text
     assert "not compiled: keywords, 6: time" in text
-    assert "<svg" in (tmp_path / "scale.svg").read_text(encoding="utf-8")
+    assert "<svg" in (results / "scale.svg").read_text(encoding="utf-8")
 
 
 def test_the_report_needs_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

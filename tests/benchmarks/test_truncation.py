@@ -10,8 +10,7 @@ import pytest
 from rich.progress import Progress
 
 from benchmarks.decoding.constrained_decoders import satisfies
-from benchmarks.report import truncation as report_truncation
-from benchmarks.report.truncation import truncation_section
+from benchmarks.report.tasks import truncation_section
 from benchmarks.systems import questions
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS, Entry
@@ -68,8 +67,8 @@ def test_only_a_leading_space_is_ignored_in_answers() -> None:
     assert satisfies("ab", " ab") and not satisfies("ab", "  ab") and not satisfies("ab", "ab\n")
 
 
-def test_the_report_shows_shares_and_wrong_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_truncation, "PLOT", tmp_path / "truncation.svg")
+@pytest.mark.usefixtures("results")
+def test_the_report_shows_shares_and_wrong_answers() -> None:
     by_times = [{"times": 1.0, "requests": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
     row = {"system": "s", "by_times": by_times, "missed": [{"pattern": "a", "budget": 2, "text": "b", "error": ""}]}
     run = {"date": "d", "machine": "m", "threads": 1, "command": "c", "tokens_min": [2, 4], "rows": [row]}
