@@ -26,7 +26,7 @@ from app.settings import BUILT_IN_MODEL, Settings
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from tests.app.conftest import wait_until_ready
-from tests.test_imports import PACKAGES, ROOT, modules, tree
+from tests.test_imports import PACKAGES, ROOT, functions, modules
 
 FUNCTION_LINES = 40
 HEARTBEATS = {  # what runs once a second, whether there is a request or not
@@ -66,11 +66,6 @@ class Profiler:
             self._entered = None
 
 
-def files_of(entered: set[tuple[str, str, int]]) -> set[str]:
-    """The files that hold the functions."""
-    return {file for file, _, _ in entered}
-
-
 def requests() -> Iterator[str]:
     """A line for each profiled request."""
     profiler = Profiler()
@@ -80,24 +75,21 @@ def requests() -> Iterator[str]:
         for name in ("cold", "cached"):
             with profiler.record() as entered:
                 assert client.post("/generate", json=BODY).status_code == 200
-            cached = files_of(entered)
+            cached = {file for file, _, _ in entered}
             yield f"POST /generate, {name}: {len(cached)} files, {len(entered)} functions"
     vocabulary = open_model_files(BUILT_IN_MODEL).vocabulary
     with profiler.record() as entered:
         compile_spec(spec_from_json({"json_schema": SCHEMA}), vocabulary)
-    more = files_of(entered) - cached
+    more = {file for file, _, _ in entered} - cached
     yield f"a cold compilation of a schema of two fields: {len(more)} files more, {len(entered)} functions"
 
 
 def long_functions() -> Iterator[str]:
     """A line for each function of more than FUNCTION_LINES lines."""
     for package in PACKAGES:
-        for path in modules(package).values():
-            for node in ast.walk(tree(path)):
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    lines = (node.end_lineno or 0) - node.lineno + 1
-                    if lines > FUNCTION_LINES:
-                        yield f"{path.relative_to(ROOT)}: {node.name}, {lines} lines"
+        for name, node, lines in functions(package):
+            if lines > FUNCTION_LINES:
+                yield f"{modules(package)[name].relative_to(ROOT)}: {node.name}, {lines} lines"
 
 
 def counted(package: str) -> str:

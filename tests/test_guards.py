@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
-from tests.test_imports import ROOT, modules, tree
+from tests.test_imports import ROOT, functions, modules, nodes, tree
 
 PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
 PUBLIC = {"_exit", "_replace"}  # of os and of named tuples: public for all their underscore
@@ -36,12 +35,6 @@ BANNED = re.compile(  # words that hide the term of the field; a name between un
 )
 
 
-def sources(*packages: str) -> Iterator[Path]:
-    """The source files of these packages."""
-    for package in packages:
-        yield from modules(package).values()
-
-
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
@@ -60,7 +53,7 @@ def names_of_ours(paths: list[Path]) -> set[str]:
 
 
 def test_no_more_private_names_of_other_packages_are_used() -> None:
-    paths = list(sources(*PACKAGES, "tests"))
+    paths = [path for package in (*PACKAGES, "tests") for path in modules(package).values()]
     used, ours = defaultdict[str, set[str]](set), names_of_ours(paths) | PUBLIC
     for path in paths:
         for node in ast.walk(tree(path)):
@@ -73,16 +66,14 @@ def test_no_more_private_names_of_other_packages_are_used() -> None:
 
 
 def test_class_names_are_unique() -> None:
-    names = Counter(
-        node.name for path in sources(*PACKAGES) for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)
-    )
+    classes = (node for package in PACKAGES for _, node in nodes(package) if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for node in classes)
     assert not [name for name, count in names.items() if count > 1]
 
 
 def test_test_names_are_short_and_use_common_terms() -> None:
-    for path in sources("tests"):
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                where = f"{path.relative_to(ROOT)}: {node.name}"
-                assert node.name.count("_") <= TEST_NAME_WORDS_MAX, f"{where} has over {TEST_NAME_WORDS_MAX} words"
-                assert not BANNED.search(node.name), f"{where} has a banned word"
+    for module, node, _ in functions("tests"):
+        if node.name.startswith("test_"):
+            where = f"{module}: {node.name}"
+            assert node.name.count("_") <= TEST_NAME_WORDS_MAX, f"{where} has over {TEST_NAME_WORDS_MAX} words"
+            assert not BANNED.search(node.name), f"{where} has a banned word"

@@ -148,6 +148,19 @@ def modules(package: str) -> dict[str, Path]:
     return found
 
 
+def nodes(package: str) -> Iterator[tuple[str, ast.AST]]:
+    """Every node of the syntax trees of a package, with the name of its module."""
+    for name, path in modules(package).items():
+        yield from ((name, node) for node in ast.walk(tree(path)))
+
+
+def functions(package: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, int]]:
+    """Every function of a package, with the name of its module and its length in lines."""
+    for name, node in nodes(package):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield name, node, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
 OURS = {name: path for package in PACKAGES for name, path in modules(package).items()}
 
 
@@ -254,30 +267,26 @@ def test_a_library_is_imported_only_in_its_package(library: str) -> None:
             assert any(below(name, parent) for parent in ONLY[library]), f"{name} imports {library}"
 
 
-def test_the_compiler_needs_numpy_and_the_standard_library_alone() -> None:
-    for name, path in modules("compiler").items():
+@pytest.mark.parametrize(("package", "libraries"), [("compiler", COMPILER_LIBRARIES), ("abs_client", {"httpx2"})])
+def test_a_package_needs_few_libraries_beside_the_standard_library(package: str, libraries: set[str]) -> None:
+    for name, path in modules(package).items():
         foreign = {imported.partition(".")[0] for imported in imports(path)} - set(sys.stdlib_module_names)
-        assert foreign <= COMPILER_LIBRARIES | {"compiler"}, name
+        assert foreign <= libraries | {package}, name
 
 
-def test_the_client_needs_httpx2_and_the_standard_library_alone() -> None:
-    for name, path in modules("abs_client").items():
-        foreign = {imported.partition(".")[0] for imported in imports(path)} - set(sys.stdlib_module_names)
-        assert foreign <= {"httpx2", "abs_client"}, name
+@pytest.mark.parametrize("package", PACKAGES)
+def test_only_the_settings_read_the_environment(package: str) -> None:
+    for name, node in nodes(package):
+        word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        assert word not in ("environ", "getenv") or name in READERS, f"{name}: {word}"
 
 
-def test_only_the_settings_read_the_environment() -> None:
-    for name, path in OURS.items():
-        for node in ast.walk(tree(path)):
-            word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-            assert word not in ("environ", "getenv") or name in READERS, f"{name}: {word}"
-
-
-def test_nothing_is_ever_unpickled() -> None:
-    for name, path in OURS.items():
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-                assert isinstance(node.value, ast.Constant) and node.value.value is False, name
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_is_ever_unpickled(package: str) -> None:
+    for name, node in nodes(package):
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            assert isinstance(node.value, ast.Constant) and node.value.value is False, name
+    for name, path in modules(package).items():
         assert not {imported.partition(".")[0] for imported in imports(path)} & NEVER, name
 
 
@@ -329,11 +338,7 @@ def test_no_file_exceeds_the_maximum_length(package: str) -> None:
 
 @pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])
 def test_functions_are_short(package: str) -> None:
-    lengths = {}
-    for name, path in modules(package).items():
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lengths[f"{name}:{node.name}:{node.lineno}"] = (node.end_lineno or node.lineno) - node.lineno + 1
+    lengths = {f"{name}:{node.name}:{node.lineno}": lines for name, node, lines in functions(package)}
     long = {name: length for name, length in lengths.items() if length > FUNCTION_LINES_USUAL}
     assert all(length <= FUNCTION_LINES_MAX for length in long.values()), long
     assert len(long) <= len(lengths) / 20, long

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from collections.abc import Callable
@@ -118,9 +117,7 @@ def test_the_automaton_image_is_fetched_once_on_display() -> None:
     assert "no picture" in uncached._repr_html_()
 
 
-def test_asynchronous_results_have_html(url: str) -> None:
-    async def scenario() -> str:
-        async with AsyncClient(url) as client:
-            return (await client.generate("sentence:", F("dog"), max_tokens=12))._repr_html_()
-
-    assert picture(asyncio.run(scenario())).startswith("<svg")
+async def test_asynchronous_results_have_html(url: str) -> None:
+    async with AsyncClient(url) as client:
+        page = (await client.generate("sentence:", F("dog"), max_tokens=12))._repr_html_()
+    assert picture(page).startswith("<svg")

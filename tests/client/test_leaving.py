@@ -48,39 +48,30 @@ def test_dropping_a_stream_cancels_its_generation(url: str) -> None:
         assert was_called_off()
 
 
-def test_leaving_an_async_stream_cancels_its_generation(url: str) -> None:
-    async def scenario() -> None:
-        async with AsyncClient(url) as client, client.stream("p", F("dog")) as stream:
-            async for event in stream:
-                if isinstance(event, Step):
-                    break
-
-    asyncio.run(scenario())
+async def test_leaving_an_async_stream_cancels_its_generation(url: str) -> None:
+    async with AsyncClient(url) as client, client.stream("p", F("dog")) as stream:
+        async for event in stream:
+            if isinstance(event, Step):
+                break
     assert was_called_off()
 
 
-def test_cancelling_a_streaming_task_cancels_its_generation(url: str) -> None:
-    async def scenario() -> None:
-        async with AsyncClient(url) as client:
-            task = asyncio.create_task(client.stream("p", F("dog")).until_done())
-            await asyncio.to_thread(until, lambda: fake_handlers.steps_published > 0)
-            await asyncio.sleep(0.2)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(scenario())
+async def test_cancelling_a_streaming_task_cancels_its_generation(url: str) -> None:
+    async with AsyncClient(url) as client:
+        task = asyncio.create_task(client.stream("p", F("dog")).until_done())
+        await asyncio.to_thread(until, lambda: fake_handlers.steps_published > 0)
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert was_called_off()
 
 
-def test_cancelling_a_task_cancels_its_keyed_request(url: str) -> None:
-    async def scenario() -> None:
-        async with AsyncClient(url) as client:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(3):
-                    await client.generate("p", F("dog"))
-
-    asyncio.run(scenario())
+async def test_cancelling_a_task_cancels_its_keyed_request(url: str) -> None:
+    async with AsyncClient(url) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await client.generate("p", F("dog"))
     assert fake_handlers.steps_published > 0 and was_called_off()
 
 

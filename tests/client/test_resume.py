@@ -42,8 +42,7 @@ def shown(events: list[Any]) -> list[Any]:
 
 
 @both
-def test_a_stream_resumes_after_the_last_read_event(kind: str) -> None:
-    waits: list[float] = []
+def test_a_stream_resumes_after_the_last_read_event(kind: str, waits: list[float]) -> None:
     begins = stream_reply(b"retry: 1500\n\n", event("compiled", SIZES, "1"), step(2), step(3)[:20], cut=True)
     with scripted_server(begins, NO_REPLY, stream_reply(step(3), event("unknown", {}, "4"), DONE)) as server:
         events = ask(kind, server.url, stream, waits, retry=EVENLY)
@@ -57,8 +56,7 @@ def test_a_stream_resumes_after_the_last_read_event(kind: str) -> None:
 
 
 @both
-def test_a_handover_reconnects_and_a_restart_is_reported(kind: str) -> None:
-    waits: list[float] = []
+def test_a_handover_reconnects_and_a_restart_is_reported(kind: str, waits: list[float]) -> None:
     over = event("reconnect", {}, retry=500)
     restarted = stream_reply(event("restarted", {"attempt": 2}, "7"), step(8), DONE)
     with scripted_server(stream_reply(step(1), over), restarted) as server:
@@ -68,8 +66,7 @@ def test_a_handover_reconnects_and_a_restart_is_reported(kind: str) -> None:
 
 
 @both
-def test_a_failure_before_the_job_id_repeats_the_request(kind: str) -> None:
-    waits: list[float] = []
+def test_a_failure_before_the_job_id_repeats_the_request(kind: str, waits: list[float]) -> None:
     with scripted_server(NO_REPLY, problem(503, "not_ready", {"retry_after_s": 2}), stream_reply(DONE)) as server:
         assert shown(ask(kind, server.url, stream, waits, retry=EVENLY)) == [Done]
     assert [one.path for one in server.requests] == ["/generate"] * 3 and waits == [1.0, 2]

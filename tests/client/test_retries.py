@@ -32,8 +32,7 @@ def generate(client: Any) -> Any:
 
 
 @both
-def test_a_busy_service_is_retried_with_the_same_key(kind: str) -> None:
-    waits: list[float] = []
+def test_a_busy_service_is_retried_with_the_same_key(kind: str, waits: list[float]) -> None:
     busy = [problem(429, "rate_limited", {"retry_after_s": 7}), problem(503, "draining", retry_after="3")]
     with scripted_server(*busy, answer()) as server:
         assert ask(kind, server.url, generate, waits, retry=EVENLY).text == "a dog"
@@ -46,8 +45,7 @@ def test_a_busy_service_is_retried_with_the_same_key(kind: str) -> None:
 
 
 @both
-def test_connection_failures_are_retried_with_doubling_backoff(kind: str) -> None:
-    waits: list[float] = []
+def test_connection_failures_are_retried_with_doubling_backoff(kind: str, waits: list[float]) -> None:
     half = Reply(200, b'{"id"', {"content-type": "application/json"}, cut=True)
     with scripted_server(NO_REPLY, half, Reply(502, b"<html>"), NO_REPLY, answer()) as server:
         assert ask(kind, server.url, generate, waits, retry=EVENLY).raw["newer"] == {"field": 1}
@@ -75,8 +73,7 @@ def test_permanent_errors_are_not_retried(kind: str, reply: Reply, error: type[E
 
 
 @both
-def test_attempts_and_time_are_bounded(kind: str) -> None:
-    waits: list[float] = []
+def test_attempts_and_time_are_bounded(kind: str, waits: list[float]) -> None:
     loading = problem(503, "not_ready", {"reasons": ["loading"]})
     with scripted_server(*[loading] * 9) as server, pytest.raises(NotReadyError) as caught:
         ask(kind, server.url, generate, waits, retry=Retry(tries=3))
@@ -88,8 +85,7 @@ def test_attempts_and_time_are_bounded(kind: str) -> None:
 
 
 @both
-def test_a_connection_error_names_the_address(kind: str) -> None:
-    waits: list[float] = []
+def test_a_connection_error_names_the_address(kind: str, waits: list[float]) -> None:
     with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:9") as caught:
         ask(kind, str(unreachable_url()), generate, waits, retry=Retry(tries=3))
     assert len(waits) == 2 and caught.value.__cause__ is not None
@@ -99,15 +95,13 @@ def test_a_connection_error_names_the_address(kind: str) -> None:
 
 @both
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "127.0.0.1:8000"])
-def test_an_invalid_address_is_not_retried(kind: str, url: str) -> None:
-    waits: list[float] = []
+def test_an_invalid_address_is_not_retried(kind: str, url: str, waits: list[float]) -> None:
     with pytest.raises(ConnectionFailedError):
         ask(kind, url, generate, waits)
     assert not waits
 
 
-def test_retry_after_may_be_a_date() -> None:
-    waits: list[float] = []
+def test_retry_after_may_be_a_date(waits: list[float]) -> None:
     at = email.utils.formatdate(time.time() + 30, usegmt=True)
     with scripted_server(Reply(503, b"", {"retry-after": at}), answer()) as server:
         ask("sync", server.url, generate, waits, retry=EVENLY)
@@ -132,12 +126,11 @@ def test_the_time_limit_includes_request_durations() -> None:
 
 
 @both
-def test_ready_asks_once_and_wait_until_ready_polls(kind: str) -> None:
+def test_ready_asks_once_and_wait_until_ready_polls(kind: str, waits: list[float]) -> None:
     loading = problem(503, "not_ready", {"reasons": ["a worker: loading"]})
     with scripted_server(loading) as server:
         found = ask(kind, server.url, lambda client: client.ready(), [])
     assert not found and found.reasons == ("a worker: loading",) and len(server.requests) == 1
-    waits: list[float] = []
     with scripted_server(loading, NO_REPLY, Reply(502), answer({"status": "ready"})) as server:
         ask(kind, server.url, lambda client: client.wait_until_ready(), waits)
     assert len(waits) == 3

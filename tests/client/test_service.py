@@ -71,9 +71,8 @@ def test_a_sample_names_its_seed_and_is_repeated_by_it(kind: str, url: str) -> N
 def test_generate_accepts_a_compiled_constraint(kind: str, url: str) -> None:
     compiled = ask(kind, url, lambda c: c.compile(F("dog")))
     assert compiled.min_tokens == 2 and compiled.explanation.samples
-    for given in ((compiled,), (None,)):
-        options = {} if given[0] else {"automaton": compiled.automaton}
-        result = ask(kind, url, lambda c, given=given, options=options: c.generate(PROMPT, *given, **options))
+    for options in ({"constraint": compiled}, {"constraint": None, "automaton": compiled.automaton}):
+        result = ask(kind, url, lambda c, options=options: c.generate(PROMPT, **options))
         assert result.automaton == compiled.automaton and "dog" in result.text
     assert ask(kind, url, lambda c: c.compile(F("dog"), explain=False)).explanation is None
 
@@ -223,11 +222,8 @@ def test_an_idempotency_key_returns_the_same_answer(url: str) -> None:
         assert client.generate(PROMPT, F("dog"), **options).raw == client.generate(PROMPT, F("dog"), **options).raw
 
 
-def test_many_tasks_share_a_client(url: str) -> None:
-    async def scenario() -> list[str]:
-        async with AsyncClient(url) as client:
-            words = ("dog", "cat", "ball", "man", "woman", "street")
-            results = await asyncio.gather(*(client.generate(PROMPT, F(word), max_tokens=12) for word in words))
-            return [result.text for result in results if result.choices[0].satisfied]
-
-    assert len(asyncio.run(scenario())) == 6
+async def test_many_tasks_share_a_client(url: str) -> None:
+    words = ("dog", "cat", "ball", "man", "woman", "street")
+    async with AsyncClient(url) as client:
+        results = await asyncio.gather(*(client.generate(PROMPT, F(word), max_tokens=12) for word in words))
+    assert [result.choices[0].satisfied for result in results] == [True] * 6

@@ -36,6 +36,19 @@ def seconds(text: str) -> float:
     return float(text.removesuffix("s"))
 
 
+def ask_server(port: int, lines: bytes) -> bytes:
+    """The replies of a Redis server to commands. Raises OSError."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(lines + b"QUIT\r\n")
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def make_secrets(folder: Path, *options: str, **run: Any) -> subprocess.CompletedProcess[str]:
+    """Runs deploy/make_secrets.py; `run` are further arguments of subprocess.run."""
+    command = [sys.executable, str(dockerfile.ROOT / "deploy" / "make_secrets.py"), "--folder", str(folder), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **run)
+
+
 class Service:
     """One service of the compose file."""
 
@@ -100,12 +113,7 @@ class Service:
         match = re.fullmatch(r"valkey-cli .*--user (\w+) --pass (\w+) ping \| grep -q PONG", line)
         assert match, line
         try:
-            with socket.create_connection(("127.0.0.1", int(self.ports["6379"])), timeout=5) as connection:
-                connection.sendall(f"AUTH {match[1]} {match[2]}\r\nPING\r\n".encode())
-                said = b""
-                while said.count(b"\r\n") < 2 and (more := connection.recv(1_000)):
-                    said += more
-                return b"PONG" in said
+            return b"PONG" in ask_server(int(self.ports["6379"]), f"AUTH {match[1]} {match[2]}\r\nPING\r\n".encode())
         except OSError:
             return False
 

@@ -5,9 +5,6 @@ There is no container engine here: tests/deploy/containers.py says what stands i
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ import pytest
 from app.cli.demo import REQUESTS
 from app.settings import BUILT_IN_MODEL, Settings, read_settings
 from tests.deploy import dockerfile
-from tests.deploy.containers import Service, seconds
+from tests.deploy.containers import Service, ask_server, make_secrets, seconds
 from tests.deploy.test_kubernetes import COUNTED
 from tests.servers.abs_up import short_folder
 from tests.servers.processes import free_port, until
@@ -99,11 +96,8 @@ class Deployed:
 
     def __init__(self, folder: Path) -> None:
         port = free_port()
-        maker = [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(folder / "secrets")]
-        made = subprocess.run(
-            [*maker, "--server", f"127.0.0.1:{port}"], capture_output=True, text=True, check=True, timeout=60
-        )
-        self.key, self.secrets, self.words = made.stdout.strip(), folder / "secrets", made.stderr
+        self.secrets = folder / "secrets"
+        self.key = make_secrets(self.secrets, "--server", f"127.0.0.1:{port}", check=True).stdout.strip()
         outside = {f"/run/secrets/{name}": str(self.secrets / name) for name in COMPOSE["secrets"]}
         outside["/run/keyring"] = str(self.secrets / "keyring")
         self.services = {name: Service(name, _mounted(SERVICES[name], outside), outside, folder) for name in STARTED}
@@ -147,17 +141,13 @@ def test_the_secrets_are_hidden_and_made_only_once(deployed: Deployed) -> None:
         password = (deployed.secrets / f"{role}_url").read_text().split(":")[2].partition("@")[0]
         assert len(password) >= 32 and password not in users and f"user {role} " in users
     assert deployed.key not in (deployed.secrets / "keyring" / "keys").read_text()
-    again = subprocess.run(
-        [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(deployed.secrets)],
-        capture_output=True, text=True, timeout=60,
-    )
+    again = make_secrets(deployed.secrets)
     assert again.returncode == 1 and "remove it" in again.stderr
 
 
 def test_secrets_are_readable_inside_under_a_strict_umask(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
-    maker = [sys.executable, str(ROOT / "deploy" / "make_secrets.py"), "--folder", str(folder)]
-    subprocess.run(maker, capture_output=True, check=True, timeout=60, umask=0o077)
+    make_secrets(folder, check=True, umask=0o077)
     assert folder.stat().st_mode & 0o777 == 0o700
     for path in folder.rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
@@ -174,11 +164,11 @@ def test_the_services_answer_the_requests_of_the_readme(deployed: Deployed) -> N
 
 def test_the_redis_server_requires_credentials_and_denies_extra_commands(deployed: Deployed) -> None:
     port = int(deployed.services["redis"].ports["6379"])
-    assert _asked(port, b"GET abs:a\r\n").startswith(b"-NOAUTH")
+    assert ask_server(port, b"GET abs:a\r\n").startswith(b"-NOAUTH")
     password = (deployed.secrets / "api_url").read_text().split(":")[2].partition("@")[0]
     login = f"AUTH api {password}\r\n".encode()
     for command in (b"FLUSHALL\r\n", b"KEYS *\r\n", b"CONFIG SET appendonly no\r\n", b"SET elsewhere 1\r\n"):
-        assert b"-NOPERM" in _asked(port, login + command), command
+        assert b"-NOPERM" in ask_server(port, login + command), command
 
 
 def test_the_autoscaler_reads_only_queue_lengths(deployed: Deployed) -> None:
@@ -188,15 +178,9 @@ def test_the_autoscaler_reads_only_queue_lengths(deployed: Deployed) -> None:
     for queue in (b"compile", b"generate"):
         key = b"abs:queue:%b:waiting" % queue
         script = b"*4\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n" % (len(counted), counted, len(key), key)
-        assert b":0\r\n" in _asked(port, login + script)
+        assert b":0\r\n" in ask_server(port, login + script)
     for command in (b"ZCARD abs:queue:compile:outside", b"GET abs:secret", b"DEL abs:queue:compile:waiting"):
-        assert b"-NOPERM" in _asked(port, login + command + b"\r\n")
-
-
-def _asked(port: int, lines: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(lines + b"QUIT\r\n")
-        return b"".join(iter(lambda: connection.recv(65_536), b""))
+        assert b"-NOPERM" in ask_server(port, login + command + b"\r\n")
 
 
 def test_each_service_stops_within_its_grace_period(deployed: Deployed) -> None:
