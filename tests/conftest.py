@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -10,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from app.settings import let_idle_threads_sleep
-from tests.precompile import compile_tests
 from tests.servers.preforked import PreforkedProcess
 from tests.servers.service_process import ServiceProcess, serving
 
@@ -34,6 +35,26 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.add_cleanup(PreforkedProcess().end)
         compile_tests(config, ROOT / "tests")
+
+
+def compile_tests(config: pytest.Config, folder: Path) -> None:
+    """Compiles the test modules and conftests under a folder into pytest's own cache.
+
+    In a fresh checkout each process of a run would compile the same two hundred files at the same time, which is half
+    of the processor time that reading them takes. What this asks pytest for is not part of its interface: where it is
+    not as expected, nothing is done ahead.
+    """
+    if sys.dont_write_bytecode:
+        return
+    with contextlib.suppress(AttributeError, ImportError, OSError, TypeError):
+        rewrite = importlib.import_module("_pytest.assertion.rewrite")
+        state = config.stash[rewrite.assertstate_key]
+        for file in (*folder.rglob("test_*.py"), *folder.rglob("conftest.py")):
+            cache = rewrite.get_cache_dir(file)
+            compiled = cache / (file.stem + rewrite.PYC_TAIL)
+            if rewrite._read_pyc(file, compiled) is None and rewrite.try_makedirs(cache):
+                source, code = rewrite._rewrite_test(file, config)
+                rewrite._write_pyc(state, code, source, compiled)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

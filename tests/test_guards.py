@@ -19,14 +19,14 @@ PRIVATE = {  # name: where it is used; an entry may go, none may come
     "_data_received": {"app/redis/protocol.py"},
     "_linear_pointwise": {"decoding/model/cpu_layers.py"},
     "_packer": {"app/redis/protocol.py"},
-    "_read_pyc": {"tests/precompile.py"},
+    "_read_pyc": {"tests/conftest.py"},
     "_reorder_linear_weight": {"decoding/model/cpu_layers.py"},
-    "_rewrite_test": {"tests/precompile.py"},
+    "_rewrite_test": {"tests/conftest.py"},
     "_running_tasks": {"app/broker/redis/streaq_worker.py"},
     "_ssl_context": {"app/redis/protocol.py"},
     "_supports_attention_backend": {"decoding/model/compatibility.py"},
     "_unset_keepalive_if_required": {"app/http_server.py"},
-    "_write_pyc": {"tests/precompile.py"},
+    "_write_pyc": {"tests/conftest.py"},
 }
 TEST_NAME_WORDS_MAX = 10
 BANNED = re.compile(  # words that hide the term of the field; a name between underscores

@@ -13,7 +13,8 @@ import argparse
 import fnmatch
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,23 +22,12 @@ from benchmarks.compiler import regex_cases, schema_cases, word_cases
 from benchmarks.compiler.cases import ENGINES, PEERS, CompileCase, Expression
 from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest, Outcome
 from benchmarks.report import write_run
-from benchmarks.runs import parser_of, tokenizer_path
+from benchmarks.runs import Row, parser_of, tokenizer_path
 from compiler.errors import SpecError
 from compiler.spec import spec_from_json
 
-_FINAL = {"time", "memory", "limit", "refused", "failed", "not yet"}  # outcomes after which no repeat is made
-
-
-@dataclass(frozen=True, slots=True)
-class CompileRow:
-    """One compile; `outcome` as in `Outcome`, or "not yet" for a constraint that our compiler cannot read."""
-
-    case: str
-    engine: str
-    repeat: int
-    outcome: str
-    message: str
-    figures: dict[str, float]
+NOT_YET = "not yet"  # the outcome of a constraint that our compiler cannot read, besides those of `Outcome`
+_FINAL = {"time", "memory", "limit", "refused", "failed", NOT_YET}  # outcomes after which no repeat is made
 
 
 def suite(shared: Path) -> tuple[CompileCase, ...]:
@@ -56,10 +46,11 @@ def expression_for(case: CompileCase, engine: str) -> Expression | None:
     return Expression("constraint", json.dumps(case.constraint))
 
 
-def compile_rows(cases: Sequence[CompileCase], args: argparse.Namespace) -> Iterator[CompileRow]:
-    """Every compile of the run, with engines and repeats interleaved."""
-    processes = {engine: EngineProcess(engine, tokenizer_path(args.shared, args.vocabulary)) for engine in args.engines}
-    try:
+def compile_rows(cases: Sequence[CompileCase], args: argparse.Namespace) -> Iterator[Row]:
+    """A row for every compile of the run, with engines and repeats interleaved."""
+    tokenizer = tokenizer_path(args.shared, args.vocabulary)
+    with ExitStack() as stack:
+        processes = {engine: EngineProcess(engine, tokenizer, stack) for engine in args.engines}
         for case in cases:
             stopped: set[str] = set()
             for repeat in range(args.repeats):
@@ -68,40 +59,28 @@ def compile_rows(cases: Sequence[CompileCase], args: argparse.Namespace) -> Iter
                     expression = expression_for(case, engine)
                     if expression is None or engine in stopped:
                         continue
-                    row = _compile_row(case, engine, repeat, processes[engine], expression, args)
-                    if row.outcome in _FINAL:
+                    outcome = _outcome(case, processes[engine], expression, args)
+                    if outcome.outcome in _FINAL:
                         stopped.add(engine)
-                    print(describe(row), flush=True)
-                    yield row
-    finally:
-        for process in processes.values():
-            process.close()
+                    print(describe(case, engine, outcome), flush=True)
+                    yield {"case": case.name, "engine": engine, "repeat": repeat} | asdict(outcome)
 
 
-def _compile_row(
-    case: CompileCase, engine: str, repeat: int, process: EngineProcess, expression: Expression,
-    args: argparse.Namespace,
-) -> CompileRow:  # fmt: skip
-    outcome = None if engine in PEERS else _unreadable(case)
-    if outcome is None:
-        outcome = process.measure(MeasureRequest(expression, args.time_limit, args.memory_limit_gb * 10**9))
-    return CompileRow(case.name, engine, repeat, outcome.outcome, outcome.message, outcome.figures)
+def _outcome(case: CompileCase, process: EngineProcess, expression: Expression, args: argparse.Namespace) -> Outcome:
+    if expression.kind == "constraint":
+        try:
+            spec_from_json(dict(case.constraint))
+        except SpecError as error:
+            return Outcome(NOT_YET, str(error))
+    return process.measure(MeasureRequest(expression, args.time_limit, args.memory_limit_gb * 10**9))
 
 
-def _unreadable(case: CompileCase) -> Outcome | None:
-    try:
-        spec_from_json(dict(case.constraint))
-    except SpecError as error:
-        return Outcome("not yet", str(error))
-    return None
-
-
-def describe(row: CompileRow) -> str:
+def describe(case: CompileCase, engine: str, outcome: Outcome) -> str:
     """A line about one compile."""
-    head = f"{row.case:42.42} {row.engine:13} "
-    if not row.figures:
-        return f"{head}{row.outcome} {' '.join(row.message.split())[:100]}"
-    figures = row.figures
+    head = f"{case.name:42.42} {engine:13} "
+    figures = outcome.figures
+    if not figures:
+        return f"{head}{outcome.outcome} {' '.join(outcome.message.split())[:100]}"
     return (
         f"{head}{figures['ms']:10.1f} ms {figures['peak_bytes'] / 2**20:8.1f} MiB; "
         f"look-up p50 {figures['look_up_p50']:.1f}, p99 {figures['look_up_p99']:.1f} us"
@@ -133,7 +112,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", default="o200k_base")
     args = parser.parse_args()
     cases = _selected(suite(args.shared), args.only)
-    rows = [asdict(row) for row in compile_rows(cases, args)]
+    rows = list(compile_rows(cases, args))
     if args.keep or args.only or set(args.engines) != set(ENGINES):
         return
     write_run("compile", {

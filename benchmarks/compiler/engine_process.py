@@ -17,9 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -60,13 +60,16 @@ class Outcome:
 
 
 class EngineProcess:
-    """The client of an engine's process."""
+    """The client of an engine's process, which the stack ends."""
 
-    def __init__(self, engine: str, tokenizer: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.compiler.engine_process", engine, str(tokenizer)],
-            env=os.environ | SINGLE_THREAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    def __init__(self, engine: str, tokenizer: Path, stack: ExitStack) -> None:
+        command = [sys.executable, "-m", "benchmarks.compiler.engine_process", engine, str(tokenizer)]
+        self._process = stack.enter_context(
+            subprocess.Popen(
+                command, env=os.environ | SINGLE_THREAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        )
+        stack.callback(self._process.kill)
         if self._read_line() != "ready":
             raise RuntimeError(f"{engine} did not load: install the packages that benchmarks/README.md names")
 
@@ -80,10 +83,6 @@ class EngineProcess:
         self._process.stdin.write(json.dumps(asdict(request)) + "\n")
         self._process.stdin.flush()
         return Outcome(**json.loads(self._read_line()))
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def _walk(engine: MaskEngine, masks: Masks) -> dict[str, float]:
@@ -172,10 +171,6 @@ def forked_outcome(engine: MaskEngine, request: MeasureRequest) -> Outcome:
         return Outcome("memory" if "alloc" in stderr else "failed", f"ended with status {status}: {stderr}")
 
 
-def _request(fields: dict[str, Any]) -> MeasureRequest:
-    return MeasureRequest(Expression(**fields.pop("expression")), **fields)
-
-
 def main() -> None:
     pin_to_one_core()
     engine = load_engine(sys.argv[1], Path(sys.argv[2]))
@@ -183,7 +178,9 @@ def main() -> None:
     gc.freeze()  # the garbage collector of a child leaves the loaded objects alone
     print("ready", flush=True)
     for line in sys.stdin:
-        print(json.dumps(asdict(forked_outcome(engine, _request(json.loads(line))))), flush=True)
+        fields = json.loads(line)
+        request = MeasureRequest(Expression(**fields.pop("expression")), **fields)
+        print(json.dumps(asdict(forked_outcome(engine, request))), flush=True)
 
 
 if __name__ == "__main__":

@@ -158,15 +158,13 @@ class _PeerEngine:
 
 
 class OutlinesMasks:
-    def __init__(self, index: Any, size: int) -> None:
-        self._index, self._mask = index, _new_mask(size)
+    def __init__(self, new_guide: Callable[[], Any], size: int) -> None:
+        self._new_guide, self._mask = new_guide, _new_mask(size)
         self.restart()
         self.look_up()
 
     def restart(self) -> None:
-        import outlines_core
-
-        self._guide = outlines_core.Guide(self._index)
+        self._guide = self._new_guide()
 
     def look_up(self) -> None:
         self._guide.write_mask_into(self._mask.ctypes.data, self._mask.size, self._mask.itemsize)
@@ -196,22 +194,18 @@ class OutlinesCoreEngine(_PeerEngine):
         pattern = expression.text
         if expression.kind == "json_schema":
             pattern = self._library.json_schema.build_regex_from_schema(pattern, "")
-        return OutlinesMasks(self._library.Index(rf"(?:{pattern})\z", self._token_ids), self._size)
+        index = self._library.Index(rf"(?:{pattern})\z", self._token_ids)
+        return OutlinesMasks(lambda: self._library.Guide(index), self._size)
 
 
 class XGrammarMasks:
-    def __init__(self, compiled: Any, size: int) -> None:
-        import xgrammar
-
-        self._compiled, self._size = compiled, size
-        self._mask = xgrammar.allocate_token_bitmask(1, size)
+    def __init__(self, new_matcher: Callable[[], Any], mask: Any, size: int) -> None:
+        self._new_matcher, self._mask, self._size = new_matcher, mask, size
         self.restart()
         self.look_up()
 
     def restart(self) -> None:
-        import xgrammar
-
-        self._matcher = xgrammar.GrammarMatcher(self._compiled)
+        self._matcher = self._new_matcher()
 
     def look_up(self) -> None:
         self._is_limited = self._matcher.fill_next_token_bitmask(self._mask)
@@ -233,6 +227,7 @@ class XGrammarEngine(_PeerEngine):
         import xgrammar
 
         super().__init__(tokenizer)
+        self._library = xgrammar
         info = xgrammar.TokenizerInfo(
             [text or b"" for text in self._vocabulary.tokens], xgrammar.VocabType.RAW, vocab_size=self._size,
             stop_token_ids=list(self._vocabulary.eos_ids),
@@ -246,19 +241,17 @@ class XGrammarEngine(_PeerEngine):
             )
         else:
             compiled = self._compiler.compile_regex(expression.text)
-        return XGrammarMasks(compiled, self._size)
+        mask = self._library.allocate_token_bitmask(1, self._size)
+        return XGrammarMasks(lambda: self._library.GrammarMatcher(compiled), mask, self._size)
 
 
 class LlguidanceMasks:
     """One matcher, which is reset between texts as a server would do."""
 
-    def __init__(self, tokenizer: Any, grammar: str) -> None:
-        import llguidance
-
-        self._matcher = llguidance.LLMatcher(tokenizer, grammar)
-        if self._matcher.get_error():
-            raise ExpressionRefused(self._matcher.get_error())
-        self._mask = _new_mask(tokenizer.vocab_size)
+    def __init__(self, matcher: Any, size: int) -> None:
+        if matcher.get_error():
+            raise ExpressionRefused(matcher.get_error())
+        self._matcher, self._mask = matcher, _new_mask(size)
         self.look_up()
 
     def restart(self) -> None:
@@ -297,7 +290,7 @@ class LlguidanceEngine(_PeerEngine):
             grammar = matcher.grammar_from_lark(expression.text)
         else:
             grammar = matcher.grammar_from_regex(expression.text)
-        return LlguidanceMasks(self._tokenizer, grammar)
+        return LlguidanceMasks(matcher(self._tokenizer, grammar), self._tokenizer.vocab_size)
 
 
 _ENGINES: dict[str, Callable[[Path], MaskEngine]] = {

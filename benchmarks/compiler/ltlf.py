@@ -11,21 +11,20 @@ RESULTS.md, and prints its table.
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import subprocess
 import tempfile
-import time
+import timeit
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.memory import pin_to_one_core
 from benchmarks.report import write_run
-from benchmarks.runs import parser_of
+from benchmarks.runs import Row, parser_of
 from compiler.automata import Dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
@@ -53,30 +52,9 @@ class FormulaTiming:
         return self.process_ms / self.native_ms
 
 
-@dataclass(frozen=True, slots=True)
-class FormulaFamily:
-    """The sums of a family, or of all. `ahead`: formulas on which our translation beats MONA's process alone."""
-
-    family: str
-    formulas: int
-    states_max: int
-    native_ms: float
-    process_ms: float
-    engine_ms: float
-    process_over_native: float
-    engine_over_native: float
-    geometric_mean: float
-    ahead: int
-
-
 def median_ms(work: Callable[[], object], repeats: int) -> float:
-    """The median time of some work."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
+    """The median time of some work, with garbage collection as usual."""
+    return statistics.median(timeit.repeat(work, "gc.enable()", number=1, repeat=repeats)) * 1e3
 
 
 def time_formula(case: Case, binary: str, directory: Path, repeats: int) -> FormulaTiming:
@@ -102,19 +80,21 @@ def time_formula(case: Case, binary: str, directory: Path, repeats: int) -> Form
     return FormulaTiming(case, native_ms, process_ms, engine_ms, ours.states)
 
 
-def sum_up(family: str, timings: Sequence[FormulaTiming]) -> FormulaFamily:
-    """The sums of these formulas."""
+def sum_up(family: str, timings: Sequence[FormulaTiming]) -> Row:
+    """The sums of a family, or of all. "ahead": formulas on which our translation beats MONA's process alone."""
     native, process, engine = (
         sum(getattr(timing, name) for timing in timings) for name in ("native_ms", "process_ms", "engine_ms")
     )
-    return FormulaFamily(
-        family, len(timings), max(timing.states for timing in timings), native, process, engine, process / native,
-        engine / native, math.exp(statistics.fmean(math.log(timing.ratio) for timing in timings)),
-        sum(timing.ratio > 1 for timing in timings),
-    )  # fmt: skip
+    return {
+        "family": family, "formulas": len(timings), "states_max": max(timing.states for timing in timings),
+        "native_ms": native, "process_ms": process, "engine_ms": engine, "process_over_native": process / native,
+        "engine_over_native": engine / native,
+        "geometric_mean": statistics.geometric_mean(timing.ratio for timing in timings),
+        "ahead": sum(timing.ratio > 1 for timing in timings),
+    }  # fmt: skip
 
 
-def table(rows: Sequence[FormulaFamily]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """The table as it is printed."""
     lines = [
         f"{'family':24}{'formulas':>9}{'states':>8}{'ours ms':>10}{'MONA ms':>10}{'engine ms':>11}"
@@ -122,14 +102,13 @@ def table(rows: Sequence[FormulaFamily]) -> str:
     ]
     for row in rows:
         lines.append(
-            f"{row.family:24}{row.formulas:9}{row.states_max:8}{row.native_ms:10.1f}{row.process_ms:10.1f}"
-            f"{row.engine_ms:11.1f}{row.process_over_native:11.2f}{row.engine_over_native:13.2f}"
-            f"{row.geometric_mean:11.2f}{row.ahead:7}"
+            "{family:24}{formulas:9}{states_max:8}{native_ms:10.1f}{process_ms:10.1f}{engine_ms:11.1f}"
+            "{process_over_native:11.2f}{engine_over_native:13.2f}{geometric_mean:11.2f}{ahead:7}".format_map(row)
         )
     return "\n".join(lines)
 
 
-def family_rows(timings: Sequence[FormulaTiming]) -> list[FormulaFamily]:
+def family_rows(timings: Sequence[FormulaTiming]) -> list[Row]:
     """A row for each family, one for all formulas, and one without the chains of U, on which MONA explodes."""
     families = list(dict.fromkeys(timing.case.family for timing in timings))
     rows = [sum_up(family, [timing for timing in timings if timing.case.family == family]) for family in families]
@@ -163,7 +142,7 @@ def main() -> None:
     write_run("ltlf", {
         "repeats": args.repeats,
         "load_before": load,  # other processes slow the start of a process more than they slow our translation
-        "rows": [asdict(row) for row in rows],
+        "rows": rows,
         "least_ahead": least_ahead,
     })  # fmt: skip
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 from benchmarks.compiler.cases import Expression
@@ -65,20 +67,16 @@ def points(shared: Path) -> Iterator[ScalePoint]:
 
 def scale_rows(args: argparse.Namespace) -> Iterator[dict[str, object]]:
     """One row for each point and repeat. A repeat covers all points, so that a slow minute affects all alike."""
-    processes = {name: EngineProcess("ours", tokenizer_path(args.shared, name)) for name in VOCABULARIES}
-    try:
-        for repeat in range(args.repeats):
-            for point in points(args.shared):
-                expression = Expression("constraint", json.dumps(point.constraint))
-                request = MeasureRequest(expression, args.time_limit, args.memory_limit_gb * 10**9)
-                outcome = processes[point.vocabulary].measure(request)
-                print(describe(point, outcome), flush=True)
-                size = point.size or int(outcome.figures.get("vocabulary", 0))
-                row = {"series": point.series, "size": size, "vocabulary": point.vocabulary, "repeat": repeat}
-                yield row | asdict(outcome)
-    finally:
-        for process in processes.values():
-            process.close()
+    with ExitStack() as stack:
+        processes = {name: EngineProcess("ours", tokenizer_path(args.shared, name), stack) for name in VOCABULARIES}
+        for repeat, point in product(range(args.repeats), list(points(args.shared))):
+            expression = Expression("constraint", json.dumps(point.constraint))
+            request = MeasureRequest(expression, args.time_limit, args.memory_limit_gb * 10**9)
+            outcome = processes[point.vocabulary].measure(request)
+            print(describe(point, outcome), flush=True)
+            size = point.size or int(outcome.figures.get("vocabulary", 0))
+            row = {"series": point.series, "size": size, "vocabulary": point.vocabulary, "repeat": repeat}
+            yield row | asdict(outcome)
 
 
 def describe(point: ScalePoint, outcome: Outcome) -> str:

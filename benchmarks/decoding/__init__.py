@@ -1,6 +1,5 @@
 """What a generation costs: time and memory, beside transformers and other constrained decoders.
 
-`decode` compares whole generations on a model of GPT-2's shape (`gpt2`) and on the built-in model with the systems of
-`constrained_decoders`. `step` compares the search with the model's forward pass. `batch` compares concurrent requests
-with sequential ones.
+`decode` compares whole generations on a model of GPT-2's shape (`gpt2`), and on the built-in model with other systems.
+`step` compares the search with the model's forward pass. `batch` compares concurrent requests with sequential ones.
 """

@@ -3,7 +3,10 @@
     python -m benchmarks.decoding.decode [--points 16x4 512x64] [--pairs 3]
 
 A point is a prompt length and a number of beams, at GPT-2's shape. Each run is a process of its own. Our search and
-transformers' take turns, and each ratio is of the two runs of one turn. Writes results/decode.json and RESULTS.md.
+transformers' take turns, and each ratio is of the two runs of one turn. The other decoders run on the built-in model,
+each in a process and an environment of its own (`benchmarks.systems`): every one gets the same patterns, prompt and
+budgets, a short one of two tokens more than the shortest text of the pattern has, and a long one. Writes
+results/decode.json and RESULTS.md.
 """
 
 from __future__ import annotations
@@ -11,20 +14,40 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.decoding.constrained_decoders import DECODERS, decoder_figures
+from app.models import open_model_files
+from app.settings import BUILT_IN_MODEL
 from benchmarks.decoding.gpt2 import LIBRARIES
 from benchmarks.report import write_run
 from benchmarks.runs import RESULTS_DIRECTORY, parser_of
+from benchmarks.systems.base import TextConstraint
+from benchmarks.systems.catalogue import SYSTEMS
+from benchmarks.systems.process import SystemProcess, SystemUnavailable, run_system
+from compiler.pipeline import compile_spec
+from compiler.spec import RegexSpec
 
 POINTS = tuple((prompt, beams) for prompt in (16, 512) for beams in (4, 16, 64))
 TOKENS = 32
 _SECONDS_MAX = 900.0
 _MESSAGE_CHARS = 300
+PROMPT = "sentence:"
+PATTERNS = (
+    r"[A-Z][a-z]+( [a-z]+){3,9}\.",
+    r"A [a-z ]*dog[a-z ]*park[a-z ]*\.",
+    r"(The|A) (man|woman|girl|boy) [a-z ]+ and [a-z ]+\.",
+    r"[A-Z][a-z ]{20,60}\.",
+    r"[a-z ]*snow[a-z ]*hill[a-z ]*sled[a-z ]*\.",
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}: [a-z ]{10,40}\.",
+    r'\{"who": "[a-z ]{3,20}", "where": "[a-z ]{3,20}"\}',
+    r"([a-z]+, ){2,5}and [a-z]+",
+)
+SHORT_SLACK, LONG = 2, 64  # tokens beyond the shortest text; tokens
+DECODERS = ("ours, 16 beams", "ours, 1 beam", "XGrammar", "outlines-core", "llguidance", "Outlines", "guidance")
 
 
 def run_module(module: str, *args: object, threads: int) -> dict[str, Any]:
@@ -52,6 +75,39 @@ def pairs(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 )  # fmt: skip
                 print(prompt, beams, library, row[library], flush=True)
             yield row
+
+
+def satisfies(pattern: str, text: str) -> bool:
+    """Whether a text matches in full. One leading space is ignored, as some tokenizers always write it."""
+    return re.fullmatch(pattern, text.removeprefix(" ")) is not None
+
+
+def tokens_min(patterns: tuple[str, ...]) -> dict[str, int]:
+    """The number of tokens of each pattern's shortest text, including the end-of-text token."""
+    vocabulary = open_model_files(BUILT_IN_MODEL).vocabulary
+    return {pattern: compile_spec(RegexSpec(pattern), vocabulary).tokens.min_tokens for pattern in patterns}
+
+
+def _figures(system: SystemProcess, budgets: dict[str, int]) -> dict[str, Any]:
+    answers = {pattern: system.ask(TextConstraint(pattern), PROMPT, budget) for pattern, budget in budgets.items()}
+    satisfied = sum(satisfies(pattern, answer.text) and not answer.error for pattern, answer in answers.items())
+    return {
+        "seconds": sum(answer.ms for answer in answers.values()) / 1000, "requests": len(answers),
+        "satisfied": satisfied, "texts": [answer.text for answer in answers.values()],
+    }  # fmt: skip
+
+
+def decoder_figures(name: str, threads: int) -> dict[str, Any]:
+    """The figures of one decoder; its error if it cannot be started on this machine."""
+    shortest = tokens_min(PATTERNS)
+    try:
+        with run_system(SYSTEMS[name], BUILT_IN_MODEL, threads) as system:
+            system.ask(TextConstraint(PATTERNS[0]), PROMPT, LONG)  # the first answer of a process is slower
+            short = _figures(system, {pattern: tokens + SHORT_SLACK for pattern, tokens in shortest.items()})
+            long = _figures(system, dict.fromkeys(PATTERNS, LONG))
+    except SystemUnavailable as error:
+        return {"name": name, "error": str(error)}
+    return {"name": name, "texts": len(PATTERNS), "short": short, "long": long}
 
 
 def peers(args: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -32,7 +32,7 @@ from benchmarks.quality.cases import (
 )  # fmt: skip
 from benchmarks.quality.lookahead_search import COSTS_TO_GO, CostToGo, LookaheadSearch, PriorEstimates
 from benchmarks.quality.search_quality import QualityModel
-from benchmarks.report.ablation import FOLDER, write_experiments
+from benchmarks.report.ablation import FOLDER, AblationRow, stored_rows, write_experiments
 from benchmarks.runs import concept_sets_path, parser_of
 from decoding.generation import Generation
 from decoding.model import Scores, StepInput
@@ -43,37 +43,6 @@ from decoding.search import drive, search_of
 SETS = 40
 STAGES = {1: (8, 16), 2: (4, 8, 16, 64)}
 NAMES = (*VARIANTS, *COSTS_TO_GO)
-
-
-class AblationRow(NamedTuple):
-    """One answer and its cost.
-
-    key               `AblationTask.key`
-    held_out          1 for cases on which no decision is based
-    log_prob          of the answer, in nats
-    tokens            of the answer
-    rows              that the model read, over all steps
-    tokens_read       by the model in these rows
-    peak_rows         the most rows in one step
-    seconds           of the search
-    baseline_seconds  of the baseline's search just before it
-    """
-
-    variant: str
-    k: int
-    family: str
-    key: str
-    held_out: int
-    log_prob: float
-    tokens: int
-    rows: int
-    tokens_read: int
-    peak_rows: int
-    seconds: float
-    baseline_seconds: float
-
-
-_TYPES = (str, int, str, str, int, float, int, int, int, int, float, float)
 
 
 class CountingModel:
@@ -159,14 +128,6 @@ class Ablation:
                 for name in missing:
                     if name != BASELINE:
                         yield self.answer(task, k, name, baseline.seconds)
-
-
-def stored_rows(file: Path) -> list[AblationRow]:
-    """The rows of a file; none if there is no file."""
-    if not file.exists():
-        return []
-    with file.open(encoding="utf-8", newline="") as lines:
-        return [AblationRow(*(kind(text) for kind, text in zip(_TYPES, row, strict=True))) for row in csv.reader(lines)]
 
 
 def main() -> None:

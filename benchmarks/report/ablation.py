@@ -48,6 +48,48 @@ CURRENT = (
 )  # fmt: skip
 
 
+class AblationRow(NamedTuple):
+    """One answer and its cost.
+
+    key               of the case, unique within the model
+    held_out          1 for cases on which no decision is based
+    log_prob          of the answer, in nats
+    tokens            of the answer
+    rows              that the model read, over all steps
+    tokens_read       by the model in these rows
+    peak_rows         the most rows in one step
+    seconds           of the search
+    baseline_seconds  of the baseline's search just before it
+    """
+
+    variant: str
+    k: int
+    family: str
+    key: str
+    held_out: int
+    log_prob: float
+    tokens: int
+    rows: int
+    tokens_read: int
+    peak_rows: int
+    seconds: float
+    baseline_seconds: float
+
+
+_TYPES = (str, int, str, str, int, float, int, int, int, int, float, float)
+
+
+def stored_rows(file: Path) -> list[AblationRow]:
+    """The rows of a file; none if there is no file."""
+    if not file.exists():
+        return []
+    with file.open(encoding="utf-8", newline="") as lines:
+        return [AblationRow(*(kind(text) for kind, text in zip(_TYPES, row, strict=True))) for row in csv.reader(lines)]
+
+
+Cases = dict[str, AblationRow]  # by key
+
+
 class CaseChange(NamedTuple):
     """The change of a case from the baseline to a variant: of log-prob as difference and share, of costs as ratio."""
 
@@ -69,7 +111,7 @@ def write_experiments() -> None:
 
 def tables() -> str:
     """All tables as Markdown."""
-    rows = {model: _by_case(FOLDER / f"{model}.csv") for model in MODELS}
+    rows = {model: _by_case(stored_rows(FOLDER / f"{model}.csv")) for model in MODELS}
     fast = ("captions", "stories260k")
     parts = [
         "### The search before, each heuristic off alone", _changes(rows, WITHOUT, FORMER, fast, (8, 16)),
@@ -86,18 +128,16 @@ def tables() -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _by_case(file: Path) -> dict[tuple[str, int], dict[str, list[str]]]:
-    """The lines of a file by variant and k, then by case."""
-    by_variant: dict[tuple[str, int], dict[str, list[str]]] = {}
-    if file.exists():
-        with file.open(encoding="utf-8", newline="") as lines:
-            for line in csv.reader(lines):
-                by_variant.setdefault((line[0], int(line[1])), {})[line[3]] = line
+def _by_case(rows: Iterable[AblationRow]) -> dict[tuple[str, int], Cases]:
+    """The rows by variant and k, then by case."""
+    by_variant: dict[tuple[str, int], Cases] = {}
+    for row in rows:
+        by_variant.setdefault((row.variant, row.k), {})[row.key] = row
     return by_variant
 
 
 def _changes(
-    rows: dict[str, dict[tuple[str, int], dict[str, list[str]]]],
+    rows: dict[str, dict[tuple[str, int], Cases]],
     variants: Sequence[str],
     baseline: str,
     models: Sequence[str],
@@ -114,18 +154,14 @@ def _changes(
     return table(HEAD, body) if body else ""
 
 
-def _case_changes(variant: dict[str, list[str]], baseline: dict[str, list[str]]) -> Iterable[CaseChange]:
-    for key, line in variant.items():
-        other = baseline.get(key)
-        if other is not None:
-            nats = float(line[5]) - float(other[5])
-            yield CaseChange(
-                int(line[4]),
-                nats,
-                100.0 * nats / abs(float(other[5])),
-                float(line[10]) / float(line[11]),
-                *(int(line[column]) / max(1, int(other[column])) for column in (7, 8, 9)),
-            )
+def _case_changes(variant: Cases, baseline: Cases) -> Iterable[CaseChange]:
+    for key in [key for key in variant if key in baseline]:
+        row, other = variant[key], baseline[key]
+        nats = row.log_prob - other.log_prob
+        costs = zip(row[7:10], other[7:10], strict=True)  # rows, tokens and peak
+        ratios = [cost / max(1, former) for cost, former in costs]
+        share, seconds = 100.0 * nats / abs(other.log_prob), row.seconds / row.baseline_seconds
+        yield CaseChange(row.held_out, nats, share, seconds, *ratios)
 
 
 def _summary(changes: Sequence[CaseChange]) -> list[str]:

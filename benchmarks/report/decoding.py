@@ -59,7 +59,7 @@ def decode_section(run: dict[str, Any]) -> str:
     """Time and memory beside transformers, and the other constrained decoders."""
     points = grouped(run["rows"], "prompt", "beams")
     head = ["prompt", "beams", "ours, s", "transformers, s", "ratio", "goal", "ours, MiB", "transformers, MiB", "ratio"]
-    parts = [table([*head, "goal"], [_decode_row(*point, rows) for point, rows in sorted(points.items())])]
+    parts = [table([*head, "goal"], [_decode_row(prompt, k, rows) for (prompt, k), rows in sorted(points.items())])]
     if run["peers"]:
         texts = max((peer.get("texts", 0) for peer in run["peers"]), default=0)
         parts += ["### Beside other constrained decoders", PEER_NOTES.format(texts=texts), _peers(run["peers"])]

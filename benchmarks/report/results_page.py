@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmarks.report.compile import compile_section
+from benchmarks.report.compile import compile_section, ltlf_section, scale_section
 from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, step_section
-from benchmarks.report.growth import ltlf_section, scale_section
 from benchmarks.report.quality import beam_widths_section, quality_section
 from benchmarks.report.readme import write_readme
 from benchmarks.report.service import chaos_section, load_section, page_section

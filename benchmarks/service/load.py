@@ -12,24 +12,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import random
 import re
 import statistics
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.report import write_run
 from benchmarks.runs import parser_of
 from benchmarks.service.http_client import HttpConnection, HttpReply
-from benchmarks.service.running_service import RunningService, run_service
+from tests.servers.abs_up import short_folder, up
+from tests.servers.processes import children, free_port, resident_bytes
 
 COMMON, COLD_SHARE = 40, 0.02  # different requests that are repeated, and the share of requests with a new constraint
 WARM_UP_SHARE = 0.2  # of the time, in which memory may grow
 SAMPLE_S = 5.0
+_COMPILATIONS = re.compile(rb"^abs_compile_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 NOUNS = ("dog", "ball", "park", "man", "guitar", "girl", "snow", "hill", "beach", "horse", "street", "table")
 VERBS = (("run", "runs", "running"), ("sit", "sits", "sitting"), ("play", "plays", "playing"))
 PATTERNS = (
@@ -91,7 +96,55 @@ def _load_request(constraint: ConstraintCheck, rng: random.Random) -> LoadReques
     return LoadRequest(json.dumps(body).encode(), constraint[1])
 
 
-def percentiles(values: list[float]) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """A running service.
+
+    processes     the process id by name
+    metrics_port  one less than the first worker's port for metrics
+    """
+
+    url: str
+    processes: dict[str, int]
+    metrics_port: int
+
+    def memory_mib(self) -> dict[str, float]:
+        """The resident set of each process and its descendants (the sandboxes of the compile workers)."""
+        sizes = {}
+        for name, pid in self.processes.items():
+            with contextlib.suppress(OSError):  # the process was restarted
+                sizes[name] = sum(map(resident_bytes, (pid, *_descendants(pid)))) / 2**20
+        return sizes
+
+    async def compilations(self) -> float:
+        """The number of compilations of the compile worker since its start."""
+        connection = HttpConnection(f"http://127.0.0.1:{self.metrics_port + 1}")
+        metrics = await connection.get("/metrics")
+        connection.close()
+        return sum(float(number) for number in _COMPILATIONS.findall(metrics.body))
+
+
+@contextlib.contextmanager
+def run_service() -> Iterator[RunningService]:
+    """`abs up` with the built-in model and default settings, ready for the duration of the statement."""
+    port = free_port()  # the two after it are most likely free as well
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
+    with (
+        short_folder() as folder,
+        up(folder, environment=environment | {"ABS_METRICS_PORT": str(port)}) as running,
+    ):
+        yield RunningService(running.url, running.pids, port)
+        running.stop()
+        if "Traceback" in (logs := running.logs()):
+            print("a process logged an error:\n", logs, file=sys.stderr)
+
+
+def _descendants(pid: int) -> list[int]:
+    direct = children(pid)
+    return [*direct, *(inner for child in direct for inner in _descendants(child))]
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Median and tails, in the unit of the values."""
     ranked = sorted(values)
     return {
@@ -100,14 +153,17 @@ def percentiles(values: list[float]) -> dict[str, float]:
     }
 
 
-def overheads(reply: HttpReply) -> tuple[float, float, float]:
-    """The overhead of a generation by the service's clock and by the client's, and its queueing time, in ms.
+TIMES = ("service_ms", "client_ms", "queue_ms", "request_ms")
+
+
+def times_ms(reply: HttpReply) -> tuple[float, float, float, float]:
+    """TIMES of a generation: its overhead by the service's clock and by the client's, its queueing time, all of it.
 
     The overhead is the time that is neither compiling, queueing nor decoding.
     """
-    timings = reply.json()["timings"]
+    timings, total_ms = reply.json()["timings"], reply.seconds * 1000
     work_ms = sum(timings[name] for name in ("compile_ms", "queue_ms", "decode_ms"))
-    return timings["total_ms"] - work_ms, reply.seconds * 1000 - work_ms, timings["queue_ms"]
+    return timings["total_ms"] - work_ms, total_ms - work_ms, timings["queue_ms"], total_ms
 
 
 @dataclass
@@ -115,10 +171,7 @@ class LoadTally:
     """The outcomes of many requests."""
 
     statuses: Counter[int] = field(default_factory=Counter)
-    service_ms: list[float] = field(default_factory=list)
-    client_ms: list[float] = field(default_factory=list)
-    queue_ms: list[float] = field(default_factory=list)
-    request_ms: list[float] = field(default_factory=list)
+    times: list[tuple[float, float, float, float]] = field(default_factory=list)  # of each request, as `times_ms`
     violations: int = 0
     cold: int = 0
     ids: set[str] = field(default_factory=set)
@@ -133,15 +186,11 @@ class LoadTally:
         if not answer["timings"]["cached"]:
             self.cold += 1
             return  # no clock shows how long it waited for other compilations
-        service, client, queue = overheads(reply)
-        self.service_ms.append(service)
-        self.client_ms.append(client)
-        self.queue_ms.append(queue)
-        self.request_ms.append(reply.seconds * 1000)
+        self.times.append(times_ms(reply))
 
     def summary(self) -> dict[str, Any]:
-        names = ("service_ms", "client_ms", "queue_ms", "request_ms")
-        return {name: percentiles(getattr(self, name)) for name in names} | {
+        columns = zip(TIMES, zip(*self.times, strict=True), strict=True)
+        return {name: percentiles(values) for name, values in columns} | {
             "statuses": dict(self.statuses), "violations": self.violations,
             "answers": self.statuses[200], "distinct": len(self.ids), "cold": self.cold,
         }  # fmt: skip
@@ -155,7 +204,7 @@ async def single_client(url: str, count: int, rng: random.Random) -> dict[str, A
     for _ in range(count):
         tally.add(request, await connection.post("/generate", request.body))
     connection.close()
-    added = [service + queue for service, queue in zip(tally.service_ms, tally.queue_ms, strict=True)]
+    added = [service + queue for service, _, queue, _ in tally.times]
     return tally.summary() | {"added_ms": percentiles(added)}
 
 
@@ -278,13 +327,8 @@ async def measure(service: RunningService, args: argparse.Namespace) -> dict[str
     print("cached /compile, ms", parts["cached"]["ms"], parts["cached"]["statuses"], flush=True)
     parts["same_constraint"] = await same_constraint(service, args.callers, rng)
     print("same constraint:", parts["same_constraint"], flush=True)
-    parts["burst"] = await burst(service.url, args.clients)
-    print(
-        "burst: overhead by the service's clock, ms",
-        parts["burst"]["service_ms"],
-        parts["burst"]["statuses"],
-        flush=True,
-    )
+    parts["burst"] = at_once = await burst(service.url, args.clients)
+    print("burst: overhead by the service's clock, ms", at_once["service_ms"], at_once["statuses"], flush=True)
     parts["sustained"] = await sustained(service, args.clients, args.seconds, args.ramp)
     print("sustained:", json.dumps(parts["sustained"], indent=1), flush=True)
     return parts

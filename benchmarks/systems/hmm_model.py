@@ -40,8 +40,8 @@ class HiddenMarkovModel:
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        arrays = {"initial": self.initial, "transition": self.transition, "emission": self.emission}
-        np.savez(path, **{name: array.numpy() for name, array in arrays.items()})  # type: ignore[arg-type]
+        initial, transition, emission = (array.numpy() for array in (self.initial, self.transition, self.emission))
+        np.savez(path, initial=initial, transition=transition, emission=emission)
 
     @classmethod
     def load(cls, path: Path) -> HiddenMarkovModel:

@@ -1,27 +1,36 @@
-"""Starts a system as a process, sends it questions, and ends it when an answer takes too long."""
+"""Runs systems as processes: sends them questions with a progress bar, and ends those that take too long."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
 import os
 import queue
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks.report import write_report
+from benchmarks.runs import Row
 from benchmarks.systems.base import TextConstraint
-from benchmarks.systems.catalogue import ENVIRONMENTS, Entry
+from benchmarks.systems.catalogue import ENVIRONMENTS, SYSTEMS, Entry
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S_MAX = 300.0
 TIMEOUTS_MAX = 3  # consecutive timeouts after which a system gets no more questions
+Question = tuple[TextConstraint, str, int]  # with the prompt and the budget in tokens
 
 
 class SystemAnswer(NamedTuple):
@@ -138,11 +147,72 @@ def _forward_lines(child: subprocess.Popen[str], lines: queue.Queue[str]) -> Non
     lines.put("")
 
 
-@contextlib.contextmanager
-def run_system(entry: Entry, folder: str, threads: int, seconds_max: float = 60.0) -> Iterator[SystemProcess]:
-    """A system for the duration of the statement. Raises SystemUnavailable, here or at the first question."""
-    system = SystemProcess(entry, folder, threads, seconds_max)
-    try:
-        yield system
-    finally:
-        system.close()
+def run_system(entry: Entry, folder: str, threads: int, seconds_max: float = 60.0) -> closing[SystemProcess]:
+    """A system for the duration of a `with` statement. Raises SystemUnavailable, here or at the first question."""
+    return closing(SystemProcess(entry, folder, threads, seconds_max))
+
+
+def progress_bars() -> Progress:
+    """One bar for each row that is measured."""
+    return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+@dataclass(frozen=True, slots=True)
+class Questioner:
+    """How systems are run.
+
+    threads      of a system's process
+    seconds_max  for one answer and the preparation of its constraint
+    progress     shows the answers of each system
+    """
+
+    threads: int
+    seconds_max: float
+    progress: Progress
+
+    def answers(
+        self, title: str, system: str, folder: str, questions: Sequence[Question], warm_up: Question | None = None
+    ) -> list[SystemAnswer] | None:
+        """A system's answer to each question, in order; None if it cannot be started on this machine.
+
+        warm_up  sent before all others and discarded: the first answer of a process is slower than the rest
+        """
+        bar = self.progress.add_task(title, total=len(questions))
+        answers = []
+        try:
+            with run_system(SYSTEMS[system], folder, self.threads, self.seconds_max) as process:
+                if warm_up is not None:
+                    process.ask(*warm_up)
+                for question in questions:
+                    answers.append(process.ask(*question))
+                    self.progress.advance(bar)
+        except SystemUnavailable as error:
+            print(f"{system}: {error}")
+            return None
+        return answers
+
+
+def add_system_arguments(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """The arguments of all commands that compare systems and store their rows."""
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=default)
+    parser.add_argument("--again", action="store_true", help="measure stored rows again")
+
+
+def ask_systems(
+    run: Callable[[argparse.Namespace, Questioner], None], args: argparse.Namespace, seconds_max: float
+) -> None:
+    """Measure and store the rows of a task, then write RESULTS.md."""
+    with progress_bars() as progress:
+        run(args, Questioner(args.threads, seconds_max, progress))
+    write_report()
+
+
+def timings(answers: Sequence[SystemAnswer]) -> Row:
+    """Median times of the successful answers in ms, the number of failures, and the first error."""
+    errors = [answer.error for answer in answers if answer.error]
+    times = [answer for answer in answers if not answer.error]
+    return {
+        "prepare_ms": statistics.median([answer.prepare_ms for answer in times] or [0.0]),
+        "answer_ms": statistics.median([answer.answer_ms for answer in times] or [0.0]),
+        "errors": len(errors), "error": errors[0] if errors else "",
+    }  # fmt: skip

@@ -26,8 +26,7 @@ from app.settings import BUILT_IN_MODEL
 from benchmarks.quality.caption_scores import words
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, concept_sets_path, parser_of
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.process import SystemAnswer
-from benchmarks.systems.questions import Questioner, add_system_arguments, ask_systems, timings
+from benchmarks.systems.process import Questioner, SystemAnswer, add_system_arguments, ask_systems, timings
 from benchmarks.tasks.concept_sets import FAMILIES, OTHER_PROMPT, PROMPTS, ConceptSet, concept_sets
 from benchmarks.tasks.text_metrics import bleu_4, cider, concepts_covered, leading_concepts, rouge_l
 

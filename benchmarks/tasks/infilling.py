@@ -20,8 +20,7 @@ from app.models import open_model_files
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, parser_of
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.process import SystemAnswer
-from benchmarks.systems.questions import Questioner, add_system_arguments, ask_systems, timings
+from benchmarks.systems.process import Questioner, SystemAnswer, add_system_arguments, ask_systems, timings
 from benchmarks.tasks.gapped_stories import Story, gapped_stories
 from benchmarks.tasks.text_metrics import bleu_4, rouge_l
 

@@ -23,8 +23,7 @@ from benchmarks.report import write_run
 from benchmarks.runs import concept_sets_path, parser_of
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS, Entry
-from benchmarks.systems.process import SystemUnavailable, run_system
-from benchmarks.systems.questions import Question, progress_bars
+from benchmarks.systems.process import Question, SystemUnavailable, progress_bars, run_system
 from benchmarks.tasks.concept_sets import PROMPTS, concept_sets
 
 MAX_TOKENS = 32

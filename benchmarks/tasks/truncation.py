@@ -13,11 +13,11 @@ import argparse
 from itertools import product
 
 from app.settings import BUILT_IN_MODEL
-from benchmarks.decoding.constrained_decoders import DECODERS, PROMPT, satisfies, tokens_min
+from benchmarks.decoding.decode import DECODERS, PROMPT, satisfies, tokens_min
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, parser_of
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.questions import Questioner, add_system_arguments, ask_systems
+from benchmarks.systems.process import Questioner, add_system_arguments, ask_systems
 
 RESULT = RESULTS_DIRECTORY / "truncation.json"
 SECONDS_MAX = 60.0

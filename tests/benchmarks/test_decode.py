@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.settings import BUILT_IN_MODEL
-from benchmarks.decoding.constrained_decoders import LONG, PATTERNS, SHORT_SLACK, tokens_min
-from benchmarks.decoding.decode import POINTS, run_module
+from benchmarks.decoding.decode import LONG, PATTERNS, POINTS, SHORT_SLACK, run_module, tokens_min
 from benchmarks.decoding.gpt2 import KEYWORDS, constraint_json
 from benchmarks.report.decoding import TIME_MAX, decode_section
 from benchmarks.systems.base import TextConstraint

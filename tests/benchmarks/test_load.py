@@ -13,17 +13,15 @@ import pytest
 
 from benchmarks.report.service import load_section
 from benchmarks.service import load
-from benchmarks.service.load import cold_request, common_requests, growth, keywords, measure, pattern, percentiles
-from benchmarks.service.running_service import run_service
 
 SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}
 
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[dict[str, Any]]:
-    with pytest.MonkeyPatch.context() as patch, run_service() as service:
+    with pytest.MonkeyPatch.context() as patch, load.run_service() as service:
         patch.setattr(load, "COMMON", 8)  # each of them is compiled and generated once before the sustained load
-        yield asyncio.run(measure(service, argparse.Namespace(**SHORT)))
+        yield asyncio.run(load.measure(service, argparse.Namespace(**SHORT)))
 
 
 def test_under_load_every_answer_satisfies_and_nothing_fails(measured: dict[str, Any]) -> None:
@@ -63,14 +61,14 @@ def test_the_report_lists_the_goals_met(measured: dict[str, Any]) -> None:
 def test_growth_compares_memory_after_warm_up_and_end() -> None:
     samples = [(float(at), {"api": 100.0 if at < 50 else 110.0}) for at in range(100)]
     samples[0][1]["api"] = 7.0
-    assert growth(samples, 100.0) == {"api": {"warm_mib": 100.0, "end_mib": 110.0, "ratio": pytest.approx(1.1)}}
+    assert load.growth(samples, 100.0) == {"api": {"warm_mib": 100.0, "end_mib": 110.0, "ratio": pytest.approx(1.1)}}
 
 
 def test_the_answer_checks_reject_wrong_answers() -> None:
-    _, ordered = keywords(("dog", ("run", "runs")))
+    _, ordered = load.keywords(("dog", ("run", "runs")))
     assert ordered("The dog runs.") and not ordered("It runs, the dog.") and not ordered("a hotdog runs")
-    _, whole = pattern(r"[a-z]+\.")
+    _, whole = load.pattern(r"[a-z]+\.")
     assert whole("dog.") and not whole("dog. ")
     dice = random.Random(1)
-    assert not any(asked.satisfies("") for asked in (cold_request(dice), *common_requests(4, dice)))
-    assert percentiles([3.0, 1.0, 2.0])["p50"] == 2.0
+    assert not any(asked.satisfies("") for asked in (load.cold_request(dice), *load.common_requests(4, dice)))
+    assert load.percentiles([3.0, 1.0, 2.0])["p50"] == 2.0

@@ -16,8 +16,7 @@ from benchmarks.compiler.cases import Expression
 from benchmarks.compiler.engine_process import STEPS, MeasureRequest, Outcome, compile_outcome, forked_outcome
 from benchmarks.compiler.engines import ExpressionRefused, Figures, Masks
 from benchmarks.report import results_page
-from benchmarks.report.compile import compile_section, geometric_mean, ratios
-from benchmarks.report.growth import fitted_law, law_phrase, scale_section
+from benchmarks.report.compile import compile_section, fitted_law, law_phrase, ratios, scale_section
 from benchmarks.report.layout import median_and_range, short_number, table
 from benchmarks.runs import REPORT
 from compiler.errors import LimitExceeded
@@ -223,4 +222,3 @@ def test_numbers_are_shown_with_the_digits_they_deserve() -> None:
     assert [short_number(value) for value in (0, 0.432, 4.32, 43.2, 4321)] == ["0.0", "0.43", "4.3", "43", "4,321"]
     assert median_and_range([3, 1, 2]) == "2.0 (1.0-3.0)" and median_and_range([2, 2]) == "2.0"
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
-    assert geometric_mean([1, 4]) == pytest.approx(2)

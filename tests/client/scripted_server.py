@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.servers.processes import served_by_thread
+
 RESET = struct.pack("ii", 1, 0)
 ANSWER: dict[str, Any] = {
     "id": "0" * 32, "model": "m", "automaton": "a" * 64, "seed": None, "newer": {"field": 1},
@@ -82,6 +84,8 @@ def _named(headers: Mapping[str, str]) -> dict[str, str]:
 class ScriptedServer:
     """The server. `requests` are those so far; requests after the end of the script get a 500."""
 
+    url: str
+
     def __init__(self, *script: Reply) -> None:
         self.requests: list[ReceivedRequest] = []
         self._script = list(script)
@@ -100,7 +104,6 @@ class ScriptedServer:
                 """Nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         text = handler.rfile.read(int(handler.headers.get("content-length", 0)))
@@ -125,11 +128,5 @@ class ScriptedServer:
 def scripted_server(*script: Reply) -> Iterator[ScriptedServer]:
     """A server with this script, while the body lasts."""
     server = ScriptedServer(*script)
-    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with served_by_thread(server.server) as server.url:
         yield server
-    finally:
-        server.server.shutdown()
-        thread.join()
-        server.server.server_close()

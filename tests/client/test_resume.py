@@ -112,7 +112,7 @@ class BreakingLine(FlakyProxy):
     """A line to a service that resets its connection in the middle of every third piece of a reply."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Path(), seed=1)
+        super().__init__(Path())
         self._far, self._pieces = urlsplit(url), 0
 
     @property
@@ -133,12 +133,8 @@ class BreakingLine(FlakyProxy):
 
 @pytest.fixture
 def line(url: str) -> Iterator[BreakingLine]:
-    breaking = BreakingLine(url)
-    breaking.start()
-    try:
+    with BreakingLine(url) as breaking:
         yield breaking
-    finally:
-        breaking.end()
 
 
 @both

@@ -10,7 +10,9 @@ import contextlib
 import gc
 import io
 import json
+import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,13 +24,57 @@ import pytest
 
 from docs.tools.pages import DOCS, Block, blocks, pages
 from tests.docs.checkout import typed_in_a_checkout
-from tests.docs.comparison import differs, same_output
 from tests.servers.service_process import ServiceProcess
 
 ROOT = DOCS.parent
 WRITTEN_URL = "http://127.0.0.1:8000"
 SHELL_S_MAX = 120
+MORE = "…"  # pages shorten: at the end of a text or a list it stands for the rest, and fields are left out
 PAGES = [page for page in pages() if any(block.language in ("sh", "python") for block in blocks(page))]
+
+
+def differs(shown: Any, said: Any, where: str = "answer", exactly: bool = True) -> str:
+    """Where an answer is not as shown, in words; empty where it is.
+
+    exactly  False compares only the names of fields and the types of values: what a model writes may change
+    """
+    match shown, said:
+        case dict(), dict():
+            for name, value in shown.items():
+                if name not in said:
+                    return f"{where} has no {name}"
+                found = differs(value, said[name], f"{where}.{name}", exactly)
+                if found:
+                    return found
+            return ""
+        case list(), list():
+            return _list(shown, said, where, exactly)
+        case bool(), bool():
+            return "" if shown == said or not exactly else f"{where} is {said}"
+        case (int() | float(), int() | float()) if not isinstance(shown, bool) and not isinstance(said, bool):
+            close = math.isclose(shown, said, rel_tol=0.01) or not exactly
+            return "" if close else f"{where} is {said}, not {shown}"
+        case str(), str():
+            same = not exactly or shown == said or (shown.endswith(MORE) and said.startswith(shown[: -len(MORE)]))
+            return "" if same else f"{where} is {said!r}, not {shown!r}"
+    return "" if shown is None and said is None else f"{where} is {said!r}, not {shown!r}"
+
+
+def _list(shown: list[Any], said: list[Any], where: str, exactly: bool) -> str:
+    cut = bool(shown) and shown[-1] == MORE
+    wanted = shown[:-1] if cut else shown
+    if exactly and (len(said) < len(wanted) if cut else len(said) != len(wanted)):
+        return f"{where} has {len(said)} entries"
+    if not exactly and wanted and not said:
+        return f"{where} is empty"
+    pairs = zip(wanted, said, strict=False)
+    return next(filter(None, (differs(a, b, f"{where}.{n}", exactly) for n, (a, b) in enumerate(pairs))), "")
+
+
+def same_output(shown: str, said: str) -> bool:
+    """Whether lines are as shown; … stands for anything, a line of it alone for any lines."""
+    parts = [re.escape(part) for part in shown.strip().split(MORE)]
+    return re.fullmatch(".*?".join(parts), said.strip(), re.DOTALL) is not None
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +20,7 @@ from docs.tools import settings_page
 from docs.tools.pages import DOCS, pages
 from docs.tools.reference import CODES, reference
 from tests.app.playground.chromium import chromium_path
+from tests.servers.processes import served_by_thread
 
 ROOT = DOCS.parent
 FETCHED = {  # the attributes by which a page has a browser fetch something at once
@@ -135,13 +135,9 @@ def served(site: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    handler = functools.partial(Quiet, directory=str(site))
+    with served_by_thread(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as url:
+        yield url
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: .ci/run installs one")

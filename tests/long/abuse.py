@@ -37,6 +37,11 @@ SOCKET_S_MAX = 120.0
 QUICK = {"header_timeout_s": 2, "body_timeout_s": 2, "write_timeout_s": 2, "keep_alive_s": 5, "compile_s_max": 1}
 
 
+def client_of(service: ServiceProcess, key: str, s_max: float) -> httpx2.Client:
+    """A client with a key that waits so long for an answer."""
+    return httpx2.Client(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=s_max)
+
+
 class Witness:
     """Sends honest requests, one after the other, for as long as the body of the statement takes."""
 
@@ -56,8 +61,7 @@ class Witness:
         self._thread.join()
 
     def _go_on(self) -> None:
-        headers = {"authorization": f"Bearer {self._key}"}
-        with httpx2.Client(base_url=self._service.url, headers=headers, timeout=WAIT_S_MAX) as http:
+        with client_of(self._service, self._key, WAIT_S_MAX) as http:
             while not self._over.is_set():
                 began = time.monotonic()
                 try:
@@ -71,21 +75,12 @@ class Witness:
 
 
 class Attack:
-    """The means of an attacker: the address, a key, and a size of the attack."""
+    """The means of an attacker: the address, a key, a size of the attack, and a client."""
 
-    def __init__(self, service: ServiceProcess, key: str, size: int) -> None:
-        self.service, self.size = service, size
+    def __init__(self, service: ServiceProcess, key: str, size: int, http: httpx2.Client) -> None:
+        self.service, self.size, self.http = service, size, http
         self.chance = random.Random(size)
         self.key = f"Authorization: Bearer {key}\r\n".encode()
-        self.http = httpx2.Client(
-            base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=SOCKET_S_MAX
-        )
-
-    def __enter__(self) -> Attack:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.http.close()
 
     def connect(self) -> socket.socket:
         """A new connection."""
@@ -238,8 +233,8 @@ def attack_all(service: ServiceProcess, key: str, size: int) -> dict[str, float]
         time.sleep(1)
     before = resident_bytes(service.process.pid)
     for attack in ATTACKS:
-        with Witness(service, key) as witness, Attack(service, key, size) as attacker:
-            attack(attacker)
+        with Witness(service, key) as witness, client_of(service, key, SOCKET_S_MAX) as http:
+            attack(Attack(service, key, size, http))
         assert not witness.faults, (attack.__name__, witness.faults)
         assert max(witness.answers) < WAIT_S_MAX, attack.__name__
         waits[attack.__name__] = max(witness.answers)

@@ -11,10 +11,9 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ import httpx2
 
 from tests.servers.abs_up import short_folder
 from tests.servers.clocks import Clocks
-from tests.servers.forkserver import IMPORTED, Child, ForkServer, fork_server
+from tests.servers.forkserver import IMPORTED, Child, ForkServer, spawn
 from tests.servers.processes import free_port, until
 from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
 
@@ -115,14 +114,8 @@ class Part:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        if self._fork_server is not None:
-            self.process = self._fork_server.start(self._command[1:], self._environment, self._log)
-            return
-        with open(self._log, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *self._command], env=self._environment, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        start = spawn if self._fork_server is None else self._fork_server.start
+        self.process = start(self._command[1:], self._environment, self._log)
 
     def wait_until(self, path: str = "/health") -> None:
         """Until it answers well at a path."""
@@ -252,7 +245,7 @@ def cluster(
     clocks  Redis uses the clock "server"; parts may use others
     """
     served = running_server() if clocks is None else clocked_server(clocks)
-    parent = fork_server(imported, clocks.of("fork_server") if clocks else {}) if forked else nullcontext()
+    parent = closing(ForkServer(imported, clocks.of("fork_server") if clocks else {})) if forked else nullcontext()
     with short_folder() as folder, served as server, parent as forking:
         running = Cluster(folder, server, forking)
         try:

@@ -13,8 +13,8 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 CHANCE = {"request lost": 0.01, "reply cut": 0.01, "reply lost": 0.01, "line dead": 0.002}  # of each piece of data
 PIECE_BYTES = 65_536
@@ -22,12 +22,12 @@ RESET = struct.pack("ii", 1, 0)  # close with a reset, even while data is on its
 
 
 class FlakyProxy:
-    """Listens on a port. `broken` counts the faults by kind."""
+    """Listens on a port and forwards to the server with this socket. `broken` counts the faults by kind."""
 
-    def __init__(self, server: Path, seed: int) -> None:
-        self.flaky = True
+    def __init__(self, server: Path, flaky: bool = True) -> None:
+        self.flaky = flaky
         self.broken: Counter[str] = Counter()
-        self._server, self._rng = server, random.Random(seed)
+        self._server, self._rng = server, random.Random(1)
         self._silences = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._loop = asyncio.new_event_loop()
@@ -39,14 +39,15 @@ class FlakyProxy:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
 
     def stop_replies(self) -> None:
         """Open connections stay open but get no more replies; new connections do."""
         self._silences += 1
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
         self._loop.close()
@@ -109,15 +110,3 @@ class FlakyProxy:
         breaks = self.flaky and self._rng.random() < CHANCE[how]
         self.broken[how] += breaks
         return breaks
-
-
-@contextlib.contextmanager
-def flaky_proxy(server: Path, seed: int = 1, flaky: bool = True) -> Iterator[FlakyProxy]:
-    """A proxy to the server with this socket."""
-    line = FlakyProxy(server, seed)
-    line.flaky = flaky
-    line.start()
-    try:
-        yield line
-    finally:
-        line.end()

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -79,9 +79,11 @@ class Child:
 
 
 class ForkServer:
-    """The process that all others are forked from."""
+    """The process that all others are forked from. `environment` is added to ours."""
 
-    def __init__(self, imported: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, imported: Sequence[str] = IMPORTED, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         if PREFORKED in os.environ and not environment:
             self._line = _connection_to_preforked(imported)
@@ -128,7 +130,7 @@ class ForkServer:
                     self._newest = self._children[event["pid"]] = Child(event["pid"])
                     self._started.notify_all()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Ends it and all processes that it started."""
         with contextlib.suppress(OSError):  # it has ended
             self._line.shutdown(socket.SHUT_WR)
@@ -150,9 +152,18 @@ def _connection_to_preforked(imported: Sequence[str]) -> socket.socket:
 @functools.cache
 def _own_fork_server() -> ForkServer:
     """The fork server of this process, until it ends."""
-    running = ForkServer(IMPORTED, {})
-    atexit.register(running.end)
+    running = ForkServer()
+    atexit.register(running.close)
     return running
+
+
+def spawn(
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None, stdin: Path = DEV_NULL
+) -> subprocess.Popen[bytes]:
+    """Starts python -m ARGUMENTS as a new process; the parameters are those of `ForkServer.start`."""
+    with stdin.open("rb") as source, log.open("ab") as errors, (out or log).open("ab") as output:
+        command = [sys.executable, "-m", *arguments]
+        return subprocess.Popen(command, env=environment, stdin=source, stdout=output, stderr=errors)
 
 
 def start_process(
@@ -169,9 +180,7 @@ def start_process(
     )
     if PREFORKED in os.environ and next(others) == next(others):
         return _own_fork_server().start(arguments, environment, log, out, stdin)
-    with stdin.open("rb") as source, log.open("ab") as errors, out.open("ab") as output:
-        command = [sys.executable, "-m", *arguments]
-        return subprocess.Popen(command, env=environment, stdin=source, stdout=output, stderr=errors)
+    return spawn(arguments, environment, log, out, stdin)
 
 
 def run_process(
@@ -189,18 +198,6 @@ def run_process(
             process.wait()
         output = [file.read_text(encoding="utf-8") for file in (out, log)]
         return subprocess.CompletedProcess(arguments, status, *output)
-
-
-@contextlib.contextmanager
-def fork_server(
-    imported: Sequence[str] = IMPORTED, environment: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[ForkServer]:
-    """A fork server that ends with the statement's body. `environment` is added to ours."""
-    running = ForkServer(imported, environment)
-    try:
-        yield running
-    finally:
-        running.end()
 
 
 def _report(**event: Any) -> None:

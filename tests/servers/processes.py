@@ -6,9 +6,11 @@ import contextlib
 import os
 import random
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from socketserver import BaseServer
 from typing import Any
 
 S_MAX = 90.0
@@ -46,6 +48,19 @@ def free_port() -> int:
         port = random.randrange(12_000, 32_000)  # systems choose higher ones
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
+
+
+@contextlib.contextmanager
+def served_by_thread(server: BaseServer) -> Iterator[str]:
+    """The URL of a server that a thread of this process runs while the body lasts."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def until(holds: Callable[[], Any], what: str = "the condition", s_max: float = S_MAX, poll_s: float = 0.02) -> Any:

@@ -19,7 +19,7 @@ from app.redis.connection import Connection, open_pool, script
 from app.redis.protocol import REPLY_S_MAX
 from tests.app.broker.brokers import all_events, first_events
 from tests.servers.cluster import FULL
-from tests.servers.flaky_proxy import flaky_proxy
+from tests.servers.flaky_proxy import FlakyProxy
 from tests.servers.redis_server import RedisServer
 from tests.servers.redis_worker import SLOTS, settings, workers
 
@@ -53,7 +53,7 @@ def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: R
         finally:
             await broker.close()
 
-    with flaky_proxy(own_redis_server.socket) as line, workers(line.url, 2, LEASE_S):
+    with FlakyProxy(own_redis_server.socket) as line, workers(line.url, 2, LEASE_S):
         asyncio.run(scenario())
     hows = ("request lost", "reply cut", "reply lost")
     assert (all if FULL else any)(line.broken[how] for how in hows), line.broken
@@ -79,7 +79,7 @@ def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
             for broker in (caller, worker):
                 await broker.close()
 
-    with flaky_proxy(redis_server.socket, flaky=False) as line:
+    with FlakyProxy(redis_server.socket, flaky=False) as line:
         asyncio.run(scenario())
 
 
@@ -99,7 +99,7 @@ def test_silent_connections_are_not_tried_one_after_another(redis_server: RedisS
         finally:
             await link.close()
 
-    with flaky_proxy(redis_server.socket, flaky=False) as line:
+    with FlakyProxy(redis_server.socket, flaky=False) as line:
         asyncio.run(scenario())
 
 

@@ -23,7 +23,7 @@ from tests.app.faults.test_workers import BODY, WORKERS, begin, ended, read_on, 
 from tests.long.chaos import states_of_generations
 from tests.servers import redis_server
 from tests.servers.cluster import API, COMPILE, FULL, LEASE_S, SCRIPTED, Cluster, Event, Part, cluster, events
-from tests.servers.flaky_proxy import FlakyProxy, flaky_proxy
+from tests.servers.flaky_proxy import FlakyProxy
 from tests.servers.processes import until
 from tests.servers.small_disk import NoDisk, SmallDisk, small_disk
 
@@ -74,7 +74,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lined]:
         server_on(disk, program)
         patch.setattr(redis_server, "server_program", lambda: str(program))
         parts = stack.enter_context(cluster())
-        running = Lined(parts, stack.enter_context(flaky_proxy(parts.server.socket, flaky=False)), disk)
+        running = Lined(parts, stack.enter_context(FlakyProxy(parts.server.socket, flaky=False)), disk)
         try:
             for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
                 running.add(name, *command)

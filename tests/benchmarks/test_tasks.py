@@ -1,0 +1,190 @@
+"""The tasks' cases, the figures of their answers, and their reports."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.progress import Progress
+
+from app.models import open_model_files
+from benchmarks.decoding.decode import satisfies
+from benchmarks.report.tasks import commongen_section, infilling_section, truncation_section
+from benchmarks.systems.base import TextConstraint
+from benchmarks.systems.catalogue import SYSTEMS, Entry
+from benchmarks.systems.process import Questioner, SystemAnswer
+from benchmarks.tasks.concept_sets import PROMPTS, concept_constraint, concept_sets
+from benchmarks.tasks.gapped_stories import PROMPT_WORDS, gapped_stories, mask
+from benchmarks.tasks.truncation import TIMES, patterns, truncation_row
+from compiler.pipeline import compile_spec
+from compiler.spec import RegexSpec
+
+ABOUT = {"date": "d", "machine": "m", "threads": 1, "command": "c"}
+CONCEPTS = (("dog", "dogs"), ("run", "runs", "ran"))
+SENTENCES = [["One", "day,", "a", "dog", "ran", "home."], ["He", "saw", "an", "old,", "very", "old", "cat", "there."]]
+
+
+def test_the_hundred_patterns_use_only_portable_syntax() -> None:
+    assert len(set(patterns())) == 100
+    assert not [pattern for pattern in patterns() if re.search(r"\\[wdsbWDSB]|\(\?|[^ -~]", pattern)]
+
+
+def test_every_pattern_has_a_shortest_text(captions_dir: Path) -> None:
+    vocabulary = open_model_files(str(captions_dir)).vocabulary
+    least = [compile_spec(RegexSpec(pattern), vocabulary).tokens.min_tokens for pattern in patterns()]
+    assert min(least) >= 3 and 4 * max(least) <= 256, "the built-in model reads no more"
+
+
+class ScriptedDecoder:
+    """A decoder that has learned two answers, and fails with a large budget."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def ask(self, constraint: TextConstraint, prompt: str, max_tokens: int) -> SystemAnswer:
+        self.asked.append(max_tokens)
+        return SystemAnswer(" ab" if max_tokens > 4 else "a", 0.5, 1.5, "" if max_tokens < 8 else "E: x")
+
+
+def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = ScriptedDecoder()
+    monkeypatch.setattr("benchmarks.systems.process.run_system", lambda *_: contextlib.nullcontext(decoder))
+    progress = Progress(disable=True)
+    row = truncation_row("XGrammar", {"a?b": 2, "ab": 4}, Questioner(1, 1.0, progress))
+    assert row is not None and progress.finished
+    assert progress.tasks[0].total == 2 * len(TIMES)
+    assert decoder.asked == [40, 2, 4, 2, 5, 3, 6, 4, 8, 6, 12, 8, 16]  # the first of all counts for nothing
+    found = [(one["satisfied"], one["failed"], one["ms"]) for one in row["by_times"]]
+    assert found == [(0, 0, 2), (1, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2), (0, 2, 2)]
+    assert row["missed"][0] == {"pattern": "a?b", "budget": 2, "text": "a", "error": ""}
+
+
+def test_a_missing_decoder_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SYSTEMS, "unknown", Entry("nowhere:Unknown", "an-environment-of-unknown"))
+    assert truncation_row("unknown", {"a": 2}, Questioner(1, 1.0, Progress(disable=True))) is None
+
+
+def test_only_a_leading_space_is_ignored_in_answers() -> None:
+    assert satisfies("ab", " ab") and not satisfies("ab", "  ab") and not satisfies("ab", "ab\n")
+
+
+@pytest.mark.usefixtures("results")
+def test_the_report_shows_shares_and_wrong_answers() -> None:
+    by_times = [{"times": 1.0, "requests": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
+    row = {"system": "s", "by_times": by_times, "missed": [{"pattern": "a", "budget": 2, "text": "b", "error": ""}]}
+    text = truncation_section(ABOUT | {"tokens_min": [2, 4], "rows": [row]})
+    assert "| s | 25 % | 3 |" in text and "- s, `a` within 2 tokens: `b`" in text
+
+
+def test_pattern_parts_and_concepts_are_equivalent() -> None:
+    free, ordered = concept_constraint(CONCEPTS, ordered=False), concept_constraint(CONCEPTS, ordered=True)
+    for text, both, in_order in (
+        ("A dog runs.", True, True), ("He ran with Dogs", True, False), ("ran dog ran", True, True),
+        ("a hotdog runs", False, False), ("dog", False, False), ("dog run2", False, False),
+    ):  # fmt: skip
+        assert (re.fullmatch(free.pattern, text) is not None) == both, text
+        assert all(re.fullmatch(part, text) for part in free.parts) == both, text
+        assert (re.fullmatch(ordered.pattern, text) is not None) == in_order, text
+
+
+def test_concept_sets_span_the_split_and_appear_in_prompts(shared: Path) -> None:
+    found = concept_sets(shared / "data" / "commongen" / "dev.jsonl", PROMPTS["captions"], 50, ordered=True)
+    assert len({case.name for case in found}) == 50 and all(case.references for case in found)
+    first = found[0]
+    assert first.prompt == f"concepts: {', '.join(first.concepts)}\nsentence:"
+    assert first.constraint.ordered and len(first.constraint.concepts) == len(first.concepts)
+
+
+def test_concepts_count_by_lemma_or_listed_form_and_in_order() -> None:
+    metrics = pytest.importorskip("benchmarks.tasks.text_metrics")
+    forms = (("dog", "dogs"), ("look",))
+    assert metrics.concepts_covered("Two DOGS looked up", ("dog", "look"), forms) == 2  # no list has "looked"
+    assert metrics.concepts_covered("a hotdog", ("dog", "look"), forms) == 0
+    assert metrics.leading_concepts("He looks at dogs", ("dog", "look"), forms) == 1
+    assert metrics.leading_concepts("The dog looks at dogs", ("dog", "look"), forms) == 2
+
+
+def test_an_unknown_model_is_refused_and_captions_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("benchmarks.tasks.text_metrics")
+    from benchmarks.tasks.commongen import main, sort_key
+
+    monkeypatch.delenv("ABS_MODEL", raising=False)
+    monkeypatch.setattr("sys.argv", ["commongen", "--models", "other"])
+    with pytest.raises(SystemExit):
+        main()
+    rows = [{"model": model, "family": "f", "system": "XGrammar"} for model in ("gpt2-large", "captions")]
+    assert min(rows, key=sort_key)["model"] == "captions"
+
+
+@pytest.mark.parametrize(
+    ("system", "bleu", "cider"), [("UniLM", 30.4, 15.7), ("BART", 27.5, 14.1),
+                                  ("constrained Levenshtein Transformer", 15.0, 8.9)]
+)  # fmt: skip
+def test_published_outputs_have_their_known_scores(shared: Path, system: str, bleu: float, cider: float) -> None:
+    pytest.importorskip("benchmarks.tasks.text_metrics")
+    from benchmarks.tasks.commongen import published_scores
+
+    row = next(row for row in published_scores(shared) if row["system"] == system)
+    assert row["bleu_4"] == pytest.approx(bleu, abs=0.1)
+    assert row["cider"] == pytest.approx(cider, abs=0.1)
+
+
+@pytest.mark.usefixtures("results")
+def test_the_report_has_a_table_per_model_and_errors() -> None:
+    row: dict[str, Any] = {
+        "model": "m", "family": "f", "system": "s", "sets": 4, "coverage": 0.5, "complete": 0.25, "rouge_l": 1.0,
+        "bleu_4": 2.0, "cider": 3.0, "log_prob": None, "words": 4.0, "prepare_ms": 5.0, "answer_ms": 6.0, "errors": 1,
+        "error": "E: why", "texts": [],
+    }  # fmt: skip
+    published = [{"system": "U", "sets": 9, "rouge_l": 1.0, "bleu_4": 2.0, "cider": 3.0}]
+    text = commongen_section(ABOUT | {"max_tokens": 32, "rows": [row], "published": published})
+    assert "### f, m" in text and "| s | 50.0 % | 25 % | 1.0 | 2.0 | 3.0 |  | 4.0 |  |  | 1 |" in text
+    assert "- s: 1 times, first: E: why" in text and "| U | 1.0 | 2.0 | 3.0 |" in text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_masked_text_matches_its_pattern_and_keeps_its_prompt(seed: int) -> None:
+    story = mask(SENTENCES, 0.3, random.Random(seed))
+    assert story.prompt.split() == SENTENCES[0][:PROMPT_WORDS]
+    assert story.prompt + story.text == " ".join(word for sentence in SENTENCES for word in sentence)
+    assert re.fullmatch(story.pattern, story.text) and not re.fullmatch(story.pattern, story.text[:-1])
+    assert 0 < story.masked <= 0.3 + 1 / 14
+    assert mask(SENTENCES, 0.3, random.Random(seed)) == story
+
+
+def test_the_mean_share_of_masked_words_is_as_configured(shared: Path) -> None:
+    path = shared / "data" / "stories" / "tinystories_1000.jsonl"
+    for share in (0.1, 0.3):
+        found = gapped_stories(path, 40, share)
+        assert all(re.fullmatch(story.pattern, story.text) for story in found)
+        assert statistics.fmean(story.masked for story in found) == pytest.approx(share, abs=0.03)
+    with pytest.raises(ValueError, match="fewer than"):
+        gapped_stories(path, 2000, 0.1)
+
+
+def test_coverage_counts_matching_answers_scored_with_their_prompt() -> None:
+    pytest.importorskip("benchmarks.tasks.text_metrics")
+    from benchmarks.tasks.infilling import infilling_row
+
+    story = mask(SENTENCES, 0.3, random.Random(1))
+    found = [SystemAnswer(story.text, 1.0, 2.0, ""), SystemAnswer("", 1.0, 4.0, "E: x")]
+    row = infilling_row({"model": "m"}, [story, story], found)
+    assert (row["coverage"], row["errors"], row["error"], row["answer_ms"]) == (0.5, 1, "E: x", 2.0)
+    assert infilling_row({}, [story], found[:1])["bleu_4"] == pytest.approx(100.0)
+    stripped = [found[0]._replace(text=story.text.strip())]  # as some tokenizers decode it
+    assert infilling_row({}, [story], stripped)["coverage"] == 1.0
+
+
+@pytest.mark.usefixtures("results")
+def test_the_report_has_a_line_for_each_system() -> None:
+    row: dict[str, Any] = {
+        "model": "m", "system": "s", "share": 0.1, "stories": 3, "rouge_l": 1.0, "bleu_4": 2.0, "coverage": 0.5,
+        "errors": 1, "prepare_ms": 3.0, "answer_ms": 4.0,
+    }  # fmt: skip
+    run = ABOUT | {"rows": [row, row | {"share": 0.2, "errors": 0}]}
+    assert "| s | 1.0 | 2.0 | 50 % (1 failed) | 1.0 | 2.0 | 50 % | 3 | 4 |" in infilling_section(run)
