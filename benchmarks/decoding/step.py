@@ -66,8 +66,7 @@ def summary(algorithm: str, beams: int, timings: list[dict[str, float]]) -> dict
     quarters = statistics.quantiles(shares, n=4)
     return {
         "algorithm": algorithm, "beams": beams, "steps": len(timings),
-        "forward_ms": statistics.median(timing["forward_ms"] for timing in timings),
-        "search_ms": statistics.median(timing["search_ms"] for timing in timings),
+        **{name: statistics.median(timing[name] for timing in timings) for name in ("forward_ms", "search_ms")},
         "share": statistics.median(shares),
         "share_quarters": [quarters[0], quarters[2]],
     }  # fmt: skip

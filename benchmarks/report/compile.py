@@ -204,23 +204,20 @@ def _stars(run: Run) -> str:
 def _first_tokens(run: Run, rows: Rows) -> str:
     """The cases in which an engine with the same language allows another number of first tokens."""
     lines = []
-    for case in run["cases"]:
-        ours = _figures(rows, case["name"], "ours", "first_ids")
-        for engine in PEERS:
-            theirs = _figures(rows, case["name"], engine, "first_ids")
-            if ours and theirs and not case["notes"].get(engine) and ours[0] != theirs[0]:
-                lines.append(f"- {case['name']}, {_NAMES[engine]}: {theirs[0]:,.0f} tokens, ours {ours[0]:,.0f}")
+    for case, engine in product(run["cases"], PEERS):
+        ours, theirs = (_figures(rows, case["name"], name, "first_ids") for name in ("ours", engine))
+        if ours and theirs and not case["notes"].get(engine) and ours[0] != theirs[0]:
+            lines.append(f"- {case['name']}, {_NAMES[engine]}: {theirs[0]:,.0f} tokens, ours {ours[0]:,.0f}")
     return "\n".join(lines) or "None."
 
 
 def _errors(run: Run, rows: Rows) -> str:
     lines = []
-    for case in run["cases"]:
-        for engine in PEERS:
-            repeats = rows.get((case["name"], engine), [])
-            if repeats and repeats[-1]["outcome"] in ("refused", "failed"):
-                message = " ".join(repeats[-1]["message"].split())[:160].replace("|", "\\|")
-                lines.append(f"- {case['name']}, {_NAMES[engine]}: {message}")
+    for case, engine in product(run["cases"], PEERS):
+        repeats = rows.get((case["name"], engine), [])
+        if repeats and repeats[-1]["outcome"] in ("refused", "failed"):
+            message = " ".join(repeats[-1]["message"].split())[:160].replace("|", "\\|")
+            lines.append(f"- {case['name']}, {_NAMES[engine]}: {message}")
     return "\n".join(lines) or "None."
 
 

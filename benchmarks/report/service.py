@@ -50,13 +50,14 @@ def load_section(run: dict[str, Any]) -> str:
     return section(
         "The service under load", run, LOAD_NOTES,
         table(["milliseconds", *TAILS], ([title, *(f"{tails[name]:.1f}" for name in TAILS)] for title, tails in rows)),
-        _load_outcomes(sustained, run["same_constraint"]),
+        _load_outcomes(run),
         table(["MiB held by", "after warm-up", "at the end", "ratio"], memory),
-        _load_goals(single, cached, run["same_constraint"], sustained),
+        _load_goals(run),
     )  # fmt: skip
 
 
-def _load_outcomes(sustained: dict[str, Any], same_constraint: dict[str, Any]) -> str:
+def _load_outcomes(run: dict[str, Any]) -> str:
+    sustained, same_constraint = run["sustained"], run["same_constraint"]
     statuses = ", ".join(f"{count:,} of status {status}" for status, count in sorted(sustained["statuses"].items()))
     return (
         f"{sustained['seconds']:.0f} seconds of {sustained['clients']} clients, which start within the first "
@@ -67,16 +68,15 @@ def _load_outcomes(sustained: dict[str, Any], same_constraint: dict[str, Any]) -
     )
 
 
-def _load_goals(
-    single: dict[str, Any], cached: dict[str, Any], same_constraint: dict[str, Any], sustained: dict[str, Any]
-) -> str:
+def _load_goals(run: dict[str, Any]) -> str:
+    single, cached, sustained = run["single_client"], run["cached"], run["sustained"]
     growth = max(sizes["ratio"] for sizes in sustained["memory"].values())
     others = sum(count for status, count in sustained["statuses"].items() if str(status) not in ("200", "429"))
     return goal_list((
         (f"p99 of the overhead under load below {OVERHEAD_MS:.0f} ms", sustained["service_ms"]["p99"] < OVERHEAD_MS),
         (f"p99 of a cached /compile below {CACHED_MS:.0f} ms", cached["ms"]["p99"] < CACHED_MS),
         (f"the queue adds less than {QUEUE_MS:.0f} ms (p50)", single["added_ms"]["p50"] < QUEUE_MS),
-        ("one compilation for all callers", same_constraint["compilations"] == 1),
+        ("one compilation for all callers", run["same_constraint"]["compilations"] == 1),
         ("no error but 429", others == 0),
         (f"no process grows by more than {GROWTH - 1:.0%}", growth <= GROWTH),
         ("every answer satisfies", sustained["violations"] == 0),

@@ -34,6 +34,7 @@ from tests.servers.processes import children, free_port, resident_bytes
 COMMON, COLD_SHARE = 40, 0.02  # different requests that are repeated, and the share of requests with a new constraint
 WARM_UP_SHARE = 0.2  # of the time, in which memory may grow
 SAMPLE_S = 5.0
+TIMES = ("service_ms", "client_ms", "queue_ms", "request_ms")
 _COMPILATIONS = re.compile(rb"^abs_compile_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
 NOUNS = ("dog", "ball", "park", "man", "guitar", "girl", "snow", "hill", "beach", "horse", "street", "table")
 VERBS = (("run", "runs", "running"), ("sit", "sits", "sitting"), ("play", "plays", "playing"))
@@ -133,10 +134,12 @@ def run_service() -> Iterator[RunningService]:
         short_folder() as folder,
         up(folder, environment=environment | {"ABS_METRICS_PORT": str(port)}) as running,
     ):
-        yield RunningService(running.url, running.pids, port)
-        running.stop()
-        if "Traceback" in (logs := running.logs()):
-            print("a process logged an error:\n", logs, file=sys.stderr)
+        try:
+            yield RunningService(running.url, running.pids, port)
+        finally:
+            running.stop()
+            if "Traceback" in (logs := running.logs()):
+                print("a process logged an error:\n", logs, file=sys.stderr)
 
 
 def _descendants(pid: int) -> list[int]:
@@ -151,9 +154,6 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
         name: ranked[min(len(ranked) - 1, int(share * len(ranked)))]
         for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("most", 1.0))
     }
-
-
-TIMES = ("service_ms", "client_ms", "queue_ms", "request_ms")
 
 
 def times_ms(reply: HttpReply) -> tuple[float, float, float, float]:
@@ -327,8 +327,8 @@ async def measure(service: RunningService, args: argparse.Namespace) -> dict[str
     print("cached /compile, ms", parts["cached"]["ms"], parts["cached"]["statuses"], flush=True)
     parts["same_constraint"] = await same_constraint(service, args.callers, rng)
     print("same constraint:", parts["same_constraint"], flush=True)
-    parts["burst"] = at_once = await burst(service.url, args.clients)
-    print("burst: overhead by the service's clock, ms", at_once["service_ms"], at_once["statuses"], flush=True)
+    parts["burst"] = outcome = await burst(service.url, args.clients)
+    print("burst: overhead by the service's clock, ms", outcome["service_ms"], outcome["statuses"], flush=True)
     parts["sustained"] = await sustained(service, args.clients, args.seconds, args.ramp)
     print("sustained:", json.dumps(parts["sustained"], indent=1), flush=True)
     return parts

@@ -212,7 +212,7 @@ def timings(answers: Sequence[SystemAnswer]) -> Row:
     errors = [answer.error for answer in answers if answer.error]
     times = [answer for answer in answers if not answer.error]
     return {
-        "prepare_ms": statistics.median([answer.prepare_ms for answer in times] or [0.0]),
-        "answer_ms": statistics.median([answer.answer_ms for answer in times] or [0.0]),
+        **{name: statistics.median([getattr(answer, name) for answer in times] or [0.0])
+           for name in ("prepare_ms", "answer_ms")},
         "errors": len(errors), "error": errors[0] if errors else "",
     }  # fmt: skip

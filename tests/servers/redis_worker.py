@@ -20,7 +20,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from app.settings import Settings
 
 SECRET = b"the secret of these tests"
 SLOTS = 2
-WAIT_S_MAX = 60.0
 
 
 def settings(lease_s: float, wait_s: float = 20.0) -> Settings:
@@ -120,16 +118,6 @@ def workers(url: str, count: int, lease_s: float) -> Iterator[list[WorkerProcess
     finally:
         for process in processes:
             process.end()
-
-
-async def until(condition: object, what: str, within_s: float = WAIT_S_MAX) -> float:
-    """Wait for a condition, a function without arguments. How long it took, in s."""
-    assert callable(condition)
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() < began + within_s, what
-        await asyncio.sleep(0.02)
-    return time.monotonic() - began
 
 
 if __name__ == "__main__":

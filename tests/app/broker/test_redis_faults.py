@@ -17,8 +17,9 @@ from app.errors import StorageDown
 from app.messages import Failure, load
 from app.service.job_client import JobClient
 from tests.app.broker.brokers import all_events
+from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer
-from tests.servers.redis_worker import WorkerProcess, settings, until, workers
+from tests.servers.redis_worker import WorkerProcess, settings, workers
 
 LEASE_S = 3.0
 SLACK_S = 20.0  # what a busy machine may add to a start or a wait
@@ -45,9 +46,9 @@ def holder(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -> Wor
 
 async def taken(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -> WorkerProcess:
     """The process that has taken a job."""
-    await until(lambda: holder(processes, job_id, attempt), f"no worker took the job, attempt {attempt}")
-    found = holder(processes, job_id, attempt)
-    assert found is not None
+    what = f"a worker takes the job, attempt {attempt}"
+    found = await asyncio.to_thread(until, lambda: holder(processes, job_id, attempt), what)
+    assert isinstance(found, WorkerProcess)
     return found
 
 
