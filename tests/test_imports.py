@@ -149,13 +149,13 @@ def modules(package: str) -> dict[str, Path]:
 
 
 def nodes(package: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node of the syntax trees of a package, with the name of its module."""
+    """Every syntax node of a package, with the name of its module."""
     for name, path in modules(package).items():
         yield from ((name, node) for node in ast.walk(tree(path)))
 
 
 def functions(package: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, int]]:
-    """Every function of a package, with the name of its module and its length in lines."""
+    """Every function of a package, with its module and its number of lines."""
     for name, node in nodes(package):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield name, node, (node.end_lineno or node.lineno) - node.lineno + 1

@@ -1,7 +1,7 @@
-"""The protocol of an engine, and our compiler and three libraries as engines, by name.
+"""The protocol of an engine, and all engines by name.
 
-An engine loads a vocabulary, compiles a constraint, and looks up the allowed tokens. The class of a library imports it
-when it is created.
+The engines are our compiler and three libraries. An engine loads a vocabulary, compiles a constraint, and looks up the
+allowed tokens. The class of a library imports it when it is created.
 """
 
 from __future__ import annotations

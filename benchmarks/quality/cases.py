@@ -1,4 +1,4 @@
-"""The constraints of the quality benchmarks with their prompts, and the cases and variants of the ablation.
+"""The cases of the quality benchmarks, and the variants of the ablation.
 
 The constraints are concept sets of CommonGen, regexes and templates, for the ablation also JSON schemas. A variant is a
 choice of heuristics.

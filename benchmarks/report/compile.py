@@ -1,4 +1,4 @@
-"""The sections of RESULTS.md about the compiler: cold compiles, their growth, and LTLf beside MONA."""
+"""The sections of RESULTS.md about compile times, their growth, and MONA."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 
 def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows by their values of some fields, in the order of the rows."""
+    """The rows by their values of some fields, in their order."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)

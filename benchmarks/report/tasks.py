@@ -1,4 +1,4 @@
-"""The sections of RESULTS.md about the tasks of the paper and about short budgets, with their figures."""
+"""The sections of RESULTS.md about the tasks, with their figures."""
 
 from __future__ import annotations
 

@@ -157,9 +157,10 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def times_ms(reply: HttpReply) -> tuple[float, float, float, float]:
-    """TIMES of a generation: its overhead by the service's clock and by the client's, its queueing time, all of it.
+    """The TIMES of a generation.
 
-    The overhead is the time that is neither compiling, queueing nor decoding.
+    The first two are its overhead, by the service's clock and by the client's: the time that is neither compiling,
+    queueing nor decoding.
     """
     timings, total_ms = reply.json()["timings"], reply.seconds * 1000
     work_ms = sum(timings[name] for name in ("compile_ms", "queue_ms", "decode_ms"))

@@ -1,4 +1,7 @@
-"""Runs systems as processes: sends them questions with a progress bar, and ends those that take too long."""
+"""Runs systems as processes and asks them lists of questions, with a progress bar.
+
+A process whose answer takes too long is ended.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to import the API and the client, and what they never import."""
+"""What it costs to import the API and the client."""
 
 from __future__ import annotations
 

@@ -9,6 +9,6 @@ import pytest
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the figures that a report draws, for this test alone."""
+    """The folder of the figures that this test draws."""
     monkeypatch.setattr("benchmarks.report.layout.RESULTS_DIRECTORY", tmp_path)
     return tmp_path

@@ -1,4 +1,4 @@
-"""The benchmark of search quality: its cases compile, its scores are known, and its report agrees with the rows."""
+"""The benchmark of search quality: its cases, its scores, and its report."""
 
 from __future__ import annotations
 

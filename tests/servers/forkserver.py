@@ -160,7 +160,7 @@ def _own_fork_server() -> ForkServer:
 def spawn(
     arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None, stdin: Path = DEV_NULL
 ) -> subprocess.Popen[bytes]:
-    """Starts python -m ARGUMENTS as a new process; the parameters are those of `ForkServer.start`."""
+    """Starts python -m ARGUMENTS as a new process. The parameters are those of `ForkServer.start`."""
     with stdin.open("rb") as source, log.open("ab") as errors, (out or log).open("ab") as output:
         command = [sys.executable, "-m", *arguments]
         return subprocess.Popen(command, env=environment, stdin=source, stdout=output, stderr=errors)

@@ -52,7 +52,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def served_by_thread(server: BaseServer) -> Iterator[str]:
-    """The URL of a server that a thread of this process runs while the body lasts."""
+    """The URL of a server, which a thread runs while the body lasts."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
