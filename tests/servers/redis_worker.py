@@ -96,8 +96,10 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGCONT)
         self._process.kill()
+        self._process.wait()
         self._reader.join()
-        self._process.communicate()  # closes its output and waits for it
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
