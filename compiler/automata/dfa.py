@@ -69,6 +69,14 @@ class Dfa:
             at = self.step(at, symbol)
         return at
 
+    def moves(self, symbols: Iterable[int]) -> np.ndarray:
+        """The state after reading `symbols`, from each state: int32 [S]."""
+        states = np.arange(self.states, dtype=np.int32)
+        # The word is applied to all states at once.
+        for symbol in symbols:
+            states = self.next_state[states, self.symbol_class[symbol]]
+        return states
+
     def accepts(self, symbols: Iterable[int]) -> bool:
         return bool(self.accepting[self.run(symbols)])
 

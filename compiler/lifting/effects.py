@@ -26,7 +26,7 @@ class LetterMaps:
     def __init__(self, letters: Dfa, outputs: tuple[tuple[int, ...], ...], guard: ResourceGuard) -> None:
         self._guard = guard
         guard.check("table_bytes_max", len(outputs) * letters.states * 4)
-        self._moves = np.stack([self._move(letters, string) for string in outputs])
+        self._moves = np.stack([letters.moves(string) for string in outputs])
         self._live = live_states(letters)
         self._ids: dict[int, list[int]] = {}  # by the hash of a row, which finds it; comparison confirms
         self._count = 0
@@ -34,13 +34,6 @@ class LetterMaps:
         self._alive = np.empty(8, dtype=bool)
         self._intern(np.arange(letters.states, dtype=np.int32)[None, :])
         self._after = np.full((64, len(outputs)), _UNSEEN, dtype=np.int32)
-
-    @staticmethod
-    def _move(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
-        row = np.arange(letters.states, dtype=np.int32)
-        for letter in string:
-            row = letters.next_state[row, letters.symbol_class[letter]]
-        return row
 
     def _intern(self, rows: np.ndarray) -> np.ndarray:
         """The numbers of functions given as rows [N, Q]; new ones are added."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from compiler.automata import (
 from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.spec import CLOSER, NOMATCH, SENTENCE_END, STEP, Proposition, meaning_name, normalize
-from compiler.text.letter_dfas import LetterDfaBuilder, PerCharacterDfaBuilder
+from compiler.text.letter_dfas import holds_by_characters, holds_by_outcome, letter_dfa
 from compiler.text.per_character import per_character_transducer, word_trace_per_character
 from compiler.text.text_automaton import PerCharacterAutomaton, TextAutomaton, WholeTextAutomaton, WordTraceAutomaton
 from compiler.text.transducer import Outcome, TextTransducer, joint_transducer
@@ -104,18 +104,6 @@ class _Parts:
     def char_leaves(self) -> list[CharLeaf]:
         return _of_type(self.root, CharLeaf)
 
-    @property
-    def optional_leaves(self) -> list[CharLeaf]:
-        return _of_type(self.optional, CharLeaf)
-
-    @property
-    def word_leaves(self) -> list[WordLeaf]:
-        return _of_type(self.optional, WordLeaf)
-
-    @property
-    def counts_characters(self) -> bool:
-        return bool(_of_type(self.optional, LengthLeaf))
-
 
 def _of_type(tree: ConstraintTree | None, kind: type[_Leaf]) -> list[_Leaf]:
     return [] if tree is None else [leaf for leaf in leaves_of(tree) if isinstance(leaf, kind)]
@@ -125,7 +113,7 @@ def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
     """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
     # The strategies build only their transducers here. The chosen strategy builds its letters afterwards.
     parts = _take_apart(tree, guard)
-    return _first_within_limits(_plan(parts, guard)).combined()
+    return _first_within_limits(_plan(parts, guard)).build()
 
 
 def to_text_automaton(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomaton:
@@ -182,12 +170,15 @@ def _word_trace(leaves: Sequence[WordLeaf], guard: ResourceGuard) -> WordTransdu
 # --- which construction ---------------------------------------------------------------------------------------------
 
 
-class _Attempt(Protocol):
-    """The first half of a construction, its transducer, which decides whether it is taken."""
+class _Attempt(NamedTuple):
+    """The first half of a construction, its transducer, which decides whether it is taken.
+
+    is_wide  whether the transducer would have very many states inside characters
+    build    the second half
+    """
 
     is_wide: bool
-
-    def combined(self) -> Combined: ...
+    build: Callable[[], Combined]
 
 
 def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
@@ -195,11 +186,11 @@ def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
     # Wide constraints are those whose transducer would have many states inside UTF-8 characters.
     strategies: list[Callable[[_Parts, ResourceGuard], _Attempt]]
     if parts.mandatory is not None and parts.optional is None and _is_wide(parts.mandatory):
-        strategies = [_WholeTextPerCharacter]
+        strategies = [_whole_text_per_character]
     elif parts.char_leaves:
-        strategies = [_SideBySide, _WordsPerCharacter]
+        strategies = [_side_by_side, _words_per_character]
     else:
-        strategies = [_SideBySide]  # without whole-text constraints there is nothing to read per character
+        strategies = [_side_by_side]  # without whole-text constraints there is nothing to read per character
     return [partial(strategy, parts, guard) for strategy in strategies]
 
 
@@ -232,69 +223,53 @@ def _is_wide(texts: CharDfa) -> bool:
     return inner_estimate(texts.dfa.next_state[:, texts.dfa.symbol_class], texts.minterms) > _INNER_STATES_MAX
 
 
-class _WholeTextPerCharacter:
+def _whole_text_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """One whole-text constraint; each character is a letter, and the letter DFA is the constraint's own."""
-
-    is_wide = False
-
-    def __init__(self, parts: _Parts, guard: ResourceGuard) -> None:
-        assert parts.mandatory is not None
-        self._parts, self._mandatory = parts, parts.mandatory
-        # Nothing else reads the text, so this construction needs no test of its width.
-        self._transducer, self._letters = per_character_transducer(parts.mandatory, parts.leading_space, guard)
-
-    def combined(self) -> Combined:
-        return Combined(
-            transducer=self._transducer,
-            letters=self._letters,
-            mandatory=self._mandatory,
-            per_character=True,
-            strips_space=self._parts.leading_space,
-        )
+    assert parts.mandatory is not None
+    # Nothing else reads the text, so this construction needs no test of its width.
+    transducer, letters = per_character_transducer(parts.mandatory, parts.leading_space, guard)
+    combined = Combined(
+        transducer=transducer,
+        letters=letters,
+        mandatory=parts.mandatory,
+        per_character=True,
+        strips_space=parts.leading_space,
+    )
+    return _Attempt(False, lambda: combined)
 
 
-class _SideBySide:
+def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """The word trace and the whole-text constraints as one product; its last letter tells which constraints hold."""
+    leaves, counts_characters = _of_type(parts.optional, CharLeaf), bool(_of_type(parts.optional, LengthLeaf))
+    optional = [leaf.texts for leaf in leaves]
+    joint = joint_transducer(parts.words, parts.mandatory, optional, counts_characters, parts.leading_space, guard)
+    # Without whole-text constraints there is no other construction to fall back to, and no need to measure.
+    inner = inner_estimate(joint.transducer.next_state, joint.transducer.minterms) if parts.char_leaves else 0
 
-    def __init__(self, parts: _Parts, guard: ResourceGuard) -> None:
-        self._parts, self._guard = parts, guard
-        optional = [leaf.texts for leaf in parts.optional_leaves]
-        self._transducer = joint_transducer(
-            parts.words, parts.mandatory, optional, parts.counts_characters, parts.leading_space, guard
-        )
-        transducer = self._transducer.transducer
-        # Without whole-text constraints there is no other construction to fall back to, and no need to measure.
-        inner = inner_estimate(transducer.next_state, transducer.minterms) if parts.char_leaves else 0
-        self.is_wide = inner > _JOINT_INNER_STATES_MAX
-
-    def combined(self) -> Combined:
-        letters, optional = NO_LETTERS, self._parts.optional
-        if optional is not None:
+    def build() -> Combined:
+        letters = NO_LETTERS
+        if parts.optional is not None:
             # The mandatory constraint is no part of the letters: the transducer itself dies where it fails.
-            builder = LetterDfaBuilder(self._transducer.alphabet, self._parts.optional_leaves, self._guard)
-            letters = minimize(builder.dfa(optional), self._guard)
-        return _combined_words(self._parts, self._transducer, letters, self._parts.mandatory)
+            holds = holds_by_outcome(joint.alphabet, leaves)
+            letters = minimize(letter_dfa(parts.optional, joint.alphabet, holds, guard), guard)
+        return _combined_words(parts, joint, letters, parts.mandatory)
+
+    return _Attempt(inner > _JOINT_INNER_STATES_MAX, build)
 
 
-class _WordsPerCharacter:
+def _words_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """The word trace alone, each character a letter as well; whole-text constraints read these letters."""
-
-    is_wide = False
-
-    def __init__(self, parts: _Parts, guard: ResourceGuard) -> None:
-        self._parts, leaves = parts, parts.char_leaves
-        texts = [leaf.texts for leaf in leaves]
-        self._transducer, classes = word_trace_per_character(parts.words, texts, parts.leading_space, guard)
-        builder = PerCharacterDfaBuilder(self._transducer.alphabet, leaves, classes, guard)
-        # Here every whole-text constraint is read from letters, the mandatory one too.
-        self._letters = minimize(builder.dfa(parts.root), guard)
-
-    def combined(self) -> Combined:
-        return _combined_words(self._parts, self._transducer, self._letters, None)
+    leaves = parts.char_leaves
+    texts = [leaf.texts for leaf in leaves]
+    transducer, classes = word_trace_per_character(parts.words, texts, parts.leading_space, guard)
+    holds = holds_by_characters(transducer.alphabet, leaves, classes)
+    # Here every whole-text constraint is read from letters, the mandatory one too.
+    letters = minimize(letter_dfa(parts.root, transducer.alphabet, holds, guard), guard)
+    return _Attempt(False, partial(_combined_words, parts, transducer, letters, None))
 
 
 def _combined_words(parts: _Parts, transducer: TextTransducer, letters: Dfa, mandatory: CharDfa | None) -> Combined:
-    leaves = parts.word_leaves
+    leaves = _of_type(parts.optional, WordLeaf)
     internal = {name for leaf in leaves if leaf.internal for name in leaf.propositions}
     # A name that a caller uses as well stays visible.
     internal -= {name for leaf in leaves if not leaf.internal for name in leaf.propositions}
@@ -327,7 +302,7 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     width = letters.states  # Q: the state (s, q) of the product has the number s * Q + q
     # int64 entries: the product is checked before it is written.
     guard.check("table_bytes_max", states * width * columns * 8)
-    moves = np.stack([_moved(letters, string) for string in transducer.outputs])  # [outputs, Q]
+    moves = np.stack([letters.moves(string) for string in transducer.outputs])  # [outputs, Q]
     # One product of the transducer and the letter DFA, written out: a character moves the letters by what it writes.
     table = transducer.next_state[:, None, :].astype(np.int64) * width  # [S, 1, M]
     table = table + moves[transducer.output].transpose(0, 2, 1)  # [S, Q, M]
@@ -338,14 +313,6 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     symbols = np.arange(columns, dtype=np.int32)
     product = Dfa(symbols, table.reshape(-1, columns).astype(np.int32), accepting.reshape(-1), start)
     return coarsened(CharDfa(minimize(product, guard), transducer.minterms))
-
-
-def _moved(letters: Dfa, string: tuple[int, ...]) -> np.ndarray:
-    """The state after a string of letters, from each state: [Q]."""
-    states = np.arange(letters.states)
-    for letter in string:
-        states = letters.next_state[states, letters.symbol_class[letter]]
-    return states
 
 
 def _minterm_names(minterms: Minterms) -> tuple[str, ...]:

@@ -126,11 +126,8 @@ class _LabelDfaBuilder:
         self._guard.check("table_bytes_max", (start + 1) * len(self._labels) * 4)
         table = np.empty((start + 1, len(self._labels)), dtype=np.int32)
         for number, label in enumerate(self._labels):
-            states = np.arange(dfa.states)
-            # A label is read whole: its characters are applied to all states at once.
-            for minterm in texts.minterms.word(SEPARATOR + label):
-                states = dfa.next_state[states, dfa.symbol_class[minterm]]
-            table[:start, number] = states
+            # A label is read whole, behind the separator.
+            table[:start, number] = dfa.moves(texts.minterms.word(SEPARATOR + label))
             table[start, number] = dfa.run(texts.minterms.word(label))
         # No label at all is the empty text.
         accepting = np.append(dfa.accepting, dfa.accepting[dfa.start])

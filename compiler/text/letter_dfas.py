@@ -1,71 +1,58 @@
 """DFAs over the letters that a text's transducer emits. There is one for each leaf of a tree, and one for the tree.
 
-The two builders differ in how a whole-text constraint is read: from the outcome in the last letter, or from letters
-that name each character's class.
+How a whole-text constraint is read differs: from the outcome in the last letter, or from letters that name each
+character's class.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
-from compiler.automata import Dfa, intersection, union
+from compiler.automata import Dfa, count_dfa, intersection, union
 from compiler.limits import ResourceGuard
 from compiler.spec import EOS, NOMATCH
 from compiler.text.per_character import CharacterClasses
 from compiler.text.transducer import LetterAlphabet
 from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa
 
+# The DFA of a whole-text leaf in a reading; for no leaf, that of the texts that have this reading.
+Holds: TypeAlias = Callable[[int, CharLeaf | None], Dfa]
 
-class _TreeDfaBuilder(ABC):
-    """Builds the DFA of a tree over an alphabet of letters."""
 
-    def __init__(self, alphabet: LetterAlphabet, guard: ResourceGuard) -> None:
-        self._alphabet, self._guard = alphabet, guard
+def letter_dfa(tree: ConstraintTree, alphabet: LetterAlphabet, holds: Holds, guard: ResourceGuard) -> Dfa:
+    """The letter outputs of the texts for which the tree holds in some reading."""
 
-    def dfa(self, tree: ConstraintTree) -> Dfa:
-        """The letter outputs of the texts for which the tree holds in some reading."""
-        readings = range(self._alphabet.readings)
-        dfas = [boolean_dfa(tree, partial(self._leaf_dfa, reading), self._guard) for reading in readings]
-        if len(dfas) == 1:  # the transducer itself drops texts that violate the mandatory constraint
-            return dfas[0]
-        read = [intersection([self._holds(number, None), dfa], self._guard) for number, dfa in enumerate(dfas)]
-        return union(read, self._guard)
-
-    def _leaf_dfa(self, reading: int, leaf: Leaf) -> Dfa:
+    def leaf_dfa(reading: int, leaf: Leaf) -> Dfa:
         match leaf:
             case WordLeaf():
-                return _word_dfa(leaf, self._alphabet, self._guard)
+                return _word_dfa(leaf, alphabet, guard)
             case LengthLeaf():
                 # a reading without the leading space has one character less than letters
-                return _length_dfa(leaf.max_chars + reading, self._alphabet, self._guard)
+                return _length_dfa(leaf.max_chars + reading, alphabet, guard)
             case CharLeaf():
-                return self._holds(reading, leaf)
+                return holds(reading, leaf)
 
-    @abstractmethod
-    def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
-        """The DFA of a whole-text leaf in a reading; for no leaf, that of the texts that have this reading."""
+    dfas = [boolean_dfa(tree, partial(leaf_dfa, reading), guard) for reading in range(alphabet.readings)]
+    if len(dfas) == 1:  # the transducer itself drops texts that violate the mandatory constraint
+        return dfas[0]
+    return union([intersection([holds(number, None), dfa], guard) for number, dfa in enumerate(dfas)], guard)
 
 
-class LetterDfaBuilder(_TreeDfaBuilder):
-    """Builds the DFA of a tree over letters with outcomes. The last letter tells the outcome of the whole-text
-    constraints.
+def holds_by_outcome(alphabet: LetterAlphabet, leaves: Sequence[CharLeaf]) -> Holds:
+    """Whole-text leaves over letters of which the last tells the outcome of the whole-text constraints.
 
-    leaves  the whole-text leaves of the tree, in the order of an outcome's entries
+    leaves  in the order of an outcome's entries
     """
+    numbers = {leaf: number for number, leaf in enumerate(leaves)}
 
-    def __init__(self, alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], guard: ResourceGuard) -> None:
-        super().__init__(alphabet, guard)
-        self._number = {leaf: number for number, leaf in enumerate(leaves)}
-
-    def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
+    def holds(reading: int, leaf: CharLeaf | None) -> Dfa:
         """Whether this reading meets the mandatory constraint and, if one is named, this optional one."""
-        alphabet = self._alphabet
         # Column 1 of a letter that says no, column 2 of one that says yes; column 0 of every letter before the last.
-        number = None if leaf is None else self._number[leaf]
+        number = None if leaf is None else numbers[leaf]
         symbol_class = np.zeros(len(alphabet), dtype=np.int32)
         outcomes = [outcome[reading] for outcome in alphabet.outcomes]
         symbol_class[len(alphabet) - len(outcomes) :] = [
@@ -74,21 +61,15 @@ class LetterDfaBuilder(_TreeDfaBuilder):
         table = np.array([[0, 0, 1], [1, 0, 1]], dtype=np.int32)  # the last letter alone decides
         return Dfa(symbol_class, table, np.array([False, True]))
 
+    return holds
 
-class PerCharacterDfaBuilder(_TreeDfaBuilder):
-    """Builds the DFA of a tree over letters with character classes. Whole-text constraints read the class of each
-    character.
-    """
 
-    def __init__(
-        self, alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], classes: CharacterClasses, guard: ResourceGuard
-    ) -> None:
-        super().__init__(alphabet, guard)
-        self._space, self._minterms = classes.space, dict(zip(leaves, classes.minterms, strict=True))
+def holds_by_characters(alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], classes: CharacterClasses) -> Holds:
+    """Whole-text leaves over letters that name each character's class; the leaves read those."""
+    minterms = dict(zip(leaves, classes.minterms, strict=True))
 
-    def _holds(self, reading: int, leaf: CharLeaf | None) -> Dfa:
+    def holds(reading: int, leaf: CharLeaf | None) -> Dfa:
         """The leaf's DFA over the characters' letters; without a leaf, whether there is a text to read this way."""
-        alphabet = self._alphabet
         symbol_class = np.zeros(len(alphabet), dtype=np.int32)
         characters = alphabet.characters
         if leaf is None:
@@ -99,13 +80,15 @@ class PerCharacterDfaBuilder(_TreeDfaBuilder):
         # Letters of units and outcomes are passed over: the constraint reads characters alone.
         dfa = leaf.texts.dfa
         ignored = dfa.next_state.shape[1]  # one more column, in which every state stays
-        columns = dfa.symbol_class[self._minterms[leaf]].tolist()
+        columns = dfa.symbol_class[minterms[leaf]].tolist()
         if alphabet.has_space_letter:  # the reading without the space passes over it
-            columns.append(ignored if reading else columns[self._space])
+            columns.append(ignored if reading else columns[classes.space])
         symbol_class[:] = ignored
         symbol_class[characters] = columns
         stay = np.arange(dfa.states, dtype=dfa.next_state.dtype)
         return Dfa(symbol_class, np.column_stack([dfa.next_state, stay]), dfa.accepting, dfa.start)
+
+    return holds
 
 
 def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
@@ -135,11 +118,7 @@ def _projected(unit: frozenset[str], leaf: WordLeaf) -> frozenset[str] | None:
 
 
 def _length_dfa(most: int, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
-    """A chain that each character's letter steps along; its last state is one too many."""
-    guard.check("dfa_states_max", most + 2)
-    # State c has read c characters.
-    states = np.arange(most + 2, dtype=np.int32)
-    table = np.column_stack([states, np.minimum(states + 1, most + 1)]).astype(np.int32)
-    symbol_class = np.zeros(len(alphabet), dtype=np.int32)
-    symbol_class[alphabet.characters] = 1
-    return Dfa(symbol_class, table, states <= most)
+    """At most `most` letters of characters; the other letters are not counted."""
+    counted = np.zeros(len(alphabet), dtype=bool)
+    counted[alphabet.characters] = True
+    return count_dfa(counted, 0, most, guard)

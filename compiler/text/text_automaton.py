@@ -322,16 +322,11 @@ def _accepts(automaton: TextAutomaton, text: str) -> bool:
 
 
 def _violation(automaton: TextAutomaton, text: str) -> int:
-    """The offset at which a text first violates the constraint."""
-    over_bytes = automaton.byte_automaton
+    """Where a text that does not satisfy the constraint goes wrong."""
     # The byte automaton knows which states are dead, which the transducer and the letters only know together.
-    state = automaton.text_start * over_bytes.letter_states + automaton.letters.start
-    for offset, character in enumerate(text):
-        for byte in character.encode():
-            state = over_bytes.advance(state, byte)
-        if over_bytes.distance[state] == UNREACHABLE:
-            return offset
-    return len(text)
+    distance = automaton.byte_automaton.distance
+    states = states_along(automaton, text)[1:]
+    return next((offset for offset, state in enumerate(states) if distance[state] == UNREACHABLE), len(text))
 
 
 def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
