@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compiler.errors import CompileCancelled, LimitExceeded
@@ -87,6 +88,15 @@ class ResourceGuard:
         """Check the number of states of an automaton, and the size of its table."""
         self.check("dfa_states_max", states)
         self.check("table_bytes_max", states * columns * entry_bytes)
+
+    @contextmanager
+    def recursion(self) -> Iterator[None]:
+        """Raise LimitExceeded over `nesting_depth_max` where the body recurses too deeply for Python's stack."""
+        try:
+            yield
+        except RecursionError:
+            cap = self.limits.nesting_depth_max
+            raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
 
     def check_time(self) -> None:
         """Raise LimitExceeded past `compile_s_max` (wall seconds), CompileCancelled after a cancellation."""

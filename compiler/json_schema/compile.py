@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Literal
 
 from compiler.automata import CharDfa, char_complement, coarsened, everything
-from compiler.errors import LimitExceeded
 from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import ObjectLayout, dfa_of
 from compiler.json_schema.nodes import Position, PropertyScopes
@@ -37,7 +36,8 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
     >>> dfa.accepts('{"a":1}'), dfa.accepts('{"a":1.5}'), dfa.accepts('{}')
     (True, False, False)
     """
-    try:
+    # Nodes may recurse through references far deeper than the document is nested.
+    with guard.recursion():
         nodes = SchemaReader(document, guard).nodes
         scopes = PropertyScopes(nodes, guard)
         alphabet = StringAlphabet(nodes, embed, guard)
@@ -46,10 +46,6 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
         no_nesting = Position(scopes.scope(()), 0, 0, pretty)
         compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), no_nesting, guard)
         fragment, _ = compiler.text((0,), Position(scopes.scope((0,)), max_depth, 0, pretty))
-    except RecursionError:
-        # Nodes may recurse through references far deeper than the document is nested.
-        cap = guard.limits.nesting_depth_max
-        raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
     # The empty language has no fragment.
     if fragment is None:
         return char_complement(everything())

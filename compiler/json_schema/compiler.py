@@ -7,7 +7,7 @@ Knows nothing of documents and references.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -40,6 +40,8 @@ _CONDITIONS_TRIED_MAX = 8  # branched on together at most where branching apart 
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Clause = Alternatives | Condition | int  # a choice, a condition, or a node that must not hold
 _Key = tuple[tuple[int, ...], Position]  # sorted nodes at a position
+# The arrays or the objects that fit nodes, and whether equal keys inside cannot change the verdict.
+_ContainerFragment = Callable[["SchemaCompiler", Sequence[int], Position], tuple[Fragment | None, bool]]
 
 
 class _ChoicePlan(enum.Enum):
@@ -232,20 +234,17 @@ class SchemaCompiler:
 
     def _choice(self, conjunction: _Conjunction, choice: Alternatives, position: Position) -> ValueSet:
         """The values of a conjunction whose first clause is a choice."""
-        others = conjunction.without_first()
-        match self._choice_plan(conjunction, choice):
-            case _ChoicePlan.LIST:
-                constants = self._scalars.constants(self._constants(choice))
-                return intersect(self._conjunction(others, position), constants, self.guard)
-            case _ChoicePlan.DISTRIBUTE:
-                options = [self._conjunction(self._joined(others, (node,)), position) for node in choice.nodes]
-                return self._united(options, choice, position)
-            case _ChoicePlan.INTERSECT:
-                # The nodes without clauses stay: beside them, an option is far smaller than alone.
-                alone = replace(conjunction, clauses=())
-                options = [self._conjunction(self._joined(alone, (node,)), position) for node in choice.nodes]
-                united = self._united(options, choice, position)
-                return intersect(self._conjunction(others, position), united, self.guard)
+        others, plan = conjunction.without_first(), self._choice_plan(conjunction, choice)
+        if plan is _ChoicePlan.LIST:
+            united = self._scalars.constants(self._constants(choice))
+        else:
+            # The nodes without clauses stay: beside them, an option is far smaller than alone.
+            beside = others if plan is _ChoicePlan.DISTRIBUTE else replace(conjunction, clauses=())
+            options = [self._conjunction(self._joined(beside, (node,)), position) for node in choice.nodes]
+            united = self._united(options, choice, position)
+        if plan is _ChoicePlan.DISTRIBUTE:
+            return united
+        return intersect(self._conjunction(others, position), united, self.guard)
 
     def _choice_plan(self, conjunction: _Conjunction, choice: Alternatives) -> _ChoicePlan:
         """Chosen from the clauses alone, before anything is built."""
@@ -318,35 +317,29 @@ class SchemaCompiler:
 
         literals = ({"null"} if may("null") else set()) | ({"false", "true"} if may("boolean") else set())
         strings = self._scalars.string_language(nodes) if may("string") else Trivial.EMPTY
-        arrays, objects, safe = self._containers(node_ids, position)
+        speaks_of_arrays = any(node.arrays is not None for node in nodes)
+        speaks_of_objects = any(node.objects is not None for node in nodes)
+        arrays, safe = self._container(array_fragment, may("array"), speaks_of_arrays, node_ids, position)
+        objects, objects_safe = self._container(object_fragment, may("object"), speaks_of_objects, node_ids, position)
         numbers = self._scalars.number_language(nodes, types)
-        # Facts about a type that is not allowed say nothing.
-        languages = (
-            numbers, strings, arrays if may("array") else Trivial.EMPTY, objects if may("object") else Trivial.EMPTY
-        )  # fmt: skip
-        values = ValueSet(frozenset(literals), languages, safe)
+        values = ValueSet(frozenset(literals), (numbers, strings, arrays, objects), safe and objects_safe)
         for node in nodes:
             if node.values is not None:
                 values = intersect(values, self._scalars.constants(node.values), self.guard)
         return values
 
-    def _containers(self, node_ids: Sequence[int], position: Position) -> tuple[TypeLanguage, TypeLanguage, bool]:
-        """The arrays and the objects that fit nodes, and whether they are safe from duplicate keys.
+    def _container(
+        self, build: _ContainerFragment, allowed: bool, constrained: bool, node_ids: Sequence[int], position: Position
+    ) -> tuple[TypeLanguage, bool]:
+        """The arrays or the objects that fit nodes, and whether they are safe from duplicate keys.
 
-        A type that the nodes do not allow is not compiled.
+        A type that the nodes do not allow, or of which they say nothing, is not compiled.
         """
-        arrays: TypeLanguage = Trivial.ALL
-        objects: TypeLanguage = Trivial.ALL
-        safe = True
-        nodes = [self.nodes[number] for number in node_ids]
-        types = [node.types for node in nodes if node.types is not None]
-        if any(node.arrays is not None for node in nodes) and all("array" in allowed for allowed in types):
-            fragment, safe = array_fragment(self, node_ids, position)
-            arrays = from_fragment(fragment)
-        if any(node.objects is not None for node in nodes) and all("object" in allowed for allowed in types):
-            fragment, objects_safe = object_fragment(self, node_ids, position)
-            objects, safe = from_fragment(fragment), safe and objects_safe
-        return arrays, objects, safe
+        # Facts about a type that is not allowed say nothing.
+        if not (allowed and constrained):
+            return Trivial.ALL if allowed else Trivial.EMPTY, True
+        fragment, safe = build(self, node_ids, position)
+        return from_fragment(fragment), safe
 
     def _all(self, name: str, position: Position) -> Fragment | None:
         """All texts of a type."""

@@ -81,23 +81,17 @@ class _Scanner:
         """The state after a symbol; None where no number goes on with it."""
         if symbol == "-" and state.phase == "start":
             return replace(state, phase="minus", negative=True)
+        # A plus sign occurs in exponents alone.
+        if symbol in "+-" and state.phase == "e":
+            return replace(state, phase="sign")
         if symbol == "." and state.phase in ("zero", "digits") and state.digits < DIGITS_MAX:
             # Only now is the number of digits before the point known, which decides before the digits do.
             orders = tuple(self._integer_order(state, which) for which in range(len(self._bounds)))
             return replace(state, phase="point", orders=orders)
-        # A plus sign occurs in exponents alone.
-        if symbol in "eE+":
-            return self._exponent(state, symbol)
-        if symbol == "-":
-            return replace(state, phase="sign") if state.phase == "e" else None
-        return self._digit(state, symbol) if symbol != "." else None
-
-    def _exponent(self, state: _ScanState, symbol: str) -> _ScanState | None:
-        if symbol == "+":
-            return replace(state, phase="sign") if state.phase == "e" else None
-        allowed = self._spelling.exponents and state.phase in ("zero", "digits", "fraction")
-        # Exponents are read only where nothing is compared, so all else can be forgotten.
-        return replace(self.start, phase="e") if allowed and state.digits <= DIGITS_MAX else None
+        if symbol in "eE" and self._spelling.exponents and state.phase in ("zero", "digits", "fraction"):
+            # Exponents are read only where nothing is compared, so all else can be forgotten.
+            return replace(self.start, phase="e") if state.digits <= DIGITS_MAX else None
+        return self._digit(state, symbol) if symbol.isdigit() else None
 
     def _digit(self, state: _ScanState, symbol: str) -> _ScanState | None:
         if state.phase in ("e", "sign", "exponent"):

@@ -107,9 +107,8 @@ class _ObjectReader:
 
     def schema(self) -> Schema:
         keywords, field = self._keywords, self._location.field
-        choices = [Alternatives(keywords.children("anyOf"))] if "anyOf" in self._value else []
-        if "oneOf" in self._value:
-            choices.append(Alternatives(keywords.children("oneOf"), exactly_one=True))
+        present = [keyword for keyword in ("anyOf", "oneOf") if keyword in self._value]
+        choices = [Alternatives(keywords.children(keyword), exactly_one=keyword == "oneOf") for keyword in present]
         values, containers = keywords.values()
         # `enum` with arrays or objects is a choice between all its scalars, and each of those.
         if containers:

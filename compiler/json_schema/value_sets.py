@@ -76,22 +76,21 @@ def from_fragment(fragment: Fragment | None) -> TypeLanguage:
 
 def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` or in `right`."""
-    return ValueSet(left.literals | right.literals, *_joined(left, right, "or", guard))
+    return _joined(left, right, left.literals | right.literals, "or", guard)
 
 
 def intersect(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` and in `right`."""
-    return ValueSet(left.literals & right.literals, *_joined(left, right, "and", guard))
+    return _joined(left, right, left.literals & right.literals, "and", guard)
 
 
 def _joined(
-    left: ValueSet, right: ValueSet, operation: Operation, guard: ResourceGuard
-) -> tuple[tuple[TypeLanguage, ...], bool]:
-    """The languages of a union or an intersection, and whether equal keys cannot change the verdict."""
-    pairs = zip(left.languages, right.languages, strict=True)
+    left: ValueSet, right: ValueSet, literals: frozenset[str], operation: Operation, guard: ResourceGuard
+) -> ValueSet:
+    """The union or the intersection, of which the literals are given."""
+    languages = tuple(_join(*pair, operation, guard) for pair in zip(left.languages, right.languages, strict=True))
     # Safety is inherited only from both sides: the result accepts through either.
-    safe = left.duplicate_key_safe and right.duplicate_key_safe
-    return tuple(_join(*pair, operation, guard) for pair in pairs), safe
+    return ValueSet(literals, languages, left.duplicate_key_safe and right.duplicate_key_safe)
 
 
 def subtract(

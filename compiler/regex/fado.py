@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compiler.automata import CharSet, Dfa, Minterms, minimize, minterms, single
-from compiler.errors import EngineFailure, LimitExceeded
+from compiler.errors import EngineFailure
 from compiler.limits import ResourceGuard
 from compiler.regex.syntax import Anchor, Chars, Concat, Node, Repeat, Words, has_anchor, leaves_of
 
@@ -49,11 +49,8 @@ def node_to_dfa_fado(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     FAdo is done. Inside FAdo nothing is counted: the process it runs in is what bounds its time and its memory.
     """
     package = require_fado()
-    try:
+    with guard.recursion():
         minimal, parts = _minimal(package, node, guard)
-    except RecursionError:
-        cap = guard.limits.nesting_depth_max
-        raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
     guard.check("dfa_states_max", len(minimal.States))
     guard.check_time()
     return minimize(_ours(minimal, parts.count), guard), parts

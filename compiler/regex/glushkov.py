@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.automata import CharSet, Dfa, Minterms, contains, minimize, minterms, single
-from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.regex.syntax import NO_LETTER, Alternation, Anchor, Chars, Node, Repeat, Words, parse_pattern
 
@@ -80,14 +79,11 @@ def node_nfa(node: Node, guard: ResourceGuard) -> CharNfa:
 
     Raises LimitExceeded over `nfa_positions_max`, before anything is built.
     """
-    try:
+    with guard.recursion():
         # Counted before anything is built: a{1000}{1000} is refused without its million positions.
         guard.check("nfa_positions_max", _size(node))
         builder = _Builder(guard)
         return builder.finish(builder.build(node))
-    except RecursionError:
-        cap = guard.limits.nesting_depth_max
-        raise LimitExceeded("nesting_depth_max", cap, cap + 1) from None
 
 
 def _size(node: Node) -> int:
