@@ -215,12 +215,7 @@ def _examples(compiled: CompiledConstraint, seed: int, guard: ResourceGuard) -> 
     if sampler.least_steps > STEPS_MAX:
         unit = "label" if text.kind == "labels" else "byte"
         return [], [f"No examples are shown: the shortest takes {counted(sampler.least_steps, unit)}."]
-    words = [sampler.shortest(), *sampler.different(SAMPLES, seed)]
-    texts = [_text_of(text, word) for word in words]
-    # The walk and the check are independent: a disagreement is a bug, and is never shown.
-    for example, word in zip(texts, words, strict=True):
-        _check(text, example, word)
-    return texts, []
+    return [_text_of(text, word) for word in (sampler.shortest(), *sampler.different(SAMPLES, seed))], []
 
 
 def _sampler(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
@@ -234,17 +229,14 @@ def _sampler(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
 
 
 def _text_of(text: TextAutomaton, word: tuple[int, ...]) -> str:
-    """The text of a word of the automaton, as a reader sees it."""
+    """The text of a word of the automaton, as a reader sees it. Raises RuntimeError where it is not accepted."""
     if text.kind == "labels":
-        return SEPARATOR.join(text.symbol_names[label] for label in word)
-    return bytes(word).decode()
-
-
-def _check(text: TextAutomaton, example: str, word: tuple[int, ...]) -> None:
-    """Raise RuntimeError where a text is not accepted after all."""
-    if text.kind == "labels":
-        satisfied = check_labels(text, [text.symbol_names[label] for label in word]).satisfied
+        labels = [text.symbol_names[label] for label in word]
+        example, check = SEPARATOR.join(labels), check_labels(text, labels)
     else:
-        satisfied = check_text(text, example).satisfied
-    if not satisfied:
+        example = bytes(word).decode()
+        check = check_text(text, example)
+    # The walk and the check are independent: a disagreement is a bug, and is never shown.
+    if not check.satisfied:
         raise RuntimeError("a text that was found by walking the automaton is not accepted by it")
+    return example

@@ -160,9 +160,7 @@ def _joined(parts: Sequence[Spec], word: str) -> str:
 def _propositions(propositions: Sequence[tuple[str, Proposition]]) -> str:
     if not propositions:
         return ""
-    return (
-        f", where {listed((f'{_name(name)} stands for {_proposition(spec)}' for name, spec in propositions), 'and')}"
-    )
+    return f", where {listed((f'{_name(name)} stands for {_proposition(spec)}' for name, spec in propositions), 'and')}"
 
 
 def _proposition(proposition: Proposition) -> str:

@@ -63,16 +63,15 @@ def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, guard: ResourceGua
     choices: dict[tuple[int, bool], int] = {}  # of the bytes that act alike, one that costs and one that does not
     for byte in _SMALL_LETTERS_FIRST:
         choices.setdefault((int(over_bytes.token_class[byte]), bool(costly[byte])), byte)
-    arrived_by: dict[int, tuple[int, int]] = {}
-    visited = {over_bytes.start}
+    # The state and the byte before each visited state; of the start, which has none, they mean nothing.
+    arrived_by = {over_bytes.start: (over_bytes.start, 0)}
     now, later = deque([over_bytes.start]), list[tuple[int, int, int]]()
     # States are visited by rounds: `now` costs as much as before, `later` one byte more.
-    while (now or later) and len(visited) <= _STATES_MAX:
+    while (now or later) and len(arrived_by) <= _STATES_MAX:
         guard.check_time()
         if not now:
             for target, state, byte in later:
-                if target not in visited:
-                    visited.add(target)
+                if target not in arrived_by:
                     arrived_by[target] = (state, byte)
                     now.append(target)
             later = []
@@ -84,12 +83,11 @@ def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, guard: ResourceGua
         alive = over_bytes.distance[successors] != UNREACHABLE
         for (column, expensive), byte in choices.items():
             target = int(successors[column])
-            if not alive[column] or target in visited:
+            if not alive[column] or target in arrived_by:
                 continue
             if expensive:
                 later.append((target, state, byte))
             else:
-                visited.add(target)
                 arrived_by[target] = (state, byte)
                 now.append(target)
     return b""

@@ -143,8 +143,8 @@ def _regex_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int,
             error.message, source=template, position=where, expected=error.expected, field="infill"
         ) from None
     except SpecUnsupported as error:
-        where = begin + (error.position or 0)
-        raise SpecUnsupported(str(error), construct=error.construct, position=where, field="infill") from None
+        error.position, error.field = begin + (error.position or 0), "infill"
+        raise
     # Anchors speak of the ends of the text, which a gap does not know.
     if has_anchor(node):
         raise SpecUnsupported(

@@ -318,48 +318,32 @@ class Assembler:
 def escaped(table: np.ndarray) -> np.ndarray:
     """The spelling in JSON of texts of plain characters. Returns int32 [S', M], whose first S states are those before.
 
-    Each string has one spelling, that of `json.dumps(text, ensure_ascii=False)`. States after a backslash are added.
+    Each string has one spelling, that of `json.dumps(text, ensure_ascii=False)`. The edges of characters that JSON
+    escapes become paths through new states. After a backslash, and after each character of an escape but the last,
+    there is one new state for all old states that go on alike from there.
     """
-    return _EscapeTableBuilder(table).build()
+    parts = [table.copy()]  # the old states, then new ones: [n, M] each
 
-
-class _EscapeTableBuilder:
-    """Replaces the edges of characters that JSON escapes by paths through new states.
-
-    After a backslash, and after each character of an escape but the last, there is one new state for all old states
-    that go on alike from there.
-    """
-
-    def __init__(self, table: np.ndarray) -> None:
-        self._table = table
-        self._added: list[np.ndarray] = []  # [new states, M] each
-        self._count = len(table)
-
-    def build(self) -> np.ndarray:
-        after_backslash = self._after(_ESCAPES)
-        table = self._table.copy()
-        table[:, list(_ESCAPES.values())] = DEAD
-        table[:, BACKSLASH] = after_backslash
-        return np.concatenate([table, *self._added])
-
-    def _after(self, spellings: Mapping[str, int]) -> np.ndarray:
+    def after(spellings: Mapping[str, int]) -> np.ndarray:
         """For each state, the new one that reads a spelling and goes on as if its character were read: int32 [S]."""
         by_first: dict[str, dict[str, int]] = {}
         for spelling, code in spellings.items():
             by_first.setdefault(spelling[0], {})[spelling[1:]] = code
         # int32 [S, first characters]: where each old state is to go after each of them
-        targets = np.column_stack(
-            [self._table[:, tails[""]] if "" in tails else self._after(tails) for tails in by_first.values()]
-        )
+        targets = np.column_stack([table[:, tails[""]] if "" in tails else after(tails) for tails in by_first.values()])
         distinct, which = np.unique(targets, axis=0, return_inverse=True)
         alive = distinct.any(axis=1)
-        rows = np.zeros((np.count_nonzero(alive), self._table.shape[1]), dtype=np.int32)
+        rows = np.zeros((np.count_nonzero(alive), table.shape[1]), dtype=np.int32)
         rows[:, [ord(char) for char in by_first]] = distinct[alive]
         number = np.full(len(distinct), DEAD, dtype=np.int32)
-        number[alive] = self._count + np.arange(len(rows))
-        self._added.append(rows)
-        self._count += len(rows)
+        number[alive] = sum(map(len, parts)) + np.arange(len(rows))
+        parts.append(rows)
         return np.asarray(number[which.reshape(-1)])
+
+    after_backslash = after(_ESCAPES)
+    parts[0][:, list(_ESCAPES.values())] = DEAD
+    parts[0][:, BACKSLASH] = after_backslash
+    return np.concatenate(parts)
 
 
 def string_fragment(content: Fragment, guard: ResourceGuard) -> Fragment:

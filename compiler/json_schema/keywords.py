@@ -35,87 +35,90 @@ from compiler.limits import ResourceGuard
 _EXPONENT_MAX = 400  # beyond what a double holds
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TypeKeywords:
     """Reads the keywords of the schema object `value`. Raises SpecSyntaxError or SpecUnsupported.
 
-    child  the node of the schema at some steps below, as a tuple of one
-    add    the number of a new node, for what is shorthand in the document
+    node  the number of the node of a schema in the document
+    add   the number of a new node, for what is shorthand in the document
     """
 
-    def __init__(
-        self,
-        value: dict[str, object],
-        location: SchemaLocation,
-        child: Callable[..., tuple[int, ...]],
-        add: Callable[[Schema], int],
-    ) -> None:
-        # The reader passes two of its methods: keywords know no references.
-        self._value, self._location, self._child, self._add = value, location, child, add
+    value: dict[str, object]
+    location: SchemaLocation
+    node: Callable[[SchemaLocation], int]
+    add: Callable[[Schema], int]
+
+    def child(self, *steps: str) -> tuple[int, ...]:
+        """The node of the schema at some steps below, as a tuple of one."""
+        value: object = self.value
+        for step in steps:
+            value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
+        return (self.node(self.location.child(value, *steps)),)
 
     def children(self, keyword: str) -> tuple[int, ...]:
         """The nodes of a list of schemas, which must not be empty."""
-        raw = self._value[keyword]
+        raw = self.value[keyword]
         if not isinstance(raw, list) or not raw:
-            raise self._location.fault(keyword, f"{keyword} holds a list of schemas", "a list")
+            raise self.location.fault(keyword, f"{keyword} holds a list of schemas", "a list")
         # The nodes get their numbers here and are read later.
-        return tuple(node for number in range(len(raw)) for node in self._child(keyword, str(number)))
+        return tuple(node for number in range(len(raw)) for node in self.child(keyword, str(number)))
 
     def mapping(self, keyword: str) -> dict[str, object]:
         """The value of a keyword that maps names; empty where it is absent."""
-        raw = self._value.get(keyword, {})
+        raw = self.value.get(keyword, {})
         if not isinstance(raw, dict):
-            raise self._location.fault(keyword, f"{keyword} maps names", "an object")
+            raise self.location.fault(keyword, f"{keyword} maps names", "an object")
         return raw
 
     def optional_children(self, keyword: str) -> tuple[int, ...]:
         """The nodes of a list of schemas; none where the keyword is absent."""
-        return self.children(keyword) if keyword in self._value else ()
+        return self.children(keyword) if keyword in self.value else ()
 
     def optional_child(self, keyword: str) -> int | None:
         """The node of a schema; None where the keyword is absent."""
-        return self._child(keyword)[0] if keyword in self._value else None
+        return self.child(keyword)[0] if keyword in self.value else None
 
     def _count(self, keyword: str) -> int | None:
-        return whole_number(self._value[keyword], self._location.below(keyword)) if keyword in self._value else None
+        return whole_number(self.value[keyword], self.location.below(keyword)) if keyword in self.value else None
 
     def _decimal(self, keyword: str) -> Decimal | None:
-        if keyword not in self._value:
+        if keyword not in self.value:
             return None
-        raw = self._value[keyword]
+        raw = self.value[keyword]
         # Decimals keep a bound as it is written: 0.1 is one tenth, not the double nearest to it.
         exact = as_decimal(raw) if isinstance(raw, int | float | Decimal) and not isinstance(raw, bool) else None
         # JSON allows numbers such as 1e999, which validators read as infinity.
         if exact is None or not exact.is_finite() or abs(exact.adjusted()) > _EXPONENT_MAX:
-            raise self._location.fault(keyword, f"{keyword} is a number", "a number that a double holds")
+            raise self.location.fault(keyword, f"{keyword} is a number", "a number that a double holds")
         return exact
 
     def values(self) -> tuple[tuple[Scalar, ...] | None, tuple[int, ...]]:
         """The scalars that `enum` and `const` allow, None for all, and a node for each array and object."""
-        if "const" not in self._value and "enum" not in self._value:
+        if "const" not in self.value and "enum" not in self.value:
             return None, ()
-        constants = self._value.get("enum", [self._value.get("const")])
+        constants = self.value.get("enum", [self.value.get("const")])
         if not isinstance(constants, list):
-            raise self._location.fault("enum", "enum is a list", "a list")
-        if "const" in self._value and "enum" in self._value:
+            raise self.location.fault("enum", "enum is a list", "a list")
+        if "const" in self.value and "enum" in self.value:
             # Both have to hold: of the listed values, only the constant is left.
-            constants = [value for value in constants if equal(value, self._value["const"])]
+            constants = [value for value in constants if equal(value, self.value["const"])]
         # A constant array or object is written as a schema of it: then it is ordered and spelled like any other.
         scalars: list[Scalar] = [value for value in constants if not isinstance(value, list | dict)]
         return tuple(scalars), tuple(self._constant(value) for value in constants if isinstance(value, list | dict))
 
     def _constant(self, value: object) -> int:
         """The node of exactly one value."""
-        field = self._location.field
+        field = self.location.field
         if isinstance(value, dict):
             properties = tuple((name, self._constant(item)) for name, item in value.items())
             # All its keys are required, and a node that nothing fits forbids others.
-            declared = ObjectFacts(properties, (), self._add(Schema(field, never=True)), None, tuple(value))
-            return self._add(Schema(field, types=frozenset({"object"}), objects=declared, order=tuple(value)))
+            declared = ObjectFacts(properties, (), self.add(Schema(field, never=True)), None, tuple(value))
+            return self.add(Schema(field, types=frozenset({"object"}), objects=declared, order=tuple(value)))
         if isinstance(value, list):
             # An array of exactly these items.
             facts = ArrayFacts(tuple(map(self._constant, value)), None, len(value), len(value))
-            return self._add(Schema(field, types=frozenset({"array"}), arrays=facts))
-        return self._add(Schema(field, values=(value,)))  # type: ignore[arg-type]
+            return self.add(Schema(field, types=frozenset({"array"}), arrays=facts))
+        return self.add(Schema(field, values=(value,)))  # type: ignore[arg-type]
 
     def numbers(self) -> NumberFacts | None:
         """The facts about numbers, None where no keyword speaks of them; likewise for the other types."""
@@ -137,14 +140,14 @@ class TypeKeywords:
         A validator that checks values with doubles may disagree about other divisors.
         """
         if divisor <= 0:
-            raise self._location.fault("multipleOf", "multipleOf is more than 0", "a positive number")
+            raise self.location.fault("multipleOf", "multipleOf is more than 0", "a positive number")
         if Decimal(float(divisor)) != divisor:
             whole_or_exact = "whole numbers and for fractions such as 0.5 that a double holds exactly"
-            raise self._location.unsupported("multipleOf", f"multipleOf is supported for {whole_or_exact}")
+            raise self.location.unsupported("multipleOf", f"multipleOf is supported for {whole_or_exact}")
         return divisor
 
     def strings(self) -> StringFacts | None:
-        value, location = self._value, self._location
+        value, location = self.value, self.location
         if not {"minLength", "maxLength", "pattern", "format", "constraint"} & value.keys():
             return None
         # A pattern and a constraint keep their fields: they are parsed later, and their faults name them.
@@ -166,37 +169,37 @@ class TypeKeywords:
             return ()
         if name not in FORMATS:
             message = f"this format is not supported; these are: {', '.join(sorted(FORMATS))}"
-            raise self._location.unsupported("format", message)
+            raise self.location.unsupported("format", message)
         return (name,)
 
     def arrays(self) -> ArrayFacts | None:
-        value = self._value
+        value = self.value
         if not {"prefixItems", "items", "minItems", "maxItems", "contains", "uniqueItems"} & value.keys():
             return None
         if isinstance(value.get("items"), list):
-            raise self._location.unsupported("items", "a list under items is of older drafts: write prefixItems")
+            raise self.location.unsupported("items", "a list under items is of older drafts: write prefixItems")
         # At most one in a schema object; nodes that hold together may have several.
         contains: tuple[Contains, ...] = ()
         if "contains" in value:  # without it, minContains and maxContains say nothing
             minimum = self._count("minContains")
             minimum = 1 if minimum is None else minimum
-            contains = (Contains(self._child("contains")[0], minimum, self._count("maxContains")),)
+            contains = (Contains(self.child("contains")[0], minimum, self._count("maxContains")),)
         unique = value.get("uniqueItems", False)
         # `uniqueItems: false` is the default.
         if not isinstance(unique, bool):
-            raise self._location.fault("uniqueItems", "uniqueItems is true or false", "a boolean")
+            raise self.location.fault("uniqueItems", "uniqueItems is true or false", "a boolean")
         prefix, items = self.optional_children("prefixItems"), self.optional_child("items")
         return ArrayFacts(prefix, items, self._count("minItems") or 0, self._count("maxItems"), contains, unique)
 
     def objects(self) -> ObjectFacts | None:
-        value, location = self._value, self._location
+        value, location = self.value, self.location
         keywords = ("properties", "patternProperties", "additionalProperties", "propertyNames", "required")
         if not {*keywords, "minProperties", "maxProperties"} & value.keys():
             return None
         # Facts refer to schemas by the numbers of their nodes, so a schema may contain itself.
-        properties = tuple((name, self._child("properties", name)[0]) for name in self.mapping("properties"))
+        properties = tuple((name, self.child("properties", name)[0]) for name in self.mapping("properties"))
         patterns = tuple(
-            (pattern, location.below("patternProperties", pattern), self._child("patternProperties", pattern)[0])
+            (pattern, location.below("patternProperties", pattern), self.child("patternProperties", pattern)[0])
             for pattern in self.mapping("patternProperties")
         )
         return ObjectFacts(

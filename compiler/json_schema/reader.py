@@ -8,7 +8,7 @@ here: a constant object becomes an object schema, `dependentRequired` a choice, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_schema.keywords import References, SchemaLocation, TypeKeywords, string_list
@@ -86,7 +86,7 @@ class SchemaReader:
                 message = f"the schema keyword {name} is not supported"
                 raise SpecUnsupported(message, construct=name, field=location.below(keyword))
         _check_draft(value.get("$schema"), based)
-        return _ObjectReader(self, self._references, based, value).schema()
+        return _ObjectReader(value, based, self.node, self.add, self._references).schema()
 
 
 def _check_draft(name: object, location: SchemaLocation) -> None:
@@ -95,24 +95,20 @@ def _check_draft(name: object, location: SchemaLocation) -> None:
         raise location.unsupported("$schema", "only the dialects of json-schema.org are read")
 
 
-class _ObjectReader:
+@dataclass(frozen=True, slots=True, eq=False)
+class _ObjectReader(TypeKeywords):
     """Reads one schema object, keyword by keyword."""
 
-    def __init__(
-        self, reader: SchemaReader, references: References, location: SchemaLocation, value: dict[str, object]
-    ) -> None:
-        self._reader, self._references = reader, references
-        self._location, self._value = location, value
-        self._keywords = TypeKeywords(value, location, self._child, reader.add)
+    references: References
 
     def schema(self) -> Schema:
-        keywords, field = self._keywords, self._location.field
-        present = [keyword for keyword in ("anyOf", "oneOf") if keyword in self._value]
-        choices = [Alternatives(keywords.children(keyword), exactly_one=keyword == "oneOf") for keyword in present]
-        values, containers = keywords.values()
+        field = self.location.field
+        present = [keyword for keyword in ("anyOf", "oneOf") if keyword in self.value]
+        choices = [Alternatives(self.children(keyword), exactly_one=keyword == "oneOf") for keyword in present]
+        values, containers = self.values()
         # `enum` with arrays or objects is a choice between all its scalars, and each of those.
         if containers:
-            scalars = (self._reader.add(Schema(field, values=values)),) if values else ()
+            scalars = (self.add(Schema(field, values=values)),) if values else ()
             choices.append(Alternatives((*scalars, *containers)))
             values = None
         order = self._order()
@@ -120,79 +116,72 @@ class _ObjectReader:
             field,
             types=self._types(),
             values=values,
-            numbers=keywords.numbers(),
-            strings=keywords.strings(),
-            arrays=keywords.arrays(),
-            objects=keywords.objects(),
-            all_of=(*self._reference(), *keywords.optional_children("allOf")),
+            numbers=self.numbers(),
+            strings=self.strings(),
+            arrays=self.arrays(),
+            objects=self.objects(),
+            all_of=(*self._reference(), *self.optional_children("allOf")),
             choices=(*choices, *self._dependencies()),
-            none_of=self._child("not") if "not" in self._value else (),
-            conditions=keywords.conditions(),
+            none_of=self.child("not") if "not" in self.value else (),
+            conditions=self.conditions(),
             order=(*order, *containers),
-            unevaluated_items=keywords.optional_child(_ITEMS),
-            unevaluated_properties=keywords.optional_child(_PROPERTIES),
+            unevaluated_items=self.optional_child(_ITEMS),
+            unevaluated_properties=self.optional_child(_PROPERTIES),
         )
 
-    def _child(self, *steps: str) -> tuple[int, ...]:
-        """The node of the schema at some steps below, as a tuple of one."""
-        value: object = self._value
-        for step in steps:
-            value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
-        return (self._reader.node(self._location.child(value, *steps)),)
-
     def _types(self) -> frozenset[str] | None:
-        if "type" not in self._value:
+        if "type" not in self.value:
             return None
-        raw = self._value["type"]
+        raw = self.value["type"]
         names = raw if isinstance(raw, list) else [raw]
         if not names or not all(isinstance(name, str) and name in TYPES for name in names):
-            raise self._location.fault("type", "this is not a type", f"one of {', '.join(sorted(TYPES))}")
+            raise self.location.fault("type", "this is not a type", f"one of {', '.join(sorted(TYPES))}")
         return frozenset(names)
 
     def _reference(self) -> tuple[int, ...]:
-        """The node that `$ref` leads to; since draft 2019-09 it holds beside the other keywords."""
-        if "$ref" not in self._value:
+        """The node that `$ref` leads to; since draft 2019-09 it holds beside the other self."""
+        if "$ref" not in self.value:
             return ()
-        target = self._value["$ref"]
+        target = self.value["$ref"]
         if not isinstance(target, str):
-            raise self._location.fault("$ref", "a reference is a string", "a string")
-        return (self._reader.node(self._references.resolve(target, self._location)),)
+            raise self.location.fault("$ref", "a reference is a string", "a string")
+        return (self.node(self.references.resolve(target, self.location)),)
 
     def _dependencies(self) -> Sequence[Alternatives]:
         """`dependentRequired` and `dependentSchemas` as choices: the key is absent, or its schema holds."""
         choices = []
-        for name, required in self._keywords.mapping("dependentRequired").items():
-            facts = ObjectFacts(required=string_list(required, self._location.below("dependentRequired", name)))
+        for name, required in self.mapping("dependentRequired").items():
+            facts = ObjectFacts(required=string_list(required, self.location.below("dependentRequired", name)))
             # Where the key is present, its dependencies are required.
-            present = self._reader.add(Schema(self._location.field, objects=facts, order=facts.required))
+            present = self.add(Schema(self.location.field, objects=facts, order=facts.required))
             choices.append(Alternatives((self._absent(name), present)))
-        for name in self._keywords.mapping("dependentSchemas"):
-            choices.append(Alternatives((self._absent(name), *self._child("dependentSchemas", name))))
+        for name in self.mapping("dependentSchemas"):
+            choices.append(Alternatives((self._absent(name), *self.child("dependentSchemas", name))))
         return choices
 
     def _absent(self, name: str) -> int:
         """The node of the values without a key: no value fits under it."""
-        never = self._reader.add(Schema(self._location.field, never=True))
+        never = self.add(Schema(self.location.field, never=True))
         facts = ObjectFacts(properties=((name, never),))
-        return self._reader.add(Schema(self._location.field, objects=facts, order=(name,)))
+        return self.add(Schema(self.location.field, objects=facts, order=(name,)))
 
     def _order(self) -> tuple[str | int, ...]:
         """Names and in-place nodes, as the document has them; names that are only required come last."""
         order: list[str | int] = []
-        for keyword in self._value:
+        for keyword in self.value:
             if keyword == "properties":
-                order.extend(self._keywords.mapping("properties"))
+                order.extend(self.mapping("properties"))
             elif keyword in ("allOf", "anyOf", "oneOf"):
-                order.extend(self._keywords.children(keyword))
+                order.extend(self.children(keyword))
             elif keyword in ("not", "if", "then", "else"):
-                order.extend(self._child(keyword))
+                order.extend(self.child(keyword))
             elif keyword == "$ref":
                 order.extend(self._reference())
-        for name in self._keywords.mapping("dependentSchemas"):
-            order.extend((name, *self._child("dependentSchemas", name)))
-        for name, required in self._keywords.mapping("dependentRequired").items():
-            order.extend((name, *string_list(required, self._location.below("dependentRequired", name))))
-        return (*order, *string_list(self._value.get("required", []), self._location.below("required")))
+        for name in self.mapping("dependentSchemas"):
+            order.extend((name, *self.child("dependentSchemas", name)))
+        for name, required in self.mapping("dependentRequired").items():
+            order.extend((name, *string_list(required, self.location.below("dependentRequired", name))))
+        return (*order, *string_list(self.value.get("required", []), self.location.below("required")))
 
 
 # --- unevaluatedItems and unevaluatedProperties ---------------------------------------------------------------------

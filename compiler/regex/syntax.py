@@ -171,12 +171,10 @@ def _parse(pattern: str, guard: ResourceGuard) -> Any:
         with _warnings_lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _parser.parse(pattern)
-    except re.error as error:
-        message = f"not a pattern: {_reason(error)}"
-        raise SpecSyntaxError(message, source=pattern, position=error.pos) from None
-    except (OverflowError, ValueError) as error:  # a repetition number too large; flags that exclude each other
-        message = f"not a pattern: {_reason(error)}"
-        raise SpecSyntaxError(message, source=pattern) from None
+    # `re` raises others than its own for a repetition number too large, and for flags that exclude each other.
+    except (re.error, OverflowError, ValueError) as error:
+        message, position = f"not a pattern: {_reason(error)}", getattr(error, "pos", None)
+        raise SpecSyntaxError(message, source=pattern, position=position) from None
     except RecursionError:
         cap = guard.limits.nesting_depth_max
         raise LimitExceeded("nesting_depth_max", cap, pattern.count("(")) from None
@@ -281,12 +279,7 @@ def _refuse(construct: str) -> NoReturn:
 
 def concat(nodes: Sequence[Node]) -> Node:
     """The nodes one after the other, flattened."""
-    items: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Concat):
-            items.extend(node.items)
-        else:
-            items.append(node)
+    items = [item for node in nodes for item in (node.items if isinstance(node, Concat) else (node,))]
     # A sequence of one node is that node: equal patterns should have equal trees.
     return items[0] if len(items) == 1 else Concat(tuple(items))
 

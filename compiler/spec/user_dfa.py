@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compiler.automata import charset
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
@@ -122,16 +123,10 @@ def _check_state(name: str, field: str) -> None:
 
 def _merge(ranges: Sequence[tuple[int, int]]) -> ByteRanges:
     """The same bytes as sorted ranges that neither overlap nor touch. Raises ValueError for what is no byte."""
-    merged: list[tuple[int, int]] = []
-    # Sorted by their lower ends, a range can only touch the one before it.
-    for low, high in sorted(ranges):
-        if not 0 <= low <= high <= BYTE_MAX:
-            raise ValueError("a range of bytes is 0 <= low <= high <= 255")
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
-        else:
-            merged.append((low, high))
-    return tuple(merged)
+    if not all(0 <= low <= high <= BYTE_MAX for low, high in ranges):
+        raise ValueError("a range of bytes is 0 <= low <= high <= 255")
+    # Sets of characters merge their intervals likewise, but leave out the upper ends.
+    return tuple((low, end - 1) for low, end in charset((low, high + 1) for low, high in ranges))
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
