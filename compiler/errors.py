@@ -100,6 +100,12 @@ class SpecSyntaxError(SpecError):
         self.column = None if position is None else len(before) - (before.rfind("\n") + 1) + 1
 
 
+def require(holds: bool, message: str, field: str, expected: str = "") -> None:
+    """Raise SpecSyntaxError with the message where a constraint does not fulfil a condition."""
+    if not holds:
+        raise SpecSyntaxError(message, field=field, expected=expected)
+
+
 class SpecUnsupported(SpecError):
     """A construct that is understood and refused. `construct` names it ("back-reference"), `field` says where it is."""
 

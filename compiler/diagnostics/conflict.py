@@ -141,20 +141,21 @@ class _ConflictSearch:
         # The search has a time limit of its own, and is cancelled with the compilation.
         limits = dataclasses.replace(guard.limits, compile_s_max=min(SEARCH_S_MAX, guard.limits.compile_s_max))
         self._guard = ResourceGuard(limits, self._check_caller)
+        self._remaining: list[_Conjunct] = []  # no text satisfies these together
 
     def minimal(self, all_conjuncts: Sequence[_Conjunct]) -> list[_Conjunct]:
         """A subset of the conjuncts that no text satisfies together, minimal unless time runs out."""
-        remaining = list(all_conjuncts)
+        self._remaining = list(all_conjuncts)
         try:
             # Of many conjuncts most are needless: halves remove them in few compilations.
-            chunk = len(remaining) // 2
+            chunk = len(self._remaining) // 2
             while chunk:
-                remaining = self._without_chunks(remaining, chunk)
+                self._remove_chunks(chunk)
                 chunk //= 2
             # A minimal set need not be the smallest: one or two conjuncts elsewhere may do.
-            return self._small_subset(all_conjuncts, len(remaining)) or remaining
-        except _SearchTimeout as late:
-            return late.remaining or remaining
+            return self._small_subset(all_conjuncts, len(self._remaining)) or self._remaining
+        except _SearchTimeout:
+            return self._remaining
 
     def _small_subset(self, all_conjuncts: Sequence[_Conjunct], than: int) -> list[_Conjunct]:
         """One or two conjuncts that no text satisfies together; an empty list where the search finds none.
@@ -167,20 +168,15 @@ class _ConflictSearch:
                     return list(subset)
         return []
 
-    def _without_chunks(self, remaining: list[_Conjunct], chunk: int) -> list[_Conjunct]:
-        """The conjuncts without each run of `chunk` that the contradiction does not need."""
+    def _remove_chunks(self, chunk: int) -> None:
+        """Remove each run of `chunk` conjuncts that the contradiction does not need."""
         start = 0
-        while start < len(remaining):
-            reduced = remaining[:start] + remaining[start + chunk :]
-            try:
-                needless = bool(reduced) and self._rules_out(reduced)
-            except _SearchTimeout:
-                raise _SearchTimeout(remaining) from None
-            if needless:
-                remaining = reduced
+        while start < len(self._remaining):
+            reduced = self._remaining[:start] + self._remaining[start + chunk :]
+            if reduced and self._rules_out(reduced):
+                self._remaining = reduced
             else:
                 start += chunk
-        return remaining
 
     def _rules_out(self, conjuncts: Sequence[_Conjunct]) -> bool:
         """True when no text satisfies the conjuncts together; False where a limit leaves that open.
@@ -196,10 +192,10 @@ class _ConflictSearch:
         except LimitExceeded as error:
             # Another limit: the reduced constraint may have a text, so nothing is left out.
             if error.limit == "compile_s_max":
-                raise _SearchTimeout([]) from None
+                raise _SearchTimeout from None
             return False
         except (CompileError, MemoryError):  # an outside program failed, or the part needs more memory than is left
-            raise _SearchTimeout([]) from None
+            raise _SearchTimeout from None
 
     def _together(self, conjuncts: Sequence[_Conjunct]) -> Spec:
         pieces_of: dict[int, list[int]] = {}
@@ -228,14 +224,7 @@ class _ConflictSearch:
 
 
 class _SearchTimeout(Exception):
-    """The search takes too long.
-
-    remaining  conjuncts that no text satisfies together; empty where only the caller's frame has them
-    """
-
-    def __init__(self, remaining: list[_Conjunct]) -> None:
-        super().__init__()
-        self.remaining = remaining
+    """The search takes too long."""
 
 
 def _sources(spec: Spec, guard: ResourceGuard) -> list[_Source]:

@@ -284,13 +284,11 @@ def concat(nodes: Sequence[Node]) -> Node:
     return items[0] if len(items) == 1 else Concat(tuple(items))
 
 
-def alternation(nodes: Sequence[Node]) -> Node:
-    """Any one of the nodes. Common beginnings are shared, so that a list of words costs a trie, not their sum."""
-    return _alternation(nodes, 0)
+def alternation(nodes: Sequence[Node], depth: int = 0) -> Node:
+    """Any one of the nodes. Common beginnings are shared, so that a list of words costs a trie, not their sum.
 
-
-def _alternation(nodes: Sequence[Node], depth: int) -> Node:
-    """`depth`: common beginnings already taken out around these nodes."""
+    depth  common beginnings already taken out around these nodes
+    """
     words, groups = list[list[CharSet]](), dict[object, list[tuple[Node, ...]]]()
     for number, node in enumerate(nodes):
         items = node.items if isinstance(node, Concat) else (node,)
@@ -317,7 +315,7 @@ def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
         if not isinstance(column[0], Chars) or any(item != column[0] for item in column[1:]):
             break
         length += 1
-    return concat([*group[0][:length], _alternation([concat(items[length:]) for items in group], depth)])
+    return concat([*group[0][:length], alternation([concat(items[length:]) for items in group], depth)])
 
 
 def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None = None) -> Node:

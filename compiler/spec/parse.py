@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar, cast
 
-from compiler.errors import SpecSyntaxError, SpecUnsupported
+from compiler.errors import SpecSyntaxError, SpecUnsupported, require
 from compiler.spec.types import (
     JSON_DEPTH,
     LENGTHS,
@@ -56,16 +56,14 @@ def _spec(constraint: object, depth: int) -> Spec:
     expected = f"an object with exactly one of {', '.join(map(' / '.join, _FIELDS_OF_FORM.values()))}"
     fields = typed(constraint, dict, "constraint", expected)
     # Checked on the way down: a deeper constraint would exhaust Python's stack here and in the compiler.
-    if depth > _DEPTH_MAX:
-        raise SpecSyntaxError(f"constraints nest at most {_DEPTH_MAX} deep", field="constraint")
+    require(depth <= _DEPTH_MAX, f"constraints nest at most {_DEPTH_MAX} deep", "constraint")
     # `labels` stands beside the form that it applies to, and only at the outermost constraint.
     if depth == 0 and "labels" in fields:
         inner = {name: value for name, value in fields.items() if name != "labels"}
         return LabelsSpec(strings(fields["labels"], "labels"), _spec(inner, depth))
     # A form is recognised by its field. The bounds of a length are one form, with a field for each bound.
     forms = [form for form, names in _FIELDS_OF_FORM.items() if not fields.keys().isdisjoint(names)]
-    if len(forms) != 1:
-        raise SpecSyntaxError(f"a constraint is {expected}", field="constraint", expected=expected)
+    require(len(forms) == 1, f"a constraint is {expected}", "constraint", expected)
     return FORMS[forms[0]](fields, depth)
 
 
@@ -87,17 +85,10 @@ def _printable_name(name: str) -> str:
 
 def _refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
     """Raise SpecSyntaxError for a field that the form does not take."""
+    expected = ", ".join(allowed)
     for name in fields:
-        if name not in allowed:
-            raise SpecSyntaxError(
-                f"unknown field {_printable_name(name)!r} in {where}; it takes {', '.join(allowed)}",
-                field=_printable_name(name),
-                expected=", ".join(allowed),
-            )
-
-
-def _flag(fields: Mapping[str, object], name: str) -> bool:
-    return typed(fields.get(name, False), bool, name, "a boolean")
+        shown = _printable_name(name)
+        require(name in allowed, f"unknown field {shown!r} in {where}; it takes {expected}", shown, expected)
 
 
 def _bound(fields: Mapping[str, object], name: str, field: str) -> int | None:
@@ -163,7 +154,8 @@ def _keywords(fields: Mapping[str, object], _: int) -> Spec:
     # A keyword without a count occurs at least once.
     concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
     forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
-    ordered, case_sensitive, inflect = (_flag(fields, name) for name in ("ordered", "case_sensitive", "inflect"))
+    flags = {name: fields.get(name, False) for name in ("ordered", "case_sensitive", "inflect")}
+    ordered, case_sensitive, inflect = (typed(value, bool, name, "a boolean") for name, value in flags.items())
     return KeywordsSpec(forms, ordered, case_sensitive, inflect, counts)
 
 
@@ -310,8 +302,7 @@ def user_dfa_from_json(value: object, field: str) -> UserDfa:
     fields = _fields(value, ("start", "accepting", "transitions"), field)
     # Both lists may be empty, but must be there.
     for name in ("accepting", "transitions"):
-        if name not in fields:
-            raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
+        require(name in fields, f"{field} lacks `{name}`", field, f"the field {name}")
     items = typed(fields["transitions"], list, f"{field}.transitions", "a list of transitions")
     return UserDfa(
         _state_name(fields, "start", field),
@@ -325,8 +316,7 @@ def _transition(value: object, field: str) -> UserTransition:
     source, target = (_state_name(fields, name, field) for name in ("from", "to"))
     # Without any of them, the guard is `true`.
     labels = [name for name in ("when", "bytes", "text") if name in fields]
-    if len(labels) > 1:
-        raise SpecSyntaxError("a transition has only one of `when`, `bytes` and `text`", field=field)
+    require(len(labels) < 2, "a transition has only one of `when`, `bytes` and `text`", field)
     # At most one of the three is there by now.
     if labels == ["bytes"]:
         return UserTransition(source, target, byte_ranges=_byte_ranges(fields["bytes"], f"{field}.bytes"))
@@ -338,8 +328,7 @@ def _transition(value: object, field: str) -> UserTransition:
 
 
 def _state_name(fields: Mapping[str, object], name: str, field: str) -> str:
-    if name not in fields:
-        raise SpecSyntaxError(f"{field} lacks `{name}`", field=field, expected=f"the field {name}")
+    require(name in fields, f"{field} lacks `{name}`", field, f"the field {name}")
     return typed(fields[name], str, f"{field}.{name}", "the name of a state")
 
 
@@ -350,11 +339,9 @@ def _byte_ranges(value: object, field: str) -> ByteRanges:
         pair = item if isinstance(item, list) else [item, item]
         # A bool is an int in Python, but no byte.
         is_range = len(pair) == 2 and all(isinstance(byte, int) and not isinstance(byte, bool) for byte in pair)
-        if not (is_range and 0 <= pair[0] <= pair[1] <= BYTE_MAX):
-            expected = f"a byte 0 to {BYTE_MAX}, or [first, last] of such"
-            raise SpecSyntaxError(
-                f"{field} lists bytes and ranges: {expected}", field=f"{field}.{number}", expected=expected
-            )
+        expected = f"a byte 0 to {BYTE_MAX}, or [first, last] of such"
+        in_range = is_range and 0 <= pair[0] <= pair[1] <= BYTE_MAX
+        require(in_range, f"{field} lists bytes and ranges: {expected}", f"{field}.{number}", expected)
         ranges.append((pair[0], pair[1]))
     return tuple(ranges)
 
@@ -376,8 +363,6 @@ def typed(value: object, kind: type[T], field: str, expected: str) -> T:
 def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str, object]:
     """The fields of an object. Raises SpecSyntaxError for one that is not allowed."""
     fields = typed(value, dict, field, f"an object with {', '.join(allowed)}")
-    if not set(fields) <= set(allowed):
-        raise SpecSyntaxError(
-            f"{field} has an unknown field; it takes {', '.join(allowed)}", field=field, expected=", ".join(allowed)
-        )
+    expected = ", ".join(allowed)
+    require(set(fields) <= set(allowed), f"{field} has an unknown field; it takes {expected}", field, expected)
     return fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from compiler.errors import SpecSyntaxError
+from compiler.errors import require
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec.user_dfa import UserDfa, check_encodes
 
@@ -33,8 +33,8 @@ class Proposition:
 
     def __post_init__(self) -> None:
         # Exactly one of the two must be there.
-        if bool(self.words) == (self.regex is not None):
-            raise SpecSyntaxError("a proposition is a list of words and phrases, or a regex", field="propositions")
+        one_of_both = bool(self.words) != (self.regex is not None)
+        require(one_of_both, "a proposition is a list of words and phrases, or a regex", "propositions")
         for word in self.words:
             _check_phrase(word, "propositions")
 
@@ -84,15 +84,12 @@ class KeywordsSpec:
     counts: tuple[Count, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.concepts:
-            raise SpecSyntaxError("keywords names at least one concept", field="keywords")
+        require(bool(self.concepts), "keywords names at least one concept", "keywords")
         for number, forms in enumerate(self.concepts):
-            if not forms:
-                raise SpecSyntaxError("a concept has at least one form", field=f"keywords.{number}")
+            require(bool(forms), "a concept has at least one form", f"keywords.{number}")
             for form in forms:
                 _check_phrase(form, f"keywords.{number}")
-        if self.counts and len(self.counts) != len(self.concepts):
-            raise SpecSyntaxError("counts has one entry for each concept", field="keywords")
+        require(len(self.counts) in (0, len(self.concepts)), "counts has one entry for each concept", "keywords")
         for number, count in enumerate(self.counts):
             _check_count(count, f"keywords.{number}")
         # Counts that add nothing are dropped, so that equal constraints are equal values.
@@ -122,8 +119,7 @@ class ChoiceSpec:
     leading_space: LeadingSpace = "strip"
 
     def __post_init__(self) -> None:
-        if not self.choices:
-            raise SpecSyntaxError("choice names at least one string", field="choice")
+        require(bool(self.choices), "choice names at least one string", "choice")
         for number, choice in enumerate(self.choices):
             check_encodes(choice, f"choice.{number}")
         _check_leading(self.leading_space)
@@ -145,11 +141,9 @@ class JsonSchemaSpec:
     leading_space: LeadingSpace = "strip"
 
     def __post_init__(self) -> None:
-        if self.whitespace not in get_args(WhiteSpace):
-            raise SpecSyntaxError("whitespace is 'compact' or 'pretty'", field="whitespace")
+        require(self.whitespace in get_args(WhiteSpace), "whitespace is 'compact' or 'pretty'", "whitespace")
         # Depth 0 allows scalars alone.
-        if self.max_depth < 0:
-            raise SpecSyntaxError("max_depth is not negative", field="max_depth")
+        require(self.max_depth >= 0, "max_depth is not negative", "max_depth")
         _check_leading(self.leading_space)
 
 
@@ -169,13 +163,11 @@ class LengthSpec:
     def __post_init__(self) -> None:
         bounds = {"min_words": self.min_words, "max_words": self.max_words, "max_chars": self.max_chars}
         for field, value in bounds.items():
-            if value is not None and value < 0:
-                raise SpecSyntaxError(f"{field} is not negative", field=field)
+            require(value is None or value >= 0, f"{field} is not negative", field)
         # Without a bound the form would say nothing.
-        if all(value is None for value in bounds.values()) and self.sentences is None:
-            raise SpecSyntaxError("a length constraint sets at least one bound", field="max_words")
-        if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
-            raise SpecSyntaxError("min_words is not more than max_words", field="min_words")
+        require(bool(self.bounds), "a length constraint sets at least one bound", "max_words")
+        ascending = self.min_words is None or self.max_words is None or self.min_words <= self.max_words
+        require(ascending, "min_words is not more than max_words", "min_words")
         if self.sentences is not None:
             _check_count(self.sentences, "sentences")
 
@@ -245,8 +237,8 @@ class LabelsSpec:
     part: Spec
 
     def __post_init__(self) -> None:
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise SpecSyntaxError("labels names each id's label, no two alike", field="labels")
+        distinct = bool(self.labels) and len(set(self.labels)) == len(self.labels)
+        require(distinct, "labels names each id's label, no two alike", "labels")
         for number, label in enumerate(self.labels):
             _check_phrase(label, f"labels.{number}")
         _check_parts((self.part,), "labels")
@@ -277,45 +269,37 @@ def _checked_declarations(propositions: tuple[tuple[str, Proposition], ...]) -> 
     """The declarations in canonical order, checked."""
     for name, _ in propositions:
         check_encodes(name, "propositions")
-        if not name.strip():
-            raise SpecSyntaxError("a proposition needs a name", field="propositions")
-        if name.lower() in RESERVED_NAMES:
-            raise SpecSyntaxError(
-                f"the name {name!r} is reserved ({', '.join(RESERVED_NAMES)}): choose another for the proposition",
-                field=f"propositions.{name}",
-            )
+        require(bool(name.strip()), "a proposition needs a name", "propositions")
+        message = f"the name {name!r} is reserved ({', '.join(RESERVED_NAMES)}): choose another for the proposition"
+        require(name.lower() not in RESERVED_NAMES, message, f"propositions.{name}")
     # JSON objects cannot repeat a name, but Python callers can.
-    if len({name for name, _ in propositions}) != len(propositions):
-        raise SpecSyntaxError("a proposition is declared twice", field="propositions")
+    require(len(dict(propositions)) == len(propositions), "a proposition is declared twice", "propositions")
     # Sorted, so that the order of declaration makes no difference.
     return tuple(sorted(propositions))
 
 
 def _check_phrase(phrase: str, field: str) -> None:
     check_encodes(phrase, field)
-    if not phrase.strip():
-        raise SpecSyntaxError("a word or phrase holds at least one character that is not white space", field=field)
+    require(bool(phrase.strip()), "a word or phrase holds at least one character that is not white space", field)
 
 
 def _check_leading(leading_space: LeadingSpace) -> None:
     # Type annotations are not enforced at run time.
-    if leading_space not in get_args(LeadingSpace):
-        raise SpecSyntaxError("leading_space is 'strip' or 'forbid'", field="leading_space")
+    require(leading_space in get_args(LeadingSpace), "leading_space is 'strip' or 'forbid'", "leading_space")
 
 
 def _check_count(count: Count, field: str) -> None:
     # A count without an upper bound has the maximum None.
     minimum, maximum = count
-    if minimum < 0 or (maximum is not None and maximum < minimum):
-        raise SpecSyntaxError("a count is not negative, and its max not less than its min", field=field)
+    ascending = maximum is None or minimum <= maximum
+    require(minimum >= 0 and ascending, "a count is not negative, and its max not less than its min", field)
 
 
 def _check_parts(parts: tuple[Spec, ...], field: str) -> None:
-    if not parts:
-        raise SpecSyntaxError(f"{field} combines at least one constraint", field=field)
+    require(bool(parts), f"{field} combines at least one constraint", field)
     # Labels replace the alphabet of the whole constraint, so they cannot hold of one part.
-    if any(isinstance(part, LabelsSpec) for part in parts):
-        raise SpecSyntaxError("labels stands at the outermost constraint alone", field=field)
+    labelled = any(isinstance(part, LabelsSpec) for part in parts)
+    require(not labelled, "labels stands at the outermost constraint alone", field)
 
 
 def check_input_size(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.automata import charset
-from compiler.errors import SpecSyntaxError, SpecUnsupported
+from compiler.errors import SpecSyntaxError, SpecUnsupported, require
 from compiler.limits import ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field
@@ -73,21 +73,14 @@ class UserDfa:
             _check_state(transition.source, f"{_FIELD}.transitions.{number}.from")
             _check_state(transition.target, f"{_FIELD}.transitions.{number}.to")
             # The first transition decides the alphabet of all.
-            if (transition.when is None) != self.over_bytes:
-                expected = "`bytes` or `text`, as in the first" if self.over_bytes else "no `bytes` or `text`"
-                raise SpecSyntaxError(
-                    f"an automaton reads bytes or propositions, not both: this transition needs {expected}",
-                    field=f"{_FIELD}.transitions.{number}",
-                    expected=expected,
-                )
+            expected = "`bytes` or `text`, as in the first" if self.over_bytes else "no `bytes` or `text`"
+            message = f"an automaton reads bytes or propositions, not both: this transition needs {expected}"
+            same_kind = (transition.when is None) == self.over_bytes
+            require(same_kind, message, f"{_FIELD}.transitions.{number}", expected)
         states = set(self.states)
         for number, name in enumerate(self.accepting):
-            if name not in states:
-                raise SpecSyntaxError(
-                    "the accepting state is neither the start nor in any transition",
-                    field=f"{_FIELD}.accepting.{number}",
-                    expected="the name of a state",
-                )
+            message = "the accepting state is neither the start nor in any transition"
+            require(name in states, message, f"{_FIELD}.accepting.{number}", "the name of a state")
         # A set in canonical order.
         object.__setattr__(self, "accepting", tuple(sorted(set(self.accepting))))
 
@@ -115,9 +108,8 @@ def check_encodes(text: str, field: str) -> None:
 
 
 def _check_state(name: str, field: str) -> None:
-    if not 0 < len(name) <= STATE_CHARS_MAX:
-        expected = f"a name of 1 to {STATE_CHARS_MAX} characters"
-        raise SpecSyntaxError(f"a state has {expected}", field=field, expected=expected)
+    expected = f"a name of 1 to {STATE_CHARS_MAX} characters"
+    require(0 < len(name) <= STATE_CHARS_MAX, f"a state has {expected}", field, expected)
     check_encodes(name, field)
 
 

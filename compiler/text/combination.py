@@ -41,7 +41,6 @@ from compiler.text.tree import (
     leaves_of,
     normal_form,
     split_mandatory,
-    without_space,
 )
 from compiler.text.word_trace import WordTransducer, word_transducer
 
@@ -200,21 +199,17 @@ def _first_within_limits(attempts: Sequence[Callable[[], _Attempt]]) -> _Attempt
     Raises the last attempt's LimitExceeded where none did. Other limits than those of size end the search at once.
     """
     wide: _Attempt | None = None
-    exceeded: LimitExceeded | None = None
-    for attempt in attempts:
+    for number, attempt in enumerate(attempts, 1):
         try:
             built = attempt()
         except LimitExceeded as error:
-            if error.limit not in _SIZE_LIMITS:
+            if error.limit not in _SIZE_LIMITS or (number == len(attempts) and wide is None):
                 raise
-            exceeded = error
             continue
         if not built.is_wide:
             return built
         wide = wide or built
-    if wide is None:
-        assert exceeded is not None  # each attempt was returned, kept or has exceeded a limit
-        raise exceeded
+    assert wide is not None  # each attempt was returned, kept or has exceeded a limit
     return wide
 
 
@@ -292,8 +287,8 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
 
     Raises what `combine` raises.
     """
-    # Inside a larger text a leading space belongs to that text.
-    tree = normal_form(without_space(tree), guard)
+    # Inside a larger text a leading space belongs to that text: the normal form does not ask for one.
+    tree = normal_form(tree, guard)
     if isinstance(tree, CharLeaf):
         return tree.texts
     combined = combine(tree, guard)

@@ -95,21 +95,11 @@ def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[Leaf], Dfa], guard: Re
             return leaf_dfa(tree)
 
 
-def without_space(tree: ConstraintTree) -> ConstraintTree:
-    """The same tree, indifferent to a leading space."""
-    match tree:
-        case BooleanNode():
-            return BooleanNode(tree.is_and, tuple(without_space(part) for part in tree.parts))
-        case Negation():
-            return Negation(without_space(tree.part))
-        case CharLeaf():
-            return CharLeaf(tree.texts, None)
-        case _:
-            return tree
-
-
 def normal_form(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
-    """The same in negation normal form, with the whole-text leaves of each node merged into its first part."""
+    """The same in negation normal form, with the whole-text leaves of each node merged into its first part.
+
+    A merged leaf is indifferent to a leading space.
+    """
     return _merge_whole_text(_negation_normal_form(tree, negated=False), guard)
 
 

@@ -108,8 +108,6 @@ def vocabulary_from_tokenizer_json(text: str, size: int | None, eos_ids: tuple[i
             written[int(model["vocab"][unknown])] = None
         if isinstance(model.get("unk_id"), int):
             written[model["unk_id"]] = None
-    except VocabularyError:
-        raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise VocabularyError(f"not a tokenizer.json that we can read: {error!r}") from error
     width = max(written, default=-1) + 1 if size is None else size
