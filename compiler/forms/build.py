@@ -9,7 +9,7 @@ from functools import partial
 
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa
 from compiler.engines import Engines
-from compiler.errors import SpecSyntaxError
+from compiler.errors import SpecSyntaxError, require
 from compiler.forms.infill import choice_node, infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
@@ -213,8 +213,7 @@ def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: Resou
 def _user_dfa(spec: DfaSpec, guard: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:
     """A caller's own automaton: a leaf over characters or over letters."""
     if spec.user_dfa.over_bytes:
-        if spec.propositions:
-            raise SpecSyntaxError("an automaton over bytes has no propositions", field="propositions")
+        require(not spec.propositions, "an automaton over bytes has no propositions", "propositions")
         return CharLeaf(user_char_dfa(spec.user_dfa, guard), spec.leading_space == "strip")
     names = guard_propositions(spec.user_dfa, guard)
 

@@ -16,20 +16,11 @@ _Counts = tuple[int, ...]  # of items so far, for each constant of `uniqueItems`
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
 
 
-def array_fragment(
-    compiler: SchemaCompiler, node_ids: Sequence[int], position: Position
-) -> tuple[Fragment | None, bool]:
-    """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict.
+class ArrayBuilder:
+    """Merges the facts of several nodes about an array, and builds its automaton.
 
     Raises SpecUnsupported and LimitExceeded.
     """
-    if not position.may_nest():
-        return None, True
-    return _ArrayBuilder(compiler, node_ids, position).build()
-
-
-class _ArrayBuilder:
-    """Merges the facts of several nodes about an array, and builds its automaton."""
 
     def __init__(self, compiler: SchemaCompiler, node_ids: Sequence[int], position: Position) -> None:
         self._compiler, self._position = compiler, position
@@ -107,7 +98,10 @@ class _ArrayBuilder:
         return index >= self._minimum and enough
 
     def build(self) -> tuple[Fragment | None, bool]:
-        """The product of the items' order with the counts: two states for each index and tuple of counts."""
+        """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict.
+
+        The product of the items' order with the counts: two states for each index and tuple of counts.
+        """
         layout, level = self._compiler.layout, self._position.level
         assembler = Assembler(self._compiler.width, self._compiler.guard)
         end, opened = assembler.new_end(), assembler.new_state()

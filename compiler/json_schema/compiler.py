@@ -7,18 +7,18 @@ Knows nothing of documents and references.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_schema.arrays import array_fragment
+from compiler.json_schema.arrays import ArrayBuilder
 from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, string_fragment
 from compiler.json_schema.keywords import equal
 from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
-from compiler.json_schema.objects import object_fragment
+from compiler.json_schema.objects import ObjectBuilder
 from compiler.json_schema.strings import StringAlphabet
 from compiler.json_schema.value_sets import (
     AUTOMATON_TYPES,
@@ -40,8 +40,7 @@ _CONDITIONS_TRIED_MAX = 8  # branched on together at most where branching apart 
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Clause = Alternatives | Condition | int  # a choice, a condition, or a node that must not hold
 _Key = tuple[tuple[int, ...], Position]  # sorted nodes at a position
-# The arrays or the objects that fit nodes, and whether equal keys inside cannot change the verdict.
-_ContainerFragment = Callable[["SchemaCompiler", Sequence[int], Position], tuple[Fragment | None, bool]]
+_Builder = type[ArrayBuilder] | type[ObjectBuilder]
 
 
 class _ChoicePlan(enum.Enum):
@@ -319,8 +318,8 @@ class SchemaCompiler:
         strings = self._scalars.string_language(nodes) if may("string") else Trivial.EMPTY
         speaks_of_arrays = any(node.arrays is not None for node in nodes)
         speaks_of_objects = any(node.objects is not None for node in nodes)
-        arrays, safe = self._container(array_fragment, may("array"), speaks_of_arrays, node_ids, position)
-        objects, objects_safe = self._container(object_fragment, may("object"), speaks_of_objects, node_ids, position)
+        arrays, safe = self._container(ArrayBuilder, may("array"), speaks_of_arrays, node_ids, position)
+        objects, objects_safe = self._container(ObjectBuilder, may("object"), speaks_of_objects, node_ids, position)
         numbers = self._scalars.number_language(nodes, types)
         values = ValueSet(frozenset(literals), (numbers, strings, arrays, objects), safe and objects_safe)
         for node in nodes:
@@ -329,7 +328,7 @@ class SchemaCompiler:
         return values
 
     def _container(
-        self, build: _ContainerFragment, allowed: bool, constrained: bool, node_ids: Sequence[int], position: Position
+        self, builder: _Builder, allowed: bool, constrained: bool, node_ids: Sequence[int], position: Position
     ) -> tuple[TypeLanguage, bool]:
         """The arrays or the objects that fit nodes, and whether they are safe from duplicate keys.
 
@@ -338,7 +337,8 @@ class SchemaCompiler:
         # Facts about a type that is not allowed say nothing.
         if not (allowed and constrained):
             return Trivial.ALL if allowed else Trivial.EMPTY, True
-        fragment, safe = build(self, node_ids, position)
+        # Where no array or object may stand, there is none.
+        fragment, safe = builder(self, node_ids, position).build() if position.may_nest() else (None, True)
         return from_fragment(fragment), safe
 
     def _all(self, name: str, position: Position) -> Fragment | None:
@@ -347,8 +347,8 @@ class SchemaCompiler:
             return self._scalars.any_number()
         if name == "string":
             return self._scalars.any_text
-        build = array_fragment if name == "array" else object_fragment
-        return build(self, (), position)[0]
+        builder: _Builder = ArrayBuilder if name == "array" else ObjectBuilder
+        return builder(self, (), position).build()[0] if position.may_nest() else None
 
     def _fragment(self, name: str, language: TypeLanguage, position: Position) -> Fragment | None:
         if isinstance(language, Fragment):

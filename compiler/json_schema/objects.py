@@ -19,28 +19,15 @@ if TYPE_CHECKING:  # `compiler` imports this module
 _Control = tuple[int, int]  # the next name that may come, and how many properties there are, capped
 
 
-def object_fragment(
-    compiler: SchemaCompiler, node_ids: Sequence[int], position: Position
-) -> tuple[Fragment | None, bool]:
-    """The objects that fit all the nodes, and whether equal keys in them cannot change the verdict.
-
-    Raises SpecUnsupported and LimitExceeded.
-    """
-    if not position.may_nest():
-        return None, True
-    builder = _ObjectBuilder(compiler, node_ids, position)
-    return builder.build(), builder.duplicate_key_safe
-
-
-class _ObjectBuilder:
+class ObjectBuilder:
     """Merges the facts of several nodes about an object: which keys may come where, and their values.
 
     A key is known by its label: 1 + i for the declared name i, and higher numbers for undeclared keys, one for each
-    set of `patternProperties` that they may match.
+    set of `patternProperties` that they may match. Raises SpecUnsupported and LimitExceeded.
     """
 
     def __init__(self, compiler: SchemaCompiler, node_ids: Sequence[int], position: Position) -> None:
-        self._compiler, self._position, self.duplicate_key_safe = compiler, position, True
+        self._compiler, self._position, self._duplicate_key_safe = compiler, position, True
         self._nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ObjectFacts] = [node.objects for node in self._nodes if node.objects is not None]
         self._names = position.scope.names
@@ -64,7 +51,7 @@ class _ObjectBuilder:
         if self._undeclared_keys is None:
             return
         if self._maximum is not None:
-            self.duplicate_key_safe = False
+            self._duplicate_key_safe = False
         if self._minimum > 1:
             raise SpecUnsupported(
                 "minProperties above 1 is supported where no undeclared properties are: two of them could be alike",
@@ -74,7 +61,7 @@ class _ObjectBuilder:
 
     def _text(self, node_ids: Sequence[int], position: Position) -> Fragment | None:
         fragment, safe = self._compiler.text(node_ids, position)
-        self.duplicate_key_safe &= safe
+        self._duplicate_key_safe &= safe
         return fragment
 
     def _declared(self, name: str) -> Fragment | None:
@@ -114,13 +101,13 @@ class _ObjectBuilder:
                 continue
             self._undeclared_values[label] = fragment
             # Of two equal keys a parser reads the last value alone; that is harmless where any value fits.
-            self.duplicate_key_safe &= all(self._compiler.nodes[node].is_unconstrained() for node in node_ids)
+            self._duplicate_key_safe &= all(self._compiler.nodes[node].is_unconstrained() for node in node_ids)
         return Fragment(keys.columns, keys.table, allowed) if self._undeclared_values else None
 
-    def build(self) -> Fragment | None:
-        """The texts of the objects."""
+    def build(self) -> tuple[Fragment | None, bool]:
+        """The objects that fit all the nodes, and whether equal keys in them cannot change the verdict."""
         if any(must and value is None for must, value in zip(self._required, self._values, strict=True)):
-            return None
+            return None, self._duplicate_key_safe
         layout, level = self._compiler.layout, self._position.level
         assembler = Assembler(self._compiler.width, self._compiler.guard)
         end, opened = assembler.new_end(), assembler.new_state()
@@ -134,7 +121,8 @@ class _ObjectBuilder:
             assembler.add_text(opened, layout.inside(level) + '"', first)
         graph.add_punctuation(f',{layout.inside(level)}"', layout.closing(level) + "}", end)
         # A minimum may be out of reach, even from the start: then there is no object.
-        return trim(assembler.finish()) if self._minimum else assembler.finish()
+        objects = trim(assembler.finish()) if self._minimum else assembler.finish()
+        return objects, self._duplicate_key_safe
 
     def next_names(self, control: _Control) -> tuple[list[int], bool]:
         """The names that may come next, and whether an undeclared key may."""
@@ -189,7 +177,7 @@ class _ObjectStateGraph:
     `minProperties` or `maxProperties` the graph has one layer for each count, and a property leads to the next layer.
     """
 
-    def __init__(self, builder: _ObjectBuilder, assembler: Assembler, colon: str) -> None:
+    def __init__(self, builder: ObjectBuilder, assembler: Assembler, colon: str) -> None:
         self._builder, self._assembler, self._colon = builder, assembler, colon
         self._next: dict[_Control, tuple[list[int], bool]] = {}
         self.before: dict[_Control, int] = {}  # the state of each control in which a key may be read

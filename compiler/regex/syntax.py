@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -309,12 +310,10 @@ def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
     """The alternatives of a group, which begin alike, with their longest common beginning taken out."""
     if len(group) == 1:
         return concat(group[0])
-    length = 0
     # The common beginning ends at the first place where two branches differ, or are not characters.
-    for column in zip(*group, strict=False):
-        if not isinstance(column[0], Chars) or any(item != column[0] for item in column[1:]):
-            break
-        length += 1
+    columns = zip(*group, strict=False)
+    alike = (isinstance(column[0], Chars) and all(item == column[0] for item in column) for column in columns)
+    length = sum(takewhile(bool, alike))
     return concat([*group[0][:length], alternation([concat(items[length:]) for items in group], depth)])
 
 

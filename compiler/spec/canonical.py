@@ -117,7 +117,8 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
             return _dfa(spec, guard)
         case AllSpec() | AnySpec():
             # `all` and `any` are associative, commutative and idempotent.
-            parts = _distinct(_canonical(part, guard) for part in _flattened(spec))
+            by_text = {_text(part): part for part in (_canonical(part, guard) for part in _flattened(spec))}
+            parts = [part for _, part in sorted(by_text.items())]
             return parts[0] if len(parts) == 1 else {spec.form: parts}
         case NotSpec():
             # A double negation cancels out.
@@ -174,11 +175,6 @@ def _flattened(spec: AllSpec | AnySpec) -> Iterator[Spec]:
             yield from _flattened(part)
         else:
             yield part
-
-
-def _distinct(items: Iterator[object]) -> list[object]:
-    """Each item once, in the order of their JSON."""
-    return [item for _, item in sorted({_text(item): item for item in items}.items())]
 
 
 def _meaning(normal: Proposition) -> object:

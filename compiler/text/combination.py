@@ -99,10 +99,6 @@ class _Parts:
     words: WordTransducer | None
     leading_space: bool
 
-    @property
-    def char_leaves(self) -> list[CharLeaf]:
-        return _of_type(self.root, CharLeaf)
-
 
 def _of_type(tree: ConstraintTree | None, kind: type[_Leaf]) -> list[_Leaf]:
     return [] if tree is None else [leaf for leaf in leaves_of(tree) if isinstance(leaf, kind)]
@@ -130,8 +126,10 @@ def to_text_automaton(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomat
     }
     # Four kinds of DFA can be displayed; labels, which are no texts, are the fourth.
     if combined.per_character:
-        unnamed = (None,) * combined.letters.symbols
-        return PerCharacterAutomaton(**common, symbol_names=_character_letter_names(combined), letter_names=unnamed)
+        letters = combined.letters.symbols
+        # The letters are the characters, and perhaps one more, the leading space.
+        symbol_names = (*_minterm_names(transducer.transducer.minterms), _SPACE_NAME)[:letters]
+        return PerCharacterAutomaton(**common, symbol_names=symbol_names, letter_names=(None,) * letters)
     if mandatory is None or transducer.alphabet.units:
         return WordTraceAutomaton(**common, symbol_names=_symbol_names(combined, names), letter_names=names)
     return WholeTextAutomaton(
@@ -186,7 +184,7 @@ def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
     strategies: list[Callable[[_Parts, ResourceGuard], _Attempt]]
     if parts.mandatory is not None and parts.optional is None and _is_wide(parts.mandatory):
         strategies = [_whole_text_per_character]
-    elif parts.char_leaves:
+    elif _of_type(parts.root, CharLeaf):
         strategies = [_side_by_side, _words_per_character]
     else:
         strategies = [_side_by_side]  # without whole-text constraints there is nothing to read per character
@@ -239,7 +237,8 @@ def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     optional = [leaf.texts for leaf in leaves]
     joint = joint_transducer(parts.words, parts.mandatory, optional, counts_characters, parts.leading_space, guard)
     # Without whole-text constraints there is no other construction to fall back to, and no need to measure.
-    inner = inner_estimate(joint.transducer.next_state, joint.transducer.minterms) if parts.char_leaves else 0
+    measured = bool(_of_type(parts.root, CharLeaf))
+    inner = inner_estimate(joint.transducer.next_state, joint.transducer.minterms) if measured else 0
 
     def build() -> Combined:
         letters = NO_LETTERS
@@ -254,7 +253,7 @@ def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
 
 def _words_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """The word trace alone, each character a letter as well; whole-text constraints read these letters."""
-    leaves = parts.char_leaves
+    leaves = _of_type(parts.root, CharLeaf)
     texts = [leaf.texts for leaf in leaves]
     transducer, classes = word_trace_per_character(parts.words, texts, parts.leading_space, guard)
     holds = holds_by_characters(transducer.alphabet, leaves, classes)
@@ -313,12 +312,6 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
 def _minterm_names(minterms: Minterms) -> tuple[str, ...]:
     """The characters of each minterm."""
     return tuple(describe(minterms.charset([minterm])) for minterm in range(minterms.count))
-
-
-def _character_letter_names(combined: Combined) -> tuple[str, ...]:
-    """The names of letters that are characters, and of the one more that is the leading space."""
-    names = _minterm_names(combined.transducer.transducer.minterms)
-    return (*names, _SPACE_NAME)[: combined.letters.symbols]
 
 
 def _letter_names(combined: Combined) -> LetterNames:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.automata import NO_END, ByteTransducer, CharDfa, Dfa, live_states, minimize
-from compiler.errors import SpecSyntaxError
+from compiler.errors import require
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.limits import ResourceGuard
 from compiler.regex import node_to_dfa
@@ -34,7 +34,18 @@ def label_automata(
     builder = _LabelDfaBuilder(labels, guard)
     # Labels that the constraint does not tell apart share a column, which is their token class.
     dfa = minimize(builder.dfa(tree), guard)
-    shown = _text_automaton(dfa, labels, builder.letter_names(tree), guard)
+    # What people look at. A text automaton has a byte transducer; this one reads only the empty text.
+    table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
+    final_output = np.array([NO_END, 0], dtype=np.int32)
+    silent = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), final_output, 2, ((),), 1)
+    shown = LabelAutomaton(
+        transducer=silent,
+        letters=dfa,
+        symbol_names=tuple(labels),
+        letter_names=builder.letter_names(tree),
+        text_start=1,
+        limits=guard.limits,
+    )
     # The column of the id that ends a sequence means nothing: `from_table` gives it one of its own.
     ids = np.append(dfa.symbol_class, 0)
     return shown, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
@@ -50,8 +61,7 @@ def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
     live = live_states(dfa)
     state = dfa.start
     for position, label in enumerate(labels):
-        if label not in number:
-            raise SpecSyntaxError("the label is none of the constraint's labels", field=f"labels.{position}")
+        require(label in number, "the label is none of the constraint's labels", f"labels.{position}")
         state = dfa.step(state, number[label])
         steps.append(WordStep(label, automaton.letter_names[number[label]] or (), state))
         # The first label after which no continuation is accepted.
@@ -142,21 +152,3 @@ class _LabelDfaBuilder:
         table = np.vstack([after, np.minimum(lengths, most + 1)]).astype(np.int32)
         accepting = np.arange(most + 3) != most + 1
         return minimize(Dfa(np.arange(len(lengths), dtype=np.int32), table, accepting, most + 2), self._guard)
-
-
-def _text_automaton(
-    dfa: Dfa, labels: Sequence[str], letter_names: tuple[tuple[str, ...], ...], guard: ResourceGuard
-) -> TextAutomaton:
-    """The automaton to display. Its transducer reads no byte, since labels have none."""
-    # A text automaton has a byte transducer; this one reads only the empty text.
-    table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
-    final_output = np.array([NO_END, 0], dtype=np.int32)
-    transducer = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), final_output, 2, ((),), 1)
-    return LabelAutomaton(
-        transducer=transducer,
-        letters=dfa,
-        symbol_names=tuple(labels),
-        letter_names=letter_names,
-        text_start=1,
-        limits=guard.limits,
-    )
