@@ -48,8 +48,10 @@ def charset(intervals: Iterable[tuple[int, int]]) -> CharSet:
 def _without_surrogates(intervals: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
     first, end = SURROGATES
     for low, high in intervals:
-        # The parts below and above the surrogates, of which one may be empty.
-        pieces = ((low, min(high, first)), (max(low, end), high))
+        if high <= first or low >= end:
+            pieces: tuple[tuple[int, int], ...] = ((low, high),)
+        else:
+            pieces = ((low, first), (end, high))
         yield from (piece for piece in pieces if piece[0] < piece[1])
 
 

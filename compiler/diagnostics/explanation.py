@@ -116,8 +116,13 @@ def with_caller_names(
 def _renamed(letter: Letter, holds: tuple[str, ...]) -> Letter:
     """The letter with other names. The name of a label is its own; that of a set of propositions lists them."""
     # Only the sentence shows that a letter is a label.
-    if letter.means == _at_label(letter.name, letter.holds or ()):
-        return Letter(letter.name, _at_label(letter.name, holds), holds)
+    return _at_step(letter.name, letter.means == _at_label(letter.name, letter.holds or ()), holds)
+
+
+def _at_step(name: str, is_label: bool, holds: tuple[str, ...]) -> Letter:
+    """A letter that is a step of the trace."""
+    if is_label:
+        return Letter(name, _at_label(name, holds), holds)
     return Letter(_set_name(holds), _step_in_words(holds), holds)
 
 
@@ -133,9 +138,7 @@ def _letter(kind: str, name: str, holds: tuple[str, ...] | None) -> Letter:
         )
     # Our own proposition for a word has an internal name.
     names = tuple(_WORD if meaning == _STEP_NAME else meaning for meaning in holds)
-    if kind == "labels":
-        return Letter(name, _at_label(name, names), names)
-    return Letter(_set_name(names), _step_in_words(names), names)
+    return _at_step(name, kind == "labels", names)
 
 
 def _at_label(name: str, holds: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compiler.errors import SpecUnsupported
 from compiler.json_schema.fragments import START, Assembler, Fragment, label_by, trim
 from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema, tightest_counts
 
@@ -36,17 +35,14 @@ class ArrayBuilder:
         for node, facts in zip([node for node in nodes if node.arrays is not None], self._facts, strict=True):
             # At most one item is always unique.
             if facts.unique and (self._maximum is None or self._maximum > 1):
-                self._constants = self._distinct(prefix, node.field)
+                self._constants = self._distinct(prefix, node)
 
-    def _distinct(self, prefix: int, field: str) -> list[Fragment | None]:
+    def _distinct(self, prefix: int, node: Schema) -> list[Fragment | None]:
         """The text of each value that an item may be, where these are a few scalars."""
         texts = self._compiler.scalar_texts([self._item(index) for index in range(prefix + 1)])
         if texts is None:
-            raise SpecUnsupported(
-                "uniqueItems is supported where maxItems is 1 or the items are of a few constants",
-                construct="uniqueItems",
-                field=f"{field}.uniqueItems" if field else "uniqueItems",
-            )
+            message = "uniqueItems is supported where maxItems is 1 or the items are of a few constants"
+            raise node.unsupported("uniqueItems", message, "uniqueItems")
         return texts
 
     def _item(self, index: int) -> tuple[int, ...]:
@@ -64,11 +60,8 @@ class ArrayBuilder:
             test, safe = self._compiler.text((contains.item,), inside)
             # An item that the test rejects may still fit it once equal keys are resolved, and would not be counted.
             if not safe and contains.maximum is not None:
-                raise SpecUnsupported(
-                    "maxContains of objects with undeclared properties is not supported",
-                    construct="maxContains",
-                    field=self._compiler.nodes[contains.item].field,
-                )
+                message = "maxContains of objects with undeclared properties is not supported"
+                raise self._compiler.nodes[contains.item].unsupported("maxContains", message)
             self._safe &= safe
             tests.append(test)
         return label_by(item, tests, self._compiler.guard)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeAlias
 
+from compiler.errors import SpecUnsupported
 from compiler.limits import ResourceGuard
 
 Scalar: TypeAlias = "str | int | float | Decimal | bool | None"
@@ -194,6 +195,11 @@ class Schema:
         # None stands for no fact; an empty list of values is a fact, which nothing fits.
         facts = (self.types, self.values, self.numbers, self.strings, self.arrays, self.objects)
         return not self.never and not self.in_place_nodes() and all(fact is None for fact in facts)
+
+    def unsupported(self, keyword: str, message: str, *steps: str) -> SpecUnsupported:
+        """The error for a keyword that is refused; its field is the node's, or that at some steps below."""
+        path = (self.field, *steps) if self.field else steps
+        return SpecUnsupported(message, construct=keyword, field=".".join(path))
 
     def only_constants(self) -> bool:
         """True when it lists the scalars that are valid, and says nothing else."""

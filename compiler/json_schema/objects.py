@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.errors import SpecUnsupported
 from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, escaped, label_by, trim
 from compiler.json_schema.nodes import ObjectFacts, Position, Schema, tightest_counts
 from compiler.limits import ResourceGuard
@@ -53,11 +52,10 @@ class ObjectBuilder:
         if self._maximum is not None:
             self._duplicate_key_safe = False
         if self._minimum > 1:
-            raise SpecUnsupported(
-                "minProperties above 1 is supported where no undeclared properties are: two of them could be alike",
-                construct="minProperties",
-                field=self._nodes[0].field,
+            message = (
+                "minProperties above 1 is supported where no undeclared properties are: two of them could be alike"
             )
+            raise self._nodes[0].unsupported("minProperties", message)
 
     def _text(self, node_ids: Sequence[int], position: Position) -> Fragment | None:
         fragment, safe = self._compiler.text(node_ids, position)

@@ -214,11 +214,10 @@ def _unevaluated(
     certain = _certain(nodes, number)
     uncertain = [other for index in certain for other in _uncertain(nodes, nodes[index])]
     if any(_evaluates(nodes[index], keyword) for index in uncertain):
-        raise SpecUnsupported(
-            f"{keyword} beside anyOf, oneOf, if or dependentSchemas that evaluate some themselves is not supported",
-            construct=keyword,
-            field=f"{node.field}.{keyword}" if node.field else keyword,
+        message = (
+            f"{keyword} beside anyOf, oneOf, if or dependentSchemas that evaluate some themselves is not supported"
         )
+        raise node.unsupported(keyword, message, keyword)
     without = replace(node, unevaluated_items=None, unevaluated_properties=None)
     views = [nodes[index] if index != number else without for index in certain]
     return _items(views, unevaluated, add) if keyword == _ITEMS else _properties(views, unevaluated, add)
@@ -263,9 +262,7 @@ def _items(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) 
         return []
     # Which items `contains` evaluates depends on the value.
     if any(fact.contains for fact in facts):
-        raise SpecUnsupported(
-            "unevaluatedItems beside contains is not supported", construct=_ITEMS, field=views[0].field
-        )
+        raise views[0].unsupported(_ITEMS, "unevaluatedItems beside contains is not supported")
     # Items up to the longest prefix are evaluated; the others must fit the node.
     length = max((len(fact.prefix) for fact in facts), default=0)
     anything = add(Schema(views[0].field))

@@ -147,9 +147,7 @@ class _TrieWalk:
         """Room for `count` rows. Raises LimitExceeded over `table_bytes_max`."""
         self._guard.check("table_bytes_max", count * self.rows[:1].nbytes)
         if count > len(self._move):
-            filled = len(self._move)
-            self._move = grown(self._move, max(count, 2 * filled))
-            self._move[filled:] = _UNSEEN
+            self._move = grown(self._move, max(count, 2 * len(self._move)), _UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)

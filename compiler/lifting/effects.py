@@ -74,9 +74,7 @@ class LetterMaps:
                 self._after[first, then] = self._intern(moved)
                 self._guard.check_time()
             if self._count > len(self._after):
-                filled = len(self._after)
-                self._after = grown(self._after, 2 * self._count)
-                self._after[filled:] = _UNSEEN
+                self._after = grown(self._after, 2 * self._count, _UNSEEN)
             result = self._after[function, string]
         return np.asarray(result)
 
@@ -115,9 +113,7 @@ class Effects:
         alive = self.letter_maps.alive()
         if len(alive) > len(self._numbers):
             self.guard.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
-            filled = len(self._numbers)
-            self._numbers = grown(self._numbers, 2 * len(alive))
-            self._numbers[filled:] = _UNSEEN
+            self._numbers = grown(self._numbers, 2 * len(alive), _UNSEEN)
         numbers = self._numbers[function, state]
         # A map that leaves no letter state alive is as dead as the transducer's dead state.
         numbers[(state == DEAD) | ~alive[function]] = DEAD_EFFECT
@@ -137,8 +133,7 @@ class Effects:
             capacity = max(count, len(self.state) * 3 // 2)
             self.guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
-            filled, self._after = len(self._after), grown(self._after, capacity)
-            self._after[filled:] = _UNSEEN
+            self._after = grown(self._after, capacity, _UNSEEN)
         self.state[self._count : count], self.function[self._count : count] = state, function
         self._numbers[function, state] = np.arange(self._count, count)
         self._count = count

@@ -97,8 +97,8 @@ def _bound(fields: Mapping[str, object], name: str, field: str) -> int | None:
 
 
 def _leading(fields: Mapping[str, object]) -> LeadingSpace:
-    value = typed(fields.get("leading_space", "strip"), str, "leading_space", "'strip' or 'forbid'")
-    return cast(LeadingSpace, value)
+    # The types check which strings are allowed.
+    return cast(LeadingSpace, typed(fields.get("leading_space", "strip"), str, "leading_space", "'strip' or 'forbid'"))
 
 
 def _proposition(name: str, value: object) -> Proposition:

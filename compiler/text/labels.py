@@ -77,7 +77,8 @@ class _LabelDfaBuilder:
 
     def __init__(self, labels: Sequence[str], guard: ResourceGuard) -> None:
         self._labels, self._guard = labels, guard
-        self._holding: dict[Proposition, list[bool]] = {}
+        # By proposition, whether it holds at each label; a step is any label.
+        self._holding: dict[Proposition, list[bool]] = {STEP: [True] * len(labels)}
 
     def dfa(self, tree: ConstraintTree) -> Dfa:
         """The automaton over labels of a tree."""
@@ -105,11 +106,8 @@ class _LabelDfaBuilder:
     def _holds(self, proposition: Proposition) -> list[bool]:
         # Each proposition is matched against the labels once, however many leaves use it.
         if proposition not in self._holding:
-            if proposition == STEP:
-                self._holding[proposition] = [True] * len(self._labels)
-            else:
-                pattern = CharDfa(*node_to_dfa(proposition_node(proposition, self._guard), self._guard))
-                self._holding[proposition] = [pattern.accepts(label) for label in self._labels]
+            pattern = CharDfa(*node_to_dfa(proposition_node(proposition, self._guard), self._guard))
+            self._holding[proposition] = [pattern.accepts(label) for label in self._labels]
         return self._holding[proposition]
 
     def _words(self, leaf: WordLeaf) -> Dfa:

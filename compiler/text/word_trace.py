@@ -37,13 +37,10 @@ def proposition_node(proposition: Proposition, guard: ResourceGuard) -> Node:
 
 def _phrase_node(phrase: str, ignore_case: bool) -> Node:
     """A phrase: its words as they are, with any run of white space between them."""
-    parts: list[Node] = []
-    for word in phrase.split():
-        # Any run of white space may stand between two words of a phrase, a line break too.
-        if parts:
-            parts.append(space_run_node())
-        parts.append(literal_node(word, ignore_case))
-    return concat(parts)
+    words = [literal_node(word, ignore_case) for word in phrase.split()]
+    # Any run of white space may stand between two words of a phrase, a line break too.
+    spaced = [node for word in words for node in (space_run_node(), word)]
+    return concat(spaced[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +112,12 @@ class _Tracker:
     def __init__(self, patterns: _Patterns, with_eos: bool, guard: ResourceGuard) -> None:
         self._patterns = patterns
         self._guard = guard
-        # The letters after the last unit: the step of `eos`, where a leaf reads it.
-        self._ending: tuple[int, ...] = ()
         self._letters: dict[frozenset[str], int] = {}
         self._outputs: dict[tuple[int, ...], int] = {(): 0}
         self._states: dict[tuple[bool, int], int] = {}
         self._order: list[tuple[bool, int]] = []
-        if with_eos:
-            self._ending = (self._letter(frozenset((EOS,))),)
+        # The letters after the last unit: the step of `eos`, where a leaf reads it.
+        self._ending = (self._letter(frozenset((EOS,))),) if with_eos else ()
 
     def build(self) -> tuple[CharTransducer, int, tuple[frozenset[str], ...]]:
         """The transducer, its start, and its letters."""
