@@ -18,6 +18,7 @@ _Control = tuple[int, _Counts]  # the index of the next item, capped, and the co
 class ArrayBuilder:
     """Merges the facts of several nodes about an array, and builds its automaton.
 
+    That is the product of the items' order with the counts: two states for each index and tuple of counts.
     Raises SpecUnsupported and LimitExceeded.
     """
 
@@ -91,10 +92,7 @@ class ArrayBuilder:
         return index >= self._minimum and enough
 
     def build(self) -> tuple[Fragment | None, bool]:
-        """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict.
-
-        The product of the items' order with the counts: two states for each index and tuple of counts.
-        """
+        """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict."""
         layout, level = self._compiler.layout, self._position.level
         assembler = Assembler(self._compiler.width, self._compiler.guard)
         end, opened = assembler.new_end(), assembler.new_state()

@@ -117,6 +117,7 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
             return _dfa(spec, guard)
         case AllSpec() | AnySpec():
             # `all` and `any` are associative, commutative and idempotent.
+            # Each part once, in the order of their JSON.
             by_text = {_text(part): part for part in (_canonical(part, guard) for part in _flattened(spec))}
             parts = [part for _, part in sorted(by_text.items())]
             return parts[0] if len(parts) == 1 else {spec.form: parts}
