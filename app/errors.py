@@ -34,9 +34,16 @@ STORAGE_DOWN = ErrorFacts(
 
 
 class AppError(Exception):
-    """Root of this package's errors. The message is meant to be read."""
+    """Root of this package's errors. The message is meant to be read.
+
+    fields  attributes of the error; `facts` says which of them HTTP shows
+    """
 
     facts = INTERNAL
+
+    def __init__(self, message: str = "", **fields: object) -> None:
+        super().__init__(message)
+        vars(self).update(fields)
 
 
 class CallerError(AppError):
@@ -65,12 +72,12 @@ class RequestOverLimit(CallerError):
     """A field is over a limit. `limit` is the name of the setting, `cap` its value, `path` the field."""
 
     facts = replace(INVALID, title="A field is over a limit", fields=("path", "limit", "cap"))
+    path: str
+    limit: str
+    cap: float
 
     def __init__(self, path: str, limit: str, cap: float) -> None:
-        super().__init__(f"{path} is over the limit {limit} = {cap:g}")
-        self.path = path
-        self.limit = limit
-        self.cap = cap
+        super().__init__(f"{path} is over the limit {limit} = {cap:g}", path=path, limit=limit, cap=cap)
 
 
 class BodyTooLarge(CallerError):
@@ -79,9 +86,7 @@ class BodyTooLarge(CallerError):
     facts = ErrorFacts(413, "body_too_large", "The body is too large", ("limit", "cap"))
 
     def __init__(self, cap: int) -> None:
-        super().__init__(f"the body is over the limit body_bytes_max = {cap}")
-        self.limit = "body_bytes_max"
-        self.cap = cap
+        super().__init__(f"the body is over the limit body_bytes_max = {cap}", limit="body_bytes_max", cap=cap)
 
 
 class RequestTimeout(CallerError):
@@ -90,8 +95,7 @@ class RequestTimeout(CallerError):
     facts = ErrorFacts(408, "request_timeout", "The request did not arrive in time", ("timeout_s",))
 
     def __init__(self, timeout_s: float, part: str = "the body") -> None:
-        super().__init__(f"{part} did not arrive within {timeout_s:g} s")
-        self.timeout_s = timeout_s
+        super().__init__(f"{part} did not arrive within {timeout_s:g} s", timeout_s=timeout_s)
 
 
 class UnsupportedMediaType(CallerError):
@@ -112,9 +116,7 @@ class HeadersTooLarge(CallerError):
     facts = ErrorFacts(431, "headers_too_large", "The header is too large", ("limit", "cap"))
 
     def __init__(self, limit: str, cap: int) -> None:
-        super().__init__(f"the header is over the limit {limit} = {cap}")
-        self.limit = limit
-        self.cap = cap
+        super().__init__(f"the header is over the limit {limit} = {cap}", limit=limit, cap=cap)
 
 
 class HostRefused(CallerError):
@@ -141,8 +143,7 @@ class Forbidden(CallerError):
     facts = ErrorFacts(403, "forbidden", "The key does not open this path", ("scope",))
 
     def __init__(self, scope: str) -> None:
-        super().__init__(f"the key lacks the scope {scope}")
-        self.scope = scope
+        super().__init__(f"the key lacks the scope {scope}", scope=scope)
 
 
 class UnknownAutomaton(CallerError):
@@ -157,8 +158,8 @@ class UnknownModel(CallerError):
     facts = ErrorFacts(404, "unknown_model", "The model is not served here", ("served",))
 
     def __init__(self, served: str) -> None:
-        super().__init__(f"this service serves the model {served!r}; leave `model` out, or name that one")
-        self.served = served
+        message = f"this service serves the model {served!r}; leave `model` out, or name that one"
+        super().__init__(message, served=served)
 
 
 class AnswerTooLarge(CallerError):
@@ -172,10 +173,9 @@ class AnswerTooLarge(CallerError):
     def __init__(self, cap: int) -> None:
         super().__init__(
             f"the answer is over the limit answer_bytes_max = {cap}: ask for no trace or explanation, or for fewer or "
-            "shorter texts"
+            "shorter texts",
+            limit="answer_bytes_max", cap=cap,
         )
-        self.limit = "answer_bytes_max"
-        self.cap = cap
 
 
 class PromptViolates(CallerError):
@@ -189,9 +189,9 @@ class PromptViolates(CallerError):
     def __init__(self, position: int) -> None:
         super().__init__(
             f"no text that begins as the prompt does satisfies the constraint: the character at offset {position} is "
-            "one too many"
+            "one too many",
+            position=position,
         )
-        self.position = position
 
 
 class KeyReused(CallerError):
@@ -216,10 +216,10 @@ class MethodNotAllowed(CallerError):
     """The path exists, but not for this method. `allow` lists those that it takes."""
 
     facts = ErrorFacts(405, "method_not_allowed", "No such method on this path")
+    allow: str
 
     def __init__(self, message: str, allow: str) -> None:
-        super().__init__(message)
-        self.allow = allow
+        super().__init__(message, allow=allow)
 
 
 class ClientGone(CallerError):
@@ -232,9 +232,10 @@ class ClientGone(CallerError):
 class Busy(AppError):
     """We cannot take the request now; trying again after `retry_after_s` seconds may succeed."""
 
-    def __init__(self, message: str, retry_after_s: int) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
+    retry_after_s: int
+
+    def __init__(self, message: str, retry_after_s: int, **fields: object) -> None:
+        super().__init__(message, retry_after_s=retry_after_s, **fields)
 
 
 class QueueFull(Busy):
@@ -245,9 +246,7 @@ class QueueFull(Busy):
     def __init__(self, cap: int, limit: str = "queue_jobs_max", retry_after_s: int = 2) -> None:
         # The same error serves the limits of a queue and of pending compilations.
         full = "the queue is full" if limit.startswith("queue") else "too many constraints are yet to be compiled"
-        super().__init__(f"{full}: {limit} = {cap}", retry_after_s)
-        self.limit = limit
-        self.cap = cap
+        super().__init__(f"{full}: {limit} = {cap}", retry_after_s, limit=limit, cap=cap)
 
 
 class DeadlineUnreachable(Busy):
@@ -260,11 +259,11 @@ class DeadlineUnreachable(Busy):
 
     def __init__(self, wait_s: float, timeout_s: float, retry_after_s: int) -> None:
         # Rounded, because the estimate is no more precise than that.
-        self.wait_s, self.timeout_s = round(wait_s, 1), round(timeout_s, 1)
+        wait_s, timeout_s = round(wait_s, 1), round(timeout_s, 1)
         super().__init__(
-            f"with the requests ahead of it this one would take about {self.wait_s:g} s, too close to its timeout_s, "
-            f"{self.timeout_s:g}: try again in {retry_after_s} s, or raise timeout_s",
-            retry_after_s,
+            f"with the requests ahead of it this one would take about {wait_s:g} s, too close to its timeout_s, "
+            f"{timeout_s:g}: try again in {retry_after_s} s, or raise timeout_s",
+            retry_after_s, wait_s=wait_s, timeout_s=timeout_s,
         )
 
 
@@ -272,11 +271,10 @@ class RateLimited(Busy):
     """A key has reached a limit. `limit` is its name, `cap` its value."""
 
     facts = ErrorFacts(429, "rate_limited", "Rate limit exceeded", ("limit", "cap", "retry_after_s"))
+    cap: int
 
     def __init__(self, limit: str, cap: int, retry_after_s: int) -> None:
-        super().__init__(f"this key is over its limit {limit} = {cap}", retry_after_s)
-        self.limit = limit
-        self.cap = cap
+        super().__init__(f"this key is over its limit {limit} = {cap}", retry_after_s, limit=limit, cap=cap)
 
 
 class TooManyConnections(Busy):
@@ -287,19 +285,18 @@ class TooManyConnections(Busy):
     )
 
     def __init__(self, cap: int) -> None:
-        super().__init__(f"as many connections are open as may be: connections_max = {cap}", retry_after_s=1)
-        self.limit = "connections_max"
-        self.cap = cap
+        message = f"as many connections are open as may be: connections_max = {cap}"
+        super().__init__(message, retry_after_s=1, limit="connections_max", cap=cap)
 
 
 class StorageDown(Busy):
     """The server that holds jobs and automata does not do its part. `reason` says why."""
 
     facts = STORAGE_DOWN
+    reason: str
 
     def __init__(self, reason: str = "cannot be reached") -> None:
-        super().__init__(f"the storage of jobs and automata {reason}", retry_after_s=5)
-        self.reason = reason
+        super().__init__(f"the storage of jobs and automata {reason}", retry_after_s=5, reason=reason)
 
 
 class Draining(Busy):
@@ -315,10 +312,10 @@ class NotReady(Busy):
     """A part of the service is missing or still loading. `reasons` says which."""
 
     facts = ErrorFacts(503, "not_ready", "The service is not ready", ("reasons", "retry_after_s"))
+    reasons: Sequence[object]
 
     def __init__(self, reasons: Sequence[object]) -> None:
-        super().__init__("not ready: " + "; ".join(map(str, reasons)), retry_after_s=1)
-        self.reasons = reasons
+        super().__init__("not ready: " + "; ".join(map(str, reasons)), retry_after_s=1, reasons=reasons)
 
 
 class DeadlineExceeded(AppError):
@@ -327,8 +324,8 @@ class DeadlineExceeded(AppError):
     facts = ErrorFacts(504, "deadline", "The request's time ran out", ("timeout_s",), outcome="timeout")
 
     def __init__(self, timeout_s: float | None = None) -> None:
-        super().__init__("the request was not done in time" + (f" ({timeout_s:g} s)" if timeout_s else ""))
-        self.timeout_s = timeout_s
+        limit = f" ({timeout_s:g} s)" if timeout_s else ""
+        super().__init__(f"the request was not done in time{limit}", timeout_s=timeout_s)
 
 
 class JobFailed(AppError):
@@ -361,8 +358,7 @@ class WorkerLost(AppError):
     facts = ErrorFacts(500, "worker_lost", "Every worker that took the job was lost", ("attempts",))
 
     def __init__(self, attempts: int) -> None:
-        super().__init__(f"the job was tried {attempts} times, and each time the worker was lost")
-        self.attempts = attempts
+        super().__init__(f"the job was tried {attempts} times, and each time the worker was lost", attempts=attempts)
 
 
 class AutomatonMissing(AppError):

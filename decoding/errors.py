@@ -30,9 +30,16 @@ _INVALID = ErrorFacts(422, "invalid_request", "The request is invalid", outcome=
 
 
 class DecodeError(Exception):
-    """Root of this package's errors."""
+    """Root of this package's errors.
+
+    fields  attributes of the error; `facts` says which of them a caller may see
+    """
 
     facts = INTERNAL
+
+    def __init__(self, message: str = "", **fields: object) -> None:
+        super().__init__(message)
+        vars(self).update(fields)
 
 
 class GenerationInvalid(DecodeError):
@@ -45,8 +52,7 @@ class OptionsInvalid(GenerationInvalid):
     facts = replace(_INVALID, title="An option is out of its range", fields=("field",))
 
     def __init__(self, field: str, expected: str) -> None:
-        super().__init__(f"{field} must be {expected}")
-        self.field = field
+        super().__init__(f"{field} must be {expected}", field=field)
 
 
 class PromptEmpty(GenerationInvalid):
@@ -66,11 +72,9 @@ class PromptTooLong(GenerationInvalid):
     def __init__(self, prompt_tokens: int, max_tokens: int, context_length: int) -> None:
         super().__init__(
             f"a prompt of {prompt_tokens} tokens and max_tokens = {max_tokens} pass the model's context of "
-            f"{context_length} tokens"
+            f"{context_length} tokens",
+            prompt_tokens=prompt_tokens, max_tokens=max_tokens, context_length=context_length,
         )
-        self.prompt_tokens = prompt_tokens
-        self.max_tokens = max_tokens
-        self.context_length = context_length
 
 
 class LengthImpossible(GenerationInvalid):
@@ -81,9 +85,8 @@ class LengthImpossible(GenerationInvalid):
     def __init__(self, rows: int, lengths: tuple[int, ...]) -> None:
         which = " and ".join(map(str, lengths))
         near = f"the nearest lengths that do: {which}" if lengths else "nor does any of another length"
-        super().__init__(f"no sequence of exactly {rows} labels satisfies the constraint; {near}")
-        self.rows = rows
-        self.lengths = lengths
+        message = f"no sequence of exactly {rows} labels satisfies the constraint; {near}"
+        super().__init__(message, rows=rows, lengths=lengths)
 
 
 class RequestTooLarge(GenerationInvalid):
@@ -97,10 +100,9 @@ class RequestTooLarge(GenerationInvalid):
     def __init__(self, needed_bytes: int, memory_bytes: int) -> None:
         super().__init__(
             f"the prompt and its beams may need {needed_bytes >> 20} MiB, more than the {memory_bytes >> 20} MiB that "
-            "all requests share; fewer beams, a lower max_tokens or a shorter prompt would fit"
+            "all requests share; fewer beams, a lower max_tokens or a shorter prompt would fit",
+            needed_bytes=needed_bytes, memory_bytes=memory_bytes,
         )
-        self.needed_bytes = needed_bytes
-        self.memory_bytes = memory_bytes
 
 
 class Cancelled(GenerationInvalid):
@@ -124,9 +126,9 @@ class OutOfMemory(MemoryShort):
         super().__init__(
             f"the model's device ran out of memory over this request alone, which may need {needed_bytes >> 20} MiB: "
             "fewer beams, a lower max_tokens or a shorter prompt may fit; the operator may free memory on the device, "
-            "or lower ABS_GENERATION_MEMORY_BYTES to have such requests refused at once"
+            "or lower ABS_GENERATION_MEMORY_BYTES to have such requests refused at once",
+            needed_bytes=needed_bytes,
         )
-        self.needed_bytes = needed_bytes
 
 
 class MemoryTaken(MemoryShort):
@@ -137,8 +139,8 @@ class MemoryTaken(MemoryShort):
     )
 
     def __init__(self) -> None:
-        super().__init__("the memory of the model's device is taken by other requests; try again when some have ended")
-        self.retry_after_s = 5
+        message = "the memory of the model's device is taken by other requests; try again when some have ended"
+        super().__init__(message, retry_after_s=5)
 
 
 class ModelError(DecodeError):
@@ -162,9 +164,8 @@ class VocabularyMismatch(ModelError):
     """The automaton has another number of token ids than the model."""
 
     def __init__(self, automaton_size: int, model_size: int) -> None:
-        super().__init__(f"the automaton was compiled for {automaton_size} token ids, the model has {model_size}")
-        self.automaton_size = automaton_size
-        self.model_size = model_size
+        message = f"the automaton was compiled for {automaton_size} token ids, the model has {model_size}"
+        super().__init__(message, automaton_size=automaton_size, model_size=model_size)
 
 
 class BrokenInvariant(DecodeError):

@@ -39,7 +39,14 @@ VERSION: Final = 1  # each message carries it; readers reject other versions
 
 # Keyword-only fields let the subclasses declare positional fields without defaults.
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
-class JobHeader:
+class Versioned:
+    """What every message carries beside its kind."""
+
+    version: Literal[1] = VERSION
+
+
+@dataclass(frozen=True, config=CONFIG, kw_only=True)
+class JobHeader(Versioned):
     """The origin of a job: the request that submitted it, and its tracing span.
 
     owner    the caller whose share of the store holds the job's values; empty for no share
@@ -77,7 +84,6 @@ class CompileJob(JobHeader):
     spec: dict[str, JsonValue]
     deadline: float
     kind: Literal["compile"] = "compile"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -87,7 +93,6 @@ class ExplainJob(JobHeader):
     automaton: str
     deadline: float
     kind: Literal["explain"] = "explain"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -98,7 +103,6 @@ class DescribeJob(OwnedJob):
     explain: bool
     deadline: float
     kind: Literal["describe"] = "describe"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -113,7 +117,6 @@ class CheckJob(JobHeader):
     deadline: float
     conjuncts: bool = False
     kind: Literal["check"] = "check"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -134,7 +137,6 @@ class GenerateJob(OwnedJob):
     from_chat_template: bool = False
     clamp_to_context: bool = False
     kind: Literal["generate"] = "generate"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -154,72 +156,64 @@ class DecodeJob(OwnedJob):
     gamma: float
     deadline: float
     kind: Literal["decode"] = "decode"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class Progress:
+class Progress(Versioned):
     """How far a job is: `step` of at most `steps`."""
 
     stage: Literal["compile", "decode"]
     step: int = 0
     steps: int = 0
     kind: Literal["progress"] = "progress"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class StepMessage(StepEventBody):
+class StepMessage(StepEventBody, Versioned):
     """The event of a decode step, to the subscribers of its job."""
 
     kind: Literal["step"] = "step"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class RestartMessage(RestartEventBody):
+class RestartMessage(RestartEventBody, Versioned):
     """The restart of a job, to its subscribers."""
 
     kind: Literal["restarted"] = "restarted"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CompileJobResult(CompiledEventBody):
+class CompileJobResult(CompiledEventBody, Versioned):
     """The result of a compilation: the sizes of the constraint."""
 
     kind: Literal["compiled"] = "compiled"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class ExplainJobResult:
-    """The explanation of a compiled constraint. Propositions go by the names of their meanings."""
+class ExplainJobResult(Versioned):
+    """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
 
     automaton: str
     explanation: ConstraintExplanation
     kind: Literal["explained"] = "explained"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class DescribeJobResult(CompileResponse):
+class DescribeJobResult(CompileResponse, Versioned):
     """A compiled constraint as its caller receives it."""
 
     kind: Literal["described"] = "described"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CheckJobResult(CheckResponse):
+class CheckJobResult(CheckResponse, Versioned):
     """The check of a text."""
 
     kind: Literal["checked"] = "checked"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class GenerateJobResult(GeneratedBody):
+class GenerateJobResult(GeneratedBody, Versioned):
     """The answers of a generation, best first, in the caller's names.
 
     token_counts  how many tokens each choice has, with its end
@@ -227,20 +221,18 @@ class GenerateJobResult(GeneratedBody):
 
     token_counts: tuple[int, ...]
     kind: Literal["generated"] = "generated"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class DecodeJobResult(DecodeResponse):
+class DecodeJobResult(DecodeResponse, Versioned):
     """A decoded sequence, checked once more."""
 
     kind: Literal["decoded"] = "decoded"
-    version: Literal[1] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG)
-class Failure:
-    """An error with the facts of its class. A reader needs none of the packages that raise it.
+class Failure(Versioned):
+    """An error with the facts of its class, so that a reader needs none of the packages that raise it.
 
     error   name of the class
     fields  attributes of the error
@@ -251,7 +243,6 @@ class Failure:
     fields: dict[str, JsonValue] = field(default_factory=dict)
     facts: ErrorFacts = INTERNAL
     kind: Literal["failure"] = "failure"
-    version: Literal[1] = VERSION
 
     def as_error(self) -> JobFailed:
         """The error, to be raised again in another process."""
