@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
@@ -32,7 +33,7 @@ IdempotencyKey = Annotated[
 Prefer = Annotated[str | None, Header(description="`respond-async`: answer at once, by 202 and the job's Location")]
 
 
-def submission_context(request: Request, body: BaseModel, key: str | None, prefer: str | None) -> SubmissionContext:
+def submission_context(request: Request, key: str | None, prefer: str | None, body: BaseModel) -> SubmissionContext:
     """The caller of a request and the headers that say how to handle it. Raises InvalidRequest."""
     if key is not None and not _VISIBLE.fullmatch(key):
         raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))
@@ -69,12 +70,20 @@ async def _service(request: Request) -> Service:
     return service
 
 
+async def _context_of(
+    request: Request, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
+) -> Callable[[BaseModel], SubmissionContext]:
+    return functools.partial(submission_context, request, idempotency_key, prefer)
+
+
 async def _components(request: Request) -> Components:
     return components_of(request.app)
 
 
 ServiceDependency = Annotated[Service, Depends(_service)]
 """The service. Requests before the start of the application get NotReady."""
+ContextDependency = Annotated[Callable[[BaseModel], SubmissionContext], Depends(_context_of)]
+"""What makes the context of a submission from the body of its request."""
 ComponentsDependency = Annotated[Components, Depends(_components)]
 
 

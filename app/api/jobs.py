@@ -14,9 +14,8 @@ from app.api.errors import refusal
 from app.api.openapi import EVENT_STREAM, errors
 from app.api.schemas import Answer, ProblemBody, answer_of, to_json
 from app.api.sse import LAST_ID, JobEvents, Source
-from app.broker import JobStatus
 from app.errors import UnknownJob
-from app.messages import Failure, Result, Strict
+from app.messages import Failure, Strict
 from app.service import Service
 
 ID = re.compile(r"[0-9a-f]{32}")
@@ -52,15 +51,14 @@ def source_of(service: Service, job_id: str) -> Source:
     return Source(service, job_id, lambda result: to_json(Answer, answer_of(job_id, result, service.settings.model_id)))
 
 
-def job_response(
-    service: Service, job_id: str, state: JobStatus, result: Result | None, request_id: str
-) -> JobResponse:
-    """A job as it is shown."""
+async def job_response(request: Request, service: Service, job_id: str) -> JobResponse:
+    """A job as its caller sees it now. Raises UnknownJob."""
+    state, result = await service.state(job_id, owner_of(request))
     failed = isinstance(result, Failure)
     error = None
     if isinstance(result, Failure):
         # The stored failure goes through the same function as an answer, so both show the same fields.
-        error = ProblemBody(**json.loads(refusal(result.as_error(), request_id).body))
+        error = ProblemBody(**json.loads(refusal(result.as_error(), request.state.request_id).body))
     return JobResponse(
         id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,
         attempt=state.attempt, ahead=state.ahead, error=error,
@@ -70,8 +68,7 @@ def job_response(
 
 async def accepted(request: Request, service: Service, job_id: str) -> Response:
     """The answer to a caller that does not wait: the job and its location."""
-    state, result = await service.state(job_id, owner_of(request))
-    shown = job_response(service, job_id, state, result, request.state.request_id)
+    shown = await job_response(request, service, job_id)
     headers = {"location": f"/jobs/{job_id}", "preference-applied": RESPOND_ASYNC, "x-job-id": job_id}
     return Response(to_json(JobResponse, shown), 202, headers=headers, media_type="application/json")
 
@@ -85,9 +82,9 @@ def _named(job_id: str) -> str:
 
 @router.get("/jobs/{job_id}", responses=_ERRORS, summary="Where a job is, and its answer once it has one")
 async def job(request: Request, service: ServiceDependency, response: Response, job_id: JobId) -> JobResponse:
-    state, result = await service.state(_named(job_id), owner_of(request))
+    shown = await job_response(request, service, _named(job_id))
     response.headers["cache-control"] = "no-store"
-    return job_response(service, job_id, state, result, request.state.request_id)
+    return shown
 
 
 _CANCELLED: dict[int | str, dict[str, Any]] = {
@@ -98,10 +95,8 @@ _CANCELLED: dict[int | str, dict[str, Any]] = {
 
 @router.delete("/jobs/{job_id}", responses=_CANCELLED | _ERRORS, summary="Cancel a job")
 async def cancel_job(request: Request, service: ServiceDependency, response: Response, job_id: JobId) -> JobResponse:
-    owner = owner_of(request)
-    response.status_code = 202 if await service.cancel(_named(job_id), owner) else 200
-    state, result = await service.state(job_id, owner)
-    return job_response(service, job_id, state, result, request.state.request_id)
+    response.status_code = 202 if await service.cancel(_named(job_id), owner_of(request)) else 200
+    return await job_response(request, service, job_id)
 
 
 _READ: dict[int | str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
-from app.api.dependencies import IdempotencyKey, Prefer, ServiceDependency, owner_of, submission_context, until_gone
+from app.api.dependencies import ContextDependency, ServiceDependency, owner_of, until_gone
 from app.api.jobs import JobResponse, accepted, source_of
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
@@ -40,13 +40,9 @@ router = APIRouter()
 
 @router.post("/compile", responses=_ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS, summary="Compile a constraint and keep it")
 async def compile_constraint(
-    request: Request,
-    service: ServiceDependency,
-    body: CompileRequest,
-    idempotency_key: IdempotencyKey = None,
-    prefer: Prefer = None,
+    request: Request, service: ServiceDependency, body: CompileRequest, context_of: ContextDependency
 ) -> CompileResponse:
-    context = submission_context(request, body, idempotency_key, prefer)
+    context = context_of(body)
     # Without a key or `Prefer` the caller cannot come back for the answer, so no job of the caller is needed.
     if not context.detached:
         return await until_gone(request, _compiled(service, body, context.owner))
@@ -77,15 +73,10 @@ async def _answered(request: Request, service: Service, submitted: SubmittedJob)
     response_model=GenerateResponse, summary="Continue a prompt under a constraint",
 )
 async def generate(
-    request: Request,
-    service: ServiceDependency,
-    body: GenerateRequest,
-    idempotency_key: IdempotencyKey = None,
-    prefer: Prefer = None,
+    request: Request, service: ServiceDependency, body: GenerateRequest, context_of: ContextDependency
 ) -> Response:
-    context = submission_context(request, body, idempotency_key, prefer)
-    params = body.to_params()
-    submitted = await until_gone(request, service.begin_generate(params, context))
+    context = context_of(body)
+    submitted = await until_gone(request, service.begin(body.to_params(), context))
     if context.alone or not body.stream:
         return await _answered(request, service, submitted)
     reader = EventSubscription(service, submitted)
@@ -99,15 +90,10 @@ async def generate(
     summary="Decode a matrix of log-probs over labels",
 )
 async def decode(
-    request: Request,
-    service: ServiceDependency,
-    body: DecodeRequest,
-    idempotency_key: IdempotencyKey = None,
-    prefer: Prefer = None,
+    request: Request, service: ServiceDependency, body: DecodeRequest, context_of: ContextDependency
 ) -> Response:
-    context = submission_context(request, body, idempotency_key, prefer)
-    params = body.to_params()
-    submitted = await until_gone(request, service.begin_decode(params, context))
+    context = context_of(body)
+    submitted = await until_gone(request, service.begin(body.to_params(), context))
     return await _answered(request, service, submitted)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -113,53 +114,54 @@ def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerTok
     return tuple(tokens)
 
 
-class Writer(Protocol):
-    """Renders the answers of one request."""
-
-    def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
-        """The response without streaming."""
-
-    def opening(self, index: int) -> BaseModel | None:
-        """The chunk before the text of an answer, None if there is none."""
-
-    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        """A chunk of text; the last one of an answer also gets the finished answer."""
-
-    def closing(self, result: GenerateJobResult) -> BaseModel:
-        """The chunk with the token counts."""
-
-
 @dataclass(frozen=True, slots=True)
-class CompletionWriter:
-    """Renders the answers to a prompt."""
+class Writer(ABC):
+    """Renders the answers of one request."""
 
     job_id: str
     model: str
     translated: TranslatedRequest
-    created: int
+    created: int = field(default_factory=lambda: int(time.time()))  # Unix time in s
+
+    @abstractmethod
+    def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
+        """The response without streaming."""
+
+    @abstractmethod
+    def opening(self, index: int) -> BaseModel | None:
+        """The chunk before the text of an answer, None if there is none."""
+
+    @abstractmethod
+    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
+        """A chunk of text; the last one of an answer also gets the finished answer."""
+
+    @abstractmethod
+    def closing(self, result: GenerateJobResult) -> BaseModel:
+        """The chunk with the token counts."""
+
+    def _head(self, prefix: str, counted: GenerateJobResult | None = None) -> dict[str, Any]:
+        """The fields that all responses and chunks have; the token counts of a result, if it is given."""
+        counts = None if counted is None else usage(counted)
+        return {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": counts}
+
+
+class CompletionWriter(Writer):
+    """Renders the answers to a prompt."""
 
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
         choices = tuple(self._choice(index, answer.text, answer) for index, answer in enumerate(answers))
         return Completion(
-            id=self._id, created=self.created, model=self.model, choices=choices, usage=usage(result),
-            automaton=result.automaton, seed=result.seed,
+            **self._head("cmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
         )
 
     def opening(self, index: int) -> BaseModel | None:
         return self.chunk(index, self.translated.prefix) if self.translated.prefix else None
 
     def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        return self._chunk((self._choice(index, text, answer),))
+        return Completion(**self._head("cmpl"), choices=(self._choice(index, text, answer),))
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
-        return self._chunk((), usage(result))
-
-    @property
-    def _id(self) -> str:
-        return f"cmpl-{self.job_id}"
-
-    def _chunk(self, choices: tuple[CompletionChoice, ...], counts: TokenUsage | None = None) -> Completion:
-        return Completion(id=self._id, created=self.created, model=self.model, choices=choices, usage=counts)
+        return Completion(**self._head("cmpl", result), choices=())
 
     def _choice(self, index: int, text: str, answer: FinishedAnswer | None) -> CompletionChoice:
         tokens = None if answer is None else answer.tokens
@@ -169,14 +171,8 @@ class CompletionWriter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ChatWriter:
+class ChatWriter(Writer):
     """Renders the answers to messages."""
-
-    job_id: str
-    model: str
-    translated: TranslatedRequest
-    created: int
 
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
         choices = tuple(
@@ -187,34 +183,23 @@ class ChatWriter:
             for index, answer in enumerate(answers)
         )
         return ChatCompletion(
-            id=self._id, created=self.created, model=self.model, choices=choices, usage=usage(result),
-            automaton=result.automaton, seed=result.seed,
+            **self._head("chatcmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
         )
 
     def opening(self, index: int) -> BaseModel | None:
-        delta = Delta(role="assistant", content="")
-        return self._chunk((DeltaChoice(index=index, delta=delta, logprobs=None, finish_reason=None),))
+        return self._chunk(index, Delta(role="assistant", content=""))
 
     def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        reason = None if answer is None else answer.finish_reason
-        logprobs = None if answer is None else _chat_logprobs(answer)
-        delta = Delta(content=text)
-        return self._chunk((DeltaChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason),))
+        return self._chunk(index, Delta(content=text), answer)
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
-        return self._chunk((), usage(result))
+        return ChatChunk(**self._head("chatcmpl", result), choices=())
 
-    @property
-    def _id(self) -> str:
-        return f"chatcmpl-{self.job_id}"
-
-    def _chunk(self, choices: tuple[DeltaChoice, ...], counts: TokenUsage | None = None) -> ChatChunk:
-        return ChatChunk(id=self._id, created=self.created, model=self.model, choices=choices, usage=counts)
-
-
-def unix_time() -> int:
-    """The time of a response in seconds since 1970."""
-    return int(time.time())
+    def _chunk(self, index: int, delta: Delta, answer: FinishedAnswer | None = None) -> ChatChunk:
+        reason = None if answer is None else answer.finish_reason
+        logprobs = None if answer is None else _chat_logprobs(answer)
+        choice = DeltaChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
+        return ChatChunk(**self._head("chatcmpl"), choices=(choice,))
 
 
 def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobs:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.dependencies import IdempotencyKey, ServiceDependency, submission_context, until_gone
 from app.api.openapi import Responses, errors
-from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, unix_time
+from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletion, Completion
 from app.openai.stream import ChunkStream, StreamedAnswer
@@ -59,14 +59,14 @@ async def _respond(
     body: OpenAIRequest,
     translated: TranslatedRequest,
     key: str | None,
-    writer_type: type[CompletionWriter] | type[ChatWriter],
+    writer_type: type[Writer],
 ) -> Response:
-    context = submission_context(request, body, key, None)
+    context = submission_context(request, key, None, body)
     params = translated.params
     with request_paths(translated.constraint, translated.renamed):
-        submitted = await until_gone(request, service.begin_generate(params, context))
+        submitted = await until_gone(request, service.begin(params, context))
         headers = {"x-job-id": submitted.job_id, **(_DEPRECATION if translated.deprecated else {})}
-        writer: Writer = writer_type(submitted.job_id, service.settings.model_id, translated, unix_time())
+        writer = writer_type(submitted.job_id, service.settings.model_id, translated)
         if params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.
             await until_gone(request, EventSubscription(service, submitted).wait_until_compiled())

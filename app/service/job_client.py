@@ -24,8 +24,11 @@ from app.errors import (
 from app.messages import (
     CheckJobResult,
     CompileJobResult,
+    DecodeJob,
+    DescribeJob,
     ExplainJobResult,
     Failure,
+    GenerateJob,
     Job,
     NotReadyReason,
     Priority,
@@ -39,6 +42,7 @@ from app.messages import (
 )
 from app.settings import QUEUES, Settings
 
+OwnedKind = DescribeJob | GenerateJob | DecodeJob
 R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult)
 # A queue that had a worker is trusted this long without asking the broker again: heartbeats come every few seconds.
 READY_S = 0.25
@@ -167,25 +171,28 @@ class JobClient:
         return SubmitOptions(detached=detached, pools=tuple(pools), deadline_in_s=deadline_in_s)
 
     async def submit_owned(
-        self,
-        queue: str,
-        job: Job,
-        kind: str,
-        context: SubmissionContext,
-        after: str | None,
-        priority: Priority = "interactive",
-        weight: int = 0,
+        self, job: OwnedKind, context: SubmissionContext, priority: Priority = "interactive", weight: int = 0
     ) -> str:
-        """Submit a job that belongs to one caller; returns its id."""
+        """Submit a job that belongs to one caller; returns its id.
+
+        If that fails, the share in the job's compilation is given up, unless the job is detached.
+        """
         # Without an Idempotency-Key the job's key is random, so that no other request joins it.
         key = request_id() if context.key is None else idempotent_job_key(context.owner, context.route, context.key)
+        # Callers know a description by the route that asks for it.
+        queue, kind = ("compile", "compile") if isinstance(job, DescribeJob) else ("generate", job.kind)
         options = SubmitOptions(
-            owner=context.owner, kind=kind, digest=context.digest, priority=priority, weight=weight, after=after,
-            detached=context.detached,
+            owner=context.owner, kind=kind, digest=context.digest, priority=priority, weight=weight,
+            after=job.compile_job, detached=context.detached,
             key_ttl_s=0.0 if context.key is None else self.settings.idempotency_ttl_s,
             deadline_in_s=max(0.0, job.deadline - time.time()),
         )
-        return await self.submit(queue, key, job, options)
+        try:
+            return await self.submit(queue, key, job, options)
+        except BaseException:  # a cancellation too: the share in the compilation must not outlive the request
+            if not context.detached:
+                await self.unsubscribe(job.compile_job)
+            raise
 
     async def run(
         self, queue: str, key: str, job: Job, result_type: type[R], options: SubmitOptions = DEFAULT_SUBMIT

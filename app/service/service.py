@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from app.broker import Broker, JobStatus, SubmitOptions
@@ -105,16 +104,18 @@ class Service:
             constraint.automaton, explain, arrived + timeout_s, arrived=arrived, names=constraint.names,
             spec=spec_to_wire(spec), compile_job=compile_job, owner=context.owner,
         )
-        async with self._unsubscribing_on_error(compile_job, context):
-            job_id = await self.jobs.submit_owned("compile", job, "compile", context, compile_job)
+        job_id = await self.jobs.submit_owned(job, context)
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
 
-    async def begin_generate(
-        self, params: GenerateParams, context: SubmissionContext = CONTEXT_DEFAULT
+    async def begin(
+        self, params: GenerateParams | DecodeParams, context: SubmissionContext = CONTEXT_DEFAULT
     ) -> SubmittedJob:
-        """Submit a generation, which waits for the compilation of its constraint if that is needed."""
+        """Submit a generation or decoding, which waits for the compilation of its constraint if that is needed."""
         async with context.charged(params.weight) as charge:
-            submitted = await self._begin_generate(params, context)
+            if isinstance(params, GenerateParams):
+                submitted = await self._begin_generate(params, context)
+            else:
+                submitted = await self._begin_decode(params, context)
             charge.job_id = submitted.job_id
         return submitted
 
@@ -150,18 +151,8 @@ class Service:
             from_chat_template=params.from_chat_template,
             clamp_to_context=params.clamp_to_context,
         )
-        async with self._unsubscribing_on_error(compile_job, context):
-            job_id = await self.jobs.submit_owned(
-                "generate", job, "generate", context, compile_job, params.priority, params.weight
-            )
+        job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
-
-    async def begin_decode(self, params: DecodeParams, context: SubmissionContext = CONTEXT_DEFAULT) -> SubmittedJob:
-        """Submit the decoding of a matrix, which waits for the compilation of its constraint if that is needed."""
-        async with context.charged(params.weight) as charge:
-            submitted = await self._begin_decode(params, context)
-            charge.job_id = submitted.job_id
-        return submitted
 
     async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
         check_decode_limits(params, self.settings)
@@ -178,10 +169,7 @@ class Service:
             arrived=arrived, names=constraint.names, compile_job=compile_job, spec=spec_to_wire(params.spec),
             owner=context.owner,
         )
-        async with self._unsubscribing_on_error(compile_job, context):
-            job_id = await self.jobs.submit_owned(
-                "generate", job, "decode", context, compile_job, params.priority, params.weight
-            )
+        job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
 
     async def answer(self, submitted: SubmittedJob) -> Result:
@@ -259,16 +247,6 @@ class Service:
             )
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
-
-    @contextlib.asynccontextmanager
-    async def _unsubscribing_on_error(self, compile_job: str | None, context: SubmissionContext) -> AsyncIterator[None]:
-        """Give up the share in a compilation if the body fails. For a detached job nothing is given up."""
-        try:
-            yield
-        except BaseException:  # a cancellation too: the share in the compilation must not outlive the request
-            if not context.detached:
-                await self.jobs.unsubscribe(compile_job)
-            raise
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:

@@ -51,7 +51,7 @@ def test_a_refused_request_is_not_charged(
         raise StorageDown
 
     with monkeypatch.context() as patch:
-        patch.setattr(Service, "begin_generate", refuse)
+        patch.setattr(Service, "begin", refuse)
         for _ in range(3):
             assert client.post("/generate", json=BODY, headers=owner).json()["code"] == "storage_down"
     require_charged_once(client, owner)

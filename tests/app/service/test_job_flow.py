@@ -122,7 +122,7 @@ WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": fake_handlers.open_
 async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
     async with place(settings) as here:
         await here.pretend("compile", "generate")
-        submission = await here.service().begin_generate(order(), ALONE)
+        submission = await here.service().begin(order(), ALONE)
         assert submission.compile_job is not None
         other = here.service()  # the first is gone
         state, result = await other.state(submission.job_id, "owner")
@@ -134,48 +134,58 @@ async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> 
 
 async def test_concurrent_requests_share_one_compile_job(settings: Settings, compiles: list[Spec]) -> None:
     rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; tests/app/faults does so over Redis
-    async with place(settings) as here:
-        await here.work(WORKERS)
-        services = [here.service() for _ in range(4)]
-        compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
-        submissions = await asyncio.gather(*(service.begin_generate(order()) for service in services * rounds))
-        await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
+
+    async def scenario() -> None:
+        async with place(settings) as here:
+            await here.work(WORKERS)
+            services = [here.service() for _ in range(4)]
+            compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
+            submissions = await asyncio.gather(*(service.begin(order()) for service in services * rounds))
+            await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
+
+    asyncio.run(scenario())
     assert compiles == [SPEC]
 
 
 async def test_a_failed_compilation_answers_all_waiting_and_later_requests(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async with place(settings) as here:
-        await here.pretend("compile", "generate")
-        service = here.service()
-        submissions = [await service.begin_generate(order(NEVER), ALONE) for _ in range(3)]
-        await here.work(WORKERS)
-        failures = [await over(service, submission.job_id) for submission in submissions]
-        assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
-        for _ in range(2):
-            with pytest.raises(JobFailed) as failed:
-                await here.service().constraints.compile(NEVER)
-            assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
+    async def scenario() -> None:
+        async with place(settings) as here:
+            await here.pretend("compile", "generate")
+            service = here.service()
+            submissions = [await service.begin(order(NEVER), ALONE) for _ in range(3)]
+            await here.work(WORKERS)
+            failures = [await over(service, submission.job_id) for submission in submissions]
+            assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
+            for _ in range(2):
+                with pytest.raises(JobFailed) as failed:
+                    await here.service().constraints.compile(NEVER)
+                assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
+
+    asyncio.run(scenario())
     assert len(compiles) == 1
 
 
 async def test_a_worker_recompiles_an_automaton_missing_from_the_store(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async with place(settings) as here:
-        await here.work(COMPILE)
-        await here.pretend("generate")
-        service = here.service()
-        compiled = await service.constraints.compile(SPEC)
-        submission = await service.begin_generate(order(), ALONE)
-        key = automaton_key(compiled.automaton)
-        data = await here.store.get(key)
-        assert data is not None and submission.compile_job is None
-        await here.store.delete(key, data)
-        await here.work({"generate": fake_handlers.open_after(miss_automaton)})
-        answer = await over(here.service(), submission.job_id)
-        assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
+    async def scenario() -> None:
+        async with place(settings) as here:
+            await here.work(COMPILE)
+            await here.pretend("generate")
+            service = here.service()
+            compiled = await service.constraints.compile(SPEC)
+            submission = await service.begin(order(), ALONE)
+            key = automaton_key(compiled.automaton)
+            data = await here.store.get(key)
+            assert data is not None and submission.compile_job is None
+            await here.store.delete(key, data)
+            await here.work({"generate": open_needy})
+            answer = await over(here.service(), submission.job_id)
+            assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
+
+    asyncio.run(scenario())
     assert compiles == [SPEC, SPEC]
 
 
@@ -192,14 +202,14 @@ async def test_a_too_small_budget_is_refused_after_compilation(settings: Setting
         service = here.service()
         for _ in range(2):  # cold, then known
             with pytest.raises(BudgetTooSmall):
-                await service.answer(await service.begin_generate(order(max_tokens=2)))
+                await service.answer(await service.begin(order(max_tokens=2)))
 
 
 async def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
     async with place(settings) as here:
         await here.pretend("compile", "generate")
         service = here.service()
-        submission = await service.begin_generate(order(), ALONE)
+        submission = await service.begin(order(), ALONE)
         assert submission.compile_job is not None
         job_id, compile_job = submission.job_id, submission.compile_job
         for job, owner in ((job_id, "other"), (job_id, ""), (compile_job, "owner"), ("0", "")):
@@ -215,7 +225,7 @@ async def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
         await here.pretend("compile", "generate")
         service = here.service()
         ids = [
-            (await service.begin_generate(order(), SubmissionContext(owner, route, "key", "digest"))).job_id
+            (await service.begin(order(), SubmissionContext(owner, route, "key", "digest"))).job_id
             for owner, route in (("a", "/generate"), ("b", "/generate"), ("a", "/x"), ("a", "/generate"))
         ]
         assert ids[0] == ids[3] and len(set(ids)) == 3
@@ -226,7 +236,7 @@ async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(sett
         await here.work({"compile": fake_handlers.open_patient})
         await here.pretend("generate")
         service = here.service()
-        submissions = [await service.begin_generate(order()) for _ in range(2)]
+        submissions = [await service.begin(order()) for _ in range(2)]
         waiting = [asyncio.create_task(service.answer(submission)) for submission in submissions]
         assert await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
         for task, submission in zip(waiting, submissions, strict=True):

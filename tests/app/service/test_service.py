@@ -46,7 +46,7 @@ async def generate(
     service: Service, order: GenerateParams, context: SubmissionContext = CONTEXT_DEFAULT
 ) -> GenerateJobResult:
     """The answer to someone who waits for it."""
-    result = await service.answer(await service.begin_generate(order, context))
+    result = await service.answer(await service.begin(order, context))
     assert isinstance(result, GenerateJobResult)
     return result
 
