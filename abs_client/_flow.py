@@ -79,16 +79,12 @@ def send_with_retries(call: Call[T], retry: Retry) -> Flow[T]:
         try:
             response: HttpResponse = yield Send(call.request)
         except httpx2.RequestError as failure:
-            error, retry_after_s, transient = _no_response(failure), None, _is_transient(failure)
+            error = _no_response(failure)
         else:
             if response.success:
                 return call.read(response)
             error = response.error(call.request.body)
-            retry_after_s, transient = getattr(error, "retry_after_s", None), is_transient(error)
-        wait_s = state.wait_s(retry_after_s) if transient else None
-        if wait_s is None:
-            raise error
-        yield Wait(wait_s)
+        yield _wait_or_raise(state, error, getattr(error, "retry_after_s", None))
 
 
 class EventFollower(Generic[R]):
@@ -113,20 +109,16 @@ class EventFollower(Generic[R]):
             try:
                 yield from self._read_connection()
             except httpx2.RequestError as failure:
-                error, retry_after_s, transient = _no_response(failure), self._retry_s, _is_transient(failure)
+                error = _no_response(failure)
             except _StreamRejected as rejected:
-                error, transient = rejected.error, is_transient(rejected.error)
-                retry_after_s = getattr(error, "retry_after_s", None) or self._retry_s
+                error = rejected.error
             else:
-                error, retry_after_s, transient = ConnectionFailedError("the stream broke off"), self._retry_s, True
+                error = ConnectionFailedError("the stream broke off")
             if self.is_over:
                 return
             if self._last_id != last_id:  # progress: `retry` bounds the failures in a row, not those of a long stream
                 state.reset()
-            wait_s = state.wait_s(retry_after_s) if transient else None
-            if wait_s is None:
-                raise error
-            yield Wait(wait_s)
+            yield _wait_or_raise(state, error, getattr(error, "retry_after_s", None) or self._retry_s)
             # Without a job id the request may not have arrived, so it is sent again.
             if self.job_id is not None:
                 self._request = job_events(self.job_id, self._last_id)
@@ -250,7 +242,13 @@ def _has_request(failure: httpx2.RequestError) -> bool:
         return False
 
 
-def _is_transient(failure: httpx2.RequestError) -> bool:
-    """Whether the connection was at fault. Every request of this package is safe to send again."""
-    permanent = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.SSEError)
-    return isinstance(failure, httpx2.TransportError) and not isinstance(failure, permanent)
+def _wait_or_raise(state: RetryState, error: AbsError, retry_after_s: float | None) -> Wait:
+    """The wait before the next attempt. Raises the error if there is none, or if it would fail in the same way."""
+    # A broken connection may hide that the request arrived, but every request of this package is safe to send again.
+    # A URL or header that httpx2 itself rejects stays wrong.
+    permanent = isinstance(error.__cause__, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError)
+    transient = is_transient(error) or (isinstance(error, ConnectionFailedError) and not permanent)
+    wait_s = state.wait_s(retry_after_s) if transient else None
+    if wait_s is None:
+        raise error
+    return Wait(wait_s)

@@ -20,6 +20,8 @@ class Constraint:
     """
 
     FORM: ClassVar[str] = ""
+    _arguments: tuple[Any, ...]
+    _options: dict[str, Any]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         # An option at its default is left out, so that equal constraints have equal JSON.
@@ -38,14 +40,6 @@ class Constraint:
     def _body(self) -> Any:
         """The value of the field FORM."""
         return self._arguments[0]
-
-    @property
-    def _arguments(self) -> tuple[Any, ...]:
-        return cast("tuple[Any, ...]", self.__dict__["_arguments"])
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", self.__dict__["_options"])
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a constraint is immutable: create another")

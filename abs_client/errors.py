@@ -74,6 +74,12 @@ class AbsError(Exception):
         return f"{self.code}: {self.detail}" if self.code else self.detail
 
 
+class _LimitFields:
+    # A class without a base, so that it is no error of its own.
+    limit: str | None
+    cap: float | None
+
+
 class ConnectionFailedError(AbsError):
     """No server answers, or a broken response could not be resumed."""
 
@@ -87,7 +93,8 @@ class RequestError(AbsError):
 
 
 class InvalidRequestError(
-    RequestError, codes="invalid_json malformed_request invalid_request method_not_allowed unsupported_media_type"
+    RequestError, _LimitFields,
+    codes="invalid_json malformed_request invalid_request method_not_allowed unsupported_media_type",
 ):
     """A field, the JSON or the path is invalid.
 
@@ -99,15 +106,13 @@ class InvalidRequestError(
     errors: list[dict[str, str]] | None
     path: str | None
     field: str | None
-    limit: str | None
-    cap: float | None
 
 
-class RequestTooLargeError(RequestError, codes="body_too_large headers_too_large answer_too_large request_too_large"):
+class RequestTooLargeError(
+    RequestError, _LimitFields, codes="body_too_large headers_too_large answer_too_large request_too_large"
+):
     """The request or its result is too large: above `limit` = `cap`, or above the memory."""
 
-    limit: str | None
-    cap: float | None
     needed_bytes: int | None
     memory_bytes: int | None
 
@@ -144,7 +149,16 @@ class ConstraintError(RequestError):
     """The constraint is at fault."""
 
 
-class ConstraintSyntaxError(ConstraintError, codes="constraint_syntax"):
+class _Located:
+    position: int | None
+    field: str | None
+    source: str = ""  # not from the response, which never quotes the request
+
+    def __str__(self) -> str:
+        return super().__str__() + pointed_at(self.source, self.position)
+
+
+class ConstraintSyntaxError(_Located, ConstraintError, codes="constraint_syntax"):
     """The constraint does not parse.
 
     field         path of the string at fault, such as "all.1.ltlf"
@@ -153,27 +167,15 @@ class ConstraintSyntaxError(ConstraintError, codes="constraint_syntax"):
     source        that string, if it is in the request
     """
 
-    position: int | None
     line: int | None
     column: int | None
     expected: str | None
-    field: str | None
-    source: str = ""
-
-    def __str__(self) -> str:
-        return super().__str__() + pointed_at(self.source, self.position)
 
 
-class ConstraintUnsupportedError(ConstraintError, codes="unsupported"):
+class ConstraintUnsupportedError(_Located, ConstraintError, codes="unsupported"):
     """The constraint uses `construct`, which parses but is not supported."""
 
     construct: str | None
-    position: int | None
-    field: str | None
-    source: str = ""
-
-    def __str__(self) -> str:
-        return super().__str__() + pointed_at(self.source, self.position)
 
 
 class ConstraintUnsatisfiableError(ConstraintError, codes="constraint_unsatisfiable"):
@@ -190,11 +192,8 @@ class ConstraintUnsatisfiableError(ConstraintError, codes="constraint_unsatisfia
     lengths: Any
 
 
-class ConstraintTooLargeError(ConstraintError, codes="constraint_too_large"):
+class ConstraintTooLargeError(ConstraintError, _LimitFields, codes="constraint_too_large"):
     """The compilation exceeds the limit `limit`, whose value is `cap`."""
-
-    limit: str | None
-    cap: float | None
 
 
 class BudgetTooSmallError(RequestError, codes="budget_too_small"):
@@ -224,18 +223,12 @@ class BusyError(AbsError):
     retry_after_s: float | None
 
 
-class RateLimitError(BusyError, codes="rate_limited"):
+class RateLimitError(BusyError, _LimitFields, codes="rate_limited"):
     """The API key exceeds its rate limit `limit`, whose value is `cap`."""
 
-    limit: str | None
-    cap: float | None
 
-
-class QueueFullError(BusyError, codes="queue_full"):
+class QueueFullError(BusyError, _LimitFields, codes="queue_full"):
     """The queue exceeds the limit `limit`, whose value is `cap`."""
-
-    limit: str | None
-    cap: float | None
 
 
 class DeadlineUnreachableError(BusyError, codes="deadline_unreachable"):
@@ -252,12 +245,9 @@ class NotReadyError(BusyError, codes="not_ready"):
 
 
 class ServiceUnavailableError(
-    BusyError, codes="draining storage_down too_many_connections model_unavailable memory_taken"
+    BusyError, _LimitFields, codes="draining storage_down too_many_connections model_unavailable memory_taken"
 ):
     """The service is shutting down, or its storage, model, memory or connections are unavailable."""
-
-    limit: str | None
-    cap: float | None
 
 
 class JobCancelledError(BusyError, codes="cancelled"):
@@ -299,7 +289,7 @@ def error_of(
     error = kind(detail, status=status, problem=problem)
     if isinstance(error, BusyError) and error.retry_after_s is None:
         error.retry_after_s = retry_after_s
-    if isinstance(error, ConstraintSyntaxError | ConstraintUnsupportedError) and sent is not None:
+    if isinstance(error, _Located) and sent is not None:
         error.source = _string_at(sent.get("constraint"), error.field or "")
     return error
 

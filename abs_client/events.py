@@ -8,22 +8,14 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from abs_client._json import read
 from abs_client.errors import InvalidResponseError, error_of
+from abs_client.results import _CompiledSizes
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Compilation:
+class Compilation(_CompiledSizes):
     """The constraint is compiled, and generation starts. The fields are those of `CompileResult`."""
-
-    automaton: str
-    states: int
-    letters: int
-    token_states: int
-    token_classes: int
-    min_tokens: int
-    cached: bool
-    compile_ms: float
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, TypeAlias, overload
 
 from abs_client.constraints import Constraint, ConstraintLike, json_value
 
@@ -30,9 +30,14 @@ class Formula(Constraint):
     """An LTLf formula over the words of the text.
 
     The functions of this module build it, and `&`, `|`, `~` and `>>` (implies).
+
+    op     the operator as the grammar writes it; "name" for a proposition
+    parts  the operands
     """
 
     FORM = "ltlf"
+    op: str
+    parts: tuple[Formula, ...]
 
     def __init__(self, op: str, *parts: Operand) -> None:
         flat: list[Formula] = []  # a & (b & c) is a & b & c
@@ -40,16 +45,6 @@ class Formula(Constraint):
             flat.extend(part.parts if part.op == op and op in ("&", "|") else (part,))
         super().__init__()
         self.__dict__.update(op=op, parts=tuple(flat))
-
-    @property
-    def op(self) -> str:
-        """The operator as the grammar writes it; "name" for a proposition."""
-        return str(self.__dict__["op"])
-
-    @property
-    def parts(self) -> tuple[Formula, ...]:
-        """The operands."""
-        return cast("tuple[Formula, ...]", self.__dict__["parts"])
 
     def as_dict(self) -> dict[str, Any]:
         names, declared = _names(self)
@@ -105,17 +100,18 @@ Operand: TypeAlias = Formula | str
 class NamedProposition(Formula):
     """A formula that holds at certain steps of the text."""
 
+    name: str | None
+
     def __init__(self, name: str | None) -> None:
         if name is not None and not name.strip():
             raise ValueError("the name of a proposition needs a character other than white space")
         super().__init__("name")
-        self.__dict__["name"] = name
+        self.__dict__.update(name=name)
 
     @property
     def preferred_name(self) -> str:
         """The name in the formula, unless another proposition has it."""
-        name = self.__dict__["name"]
-        return str(name) if name is not None else _clipped(self._description())
+        return self.name if self.name is not None else _clipped(self._description())
 
     @property
     def literal(self) -> bool:
@@ -133,21 +129,20 @@ class NamedProposition(Formula):
 class Word(NamedProposition):
     """One of these words or phrases is here. A phrase holds at its last word.
 
+    forms           the words and phrases
     case_sensitive  False: upper and lower case are equal
     name            its name in word traces
     Raises ValueError for a word of white space alone.
     """
+
+    forms: tuple[str, ...]
+    case_sensitive: bool
 
     def __init__(self, *forms: str, case_sensitive: bool = False, name: str | None = None) -> None:
         if not forms or not all(form.strip() for form in forms):
             raise ValueError("a word needs a character other than white space")
         super().__init__(name)
         self.__dict__.update(forms=forms, case_sensitive=case_sensitive)
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """The words and phrases."""
-        return cast("tuple[str, ...]", self.__dict__["forms"])
 
     @property
     def literal(self) -> bool:
@@ -157,10 +152,10 @@ class Word(NamedProposition):
     @property
     def has_only_forms(self) -> bool:
         """Whether its forms define it, without options."""
-        return not self.__dict__["case_sensitive"] and self.__dict__["name"] is None
+        return not self.case_sensitive and self.name is None
 
     def proposition(self) -> list[str] | dict[str, Any]:
-        if self.__dict__["case_sensitive"]:
+        if self.case_sensitive:
             return {"words": list(self.forms), "case_sensitive": True}
         return list(self.forms)
 
@@ -168,7 +163,7 @@ class Word(NamedProposition):
         return "|".join(self.forms)
 
     def __repr__(self) -> str:
-        options = {"case_sensitive": self.__dict__["case_sensitive"] or None, "name": self.__dict__["name"]}
+        options = {"case_sensitive": self.case_sensitive or None, "name": self.name}
         named = [f"{name}={value!r}" for name, value in options.items() if value is not None]
         return f"Word({', '.join([*map(repr, self.forms), *named])})"
 
@@ -176,19 +171,21 @@ class Word(NamedProposition):
 class Match(NamedProposition):
     """The word or punctuation mark here matches the whole pattern. `name`: its name in word traces."""
 
+    pattern: str
+
     def __init__(self, pattern: str, *, name: str | None = None) -> None:
         super().__init__(name)
-        self.__dict__["pattern"] = pattern
+        self.__dict__.update(pattern=pattern)
 
     def proposition(self) -> dict[str, Any]:
-        return {"regex": self.__dict__["pattern"]}
+        return {"regex": self.pattern}
 
     def _description(self) -> str:
-        return f"/{self.__dict__['pattern']}/"
+        return f"/{self.pattern}/"
 
     def __repr__(self) -> str:
-        name = "" if self.__dict__["name"] is None else f", name={self.__dict__['name']!r}"
-        return f"Match({self.__dict__['pattern']!r}{name})"
+        name = "" if self.name is None else f", name={self.name!r}"
+        return f"Match({self.pattern!r}{name})"
 
 
 class Ltlf(Constraint):

@@ -189,6 +189,25 @@ class Transition:
 
 
 @dataclass(frozen=True)
+class _CompiledSizes:
+    """The hash of a compiled constraint, its sizes, and what its compilation took.
+
+    token_states, token_classes  sizes of the automaton over tokens
+    min_tokens                   the smallest sufficient `max_tokens`
+    cached                       the constraint was compiled before
+    """
+
+    automaton: str
+    states: int
+    letters: int
+    token_states: int
+    token_classes: int
+    min_tokens: int
+    cached: bool
+    compile_ms: float
+
+
+@dataclass(frozen=True)
 class Result:
     """A result that names an automaton by its hash.
 
@@ -236,22 +255,12 @@ class GenerateResult(Result):
 
 
 @dataclass(frozen=True)
-class CompileResult(Result):
+class CompileResult(_CompiledSizes, Result):
     """A compiled constraint; `generate` takes it as its constraint.
 
-    token_states, token_classes  sizes of the automaton over tokens
-    min_tokens                   the smallest sufficient `max_tokens`
-    cached                       the constraint was compiled before
-    explanation                  None if the request sets explain=False, or if it would exceed the limits
+    explanation  None if the request sets explain=False, or if it would exceed the limits
     """
 
-    states: int
-    letters: int
-    token_states: int
-    token_classes: int
-    min_tokens: int
-    cached: bool
-    compile_ms: float
     explanation: Explanation | None = None
 
     def _repr_html_(self) -> str:
