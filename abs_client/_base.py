@@ -12,6 +12,7 @@ from abs_client._retry import Retry
 from abs_client._transport import Endpoint
 from abs_client.events import Done, Event
 
+C = TypeVar("C")
 R = TypeVar("R")
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -71,3 +72,13 @@ class StreamBase(Generic[R]):
         if self.result is None:
             raise RuntimeError("the stream was closed before its end")
         return self.result
+
+
+class JobBase(Generic[C, R]):
+    """A job of the service, seen from a client of the class C."""
+
+    def __init__(self, client: C, job_id: str) -> None:
+        self._client, self.id = client, job_id
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"

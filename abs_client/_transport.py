@@ -46,10 +46,14 @@ class Endpoint:
         timeout = httpx2.Timeout(self.read_s, connect=CONNECT_S)
         return {"base_url": url, "headers": headers, "timeout": timeout, **options}
 
-    def timeout(self, request: HttpRequest, streams: bool = False) -> httpx2.Timeout:
-        """The limits of one request: seconds to connect, and seconds without data."""
+    def prepare(self, http: httpx2.Client | httpx2.AsyncClient, request: HttpRequest, streams: bool) -> httpx2.Request:
+        """The request as httpx2 sends it, with its limits: seconds to connect, and seconds without data."""
         read_s = STREAM_READ_S if streams else request.read_s or self.read_s
-        return httpx2.Timeout(read_s, connect=min(CONNECT_S, read_s))
+        # A cancellation has two seconds in all, so connecting may not take longer than reading.
+        timeout = httpx2.Timeout(read_s, connect=min(CONNECT_S, read_s))
+        return http.build_request(
+            request.method, request.path, content=request.content, headers=request.all_headers, timeout=timeout
+        )
 
     def with_picture(self, value: T) -> T:
         """A Result with the function `svg`, which fetches its picture once. Other values are unchanged."""

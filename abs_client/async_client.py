@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import httpx2
 
 from abs_client import _flow as flows
 from abs_client import _requests as requests
-from abs_client._base import ClientBase, StreamBase, describe
+from abs_client._base import ClientBase, JobBase, StreamBase, describe
 from abs_client._flow import Action, EventFollower, Flow
 from abs_client._requests import Call, GenerateOptions, HttpRequest
 from abs_client._retry import Retry
@@ -223,11 +223,7 @@ class _AsyncActionRunner:
             await response.aclose()
 
     async def _send(self, request: HttpRequest, streams: bool) -> httpx2.Response:
-        timeout = self._endpoint.timeout(request, streams)
-        prepared = self._http.build_request(
-            request.method, request.path, content=request.content, headers=request.all_headers, timeout=timeout
-        )
-        return await self._http.send(prepared, stream=streams)
+        return await self._http.send(self._endpoint.prepare(self._http, request, streams), stream=streams)
 
 
 class AsyncStream(_AsyncClosing, StreamBase[R]):
@@ -273,11 +269,8 @@ async def _events(client: AsyncClient, follower: EventFollower[R], cancels: bool
         raise
 
 
-class AsyncJob(Generic[R]):
+class AsyncJob(JobBase[AsyncClient, R]):
     """A job of the service. It runs without a reader, until `cancel`. `AsyncClient.job` takes its `id`."""
-
-    def __init__(self, client: AsyncClient, job_id: str) -> None:
-        self._client, self.id = client, job_id
 
     async def state(self) -> JobState:
         """Get the job's state."""
@@ -296,6 +289,3 @@ class AsyncJob(Generic[R]):
     async def cancel(self) -> JobState:
         """Cancel the job and get its state."""
         return await self._client._request(requests.cancellation(self.id))
-
-    def __repr__(self) -> str:
-        return f"AsyncJob({self.id!r})"

@@ -6,13 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import httpx2
 
 from abs_client import _flow as flows
 from abs_client import _requests as requests
-from abs_client._base import ClientBase, StreamBase, describe
+from abs_client._base import ClientBase, JobBase, StreamBase, describe
 from abs_client._flow import Action, EventFollower, Flow
 from abs_client._requests import Call, GenerateOptions, HttpRequest
 from abs_client._retry import Retry
@@ -207,11 +207,7 @@ class _ActionRunner:
         self._response, self._events = None, iter(())
 
     def _send(self, request: HttpRequest, streams: bool) -> httpx2.Response:
-        timeout = self._endpoint.timeout(request, streams)
-        prepared = self._http.build_request(
-            request.method, request.path, content=request.content, headers=request.all_headers, timeout=timeout
-        )
-        return self._http.send(prepared, stream=streams)
+        return self._http.send(self._endpoint.prepare(self._http, request, streams), stream=streams)
 
 
 class Stream(_Closing, StreamBase[R]):
@@ -256,11 +252,8 @@ def _events(client: Client, follower: EventFollower[R], cancels: bool) -> Genera
         raise
 
 
-class Job(Generic[R]):
+class Job(JobBase[Client, R]):
     """A job of the service. It runs without a reader, until `cancel`. `Client.job` takes its `id`."""
-
-    def __init__(self, client: Client, job_id: str) -> None:
-        self._client, self.id = client, job_id
 
     def state(self) -> JobState:
         """Get the job's state."""
@@ -279,6 +272,3 @@ class Job(Generic[R]):
     def cancel(self) -> JobState:
         """Cancel the job and get its state."""
         return self._client._request(requests.cancellation(self.id))
-
-    def __repr__(self) -> str:
-        return f"Job({self.id!r})"
