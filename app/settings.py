@@ -19,6 +19,7 @@ PREFIX = "ABS_"
 BUILT_IN_MODEL = str(Path(__file__).parent / "models" / "captions")
 QUEUES = ("compile", "generate")
 LTLF_ENGINES = ("native", "mona")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 REGEX_ENGINES = ("native", "fado")
@@ -233,10 +234,8 @@ class Settings:
         for worker in self.embedded_workers:
             _require(worker in QUEUES, "embedded_workers", f"lists workers, each one of {', '.join(QUEUES)}")
         _require(len(self.secret) >= SECRET_BYTES_MIN, "secret", f"needs at least {SECRET_BYTES_MIN} characters")
-        levels = ("debug", "info", "warning", "error")
-        _require(self.log_level in levels, "log_level", f"must be one of {', '.join(levels)}")
-        for name, choices in (("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES), ("dtype", DTYPES),
-                            ("log_format", LOG_FORMATS)):
+        for name, choices in (("log_level", LOG_LEVELS), ("ltlf_engine", LTLF_ENGINES), ("regex_engine", REGEX_ENGINES),
+                              ("dtype", DTYPES), ("log_format", LOG_FORMATS)):
             _require(getattr(self, name) in choices, name, f"must be one of {', '.join(choices)}")
         for holder in (self, self.limits):
             for name, value in _numbers(holder):
@@ -345,11 +344,6 @@ def is_set(name: str) -> bool:
 def environment_with(values: Mapping[str, str], without: tuple[str, ...] = ()) -> dict[str, str]:
     """This process's environment with some variables set and some removed."""
     return {name: text for name, text in os.environ.items() if name not in without} | dict(values)
-
-
-def keyless_environment() -> dict[str, str]:
-    """The environment of a service that is started for oneself alone: this process's, without the keys of another."""
-    return {name: value for name, value in os.environ.items() if name != f"{PREFIX}KEYS_FILE"}
 
 
 def child_environment() -> dict[str, str]:

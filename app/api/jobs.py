@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import Field
 
 from app.api.dependencies import RESPOND_ASYNC, ServiceDependency, owner_of
 from app.api.errors import refusal
-from app.api.openapi import EVENT_STREAM, errors
+from app.api.openapi import EVENT_STREAM, Responses, errors
 from app.api.schemas import Answer, ProblemBody, answer_of, to_json
 from app.api.sse import LAST_ID, JobEvents, Source
 from app.errors import UnknownJob
@@ -87,7 +87,7 @@ async def job(request: Request, service: ServiceDependency, response: Response, 
     return shown
 
 
-_CANCELLED: dict[int | str, dict[str, Any]] = {
+_CALLED_OFF: Responses = {
     200: {"description": "It was over already"},
     202: {"description": "It is cancelled", "model": JobResponse},
 }
@@ -99,9 +99,8 @@ async def cancel_job(request: Request, service: ServiceDependency, response: Res
     return await job_response(request, service, job_id)
 
 
-_READ: dict[int | str, dict[str, Any]] = {
-    **EVENT_STREAM,
-    204: {"description": "The last event was read already: there is no more to come back for"},
+_READ: Responses = EVENT_STREAM | {
+    204: {"description": "The last event was read already: there is no more to come back for"}
 }
 
 

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import platform
 import secrets
-from typing import Any
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from app import __version__
 from app.api.dependencies import Components, ComponentsDependency
-from app.api.errors import PROBLEM_TYPE
+from app.api.openapi import Responses, errors, text
 from app.api.schemas import Status
 from app.broker import Broker
 from app.errors import NotReady, StorageDown
@@ -24,13 +23,7 @@ from app.store import Store
 
 STORAGE_S_MAX = 2.0  # that the storage may take to answer a probe
 PROBE_TTL_S = 30.0
-_NOT_READY: dict[int | str, dict[str, Any]] = {
-    503: {
-        "description": "not_ready, with the reasons",
-        "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-}
-_EXPOSITION: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_NOT_READY: Responses = {503: errors(503)[503] | {"description": "not_ready, with the reasons"}}
 router = APIRouter()
 
 
@@ -87,7 +80,7 @@ async def reasons_not_ready(components: Components) -> tuple[object, ...]:
         return (*reasons, f"the storage does not answer within {STORAGE_S_MAX:g} s")
 
 
-@router.get("/metrics", response_class=Response, responses=_EXPOSITION, summary="Measurements, for Prometheus")
+@router.get("/metrics", response_class=Response, responses=text("text/plain"), summary="Measurements, for Prometheus")
 async def show_metrics(components: ComponentsDependency) -> Response:
     if components.probe is not None:
         await components.probe.refresh()

@@ -138,22 +138,24 @@ class Body(Strict):
         return {name: value for name, value in body.items() if name in cls.model_fields or name in reported}
 
 
-class CompileRequest(Body):
-    """A constraint to compile for the served model."""
-
+class _ConstraintBody(Body):
     constraint: Constraint
-    model: str | None = None
-    explain: bool = Field(True, description="Tell in words and examples what was compiled")
 
     def spec(self) -> Spec:
         """The constraint, checked. Raises SpecSyntaxError."""
         return spec_from_json(self.constraint)
 
 
-class CheckRequest(Body):
+class CompileRequest(_ConstraintBody):
+    """A constraint to compile for the served model."""
+
+    model: str | None = None
+    explain: bool = Field(True, description="Tell in words and examples what was compiled")
+
+
+class CheckRequest(_ConstraintBody):
     """A text to check, or for a constraint over labels a list of labels."""
 
-    constraint: Constraint
     text: str | None = None
     labels: Strings | None = None
     conjuncts: bool = Field(False, description="Check each conjunct of the constraint by itself, too: the first 32")
@@ -167,10 +169,6 @@ class CheckRequest(Body):
     def subject(self) -> str | tuple[str, ...]:
         """The text or the labels to check."""
         return self.text if self.text is not None else tuple(self.labels or ())
-
-    def spec(self) -> Spec:
-        """The constraint, checked. Raises SpecSyntaxError."""
-        return spec_from_json(self.constraint)
 
 
 class GenerateRequest(Body, GenerationOptions):

@@ -14,7 +14,7 @@ import httpx2
 from rich.console import Console
 
 from app.cli.render import show_generated
-from app.settings import BUILT_IN_MODEL, keyless_environment
+from app.settings import BUILT_IN_MODEL, PREFIX, environment_with
 
 LISTENING = "listening on "  # precedes the URL in the output of `abs serve` and `abs up`
 START_S_MAX = 120.0
@@ -73,8 +73,9 @@ def _server() -> Iterator[str]:
     options = ["--host", "127.0.0.1", "--port", "0", "--model", BUILT_IN_MODEL, "--log-level", "warning"]
     # A process of its own, so that the demo takes the same path as a deployed service.
     command = [sys.executable, "-m", "app.main", "serve", *options]
+    environment = environment_with({}, without=(f"{PREFIX}KEYS_FILE",))  # the demo's requests carry no key
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=keyless_environment())
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         try:
             yield _ready_url(process, log)  # the port is free, so only the process itself knows it
         finally:

@@ -23,20 +23,8 @@ from pathlib import Path
 
 from app.errors import InternalError
 from app.settings import child_environment
-from app.worker.sandbox.protocol import (
-    CANCEL,
-    CANCELLED,
-    DONE,
-    ENDS,
-    EXIT_NO_MEMORY,
-    EXITED,
-    JOB,
-    REPORT_BYTES,
-    SIGNALLED,
-    TIMED_OUT,
-    Budget,
-    Report,
-)
+from app.worker.sandbox import protocol
+from app.worker.sandbox.protocol import Budget, Report
 from compiler.errors import CompileCancelled, LimitExceeded
 from compiler.limits import Limits
 
@@ -106,7 +94,7 @@ class Sandbox:
                     self._server.close()
                     self._server = self._start()
                     continue
-                if ended.kind == DONE:
+                if ended.kind == protocol.DONE:
                     return _content(answer)
                 raise self._reason(ended)
         raise InternalError("the compile process died at every attempt")
@@ -127,15 +115,17 @@ class Sandbox:
     def _reason(self, ended: Report) -> Exception:
         """Why a job has no answer."""
         seconds, cap = self._limits.compile_s_max, self._limits.compile_memory_bytes_max
-        if ended.kind == CANCELLED:
-            return CompileCancelled("the compilation was cancelled")
-        if ended.kind == TIMED_OUT or (ended.kind, ended.number) == (SIGNALLED, signal.SIGXCPU):
+        signalled = ended.kind == protocol.SIGNALLED
+        if ended.kind == protocol.CANCELLED:
+            return CompileCancelled("the compilation was called off")
+        if ended.kind == protocol.TIMED_OUT or (signalled and ended.number == signal.SIGXCPU):
             return LimitExceeded("compile_s_max", seconds, seconds + GRACE_S)
         starved = ended.number in _CRASHES and ended.peak_bytes > cap / 2  # libraries abort without memory
         killed = ended.number == signal.SIGKILL  # not by us, so by a system short of memory
-        if (ended.kind, ended.number) == (EXITED, EXIT_NO_MEMORY) or (ended.kind == SIGNALLED and (starved or killed)):
+        reported = (ended.kind, ended.number) == (protocol.EXITED, protocol.EXIT_NO_MEMORY)
+        if reported or (signalled and (starved or killed)):
             return LimitExceeded("compile_memory_bytes_max", cap, ended.peak_bytes)
-        how = signal.Signals(ended.number).name if ended.kind == SIGNALLED else f"exit status {ended.number}"
+        how = signal.Signals(ended.number).name if signalled else f"exit status {ended.number}"
         return InternalError(f"the process of a compilation ended by itself ({how})")
 
 
@@ -186,12 +176,12 @@ class _ForkServer:
         self._job = None
         late = time.monotonic() + self._budget.wall_s + _LATE_S
         try:
-            socket.send_fds(self._control, [JOB], [request, answer])
+            socket.send_fds(self._control, [protocol.JOB], [request, answer])
         except OSError as error:
             raise _ServerLost("it is gone") from error
         while True:
             report = self._next_report(late, cancelled)
-            if report.kind in ENDS:
+            if report.kind in protocol.ENDS:
                 return report
             self._job = report.number
 
@@ -208,12 +198,12 @@ class _ForkServer:
         try:
             while time.monotonic() < late:
                 if events.poll(_POLL_MS):
-                    data = self._control.recv(REPORT_BYTES, socket.MSG_WAITALL)
-                    if len(data) == REPORT_BYTES:
+                    data = self._control.recv(protocol.REPORT_BYTES, socket.MSG_WAITALL)
+                    if len(data) == protocol.REPORT_BYTES:
                         return Report.unpack(data)
                     raise _ServerLost("it is gone")
                 if not cancel_sent and cancelled():
-                    self._control.sendall(CANCEL)
+                    self._control.sendall(protocol.CANCEL)
                     cancel_sent = True
         except OSError as error:
             raise _ServerLost("it is gone") from error

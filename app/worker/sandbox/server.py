@@ -27,22 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from app.worker.sandbox.protocol import (
-    CANCEL,
-    CANCELLED,
-    DONE,
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_NO_MEMORY,
-    EXITED,
-    JOB,
-    READY,
-    SIGNALLED,
-    STARTED,
-    TIMED_OUT,
-    Budget,
-    Report,
-)
+from app.worker.sandbox import protocol
+from app.worker.sandbox.protocol import Budget, Report
 
 Work = Callable[[bytes], bytes]
 OpenWork = Callable[[bytes], tuple[Work, bytes]]
@@ -70,7 +56,7 @@ def main(boot: dict[str, Any]) -> None:
     gc.freeze()  # the collector of a job leaves these objects alone, and so the pages that it shares with us
     server = _Server(control, work, rehearsal, Budget(**boot["budget"]), boot["directory"])
     with contextlib.suppress(OSError):  # the worker is gone
-        control.sendall(Report(READY).pack())
+        control.sendall(Report(protocol.READY).pack())
         server.serve()
     server.end()
     shutil.rmtree(boot["directory"], ignore_errors=True)
@@ -99,7 +85,7 @@ class _Server:
             order, files, _, _ = socket.recv_fds(self._control, 1, 2)
             if not order:
                 return
-            if order == JOB:
+            if order == protocol.JOB:
                 self._hand_over(files)
                 self._finish(self._wait())
                 self._next = self._fork()
@@ -126,9 +112,9 @@ class _Server:
         """
         for last in (False, True):
             # The report comes first: if the server dies, the worker must know this session.
-            self._control.sendall(Report(STARTED, self._next.pid).pack())
+            self._control.sendall(Report(protocol.STARTED, self._next.pid).pack())
             self._next.give(files)
-            if last or (self._next.has_message(self._budget.wall_s) and self._next.message() == STARTED):
+            if last or (self._next.has_message(self._budget.wall_s) and self._next.message() == protocol.STARTED):
                 break
             self._next.collect()
             self._next = self._fork()
@@ -140,23 +126,23 @@ class _Server:
         ends = time.monotonic() + self._budget.wall_s
         while (left_s := ends - time.monotonic()) > 0:
             if self._next.has_message(left_s, self._control):
-                if (message := self._next.message()) != STARTED:
+                if (message := self._next.message()) != protocol.STARTED:
                     return message
-            elif _readable(self._control) and self._control.recv(1) in (b"", CANCEL):
-                return CANCELLED
-        return TIMED_OUT
+            elif _readable(self._control) and self._control.recv(1) in (b"", protocol.CANCEL):
+                return protocol.CANCELLED
+        return protocol.TIMED_OUT
 
     def _finish(self, how: bytes) -> None:
         """Report the outcome to the worker, and collect the process.
 
         A finished job is reported first. Any other report needs the exit status, so the process is collected first.
         """
-        if how == DONE:
-            self._control.sendall(Report(DONE).pack())
+        if how == protocol.DONE:
+            self._control.sendall(Report(protocol.DONE).pack())
             self._next.collect()
             return
         status, peak_bytes = self._next.collect()
-        kind = SIGNALLED if how == EXITED and status < 0 else how
+        kind = protocol.SIGNALLED if how == protocol.EXITED and status < 0 else how
         self._control.sendall(Report(kind, abs(status), peak_bytes).pack())
 
 
@@ -172,7 +158,7 @@ class _Process:
     def give(self, files: list[int]) -> None:
         """Give it the request and the file for the answer."""
         with contextlib.suppress(OSError):  # it has just died, as will be seen
-            socket.send_fds(self._socket, [JOB], files)
+            socket.send_fds(self._socket, [protocol.JOB], files)
 
     def has_message(self, within_s: float, *others: socket.socket) -> bool:
         """Wait for a message, for `others` to be readable, or for the timeout; True if there is a message."""
@@ -181,9 +167,9 @@ class _Process:
     def message(self) -> bytes:
         """The process's message: STARTED, DONE, or EXITED if it has ended."""
         try:
-            return self._socket.recv(len(DONE)) or EXITED
+            return self._socket.recv(len(protocol.DONE)) or protocol.EXITED
         except OSError:
-            return EXITED
+            return protocol.EXITED
 
     def collect(self) -> tuple[int, int]:
         """Kill the process and all that it started. Returns its status (or -signal) and its peak memory in bytes."""
@@ -223,19 +209,19 @@ def _run_process(
     work: Work, rehearsal: bytes, connection: socket.socket, budget: Budget, directory: str, server: int
 ) -> NoReturn:
     """Run a job's process from its fork to its exit."""
-    status = EXIT_FAILED
+    status = protocol.EXIT_FAILED
     try:
         _confine(budget, directory, server)
         if rehearsal and not _readable(connection):  # no job waits already
             work(rehearsal)
         _, (request, answer), _, _ = socket.recv_fds(connection, 1, 2)
-        connection.sendall(STARTED)
+        connection.sendall(protocol.STARTED)
         with os.fdopen(request, "rb") as source, os.fdopen(answer, "wb") as sink:
             sink.write(work(source.read()))
-        connection.sendall(DONE)
-        status = EXIT_DONE
+        connection.sendall(protocol.DONE)
+        status = protocol.EXIT_DONE
     except MemoryError:
-        status = EXIT_NO_MEMORY
+        status = protocol.EXIT_NO_MEMORY
     finally:
         os._exit(status)  # skips exit handlers and buffers inherited from the server
 
@@ -245,7 +231,7 @@ def _confine(budget: Budget, directory: str, server: int) -> None:
     os.setsid()
     _control_process(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != server:  # it died before that
-        os._exit(EXIT_FAILED)
+        os._exit(protocol.EXIT_FAILED)
     os.chdir(directory)
     tempfile.tempdir = directory
     null = os.open(os.devnull, os.O_RDWR)
