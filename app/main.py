@@ -55,11 +55,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _traced(app, chosen, limiter),
         docs_url=None, redoc_url=None, separate_input_output_schemas=False, redirect_slashes=False,
     )
-    app.include_router(router)
-    app.include_router(jobs)
-    app.include_router(openai)
-    app.include_router(operations)
-    app.include_router(page)
+    for routes in (router, jobs, openai, operations, page):
+        app.include_router(routes)
     app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_timeout_s=chosen.body_timeout_s)
     app.state.components = Components()
     app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=limiter)

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 SERVERS = ("redis", "rediss", "unix")
 BROKERS = {"memory": "app.broker.memory:MemoryBroker"} | dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
 STORES = {"memory": "app.store.memory:MemoryStore"} | dict.fromkeys(SERVERS, "app.store.redis:RedisStore")
-LIMITERS = {
-    "memory": "app.auth.rate_limit:Limiter",
-    **dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter"),
-}
+LIMITERS = {"memory": "app.auth.rate_limit:Limiter"} | dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter")
 CHECK = "app.redis.server_checks:check_server"
 DEVICE = "app.worker.handlers.generate:device_of"
 HANDLERS = {name: f"app.worker.handlers.{name}:open_handler" for name in ("compile", "generate")}

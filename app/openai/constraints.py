@@ -187,23 +187,24 @@ def remove_partial_stop(text: str, stops: Sequence[str]) -> str:
 
 def strips_space(spec: Spec) -> bool:
     """Whether a part of the constraint is about whole texts and may have its leading space removed."""
-    match spec:
-        case AllSpec() | AnySpec():
-            return any(strips_space(part) for part in spec.parts)
-        case NotSpec():
-            return strips_space(spec.part)
-        case _:
-            return hasattr(spec, "leading_space")
+    return any(hasattr(part, "leading_space") for part in _simple_parts(spec))
 
 
 def _ignores_space(spec: Spec) -> bool:
     """Whether white space after a text changes nothing."""
+    return all(
+        part.max_chars is None if isinstance(part, LengthSpec) else isinstance(part, LtlfSpec | KeywordsSpec)
+        for part in _simple_parts(spec)
+    )
+
+
+def _simple_parts(spec: Spec) -> Iterator[Spec]:
+    """The constraints that a constraint combines."""
     match spec:
         case AllSpec() | AnySpec():
-            return all(_ignores_space(part) for part in spec.parts)
+            for part in spec.parts:
+                yield from _simple_parts(part)
         case NotSpec():
-            return _ignores_space(spec.part)
-        case LengthSpec():
-            return spec.max_chars is None
+            yield from _simple_parts(spec.part)
         case _:
-            return isinstance(spec, LtlfSpec | KeywordsSpec)
+            yield spec

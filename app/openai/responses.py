@@ -46,13 +46,17 @@ class CompletionChoice(Deferred):
     finish_reason: FinishReason | None
 
 
-class Completion(Deferred):
-    """The response to a prompt, or a chunk of it in a stream."""
-
+class _Response(Deferred):
     id: str
-    object: Literal["text_completion"] = "text_completion"
+    object: str
     created: int
     model: str
+
+
+class Completion(_Response):
+    """The response to a prompt, or a chunk of it in a stream."""
+
+    object: Literal["text_completion"] = "text_completion"
     choices: tuple[CompletionChoice, ...]
     usage: TokenUsage | None
     automaton: str | None = None
@@ -92,13 +96,10 @@ class ChatChoice(Deferred):
     finish_reason: FinishReason
 
 
-class ChatCompletion(Deferred):
+class ChatCompletion(_Response):
     """The response to messages."""
 
-    id: str
     object: Literal["chat.completion"] = "chat.completion"
-    created: int
-    model: str
     choices: tuple[ChatChoice, ...]
     usage: TokenUsage
     automaton: str
@@ -121,13 +122,10 @@ class DeltaChoice(Deferred):
     finish_reason: FinishReason | None
 
 
-class ChatChunk(Deferred):
+class ChatChunk(_Response):
     """A chunk of the response to messages. A chunk with `usage`, if requested, is the last and has no choices."""
 
-    id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
-    created: int
-    model: str
     choices: tuple[DeltaChoice, ...]
     usage: TokenUsage | None
 

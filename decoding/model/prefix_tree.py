@@ -19,8 +19,8 @@ rows belong to which tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -41,19 +41,8 @@ _GAIN_MIN = 1.5  # the rows are split where that divides the number of pairs by 
 _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output_attentions", "output_hidden_states"}
 
 
-class Checkpoint(NamedTuple):
-    """The state of a tree, to which it can be rolled back. Keys and values in slots that no row sees are not part of
-    it.
-    """
-
-    length: int
-    rows: int
-    visible: Tensor
-    path_rank: Tensor
-    free: Tensor
-    free_used: int
-    used_slots: int
-    occupied: int
+Checkpoint: TypeAlias = Mapping[str, object]
+"""The attributes of a tree at some time, without the keys and values in slots that were visible to no row."""
 
 
 class PrefixTree:
@@ -104,18 +93,14 @@ class PrefixTree:
 
     def checkpoint(self) -> Checkpoint:
         """The present state, for `rollback`. While it is referred to, its arrays stay in memory."""
-        return Checkpoint(
-            self.length, self.rows, self._visible, self._path_rank, self._free, self._free_used, self._used_slots,
-            self._occupied,
-        )
+        return dict(vars(self))
 
     def rollback(self, to: Checkpoint) -> None:
         """Undoes an `extend` and its `store`, in whatever layer they failed. The same parents may be extended again."""
         # `extend` replaces the arrays and changes none, so the references are enough. Keys and values that the parents
-        # see were not overwritten; those of other rows may be.
-        self.length, self.rows, self._visible, self._path_rank = to.length, to.rows, to.visible, to.path_rank
-        self._free, self._free_used = to.free, to.free_used
-        self._used_slots, self._occupied = to.used_slots, to.occupied
+        # see were not overwritten; those of other rows may be. An array that has grown stays as it is: the dicts of
+        # arrays by layer are the same ones.
+        vars(self).update(to)
 
     def extend(self, parents: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Replaces the rows by N new ones, `count` nodes longer than their parents, int64 [N].
