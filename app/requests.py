@@ -59,24 +59,22 @@ def seeded(options: GenerationOptions) -> GenerationOptions:
 def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:
     """Raise RequestOverLimit for what no service with these settings, or no request to this model, may ask for."""
     options = params.options
-    require_chars("prompt", params.prompt, "prompt_chars_max", settings.prompt_chars_max)
+    require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.prompt_chars_max)
     caps = [("max_tokens", "max_tokens_max", settings.max_tokens_max), ("n", "n_max", settings.n_max)]
     if options.algorithm != "sample":
         caps += [("beams", "beams_max", settings.beams_max), ("beams", "vocabulary", files.vocabulary.size)]
     if files.context_tokens is not None:
         caps.append(("max_tokens", "context_tokens", files.context_tokens))
     for path, limit, cap in caps:
-        if getattr(options, path) > cap:
-            raise RequestOverLimit(path, limit, cap)
+        require_at_most(path, getattr(options, path), limit, cap)
     # The product bounds the work of one request; each factor alone may be large.
-    if options.rows * options.max_tokens > settings.beam_tokens_max:
-        rows = "n" if options.algorithm == "sample" else "beams"
-        raise RequestOverLimit(f"{rows} * max_tokens", "beam_tokens_max", settings.beam_tokens_max)
+    rows = "n" if options.algorithm == "sample" else "beams"
+    require_at_most(f"{rows} * max_tokens", params.weight, "beam_tokens_max", settings.beam_tokens_max)
 
 
-def require_chars(path: str, text: str, limit: str, cap: int) -> None:
-    """Raise RequestOverLimit for a text of too many characters."""
-    if len(text) > cap:
+def require_at_most(path: str, value: float, limit: str, cap: float) -> None:
+    """Raise RequestOverLimit where the value of a field is over a limit."""
+    if value > cap:
         raise RequestOverLimit(path, limit, cap)
 
 
@@ -100,16 +98,14 @@ class DecodeParams:
 
 
 def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
-    """Raises RequestOverLimit for a matrix or beams over their limits."""
-    if len(params.log_probs) > settings.matrix_rows_max:
-        raise RequestOverLimit("log_probs", "matrix_rows_max", settings.matrix_rows_max)
-    if len(params.log_probs) * len(params.spec.labels) > settings.matrix_cells_max:
-        raise RequestOverLimit("log_probs", "matrix_cells_max", settings.matrix_cells_max)
-    if params.beams != "exact" and params.beams > settings.beams_max:
-        raise RequestOverLimit("beams", "beams_max", settings.beams_max)
+    """Raise RequestOverLimit where a matrix is too large to be taken at all, or the beams are too many."""
+    rows = len(params.log_probs)
+    require_at_most("log_probs", rows, "matrix_rows_max", settings.matrix_rows_max)
+    require_at_most("log_probs", rows * len(params.spec.labels), "matrix_cells_max", settings.matrix_cells_max)
+    if params.beams != "exact":
+        require_at_most("beams", params.beams, "beams_max", settings.beams_max)
 
 
 def check_paths(rows: int, states: int, settings: Settings) -> None:
     """Raise RequestOverLimit if the search would hold too many paths: rows times the automaton's states."""
-    if rows * states > settings.matrix_states_max:
-        raise RequestOverLimit("log_probs", "matrix_states_max", settings.matrix_states_max)
+    require_at_most("log_probs", rows * states, "matrix_states_max", settings.matrix_states_max)

@@ -13,7 +13,7 @@ from app.api.dependencies import RESPOND_ASYNC, ServiceDependency, owner_of
 from app.api.errors import refusal
 from app.api.openapi import EVENT_STREAM, Responses, errors
 from app.api.schemas import Answer, ProblemBody, answer_of, to_json
-from app.api.sse import LAST_ID, JobEvents, Source
+from app.api.sse import LAST_ID, JobEvents
 from app.errors import UnknownJob
 from app.messages import Failure, Strict
 from app.service import Service
@@ -44,11 +44,6 @@ class JobResponse(Strict):
     ahead: int
     result: Answer | None = Field(union_mode="left_to_right")
     error: ProblemBody | None
-
-
-def source_of(service: Service, job_id: str) -> Source:
-    """The source of a job's events."""
-    return Source(service, job_id, lambda result: to_json(Answer, answer_of(job_id, result, service.settings.model_id)))
 
 
 async def job_response(request: Request, service: Service, job_id: str) -> JobResponse:
@@ -115,4 +110,4 @@ async def job_events(
     if last_event_id == LAST_ID:  # 204 tells an EventSource to stop reconnecting
         return Response(status_code=204)
     reader = await service.subscribe(job_id)
-    return JobEvents(source_of(service, job_id), reader, request.state.request_id, after=last_event_id or "")
+    return JobEvents(reader, request.state.request_id, after=last_event_id or "")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
 from app.api.dependencies import ContextDependency, ServiceDependency, owner_of, until_gone
-from app.api.jobs import JobResponse, accepted, source_of
+from app.api.jobs import JobResponse, accepted
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
     Answer,
@@ -82,7 +82,7 @@ async def generate(
     reader = EventSubscription(service, submitted)
     await until_gone(request, reader.wait_until_compiled())  # an earlier failure gets a plain answer instead of events
     headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}
-    return JobEvents(source_of(service, submitted.job_id), reader, request.state.request_id, headers=headers)
+    return JobEvents(reader, request.state.request_id, headers=headers)
 
 
 @router.post(

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from app.api.errors import refusal
-from app.api.schemas import to_json
+from app.api.schemas import Answer, answer_of, to_json
 from app.broker import JobEvent
 from app.errors import JobCancelled, StorageDown
 from app.messages import (
@@ -24,7 +23,6 @@ from app.messages import (
     CompileJobResult,
     RestartEventBody,
     RestartMessage,
-    Result,
     StepEventBody,
     StepMessage,
     load,
@@ -39,28 +37,14 @@ STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # for
 Message = MutableMapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A job, and how its result is answered."""
-
-    service: Service
-    job_id: str
-    shape: Callable[[Result], bytes]
-
-
 class JobEvents(EventSourceResponse):
     """A stream of a job's events. The reader's share in the job outlives its connection by `stream_grace_s`."""
 
     def __init__(
-        self,
-        source: Source,
-        reader: EventSubscription,
-        request_id: str,
-        after: str = "",
-        headers: dict[str, str] | None = None,
+        self, reader: EventSubscription, request_id: str, after: str = "", headers: dict[str, str] | None = None
     ) -> None:
         self._reader, self._request_id, self._ended = reader, request_id, False
-        super().__init__(self._stream(source, after), headers={**STREAM_HEADERS, **(headers or {})})
+        super().__init__(self._stream(after), headers={**STREAM_HEADERS, **(headers or {})})
 
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
@@ -77,17 +61,20 @@ class JobEvents(EventSourceResponse):
             else:
                 self._reader.gone()
 
-    async def _stream(self, source: Source, after: str) -> AsyncIterator[bytes]:
+    async def _stream(self, after: str) -> AsyncIterator[bytes]:
+        service, job = self._reader.service, self._reader.job
         yield f"retry: {RETRY_MS}\n\n".encode()
         try:
-            async for chunk in _chunks(source, self._reader, after):
+            async for chunk in _chunks(self._reader, after):
                 yield chunk
             # No last event is sent here, so `_ended` stays false and the share waits for the reader's return.
-            if source.service.jobs.hands_over:
+            if service.jobs.hands_over:
                 yield _reconnect(RECONNECT_RETRY_MS)
                 return
-            async with self._reader.job.until_deadline():
-                last = _event("done", source.shape(await source.service.jobs.result(source.job_id)), LAST_ID)
+            async with job.until_deadline():
+                result = await service.jobs.result(job.job_id)
+            answer = answer_of(job.job_id, result, service.settings.model_id)
+            last = _event("done", to_json(Answer, answer), LAST_ID)
         except StorageDown:  # the job goes on, only this stream cannot
             yield _reconnect(STORAGE_RETRY_MS)
             return
@@ -97,11 +84,11 @@ class JobEvents(EventSourceResponse):
         self._ended = True
 
 
-async def _chunks(source: Source, reader: EventSubscription, after: str) -> AsyncIterator[bytes]:
+async def _chunks(reader: EventSubscription, after: str) -> AsyncIterator[bytes]:
     """The events as bytes, until the job is over or another process can continue the stream."""
-    stopping = asyncio.create_task(source.service.jobs.wait_until_handing_over())
+    stopping = asyncio.create_task(reader.service.jobs.wait_until_handing_over())
     try:
-        async with contextlib.aclosing(paced(source.service, reader.job, after, stopping)) as events:
+        async with contextlib.aclosing(paced(reader.service, reader.job, after, stopping)) as events:
             async for event in events:
                 if chunk := KEEPALIVE_COMMENT if event is None else _chunk(event):
                     yield chunk

@@ -80,7 +80,8 @@ def examine(read: Callable[[], Settings], create_app: CreateApp, deep: bool) -> 
 
     deep  also load the model, compile, generate, and hash all weights
     """
-    findings = list(_python())  # needs no settings
+    # The first check needs no settings.
+    findings = [Finding("python", OK, f"{sys.version.split()[0]}; abs-server {__version__}")]
     try:
         settings = read()
     except AppError as error:
@@ -120,10 +121,6 @@ def _findings(name: str, check: Check, settings: Settings) -> list[Finding]:
     except Exception as error:  # of a library: shown with its class
         findings.append(Finding(name, "failed", f"{type(error).__name__}: {error}", ADVICE.get(name, "")))
     return findings
-
-
-def _python() -> Iterator[Finding]:
-    yield Finding("python", OK, f"{sys.version.split()[0]}; abs-server {__version__}")
 
 
 def _settings_summary(settings: Settings) -> str:
@@ -180,7 +177,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
         f"{settings.model_id} ({files.revision}) at {files.folder}: {vocabulary.size} ids, ends with "
         f"{', '.join(map(str, vocabulary.eos_ids))}, context {context}, tokenizer {vocabulary.fingerprint[:12]}",
     )
-    weights = _weight_files(files.folder)
+    weights = sorted(file for pattern in WEIGHTS for file in files.folder.glob(pattern))
     size = sum(file.stat().st_size for file in weights)
     if not weights:
         state: State = "failed" if "generate" in settings.embedded_workers else "warning"
@@ -195,10 +192,6 @@ def _model(settings: Settings) -> Iterator[Finding]:
     if weights and free is not None and free < 1.5 * size:
         yield Finding("memory", "warning", f"{free / GIB:.1f} GiB are free, the weights need {size / GIB:.1f} GiB",
                       "use a smaller model, ABS_DTYPE=bfloat16, or a machine with more memory")
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    return sorted(file for pattern in WEIGHTS for file in folder.glob(pattern))
 
 
 def _weights(settings: Settings) -> Iterator[Finding]:

@@ -64,7 +64,9 @@ Model = Annotated[str | None, Opt(help="a folder or a Hugging Face name, instead
 
 def run(create_app: CreateApp) -> int:
     """Runs the command line and returns the exit status. A usage error exits with 2."""
-    if not all(_is_unicode(argument) for argument in sys.argv[1:]):
+    try:
+        "".join(sys.argv[1:]).encode()
+    except UnicodeEncodeError:  # Python decodes other bytes than UTF-8 to lone surrogates
         _print_error("an argument is not UTF-8")
         return USAGE
     try:
@@ -83,15 +85,6 @@ def run(create_app: CreateApp) -> int:
 
 def _print_error(message: str) -> None:
     Console(stderr=True).print(f"abs: {message}", style="red", markup=False, highlight=False)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether an argument is valid UTF-8; Python decodes other bytes to lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _commands(create_app: CreateApp) -> typer.Typer:

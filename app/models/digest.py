@@ -25,7 +25,7 @@ def checked_model(settings: Settings) -> str:
 
     Raises ModelChanged if the files differ, SettingsInvalid if they cannot be downloaded.
     """
-    if not _has_digest(settings):
+    if not settings.model_sha256 and not _is_built_in(settings.model):
         return settings.model
     patterns = (*FILES, *(pattern for kind in WEIGHTS for pattern in kind))
     folder = Path(settings.model) if Path(settings.model).is_dir() else download(settings.model, patterns)
@@ -104,10 +104,6 @@ def _require_pinned(digests: Mapping[str, str], pinned: str, folder: Path) -> No
         if digest_of(expected) == pinned:
             require_same(digests, expected, which)
     raise ModelChanged(which, f"their SHA-256 is {digest[:12]}…, not {pinned[:12]}…")
-
-
-def _has_digest(settings: Settings) -> bool:
-    return bool(settings.model_sha256) or _is_built_in(settings.model)
 
 
 def _is_built_in(model: str) -> bool:

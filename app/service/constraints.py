@@ -14,7 +14,6 @@ from app.errors import (
     DeadlineExceeded,
     Draining,
     JobFailed,
-    RequestOverLimit,
     UnknownAutomaton,
     UnknownModel,
 )
@@ -35,6 +34,7 @@ from app.messages import (
 )
 from app.models import ModelFiles
 from app.observability import metrics
+from app.requests import require_at_most
 from app.service.job_client import JobClient, SubmissionContext, until
 from app.settings import Settings
 from app.store import Store
@@ -118,11 +118,8 @@ class Constraints:
     async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
         compiled = await self.automaton(automaton)
-        dfa = compiled.text.display_dfa
-        if dfa.states * dfa.symbols > self._settings.automaton_view_cells_max:
-            raise RequestOverLimit(
-                "states * letters", "automaton_view_cells_max", self._settings.automaton_view_cells_max
-            )
+        dfa, cap = compiled.text.display_dfa, self._settings.automaton_view_cells_max
+        require_at_most("states * letters", dfa.states * dfa.symbols, "automaton_view_cells_max", cap)
         return compiled
 
     async def automaton(self, automaton: str) -> CompiledConstraint:

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 
 from app.broker import Broker, JobStatus, SubmitOptions
-from app.errors import JobCancelled, JobFailed, JobUnknown, RequestOverLimit, StorageDown, UnknownJob
+from app.errors import JobCancelled, JobFailed, JobUnknown, StorageDown, UnknownJob
 from app.messages import (
     CheckJob,
     CheckJobResult,
@@ -36,7 +36,7 @@ from app.requests import (
     check_decode_limits,
     check_generate_limits,
     check_paths,
-    require_chars,
+    require_at_most,
     seeded,
 )
 from app.service.constraints import Constraints, require_text
@@ -237,7 +237,7 @@ class Service:
         if field != ("text" if isinstance(subject, str) else "labels"):
             message = f"this constraint is one over {field}: give {field}"
             raise SpecSyntaxError(message, field=field, expected=field)
-        require_chars(field, "".join(subject), "text_chars_max", self.settings.text_chars_max)
+        require_at_most(field, len("".join(subject)), "text_chars_max", self.settings.text_chars_max)
         check_input_size(spec, self.settings.limits)
         timeout_s = self.settings.timeout_s_default
         async with until(timeout_s):
@@ -251,8 +251,7 @@ class Service:
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
             return self.settings.timeout_s_default
-        if timeout_s > self.settings.timeout_s_max:
-            raise RequestOverLimit("timeout_s", "timeout_s_max", self.settings.timeout_s_max)
+        require_at_most("timeout_s", timeout_s, "timeout_s_max", self.settings.timeout_s_max)
         return timeout_s
 
 
