@@ -28,6 +28,7 @@ def describe(
     signature = inspect.signature(request)  # its annotations are strings
     returned = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
     parameters = [_SELF, *signature.parameters.values()]
+    # Editors and help() show this signature in place of (*args, **kwargs).
     vars(method)["__signature__"] = signature.replace(
         parameters=parameters, return_annotation=result.format(returned)
     )

@@ -99,7 +99,7 @@ class EventFollower(Generic[R]):
     ) -> None:
         self.job_id, self.is_over = job_id, False
         self._request, self._retry, self._result = request, retry, result
-        self._last_id, self._retry_s = "", 1.0
+        self._last_id, self._retry_s = "", 1.0  # an event of the service may set another time
 
     def run(self) -> Flow[None]:
         """Emit every event, Done last. Raises the job's error, and ConnectionFailedError."""
@@ -138,6 +138,7 @@ class EventFollower(Generic[R]):
                 return
             try:
                 event = parse_event(message)
+            # The job has ended with this error, so the stream must not be resumed.
             except AbsError:
                 self.is_over = True
                 raise
@@ -211,6 +212,7 @@ def cancel_job(call: Call[Any] | None, job_id: str | None) -> Flow[None]:
     """
     if job_id is None and call is not None:
         state = yield from send_with_retries(_short(as_job(call)), _ONCE)
+        # A job that is over needs no cancellation.
         job_id = None if state.over else state.id
     if job_id is not None:
         yield from send_with_retries(_short(cancellation(job_id)), _ONCE)

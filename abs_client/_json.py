@@ -23,6 +23,7 @@ def read(kind: type[T], data: Any, where: str = "the response") -> T:
     if is_dataclass(kind):
         return typing.cast(T, _record(kind, data, where))
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    # The types of this package have no union but that with None.
     if origin in (typing.Union, types.UnionType):
         return typing.cast(T, None if data is None else read(inner[0], data, where))
     if origin is tuple and isinstance(data, list):
@@ -40,6 +41,7 @@ def _record(kind: Any, data: Any, where: str) -> Any:
     values: dict[str, Any] = {}
     for field in fields(kind):
         name = json_name(field)
+        # `raw` also holds the fields that this version does not know.
         if field.name == "raw":
             values["raw"] = data
         elif name is None:
@@ -61,6 +63,7 @@ def _name(kind: Any) -> str:
     return str(getattr(kind, "__name__", kind))
 
 
+# Resolving the annotations of a class takes longer than reading a value.
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)

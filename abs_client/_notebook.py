@@ -16,8 +16,8 @@ from abs_client.errors import AbsError
 if TYPE_CHECKING:  # `results` imports this module
     from abs_client import results
 
-ROWS_MAX = 200
-SVG_BYTES_MAX = 2**21
+ROWS_MAX = 200  # of a table: a browser is slow with thousands of rows
+SVG_BYTES_MAX = 2**21  # a notebook stores its outputs in its file
 _COLOURS = ((0.3, "#b7e4c7"), (0.05, "#e4edb0"), (0.005, "#ffe08a"), (0.0, "#ffb3a7"))  # least probability, colour
 _TOKEN = "border-radius:3px;padding:0 1px;color:#1b1b1b;white-space:pre-wrap;background:"
 
@@ -104,6 +104,7 @@ def _colour(log_prob: float) -> str:
 
 
 def _escape(text: str) -> str:
+    # A line break is visible, because it may be all that a token writes.
     return escape(text).replace("\n", "⏎\n")
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 BASE_URL = "http://127.0.0.1:8000"
 READ_S = 330.0  # above the service's default limit of 300 s for the deadline of a request
 CONNECT_S, PICTURE_S = 10.0, 5.0
-EVENT_BYTES_MAX = 2**26
+EVENT_BYTES_MAX = 2**26  # the last event holds the whole result
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Endpoint:
 
     def options(self, **options: Any) -> dict[str, Any]:
         """The arguments of an HTTP client. Raises InvalidRequestError for a key that no header can hold."""
+        # A file ends in a line break, which no header may hold.
         key = (_key_of_environment() if self.api_key is None else self.api_key).strip()
         headers = {"accept": "application/json, text/event-stream", "user-agent": "abs-client"}
         if key:
@@ -76,6 +77,7 @@ class Endpoint:
 
 def to_response(response: httpx2.Response) -> HttpResponse:
     """The response as the flows take it. A stream's body is left unread."""
+    # Reading the body of an open stream would wait for its end.
     body = response.content if response.is_closed else b""
     return HttpResponse(response.status_code, dict(response.headers), body)
 

@@ -216,7 +216,9 @@ class _AsyncActionRunner:
                 await self._sleep(seconds)
 
     async def aclose(self) -> None:
+        # Cleared first, so that a second call finds nothing to close.
         events, response, self._events, self._response = self._events, self._response, None, None
+        # A generator that is dropped would be closed later, by another task.
         if isinstance(events, AsyncGenerator):
             await events.aclose()
         if response is not None:

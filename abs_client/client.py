@@ -168,6 +168,7 @@ class Client(_Closing, ClientBase):
                     outcome = runner.perform(action)
                 except httpx2.RequestError as error:
                     failure = error
+        # Raised by the flow when it returns; it holds the value.
         except StopIteration as end:
             value: T = end.value
             return value

@@ -52,6 +52,7 @@ class Constraint:
         return self.as_dict() == other.as_dict() if isinstance(other, Constraint) else NotImplemented
 
     def __hash__(self) -> int:
+        # Sorted, because dicts are equal whatever the order of their names.
         return hash(json.dumps(self.as_dict(), sort_keys=True))
 
     def __bool__(self) -> bool:
@@ -88,6 +89,7 @@ class RawConstraint(Constraint):
         super().__init__(json_value(constraint))
 
     def as_dict(self) -> dict[str, Any]:
+        # A copy: what the caller changes in it must not change the constraint.
         return cast("dict[str, Any]", copy.deepcopy(self._arguments[0]))
 
 
@@ -153,6 +155,7 @@ def json_value(value: Any) -> Any:
         return value.as_dict()
     if isinstance(value, Mapping):
         return {str(name): json_value(item) for name, item in value.items()}
+    # A string is iterable too, but stands for itself.
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return [json_value(item) for item in value]
     return value
@@ -171,5 +174,6 @@ def _combine(kind: type[AllOf] | type[AnyOf], left: ConstraintLike, right: Const
         return cast(Constraint, NotImplemented)  # Python then tries the other side, and raises TypeError
     parts: list[Constraint] = []
     for side in map(_part, (left, right)):
+        # Nested, a chain of many `&` would exceed the depth that JSON may have.
         parts.extend(side._arguments if type(side) is kind else (side,))
     return kind(*parts)

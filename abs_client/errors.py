@@ -58,6 +58,7 @@ class AbsError(Exception):
     request_id: str
 
     def __init_subclass__(cls, codes: str = "") -> None:
+        # Each class registers its own codes, so no second table has to be kept.
         CODES.update(dict.fromkeys(codes.split(), cls))
 
     def __init__(self, detail: str = "", *, status: int = 0, problem: Mapping[str, Any] | None = None) -> None:
@@ -285,6 +286,7 @@ def error_of(
     `sent` is the body of the request, in which ConstraintSyntaxError finds the string at fault.
     """
     kind = CODES.get(str(problem.get("code")), _by_status(status))
+    # A proxy answers without a problem document, so the status may be all there is.
     detail = str(problem.get("detail") or problem.get("title") or f"the service answered with status {status}")
     error = kind(detail, status=status, problem=problem)
     if isinstance(error, BusyError) and error.retry_after_s is None:
@@ -308,6 +310,7 @@ def pointed_at(source: str, position: int | None) -> str:
 
 
 def _by_status(status: int) -> type[AbsError]:
+    # Codes of a newer service, and answers of a proxy, which have no code.
     if status in (429, 503):
         return BusyError
     return RequestError if status < 500 else ServerError
@@ -315,6 +318,7 @@ def _by_status(status: int) -> type[AbsError]:
 
 def _declared(kind: type[AbsError]) -> set[str]:
     """The attributes that the class and its bases annotate without a value."""
+    # Attributes with a value are not fields of the response: `source` comes from the request.
     names = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", {})}
     return {name for name in names if not hasattr(kind, name)}
 

@@ -108,6 +108,7 @@ def parse_event(message: _ServerSentEvent) -> Compilation | Step | Restart | dic
 
     Raises the error of the event `error`, and InvalidResponseError.
     """
+    # A newer service may send events that this version does not know.
     if message.event not in (*_KINDS, "done", "error"):
         return None
     try:

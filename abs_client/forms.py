@@ -153,12 +153,14 @@ class DfaConstraint(Constraint):
         )
 
     def as_dict(self) -> dict[str, Any]:
+        # A copy: `pop` and later changes by the caller must not change the constraint.
         options = copy.deepcopy(self._options)
         return {"dfa": {name: options.pop(name) for name in ("start", "accepting", "transitions")}, **options}
 
 
 def _schema(source: Any) -> Any:
     """The JSON schema of a schema, a pydantic model or a TypeAdapter. Raises TypeError for any other value."""
+    # true accepts every JSON text, false none.
     if isinstance(source, bool):
         return source
     if isinstance(source, Mapping):

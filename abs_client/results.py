@@ -73,6 +73,7 @@ class GeneratedText:
 
         model  a pydantic model or TypeAdapter
         """
+        # By the methods, not the class: this package does not import pydantic.
         for name in ("model_validate_json", "validate_json"):
             if callable(read_json := getattr(model, name, None)):
                 return read_json(self.text)
@@ -216,6 +217,7 @@ class Result:
     """
 
     automaton: str
+    # Not compared: results are equal if their values are, whichever client fetched them.
     raw: Mapping[str, Any] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True, metadata=_NOT_JSON
     )
