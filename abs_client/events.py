@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import httpx2
 
 from abs_client._json import read
 from abs_client.errors import InvalidResponseError, error_of
@@ -94,16 +96,7 @@ _KINDS: dict[str, type[Compilation] | type[Step] | type[Restart]] = {
 }  # fmt: skip
 
 
-class _ServerSentEvent(Protocol):
-    """A server-sent event of httpx2."""
-
-    @property
-    def event(self) -> str: ...
-    @property
-    def data(self) -> str: ...
-
-
-def parse_event(message: _ServerSentEvent) -> Compilation | Step | Restart | dict[str, Any] | None:
+def parse_event(message: httpx2.ServerSentEvent) -> Compilation | Step | Restart | dict[str, Any] | None:
     """The typed event. Of the event `done` its JSON; None for an unknown event.
 
     Raises the error of the event `error`, and InvalidResponseError.

@@ -52,7 +52,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
     limiter = open_limiter(chosen) if ring else None
     app = FastAPI(
-        title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _traced(app, chosen, limiter),
+        title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _lifespan(app, chosen, limiter),
         docs_url=None, redoc_url=None, separate_input_output_schemas=False, redirect_slashes=False,
     )
     for routes in (router, jobs, openai, operations, page):
@@ -69,37 +69,30 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 @contextlib.asynccontextmanager
-async def _traced(app: FastAPI, settings: Settings, limiter: Limiter | None) -> AsyncIterator[None]:
-    """The application's life, its spans sent where the settings say."""
+async def _lifespan(app: FastAPI, settings: Settings, limiter: Limiter | None) -> AsyncIterator[None]:
+    """Open what the service needs, run the embedded workers beside it, close in reverse."""
     with tracing.exporting(settings):
-        async with _lifespan(app, settings):
+        broker, store = open_broker(settings), open_store(settings)
+        files = await asyncio.to_thread(open_model_files, settings.model)
+        async with asyncio.TaskGroup() as group:
+            workers = [
+                group.create_task(serve(queue, handler_opener(queue), broker, store, settings))
+                for queue in settings.embedded_workers
+            ]
+            components = components_of(app)
+            components.service = service = Service(settings, broker, store, files)
+            components.probe = StorageProbe(broker, store)
+            metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
             yield
+            # New requests are refused before the embedded workers stop, so no job waits for a worker that is gone.
+            service.jobs.close()
+            components.service = None
+            for worker in workers:
+                worker.cancel()
+        await broker.close()
+        await store.close()
         if limiter:
             await limiter.close()
-
-
-@contextlib.asynccontextmanager
-async def _lifespan(app: FastAPI, settings: Settings) -> AsyncIterator[None]:
-    """Open what the service needs, run the embedded workers beside it, close in reverse."""
-    broker, store = open_broker(settings), open_store(settings)
-    files = await asyncio.to_thread(open_model_files, settings.model)
-    async with asyncio.TaskGroup() as group:
-        workers = [
-            group.create_task(serve(queue, handler_opener(queue), broker, store, settings))
-            for queue in settings.embedded_workers
-        ]
-        components = components_of(app)
-        components.service = service = Service(settings, broker, store, files)
-        components.probe = StorageProbe(broker, store)
-        metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
-        yield
-        # New requests are refused before the embedded workers stop, so no job waits for a worker that is gone.
-        service.jobs.close()
-        components.service = None
-        for worker in workers:
-            worker.cancel()
-    await broker.close()
-    await store.close()
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import PROBLEM_TYPE
+from app.api.middleware.request_log import response_headers
 from app.openai.responses import ChatChunk, Completion, ErrorBody
 
 PREFIX = "/v1/"
@@ -61,7 +62,8 @@ class _ErrorTranslator:
         self._body = b""
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start" and _is_problem(message):
+        starts = message["type"] == "http.response.start"
+        if starts and response_headers(message).get("content-type", "").startswith(PROBLEM_TYPE):
             self._start = message
         elif self._start is None:
             await self._send(message)
@@ -73,17 +75,10 @@ class _ErrorTranslator:
     async def _send_error(self, start: Message) -> None:
         body = error_body(self._body)
         replaced = (b"content-type", b"content-length")
-        headers = [pair for pair in start["headers"] if pair[0].lower() not in replaced]
+        headers = [pair for pair in start["headers"] if pair[0] not in replaced]
         headers += [(b"content-type", ERROR_TYPE.encode()), (b"content-length", str(len(body)).encode())]
         await self._send({**start, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
-
-
-def _is_problem(start: Message) -> bool:
-    return any(
-        name.lower() == b"content-type" and value.startswith(PROBLEM_TYPE.encode())
-        for name, value in start.get("headers", ())
-    )
 
 
 def document_errors(document: dict[str, Any]) -> None:

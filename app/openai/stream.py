@@ -77,11 +77,16 @@ class ChunkStream(EventSourceResponse):
 async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
     """The chunks of all answers. Raises the job's error, or JobCancelled if the result contradicts the sent text."""
     service, translated, writer = streamed.service, streamed.translated, streamed.writer
-    sent = dict.fromkeys(range(_certain_answers(translated)), translated.prefix)  # index: the text sent so far
+    options = translated.params.options
+    # A search may find fewer distinct answers than `n`, so only its first one is certain.
+    certain = translated.n if options.algorithm == "sample" else 1
+    sent = dict.fromkeys(range(certain), translated.prefix)  # index: the text sent so far
     for index in sent:
         if (opening := writer.opening(index)) is not None:
             yield _data(opening)
-    normalize, tracker = _normalizer(translated), None
+    # The leading space stays after an echoed prompt, and if the constraint covers the prompt too.
+    raw = bool(translated.prefix) or options.scope == "full"
+    normalize, tracker = AnswerNormalizer(translated.stops, raw), None
     async for event in _events(service, streamed.submitted):
         match None if event is None else load(event.data):
             case None:
@@ -93,7 +98,7 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
             case RestartMessage():
                 tracker = None
             case StepMessage() as step:
-                tracker = tracker or StablePrefixTracker(translated.params.options, normalize)
+                tracker = tracker or StablePrefixTracker(options, normalize)
                 tracker.take(step)
                 for index, prefix in sent.items():
                     text = translated.prefix + tracker.text(index)
@@ -107,17 +112,6 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
     for chunk in _rest(streamed, result, answers(result, translated, service.files), sent):
         yield _data(chunk)
     yield DONE
-
-
-def _normalizer(translated: TranslatedRequest) -> AnswerNormalizer:
-    # The leading space stays after an echoed prompt, and if the constraint covers the prompt too.
-    raw = bool(translated.prefix) or translated.params.options.scope == "full"
-    return AnswerNormalizer(translated.stops, raw=raw)
-
-
-def _certain_answers(translated: TranslatedRequest) -> int:
-    """The number of answers that is certain: a search may find fewer distinct ones than `n`."""
-    return translated.n if translated.params.options.algorithm == "sample" else 1
 
 
 def _rest(

@@ -53,7 +53,7 @@ def _require_exchangeable_attention(model: PreTrainedModel) -> None:
         raise PrefixSharingUnsupported("its attention cannot be exchanged")
     if "logits_to_keep" not in inspect.signature(model.forward).parameters:
         raise PrefixSharingUnsupported("it gives the log-probs of all tokens or none")
-    if kinds := ROPE_BY_LENGTH & set(rope_types(getattr(config, "rope_parameters", None))):
+    if kinds := ROPE_BY_LENGTH & rope_types(getattr(config, "rope_parameters", None)):
         raise PrefixSharingUnsupported(f"its positions are stretched by the longest row ({', '.join(kinds)})")
 
 

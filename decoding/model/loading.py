@@ -69,28 +69,27 @@ def context_length_of(config: Any) -> int | None:
     return longest if original is None else min(original, longest or original)
 
 
-def rope_types(parameters: Any) -> Iterator[str]:
+def rope_types(parameters: Any) -> set[str]:
     """The kinds of rotary positions, at any depth: one for all layers, or one for each kind of layer."""
-    if isinstance(parameters, dict):
-        yield from (str(parameters[name]) for name in ("rope_type", "type") if name in parameters)
-        for inner in parameters.values():
-            yield from rope_types(inner)
+    return {str(part[name]) for part in _dicts(parameters) for name in ("rope_type", "type") if name in part}
 
 
 def _original_length(config: Any) -> int | None:
     """The length past which rotary positions change for all tokens, None where there is none."""
     parameters = getattr(config, "rope_parameters", None)
-    if not ROPE_BY_LENGTH & set(rope_types(parameters)):
+    if not ROPE_BY_LENGTH & rope_types(parameters):
         return None
-    lengths = (getattr(config, "original_max_position_embeddings", None), *_originals(parameters))
+    name = "original_max_position_embeddings"
+    lengths = (getattr(config, name, None), *(part.get(name) for part in _dicts(parameters)))
     return min((length for length in lengths if isinstance(length, int) and length > 0), default=None)
 
 
-def _originals(parameters: Any) -> Iterator[object]:
+def _dicts(parameters: Any) -> Iterator[dict[str, Any]]:
+    """The parameters, and the dicts at any depth in them."""
     if isinstance(parameters, dict):
-        yield parameters.get("original_max_position_embeddings")
+        yield parameters
         for inner in parameters.values():
-            yield from _originals(inner)
+            yield from _dicts(inner)
 
 
 @contextlib.contextmanager
