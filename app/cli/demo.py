@@ -74,8 +74,10 @@ def _server() -> Iterator[str]:
     # A process of its own, so that the demo takes the same path as a deployed service.
     command = [sys.executable, "-m", "app.main", "serve", *options]
     environment = environment_with({}, without=(f"{PREFIX}KEYS_FILE",))  # the demo's requests carry no key
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+    ):
         try:
             yield _ready_url(process, log)  # the port is free, so only the process itself knows it
         finally:
@@ -84,9 +86,6 @@ def _server() -> Iterator[str]:
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
-            if process.stdout:
-                process.stdout.close()
 
 
 def _ready_url(process: subprocess.Popen[str], log: IO[bytes]) -> str:
