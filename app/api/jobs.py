@@ -82,7 +82,7 @@ async def job(request: Request, service: ServiceDependency, response: Response, 
     return shown
 
 
-_CALLED_OFF: Responses = {
+_CANCELLED: Responses = {
     200: {"description": "It was over already"},
     202: {"description": "It is cancelled", "model": JobResponse},
 }

@@ -117,7 +117,7 @@ class Sandbox:
         seconds, cap = self._limits.compile_s_max, self._limits.compile_memory_bytes_max
         signalled = ended.kind == protocol.SIGNALLED
         if ended.kind == protocol.CANCELLED:
-            return CompileCancelled("the compilation was called off")
+            return CompileCancelled("the compilation was cancelled")
         if ended.kind == protocol.TIMED_OUT or (signalled and ended.number == signal.SIGXCPU):
             return LimitExceeded("compile_s_max", seconds, seconds + GRACE_S)
         starved = ended.number in _CRASHES and ended.peak_bytes > cap / 2  # libraries abort without memory

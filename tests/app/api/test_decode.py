@@ -129,15 +129,11 @@ async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[
             raise AutomatonMissing("gone")
         return DecodeJobResult(("boot",), -1.0, -1.0, True, (), job.automaton, fake_handlers.NO_TIME)
 
-    async def scenario() -> None:
-        workers = {"compile": compile_handler.open_handler, "generate": lambda settings: Handler(handle)}
-        body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
-        params = DecodeRequest.model_validate(body).to_params()
-        async with running(captions_dir, workers) as (service, _):
-            result = await service.answer(await service.begin(params))
-            assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
-
-    asyncio.run(scenario())
+    body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
+    params = DecodeRequest.model_validate(body).to_params()
+    async with running(COMPILE | {"generate": lambda settings: Handler(handle)}) as (service, _):
+        result = await service.answer(await service.begin(params))
+        assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
     assert len(compiles) == 2
 
 

@@ -134,58 +134,48 @@ async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> 
 
 async def test_concurrent_requests_share_one_compile_job(settings: Settings, compiles: list[Spec]) -> None:
     rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; tests/app/faults does so over Redis
-
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.work(WORKERS)
-            services = [here.service() for _ in range(4)]
-            compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
-            submissions = await asyncio.gather(*(service.begin(order()) for service in services * rounds))
-            await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
-
-    asyncio.run(scenario())
+    async with place(settings) as here:
+        await here.work(WORKERS)
+        services = [here.service() for _ in range(4)]
+        compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
+        submissions = await asyncio.gather(*(service.begin(order()) for service in services * rounds))
+        await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
     assert compiles == [SPEC]
 
 
 async def test_a_failed_compilation_answers_all_waiting_and_later_requests(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.pretend("compile", "generate")
-            service = here.service()
-            submissions = [await service.begin(order(NEVER), ALONE) for _ in range(3)]
-            await here.work(WORKERS)
-            failures = [await over(service, submission.job_id) for submission in submissions]
-            assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
-            for _ in range(2):
-                with pytest.raises(JobFailed) as failed:
-                    await here.service().constraints.compile(NEVER)
-                assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
-
-    asyncio.run(scenario())
+    async with place(settings) as here:
+        await here.pretend("compile", "generate")
+        service = here.service()
+        submissions = [await service.begin(order(NEVER), ALONE) for _ in range(3)]
+        await here.work(WORKERS)
+        failures = [await over(service, submission.job_id) for submission in submissions]
+        assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
+        for _ in range(2):
+            with pytest.raises(JobFailed) as failed:
+                await here.service().constraints.compile(NEVER)
+            assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
     assert len(compiles) == 1
 
 
 async def test_a_worker_recompiles_an_automaton_missing_from_the_store(
     settings: Settings, compiles: list[Spec]
 ) -> None:
-    async def scenario() -> None:
-        async with place(settings) as here:
-            await here.work(COMPILE)
-            await here.pretend("generate")
-            service = here.service()
-            compiled = await service.constraints.compile(SPEC)
-            submission = await service.begin(order(), ALONE)
-            key = automaton_key(compiled.automaton)
-            data = await here.store.get(key)
-            assert data is not None and submission.compile_job is None
-            await here.store.delete(key, data)
-            await here.work({"generate": open_needy})
-            answer = await over(here.service(), submission.job_id)
-            assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
-
-    asyncio.run(scenario())
+    async with place(settings) as here:
+        await here.work(COMPILE)
+        await here.pretend("generate")
+        service = here.service()
+        compiled = await service.constraints.compile(SPEC)
+        submission = await service.begin(order(), ALONE)
+        key = automaton_key(compiled.automaton)
+        data = await here.store.get(key)
+        assert data is not None and submission.compile_job is None
+        await here.store.delete(key, data)
+        await here.work({"generate": fake_handlers.open_after(miss_automaton)})
+        answer = await over(here.service(), submission.job_id)
+        assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
     assert compiles == [SPEC, SPEC]
 
 
