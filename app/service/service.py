@@ -113,13 +113,13 @@ class Service:
         """Submit a generation or decoding, which waits for the compilation of its constraint if that is needed."""
         async with context.charged(params.weight) as charge:
             if isinstance(params, GenerateParams):
-                submitted = await self._begin(params, context)
+                submitted = await self._begin_generate(params, context)
             else:
-                submitted = await self._begin(params, context)
+                submitted = await self._begin_decode(params, context)
             charge.job_id = submitted.job_id
         return submitted
 
-    async def _begin(self, params: GenerateParams, context: SubmissionContext) -> SubmittedJob:
+    async def _begin_generate(self, params: GenerateParams, context: SubmissionContext) -> SubmittedJob:
         options = params.options
         # The limits are checked before any call to the broker, so that a request over a limit costs it nothing.
         self.constraints.require_model(params.model)
@@ -154,7 +154,7 @@ class Service:
         job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
 
-    async def _begin(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
+    async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
         check_decode_limits(params, self.settings)
         check_input_size(params.spec, self.settings.limits)
         await self.jobs.require_worker("generate")
