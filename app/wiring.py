@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from app.store import Store
     from app.worker.handlers.base import OpenHandler
 
-SERVERS = ("redis", "rediss", "unix")
+SERVERS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 BROKERS = {"memory": "app.broker.memory:MemoryBroker"} | dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
 STORES = {"memory": "app.store.memory:MemoryStore"} | dict.fromkeys(SERVERS, "app.store.redis:RedisStore")
 LIMITERS = {"memory": "app.auth.rate_limit:Limiter"} | dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter")

@@ -20,7 +20,7 @@ from app.auth import SCOPES, add_key, new_key  # noqa: E402  # from this checkou
 ROLES = ("api", "compile", "generate")
 HEALTH = "user health on >health resetkeys resetchannels -@all +ping"
 KEDA = (  # counts waiting jobs by its own script, and has no other rights
-    "user keda on #{password} resetkeys ~abs:queue:*:waiting resetchannels -@all "
+    "user keda on #{password} resetkeys ~{abs}:queue:*:waiting resetchannels -@all "
     "+auth +hello +ping +select +client|setinfo +client|setname +eval +type +zcard +llen"
 )
 

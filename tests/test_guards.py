@@ -13,17 +13,11 @@ PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
 PUBLIC = {"_exit", "_replace"}  # of os and of named tuples: public for all their underscore
 PRIVATE = {  # name: where it is used; an entry may go, none may come
     "_attn_implementation": {"decoding/model/compatibility.py", "decoding/model/plain_cache.py"},
-    "_available_connections": {"app/redis/connection.py"},
     "_cdata": {"tests/decoding/engine/test_batch_invariance.py"},
-    "_connect_timeout": {"app/redis/protocol.py"},
-    "_data_received": {"app/redis/protocol.py"},
     "_linear_pointwise": {"decoding/model/cpu_layers.py"},
-    "_packer": {"app/redis/protocol.py"},
     "_read_pyc": {"tests/conftest.py"},
     "_reorder_linear_weight": {"decoding/model/cpu_layers.py"},
     "_rewrite_test": {"tests/conftest.py"},
-    "_running_tasks": {"app/broker/redis/streaq_worker.py"},
-    "_ssl_context": {"app/redis/protocol.py"},
     "_supports_attention_backend": {"decoding/model/compatibility.py"},
     "_unset_keepalive_if_required": {"app/http_server.py"},
     "_write_pyc": {"tests/conftest.py"},

@@ -10,8 +10,7 @@ from app.auth import counters
 from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Members
 from app.auth.rate_limit import Limiter
 from app.messages import charge_key, slots_key, tokens_key, window_key
-from app.redis.connection import Connection
-from app.redis.connection import script as lua
+from app.redis.connection import Connection, Script
 from app.settings import Settings
 
 CONNECTIONS_MAX = 4
@@ -26,7 +25,7 @@ local function cap_scores(zset, ms)
   end
 end
 """
-_ACQUIRE = lua(_NOW + """
+_ACQUIRE = Script(_NOW + """
 -- KEYS: window, slots. ARGV: cap of the window, its length in ms, number of slots, lease in ms, the request, released
 -- requests... -> the limit that rejects, requests in the window, ms until it allows one more
 local window, slots = KEYS[1], KEYS[2]
@@ -56,12 +55,12 @@ redis.call('RPUSH', window, integer(now))
 redis.call('PEXPIRE', window, integer(span))
 return {'', count + 1, (oldest or now) + span - now}
 """)
-_RENEW = lua(_NOW + """
+_RENEW = Script(_NOW + """
 -- KEYS: slots. ARGV: lease in ms, running requests...
 for index = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', integer(now + ARGV[1]), ARGV[index]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """)
-_RELEASE = lua("""#!lua flags=allow-oom
+_RELEASE = Script("""#!lua flags=allow-oom
 -- KEYS: slots. ARGV: released requests...
 for index = 1, #ARGV do redis.call('ZREM', KEYS[1], ARGV[index]) end
 """)
@@ -87,11 +86,11 @@ local function spend(key, tokens, cap, span)
   return nil
 end
 """
-_CHARGE = lua(_SPEND + """
+_CHARGE = Script(_SPEND + """
 -- KEYS: tokens of a key. ARGV: tokens, cap of a minute, length of a minute in ms.
 return spend(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
 """)
-_SETTLE = lua(_SPEND + """
+_SETTLE = Script(_SPEND + """
 -- KEYS: mark of a job, tokens of a key. ARGV: TTL of the mark in ms, tokens, length of a minute in ms.
 if not redis.call('SET', KEYS[1], '1', 'NX', 'PX', ARGV[1]) then
   spend(KEYS[2], -tonumber(ARGV[2]), 0, tonumber(ARGV[3]))
@@ -139,7 +138,7 @@ class SharedCounters:
     async def close(self) -> None:
         await self._connection.close()
 
-    async def _run(self, script: Any, keys: Sequence[str], *arguments: str | int) -> Any:
+    async def _run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         return await self._connection.run("limits", script, keys, arguments, wait_s=0.0)
 
 

@@ -135,7 +135,7 @@ def _settings_summary(settings: Settings) -> str:
 
 def _packages(settings: Settings) -> Iterator[Finding]:
     """The installed packages; a missing one is a problem only if the settings need it."""
-    versions = {name: _version(name) for name in (*ALWAYS, *WORKS["generate"], "coredis", "streaq", "lemminflect")}
+    versions = {name: _version(name) for name in (*ALWAYS, *WORKS["generate"], "redis", "lemminflect")}
     yield Finding("packages", OK, ", ".join(f"{name} {version}" for name, version in versions.items() if version))
     missing = [name for name in WORKS["generate"] if versions[name] is None]
     if missing and "generate" in settings.embedded_workers:
@@ -144,8 +144,8 @@ def _packages(settings: Settings) -> Iterator[Finding]:
             "pip install 'abs-server[inference]', or set ABS_EMBEDDED_WORKERS without generate",
         )
     remote = any(not url.startswith("memory:") for url in (settings.broker, settings.store))
-    if remote and None in (versions["coredis"], versions["streaq"]):
-        yield Finding("packages", "failed", "coredis or streaq is not installed", "pip install 'abs-server[redis]'")
+    if remote and versions["redis"] is None:
+        yield Finding("packages", "failed", "redis is not installed", "pip install 'abs-server[redis]'")
     if versions["lemminflect"] is None:
         yield Finding("packages", "warning", "lemminflect is not installed: keywords with `inflect` are rejected",
                       "to use them: pip install 'abs-server[compile]'")

@@ -49,6 +49,7 @@ from app.messages.jobs import (
 from app.messages.keys import (
     FORMAT,
     HASH,
+    KEY_PREFIX,
     automaton_hash,
     automaton_key,
     charge_key,
@@ -85,10 +86,10 @@ from app.messages.parts import (
     WordBody,
 )
 from app.messages.readiness import NotReadyCode, NotReadyReason
-from app.messages.signing import sign
+from app.messages.signing import sign, verify
 
 __all__ = [
-    "ALGORITHM_DEFAULT", "CONFIG", "FORMAT", "HASH", "SEED_MAX", "USED_BY", "Algorithm", "CheckJob",
+    "ALGORITHM_DEFAULT", "CONFIG", "FORMAT", "HASH", "KEY_PREFIX", "SEED_MAX", "USED_BY", "Algorithm", "CheckJob",
     "CheckJobResult", "CheckResponse", "CheckedConjunct", "ChoiceBody", "CompileJob", "CompileJobResult",
     "CompileResponse", "CompiledEventBody", "DecodeJob", "DecodeJobResult", "DecodeResponse", "DescribeJob",
     "DescribeJobResult", "ExplainJob", "ExplainJobResult", "Failure", "GenerateJob", "GenerateJobResult",
@@ -98,5 +99,5 @@ __all__ = [
     "automaton_hash", "automaton_key", "charge_key", "compile_job_key", "dump", "explain_job_key",
     "explanation_key", "failure_key", "failure_of", "idempotent_job_key", "is_expected_error", "load",
     "named_decoding", "named_generation", "named_words", "probe_key", "read_signed", "request_id", "sign",
-    "slots_key", "spec_to_wire", "store_share_key", "tokens_key", "window_key",
+    "slots_key", "spec_to_wire", "store_share_key", "tokens_key", "verify", "window_key",
 ]  # fmt: skip

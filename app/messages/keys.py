@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from compiler.limits import DEFAULT_LIMITS, Limits
 from compiler.spec import Spec, spec_hash
 
+KEY_PREFIX = "{abs}:"  # of all keys on a server; the braces keep them on one node of a cluster
 FORMAT = 3  # raise it whenever stored automata of older versions must not be used
 HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -31,17 +32,17 @@ def automaton_hash(spec: Spec, fingerprint: str, limits: Limits = DEFAULT_LIMITS
 
 def automaton_key(automaton: str) -> str:
     """Store: the codec bytes of a compiled constraint. Lives for `automaton_ttl_s`, renewed by use."""
-    return f"abs:dfa:v{FORMAT}:{automaton}"
+    return f"{KEY_PREFIX}dfa:v{FORMAT}:{automaton}"
 
 
 def explanation_key(automaton: str) -> str:
     """Store: the signed ExplainJobResult of a compiled constraint. Lives for `automaton_ttl_s`, renewed by use."""
-    return f"abs:explanation:v{FORMAT}:{automaton}"
+    return f"{KEY_PREFIX}explanation:v{FORMAT}:{automaton}"
 
 
 def probe_key(process: str) -> str:
     """Store: what a process writes and reads back to see whether the store works. Lives for some seconds."""
-    return f"abs:probe:{process}"
+    return f"{KEY_PREFIX}probe:{process}"
 
 
 def failure_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> str:
@@ -51,7 +52,7 @@ def failure_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> s
     """
     # A constraint that is too large for these limits may compile under others. The prefix keeps its former name.
     text = json.dumps([spec, dataclasses.asdict(limits)], sort_keys=True).encode()
-    return f"abs:unmet:v{FORMAT}:{automaton}:{hashlib.sha256(text).hexdigest()}"
+    return f"{KEY_PREFIX}unmet:v{FORMAT}:{automaton}:{hashlib.sha256(text).hexdigest()}"
 
 
 def compile_job_key(automaton: str) -> str:
@@ -73,27 +74,27 @@ def idempotent_job_key(owner: str, route: str, key: str) -> str:
 
 def store_share_key(owner: str) -> str:
     """Store: which keys a caller's share holds, and how many bytes. Lives as long as the last of them."""
-    return f"abs:kept:{owner}"
+    return f"{KEY_PREFIX}kept:{owner}"
 
 
 def window_key(window: str, owner: str) -> str:
     """Counts: when a caller's requests of a kind came, within the last minute. Lives for a minute."""
-    return f"abs:limits:{window}:{owner}"
+    return f"{KEY_PREFIX}limits:{window}:{owner}"
 
 
 def tokens_key(owner: str) -> str:
     """Counts: a caller's beam-tokens of this minute and the last. Lives for two minutes."""
-    return f"abs:limits:tokens:{owner}"
+    return f"{KEY_PREFIX}limits:tokens:{owner}"
 
 
 def charge_key(job_id: str) -> str:
     """Counts: that a job has been charged for. Lives for `idempotency_ttl_s`."""
-    return f"abs:limits:charged:{job_id}"
+    return f"{KEY_PREFIX}limits:charged:{job_id}"
 
 
 def slots_key(owner: str) -> str:
     """Counts: a caller's requests that are at work, by the ends of their leases. Lives for a lease."""
-    return f"abs:running:{owner}"
+    return f"{KEY_PREFIX}running:{owner}"
 
 
 def request_id() -> str:

@@ -20,7 +20,7 @@ from app.settings import Settings
 
 FIELDS = "fields"  # the attribute of a record that holds its own fields
 BUFFER_S = 0.05  # how long a line below WARNING may be buffered in an event loop
-QUIET = ("coredis", "filelock", "httpcore2", "httpx2", "huggingface_hub", "streaq")  # they log each call
+QUIET = ("filelock", "httpcore2", "httpx2", "huggingface_hub", "redis")  # they log each call
 _bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default={})  # noqa: B039 - never changed in place
 
 

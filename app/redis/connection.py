@@ -1,44 +1,61 @@
 """A connection to a Redis server that retries commands while the server is unreachable.
 
-Commands share a few sockets: the next command is sent before the reply to the last one arrives.
+The scripts that callers run in one turn of the event loop are sent together, in one pipeline on a connection of their
+own; other commands use a pool.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import hashlib
 import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from coredis import Redis
-from coredis.commands.script import Script
-from coredis.exceptions import (
+from redis.asyncio import BlockingConnectionPool, Redis, Sentinel
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
     NoScriptError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
 )
-from coredis.pool import ConnectionPool
-from coredis.retry import NoRetryPolicy
+from redis.exceptions import TimeoutError as ReplyTimeoutError
 
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import metrics
-from app.redis.protocol import CONNECT_S_MAX, CONNECTION_CLASSES, REPLY_S_MAX, Argument, PipelinedConnection
 
+CONNECT_S_MAX = 2.0
+REPLY_S_MAX = 5.0  # a dead connection may raise no error
 ONCE_S_MIN = 1.0  # minimum time for a reply, even if wait_s is 0
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two attempts, doubled each time
-FULL = "OOM"
-_AWAY = (FULL, "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY")  # prefixes of errors that may go away
-_CUT = {"ClosedResourceError", "BrokenResourceError", "EndOfStream"}  # errors of anyio inside the client
+CANCEL_RETRY_S = 0.1
+_AWAY = ("OOM", "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY", "LOADING")  # prefixes of errors that may go away
+Argument = str | bytes | int
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A Lua script, sent once to each server and called by its hash from then on."""
+
+    text: str
+
+    @cached_property
+    def sha(self) -> str:
+        """The name of the script on the server."""
+        return hashlib.sha1(self.text.encode()).hexdigest()
 
 
 def without_password(url: str) -> str:
@@ -49,81 +66,67 @@ def without_password(url: str) -> str:
 
 def is_away(error: BaseException) -> bool:
     """Whether a later attempt may succeed: the server is unreachable or full."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_away(inner) for inner in error.exceptions)
-    if isinstance(error, StorageDown):
-        return True
     if isinstance(error, ResponseError):
-        return isinstance(error, AuthenticationError | ReadOnlyError | NoScriptError) or str(error).startswith(_AWAY)
-    return isinstance(error, ConnectionError | TimeoutError | OSError) or type(error).__name__ in _CUT
+        return isinstance(error, ReadOnlyError | NoScriptError | OutOfMemoryError) or str(error).startswith(_AWAY)
+    return isinstance(error, StorageDown | ConnectionError | ReplyTimeoutError | OSError)
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, OutOfMemoryError) or str(error).startswith("OOM")
 
 
 def storage_down(error: BaseException) -> StorageDown:
     """The error for callers of the API."""
-    if str(error).startswith(FULL):
+    if _is_full(error):
         return StorageDown("is full")
     if isinstance(error, ReadOnlyError) or str(error).startswith("MISCONF"):
         return StorageDown("cannot be written to")
-    if isinstance(error, AuthenticationError):
+    if isinstance(error.__cause__, AuthenticationError):
         return StorageDown("rejects our name or password")
     return StorageDown()
 
 
 class Connection:
-    """A client of one server, opened on first use. Used from one event loop.
+    """A client of one server, which connects on first use. Used from one event loop.
 
     Raises SettingsInvalid for an invalid URL.
     """
 
     def __init__(self, url: str, connections_max: int = 8) -> None:
-        open_client(url, connections_max)
         self._url = url
-        self._connections_max = connections_max
-        self._client: Redis[bytes] | None = None
-        self._owner: asyncio.Task[None] | None = None
-        self._closing = asyncio.Event()
+        self.client, self._script_client = open_client(url, connections_max), open_client(url, 1)
         self._stop_waiting = self._away = False
-        self._ready = asyncio.Event()
-        self._running: set[asyncio.Future[object]] = set()
-        self._line: PipelinedConnection | None = None
-        self._line_pool: ConnectionPool[Any]
-        self._opening_line: asyncio.Task[PipelinedConnection] | None = None
-
-    async def client(self) -> Redis[bytes]:
-        """The client, which connects on first use."""
-        if self._owner is None:
-            self._owner = asyncio.create_task(self._hold_client())
-        while self._client is None:
-            await self._ready.wait()
-        return self._client
+        self._unsent: list[_ScriptCall] = []
+        self._sender: asyncio.Task[None] | None = None
 
     async def call(
-        self, op: str, command: Callable[[Redis[bytes]], Awaitable[T]], wait_s: float | None, keep_full: bool = True
+        self, op: str, command: Callable[[Redis], Awaitable[T]], wait_s: float | None, keep_full: bool = True
     ) -> T:
         """The reply to a command, which is repeated while the server is unreachable.
 
         op         name of the call in metrics
         wait_s     time for repetitions; None is unlimited, 0 is one attempt
         keep_full  whether to repeat while the server is full
-        Raises StorageDown after that time, and coredis's errors for invalid commands.
+        Raises StorageDown after that time, and redis-py's errors for invalid commands.
         """
-        return await self._with_retries(op, partial(self._once, command), wait_s, keep_full)
+        return await self._with_retries(op, lambda: command(self.client), wait_s, keep_full)
 
     async def run(
-        self, op: str, script: Script[bytes], keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
+        self, op: str, script: Script, keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
         keep_full: bool = True,
     ) -> Any:
-        """The result of a script, as `call`, at a quarter of its cost."""
+        """The result of a script, as `call`, sent with all other scripts of this turn of the event loop."""
         return await self._with_retries(op, partial(self._run_once, script, keys, arguments), wait_s, keep_full)
 
     async def _with_retries(
-        self, op: str, once: Callable[[float | None], Awaitable[T]], wait_s: float | None, keep_full: bool
+        self, op: str, once: Callable[[], Awaitable[T]], wait_s: float | None, keep_full: bool
     ) -> T:
         deadline = None if wait_s is None else time.monotonic() + max(wait_s, ONCE_S_MIN)
         pause, last_error = PAUSE_S, None
         while True:
             try:
-                reply = await once(deadline)
+                async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                    reply = await once()
             except Exception as error:
                 if not is_away(error):
                     raise
@@ -133,7 +136,7 @@ class Connection:
                 if last_error is None or not isinstance(error, TimeoutError):
                     last_error = error
                 remaining_s = math.inf if deadline is None else deadline - time.monotonic()
-                give_up = self._stop_waiting or wait_s == 0 or (not keep_full and str(error).startswith(FULL))
+                give_up = self._stop_waiting or wait_s == 0 or (not keep_full and _is_full(error))
                 if give_up or remaining_s <= 0:
                     raise storage_down(last_error) from last_error
             else:
@@ -148,13 +151,10 @@ class Connection:
 
     async def close(self) -> None:
         """Closes the sockets."""
-        self._closing.set()
-        if self._opening_line is not None:
-            self._opening_line.cancel()
-        if self._owner is not None:
-            self._owner.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._owner
+        if self._sender is not None:
+            await cancel_tasks([self._sender])
+        for client in (self.client, self._script_client):
+            await client.aclose()
 
     def _note(self, last_error: Exception | None) -> None:
         """Logs when the server becomes unreachable, and when it is back."""
@@ -164,121 +164,98 @@ class Connection:
             log.warning("the server %s is back", without_password(self._url))
         self._away = last_error is not None
 
-    async def _once(self, command: Callable[[Redis[bytes]], Awaitable[T]], deadline: float | None) -> T:
-        """Attempt a command once.
+    def _run_once(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> asyncio.Future[Any]:
+        # A task of its own sends the calls, so a cancelled caller leaves the replies of the others in order.
+        call = _ScriptCall(script, len(keys), (*keys, *arguments), asyncio.get_running_loop().create_future())
+        self._unsent.append(call)
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_forever())
+        return call.reply
 
-        A cancelled caller leaves the command running, because coredis loses a place of its pool to each cancellation.
-        """
-        client = await self.client()
-
-        async def run() -> T:
-            return await command(client)
-
-        task = asyncio.create_task(run())
-        self._running.add(task)  # type: ignore[arg-type]
-        task.add_done_callback(self._ran)
-        async with _until(deadline):
-            return await asyncio.shield(task)
-
-    async def _run_once(
-        self, script: Script[bytes], keys: Sequence[str], arguments: Sequence[Argument], deadline: float | None
-    ) -> Any:
-        """One attempt. The script is loaded if the server does not know it yet."""
-        async with _until(deadline):
-            line = self._line if self._line is not None and self._line.usable else await self._next_line()
+    async def _send_forever(self) -> None:
+        """Sends the collected calls until none is left."""
+        while self._unsent:
+            calls, self._unsent = self._unsent, []
             try:
-                return await line.send(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
-            except NoScriptError:
-                await line.send(b"SCRIPT LOAD", script.script)
-                return await line.send(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
-
-    async def _next_line(self) -> PipelinedConnection:
-        """A new connection for all scripts, after the last one broke.
-
-        It is opened once, even if a waiting caller is cancelled.
-        """
-        if self._opening_line is None or self._opening_line.done():
-            self._opening_line = asyncio.create_task(self._open_line())
-            self._opening_line.add_done_callback(self._ran)
-        return await asyncio.shield(self._opening_line)
-
-    async def _open_line(self) -> PipelinedConnection:
-        pool = (await self.client()).connection_pool
-        if self._line is not None:
-            self._line_pool.release(self._line)
-        self._line, self._line_pool = None, pool
-        self._line = line = cast(PipelinedConnection, await pool.get_connection())
-        return line
-
-    def _ran(self, task: asyncio.Future[T]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved here, because the caller may be gone
-
-    async def _hold_client(self) -> None:
-        """Keeps the client open: one task must enter and exit it."""
-        while not self._closing.is_set():
-            client = open_client(self._url, self._connections_max + 1)  # one more for the scripts
-            try:
-                async with client:
-                    self._client = client
-                    self._ready.set()
-                    await self._closing.wait()
+                replies = await self._send(calls)
+                missing = [call for call, reply in zip(calls, replies, strict=True) if isinstance(reply, NoScriptError)]
+                for script in {call.script for call in missing}:
+                    await self._script_client.script_load(script.text)
+                again = iter(await self._send(missing))
+                replies = [next(again) if isinstance(reply, NoScriptError) else reply for reply in replies]
             except Exception as error:
-                log.warning("the connections to %s broke: %s", without_password(self._url), type(error).__name__)
-            finally:
-                self._client = None
-                self._ready.clear()
-            await asyncio.sleep(PAUSE_S)
+                replies = [error] * len(calls)
+            for call, reply in zip(calls, replies, strict=True):
+                if call.reply.done():  # its caller was cancelled
+                    continue
+                call.reply.set_exception(reply) if isinstance(reply, Exception) else call.reply.set_result(reply)
+
+    async def _send(self, calls: Sequence[_ScriptCall]) -> list[Any]:
+        if not calls:
+            return []
+        async with self._script_client.pipeline(transaction=False) as pipeline:
+            for call in calls:
+                pipeline.evalsha(call.script.sha, call.keys, *call.arguments)
+            return list(await pipeline.execute(raise_on_error=False))
 
 
-def _until(deadline: float | None) -> asyncio.Timeout:
-    return asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic()))
+@dataclass(frozen=True, slots=True)
+class _ScriptCall:
+    """A script with the number of its keys, the keys and arguments, and the reply to it."""
+
+    script: Script
+    keys: int
+    arguments: tuple[Argument, ...]
+    reply: asyncio.Future[Any]
 
 
-class Pool(ConnectionPool[Any]):
-    """A pool of our connections that frees the slot of a connection that breaks in use.
+async def cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their end.
 
-    In coredis each broken subscription or pipeline would keep its slot, until all commands wait for ever. Idle
-    connections are closed with it: if a network path is lost all of them are silent, and each would need `REPLY_S_MAX`
-    to time out, one after another.
+    A breaking connection may swallow the cancellation of its task, so the cancellation is repeated.
     """
-
-    def __init__(self, *, connection_class: Any = None, **options: Any) -> None:
-        super().__init__(connection_class=CONNECTION_CLASSES.get(connection_class, connection_class), **options)
-
-    def release(self, connection: Any) -> None:
-        super().release(connection)
-        if connection.usable:
-            return
-        for idle in list(self._available_connections._queue):
-            if idle is not None:
-                idle.invalidate()
-        if not self._available_connections.full():
-            self._available_connections.append_nowait(None)
+    while pending := {task for task in tasks if not task.done()}:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=CANCEL_RETRY_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def open_pool(url: str, connections_max: int, decode_responses: bool = False) -> Pool:
-    """A pool of at most `connections_max` connections, opened on first use.
+def open_client(url: str, connections_max: int) -> Redis:
+    """A client of at most `connections_max` connections, opened on first use.
 
-    Raises the errors of coredis for an invalid URL.
+    url  `redis://`, `rediss://` or `unix://`; `redis+sentinel://` and `rediss+sentinel://` with the addresses of the
+         sentinels, separated by commas, and the name of the service as the path: the client finds its master
+    Raises SettingsInvalid for an invalid URL.
     """
-    pool = Pool.from_url(
-        url, db=None, decode_components=True, max_connections=connections_max, connect_timeout=CONNECT_S_MAX,
-        stream_timeout=REPLY_S_MAX, decode_responses=decode_responses,
-    )
-    assert isinstance(pool, Pool)
-    return pool
-
-
-def open_client(url: str, connections_max: int) -> Redis[bytes]:
-    """A client that is not entered yet. Raises SettingsInvalid for an invalid URL."""
+    options: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_S_MAX, "socket_timeout": REPLY_S_MAX, "retry": Retry(NoBackoff(), 0),
+        "protocol": 2, "max_connections": connections_max,
+    }
     try:
-        return Redis(connection_pool=open_pool(url, connections_max), retry_policy=NoRetryPolicy())
+        if "+sentinel://" in url:
+            return _sentinel_client(url, options)
+        return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=None, **options))
     except (RedisError, ValueError, RuntimeError, TypeError):
-        raise SettingsInvalid(f"{without_password(url)} is not the URL of a Redis server") from None
+        message = f"{without_password(url)} is not the URL of a Redis server"
+        raise SettingsInvalid(message) from None
 
 
-def script(text: str) -> Script[bytes]:
-    """A Lua script, sent once to each server and called by its hash from then on."""
-    return Script(None, text)
+def _sentinel_client(url: str, options: dict[str, Any]) -> Redis:
+    """A client of the master that the sentinels of a URL name. Raises ValueError for an invalid URL."""
+    parts = urlsplit(url)
+    user, _, addresses = parts.netloc.rpartition("@")
+    name, _, password = user.partition(":")
+    service, _, database = parts.path.strip("/").partition("/")
+    query = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+    if not service:
+        raise ValueError("the URL names no service")
+    options |= {"username": unquote(name) or None, "password": unquote(password) or None, "db": int(database or 0)}
+    sentinel_options: dict[str, Any] = {"socket_connect_timeout": CONNECT_S_MAX, "socket_timeout": CONNECT_S_MAX}
+    sentinel_options |= {word: query.pop(f"sentinel_{word}", None) for word in ("username", "password")}
+    if parts.scheme == "rediss+sentinel":
+        options |= {"ssl": True, **query}
+        sentinel_options |= {"ssl": True, **query}
+    hosts = [(host.strip("[]"), int(port)) for host, _, port in (each.rpartition(":") for each in addresses.split(","))]
+    sentinel = Sentinel(hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
+    return cast(Redis, sentinel.master_for(service, **options))

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from coredis import Redis
-from coredis.exceptions import AuthorizationError, UnknownCommandError
+from redis.asyncio import Redis
+from redis.exceptions import NoPermissionError, ResponseError
 
 from app.errors import SettingsInvalid, StorageDown
 from app.redis.connection import Connection, without_password
@@ -37,7 +37,7 @@ async def check_server(url: str, setting: str, jobs: bool, volatile: bool, wait_
         await connection.close()
 
 
-async def _facts(client: Redis[bytes], url: str, setting: str, jobs: bool, volatile: bool) -> dict[str, str]:
+async def _facts(client: Redis, url: str, setting: str, jobs: bool, volatile: bool) -> dict[str, str]:
     source = f"{setting} = {without_password(url)}"
     info = await _info(client, source)
     policy, persistence = str(info.get("maxmemory_policy", "")), "AOF" if int(info.get("aof_enabled", 0)) else "none"
@@ -68,25 +68,25 @@ async def _facts(client: Redis[bytes], url: str, setting: str, jobs: bool, volat
     }
 
 
-async def _info(client: Redis[bytes], source: str) -> Mapping[str, Any]:
+async def _info(client: Redis, source: str) -> Mapping[str, Any]:
     """The server's reply to INFO.
 
     INFO has all values that the checks need, and even a strict ACL can allow it.
     """
     try:
         return {str(name): value for name, value in (await client.info()).items()}
-    except AuthorizationError:
+    except NoPermissionError:
         message = "the server's user may not send INFO: allow it, as deploy/redis does"
         raise SettingsInvalid(f"{source}: {message}") from None
-    except UnknownCommandError:
+    except ResponseError:
         raise SettingsInvalid(f"{source}: the server does not support INFO: use Redis or Valkey") from None
 
 
-async def _ahead_s(client: Redis[bytes]) -> float:
+async def _ahead_s(client: Redis) -> float:
     """Seconds that the server's clock is ahead of ours."""
     sent = time.time()
-    server_s = (await client.time()).timestamp()
-    return server_s - (sent + time.time()) / 2
+    seconds, microseconds = await client.time()
+    return seconds + microseconds / 1e6 - (sent + time.time()) / 2
 
 
 def _version(info: Mapping[str, Any]) -> str:

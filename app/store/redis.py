@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from coredis import Redis
-from coredis.commands.script import Script
+from redis.asyncio import Redis
 
 from app.messages import store_share_key
-from app.redis.connection import Connection, script
+from app.redis.connection import Connection, Script
 from app.settings import Settings
 from app.store.base import ENTRY_BYTES
 
-_GET = script("""#!lua flags=allow-oom
+_GET = Script("""#!lua flags=allow-oom
 -- key renew_ms -> the value
 local value = redis.call('GET', KEYS[1])
 if value and tonumber(ARGV[1]) > redis.call('PTTL', KEYS[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return value
 """)
-_PUT = script("""#!lua
+_PUT = Script("""#!lua
 -- key share value ttl_ms share_bytes_max entry_bytes. The share is a hash: what was put, numbered from `first` to
 -- `last`, as its size and key; how many bytes that is; and of each key the number under which it was put last.
+-- -> the keys that the share is too small for, which the caller deletes
 local share, key = KEYS[2], KEYS[1]
 local ttl, most, size = tonumber(ARGV[2]), tonumber(ARGV[3]), #ARGV[1] + tonumber(ARGV[4])
 redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
 local last = redis.call('HINCRBY', share, 'last', 1)
 local bytes = redis.call('HINCRBY', share, 'bytes', size)
 redis.call('HSET', share, last, size .. ' ' .. key, '@' .. key, last)
-local first = tonumber(redis.call('HGET', share, 'first') or '1')
+local first, dropped = tonumber(redis.call('HGET', share, 'first') or '1'), {}
 while bytes > most and first < last do
   local old = redis.call('HGET', share, first) or ''
   local its, name = string.match(old, '^(%d+) (.*)$')
   if name and redis.call('HGET', share, '@' .. name) == tostring(first) then
-    redis.call('DEL', name)
+    dropped[#dropped + 1] = name
     redis.call('HDEL', share, '@' .. name)
   end
   redis.call('HDEL', share, first)
@@ -42,8 +42,9 @@ while bytes > most and first < last do
 end
 redis.call('HSET', share, 'first', first)
 if redis.call('PTTL', share) < ttl then redis.call('PEXPIRE', share, ARGV[2]) end
+return dropped
 """)
-_DELETE = script("""#!lua flags=allow-oom
+_DELETE = Script("""#!lua flags=allow-oom
 -- key value
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """)
@@ -75,11 +76,13 @@ class RedisStore:
         ttl_ms = max(1, round(ttl_s * 1000))
         if owner and self._owner_bytes_max:
             keys = [key, store_share_key(owner)]
-            await self._run("put", _PUT, keys, value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
+            dropped = await self._run("put", _PUT, keys, value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
+            if dropped:
+                await self._link.call("delete", lambda client: client.delete(*dropped), self._wait_s)
             return
 
         # Without a share there are no counts to keep, so one plain command suffices.
-        def command(client: Redis[bytes]) -> Awaitable[Any]:
+        def command(client: Redis) -> Awaitable[Any]:
             return client.set(key, value, px=ttl_ms)
 
         await self._link.call("put", command, self._wait_s, keep_full=False)
@@ -95,5 +98,5 @@ class RedisStore:
     async def close(self) -> None:
         await self._link.close()
 
-    async def _run(self, op: str, script: Script[bytes], keys: list[str], *arguments: str | bytes | int) -> Any:
+    async def _run(self, op: str, script: Script, keys: list[str], *arguments: str | bytes | int) -> Any:
         return await self._link.run(op, script, keys, arguments, self._wait_s, keep_full=False)

@@ -164,7 +164,7 @@ def test_the_services_answer_the_requests_of_the_readme(deployed: Deployed) -> N
 
 def test_the_redis_server_requires_credentials_and_denies_extra_commands(deployed: Deployed) -> None:
     port = int(deployed.services["redis"].ports["6379"])
-    assert ask_server(port, b"GET abs:a\r\n").startswith(b"-NOAUTH")
+    assert ask_server(port, b"GET {abs}:a\r\n").startswith(b"-NOAUTH")
     password = (deployed.secrets / "api_url").read_text().split(":")[2].partition("@")[0]
     login = f"AUTH api {password}\r\n".encode()
     for command in (b"FLUSHALL\r\n", b"KEYS *\r\n", b"CONFIG SET appendonly no\r\n", b"SET elsewhere 1\r\n"):
@@ -176,10 +176,10 @@ def test_the_autoscaler_reads_only_queue_lengths(deployed: Deployed) -> None:
     login = f"AUTH keda {(deployed.secrets / 'keda_password').read_text()}\r\n".encode()
     counted = COUNTED.encode()
     for queue in (b"compile", b"generate"):
-        key = b"abs:queue:%b:waiting" % queue
+        key = b"{abs}:queue:%b:waiting" % queue
         script = b"*4\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n" % (len(counted), counted, len(key), key)
         assert b":0\r\n" in ask_server(port, login + script)
-    for command in (b"ZCARD abs:queue:compile:outside", b"GET abs:secret", b"DEL abs:queue:compile:waiting"):
+    for command in (b"ZCARD {abs}:queue:compile:outside", b"GET {abs}:secret", b"DEL {abs}:queue:compile:waiting"):
         assert b"-NOPERM" in ask_server(port, login + command + b"\r\n")
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from coredis import Redis
+from redis.asyncio import Redis
 
 from app.settings import QUEUES
 from benchmarks.report import write_run
@@ -48,6 +48,14 @@ RETRY_S = 0.5
 AT_ONCE = 6
 
 Note = Callable[[httpx2.Client, str, dict[str, Any], dict[str, Any]], None]
+KINDS_AND_STATES = """
+local jobs = {}
+for index, packed in ipairs(redis.call('HVALS', KEYS[1])) do
+  local job = cmsgpack.unpack(packed)
+  jobs[index] = {job.kind, job.state}
+end
+return jobs
+"""
 
 
 @dataclass(frozen=True)
@@ -247,13 +255,9 @@ def stable_answer(answer: dict[str, Any]) -> StableAnswer:
 
 async def states_of_generations(server: Path) -> Counter[str]:
     """The number of generate jobs on a server by state."""
-    states: Counter[str] = Counter()
     async with Redis.from_url(f"unix://{server}", decode_responses=True) as client:
-        async for key in client.scan_iter(match="abs:job:*", count=1_000):
-            if str(key).count(":") == 2:  # longer keys hold parts of a job
-                kind, state = await client.hmget(key, ["kind", "state"])
-                states[str(state)] += kind == "generate"
-    return +states
+        jobs = await client.eval(KINDS_AND_STATES, 1, "{abs}:jobs")
+    return Counter(state for kind, state in jobs if kind == "generate")
 
 
 def main() -> int:

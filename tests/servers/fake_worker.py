@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from app import wiring
-from app.broker.redis.records import Records
+from app.broker.redis.signatures import Signatures
 from app.cli.worker_process import run_worker
 from app.errors import JobCancelled
 from app.messages import (
@@ -76,7 +76,7 @@ def open_loading(settings: Settings) -> Handler:
     raise RuntimeError("no test waits for this")
 
 
-async def _misread(*_: object) -> None:
+def _misread(*_: object) -> None:
     raise ValueError("the reply of another version")
 
 
@@ -132,7 +132,7 @@ def run(mode: str, *arguments: str) -> None:
         wiring.HANDLERS["generate"] = f"tests.servers.fake_worker:open_{mode}"
     match mode, arguments:
         case "scripted", ("misread",):
-            Records.take = _misread  # type: ignore[assignment, method-assign]
+            Signatures.open_body = _misread  # type: ignore[method-assign]
         case "controlled", (folder,):
             control(Path(folder))
         case "scarce", (rows,):

@@ -20,9 +20,8 @@ from app.broker.base import (
 from app.broker.redis.consumer import Lease, QueueConsumer
 from app.broker.redis.notifications import JobNotifications, wait_for_change
 from app.broker.redis.records import Records
-from app.broker.redis.streaq_worker import TicketSigner
-from app.errors import DeadlineExceeded, JobCancelled, JobUnknown, MessageInvalid, WorkerLost
-from app.messages import dump, failure_of
+from app.broker.redis.signatures import Signatures
+from app.errors import JobCancelled, JobUnknown
 from app.redis.connection import Connection
 from app.settings import Settings
 
@@ -39,23 +38,19 @@ class RedisBroker:
         self._presence_ttl_s = presence_ttl_s
         self._close_s = settings.redis_wait_s
         self._records = Records(
-            url=url,
             link=self._link,
             process=secrets.token_hex(8),
             secret=settings.secret,
+            signatures=Signatures(settings.secret),
             queue_jobs_max=settings.queue_jobs_max,
             queue_weight_max=settings.queue_weight_max,
             result_ttl_s=settings.result_ttl_s,
             result_bytes_max=settings.result_bytes_max,
             wait_s=settings.redis_wait_s,
             lease_s=settings.job_lease_s,
-            tries_max=settings.job_attempts_max,
-            lost=dump(failure_of(WorkerLost(settings.job_attempts_max))),
-            late=dump(failure_of(DeadlineExceeded())),
-            forged=dump(failure_of(MessageInvalid("the job was not submitted by this service"))),
+            attempts_max=settings.job_attempts_max,
         )
         self._notifications = JobNotifications(self._link, self._records.process, self._records.peek)
-        self._tickets = TicketSigner(settings.secret)
         self._consumers: dict[str, QueueConsumer] = {}
 
     @classmethod
@@ -64,8 +59,7 @@ class RedisBroker:
         return cls(url, settings)
 
     async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
-        job_id = secrets.token_hex(16)
-        return await self._records.submit(job_id, queue, key, body, terms, await self._tickets.write(job_id))
+        return await self._records.submit(secrets.token_hex(16), queue, key, body, terms)
 
     async def subscribe(self, job_id: str) -> None:
         if not await self._records.add_subscribers(job_id, 1):
@@ -107,7 +101,7 @@ class RedisBroker:
     async def take(self, queue: str, slots: int = 1) -> Delivery:
         consumer = self._consumers.get(queue)
         if consumer is None:
-            consumer = self._consumers[queue] = QueueConsumer(queue, slots, self._records, self._notifications)
+            consumer = self._consumers[queue] = QueueConsumer(queue, self._records, self._notifications)
         return await consumer.take()
 
     async def requeue(self, job_id: str) -> None:
@@ -158,11 +152,8 @@ class RedisBroker:
         return await self._records.backlog(queue)
 
     async def close(self) -> None:
-        for consumer in self._consumers.values():
-            await consumer.requeue_all(self._close_s)  # while the connection still waits for the server
+        await asyncio.gather(*(consumer.close(self._close_s) for consumer in self._consumers.values()))
         self._link.stop_waiting()
-        for consumer in self._consumers.values():
-            await consumer.close()
         await self._notifications.close()
         await self._link.close()
 
@@ -178,7 +169,7 @@ class RedisBroker:
     def _leased(self, job_id: str) -> tuple[QueueConsumer, Lease] | None:
         """The lease of a job in this process, with its consumer."""
         for consumer in self._consumers.values():
-            lease = consumer.leases.get(job_id)
+            lease = consumer.lease(job_id)
             if lease is not None:
                 return consumer, lease
         return None

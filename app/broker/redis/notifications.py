@@ -13,13 +13,14 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from app.redis.connection import PAUSE_S_MAX, Connection
+from app.messages import KEY_PREFIX
+from app.redis.connection import PAUSE_S_MAX, Connection, cancel_tasks
 
 POLL_S = 2.0
 POLL_JOBS_MAX = 500  # jobs in one script, during which the server runs no other command
 PING_S = 5.0  # a silent subscription is tested after this time
-RETRY_S = 0.1
-ARRIVALS = "abs:arrivals"  # a message names the queue
+ARRIVALS = KEY_PREFIX + "arrivals"  # a message names the queue
+ANY_QUEUE = "*"
 _QUEUE = "queue "
 log = logging.getLogger(__name__)
 
@@ -44,17 +45,14 @@ class JobNotifications:
         self._process = process
         self._peek = peek
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self._listener: asyncio.Task[None] | None = None
-        self._poller: asyncio.Task[None] | None = None
-        self._closed = False
+        self._tasks: list[asyncio.Task[None]] = []
 
     @contextlib.contextmanager
-    def news(self, subject: str) -> Iterator[asyncio.Event]:
+    def news(self, subject: str, event: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
         """An event set at each change to a job or a queue. The waiting task clears it."""
-        if self._listener is None:
-            self._listener = asyncio.create_task(self._listen_forever())
-            self._poller = asyncio.create_task(self._poll_forever())
-        event = asyncio.Event()
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(loop()) for loop in (self._listen_forever, self._poll_forever)]
+        event = event or asyncio.Event()
         self._waiting[subject].add(event)
         try:
             yield event
@@ -64,19 +62,11 @@ class JobNotifications:
                 del self._waiting[subject]
 
     async def close(self) -> None:
-        """End the subscription and the polling.
-
-        A breaking subscription may swallow its cancellation, so the cancellation is repeated.
-        """
-        self._closed = True
-        if self._poller is not None:
-            self._poller.cancel()
-        while self._listener is not None and not self._listener.done():
-            self._listener.cancel()
-            await asyncio.wait({self._listener}, timeout=RETRY_S)
+        """End the subscription and the polling."""
+        await cancel_tasks(self._tasks)
 
     async def _listen_forever(self) -> None:
-        while not self._closed:
+        while True:
             try:
                 await self._listen()
             except Exception as error:
@@ -84,17 +74,29 @@ class JobNotifications:
             await asyncio.sleep(PAUSE_S_MAX / 4)
 
     async def _listen(self) -> None:
-        client = await self._link.client()
-        channel = f"abs:news:{self._process}"
-        async with client.pubsub(
-            channels=[channel, ARRIVALS], retry_policy=None, subscription_timeout=5, max_idle_seconds=PING_S
-        ) as subscription:
-            async for message in subscription:
-                if message["type"] != "message":
-                    self._wake_all()  # subscribed: earlier messages were missed
+        channel = f"{KEY_PREFIX}news:{self._process}"
+        async with self._link.client.pubsub() as subscription:
+            await subscription.subscribe(channel, ARRIVALS)
+            silent = False
+            while True:
+                message = await subscription.get_message(timeout=PING_S)
+                if message is None:  # a silent connection is tested, and given up if it stays silent
+                    if silent:
+                        raise TimeoutError("the subscription is silent")
+                    await subscription.ping()
+                silent = message is None
+                if message is None or message["type"] == "pong":
                     continue
-                text = _text(message["data"])
-                self._wake(text if _text(message["channel"]) == channel else queue_news(text))
+                if message["type"] == "subscribe":  # earlier messages were missed
+                    self._wake_all()
+                    continue
+                text = message["data"].decode()
+                if message["channel"].decode() == channel:
+                    self._wake(text)
+                elif text == ANY_QUEUE:
+                    self._wake_all(_QUEUE)
+                else:
+                    self._wake(queue_news(text))
 
     async def _poll_forever(self) -> None:
         """Poll the server for changed jobs.
@@ -122,9 +124,10 @@ class JobNotifications:
         for event in self._waiting.get(subject, ()):
             event.set()
 
-    def _wake_all(self) -> None:
-        for subject in list(self._waiting):
-            self._wake(subject)
+    def _wake_all(self, prefix: str = "") -> None:
+        for subject in self._waiting:
+            if subject.startswith(prefix):
+                self._wake(subject)
 
 
 async def wait_for_change(event: asyncio.Event, deadline_in_s: float | None = None) -> None:
@@ -133,7 +136,3 @@ async def wait_for_change(event: asyncio.Event, deadline_in_s: float | None = No
         async with asyncio.timeout(deadline_in_s):
             await event.wait()
     event.clear()
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,26 +1,50 @@
-"""Calls the broker's scripts, and converts their replies to our types."""
+"""Calls the broker's Lua scripts, and converts their replies to our types. Each script is atomic."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
-from coredis.commands.script import Script
-
-from app.broker.base import Backlog, Delivery, JobEvent, JobStatus, SubmitOptions, WorkerStatus
-from app.broker.redis import scripts
-from app.broker.redis.streaq_worker import Claimed
-from app.broker.throughput import retry_delay_s
+from app.broker import throughput as pace
+from app.broker.base import Backlog, JobEvent, JobStatus, SubmitOptions, WorkerStatus
+from app.broker.redis.signatures import Signatures
 from app.errors import DeadlineUnreachable, JobUnknown, KeyReused, QueueFull, SettingsInvalid
-from app.redis.connection import Connection
+from app.messages import KEY_PREFIX
+from app.redis.connection import Connection, Script
 
 EVENTS_MAX = 1_024  # durable events per job
 DROPPABLE_BYTES_MAX = 2**20  # of droppable events per job; the latest one is kept whatever its size
 EVENTS_PER_READ = 64
+QUEUES_KNOWN_MAX = 10_000
+NEVER_MS = 2**40  # longer than any lease
+SERVICE_KEYS = [
+    KEY_PREFIX + name for name in ("jobs", "bodies", "results", "keys", "finished", "evictable", "counters", "garbage")
+]
+_FOLDER = Path(__file__).parent / "lua"
+_PACE = {
+    "PACE_MEMORY_MS": pace.MEMORY_S * 1000, "PACE_IDLE_MEMORY_MS": pace.IDLE_MEMORY_S * 1000,
+    "PACE_KNOWN_MS": pace.WAITING_S_MIN * 1000, "PACE_SHARE": pace.DEADLINE_SHARE,
+    "PACE_LATEST": pace.LATEST_RUN_WEIGHT, "PACE_RUN_SHARE": pace.RUN_TIME_SHARE,
+}
+_COMMON = "".join(f"local {name} = {value}\n" for name, value in _PACE.items()) + (_FOLDER / "common.lua").read_text(
+    encoding="utf-8"
+)
+
+
+def _read(path: Path) -> Script:
+    # Scripts that free memory must also run on a full server.
+    flags = "" if path.stem == "submit" else " flags=allow-oom"
+    return Script(f"#!lua{flags}\n{_COMMON}{path.read_text(encoding='utf-8')}")
+
+
+SCRIPTS = {path.stem: _read(path) for path in _FOLDER.glob("*.lua") if path.stem != "common"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,41 +57,60 @@ class JobSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job that this process has leased.
+
+    message  its message in the stream of leases
+    fence    the number of the lease; writes with an older one are ignored
+    verdict  empty, or why the job is not to be run: `lost` after too many attempts, `late`
+    body     signed
+    """
+
+    job_id: str
+    message: str
+    fence: str
+    attempt: int
+    waited_s: float
+    age_s: float
+    verdict: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """The jobs on the server.
 
-    process           the id of this process, which notifications are sent to
-    lost, late, forged
-                      results of a job whose workers all died, that missed its deadline in the queue, or that this
-                      service did not submit
-    wait_s            how long calls wait for the server, except those of workers
-    lease_s           how long a worker may be silent
+    process  the id of this process, which notifications are sent to
+    wait_s   how long calls wait for the server, except those of workers
+    lease_s  how long a worker may be silent
     """
 
-    url: str
     link: Connection
     process: str
     secret: bytes
+    signatures: Signatures
     queue_jobs_max: int
     queue_weight_max: int
     result_ttl_s: float
     result_bytes_max: int
     wait_s: float
     lease_s: float
-    tries_max: int
-    lost: bytes
-    late: bytes
-    forged: bytes
+    attempts_max: int
+    _queues: OrderedDict[str, str] = field(default_factory=OrderedDict)  # of jobs, which never change it
 
-    async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: SubmitOptions, ticket: bytes) -> str:
+    async def submit(self, job_id: str, queue: str, key: str, body: bytes, terms: SubmitOptions) -> str:
         caps = {"queue_jobs_max": self.queue_jobs_max, "queue_weight_max": self.queue_weight_max}
-        pools = [part for pool in terms.pools for part in (pool.name, pool.cap, pool.limit)]
-        outcome, reply, *in_ms = await self._call(
-            "submit", scripts.SUBMIT, job_id, secrets.token_hex(8), queue, hashlib.sha256(key.encode()).hexdigest(),
-            body, terms.owner, terms.digest, terms.kind, terms.priority, terms.weight, terms.after or "",
-            int(terms.detached), _ms(terms.key_ttl_s), ticket, *caps.values(), self.result_bytes_max,
-            -1 if terms.deadline_in_s is None else _ms(terms.deadline_in_s), *pools,
-        )
+        options = {
+            "queue": queue, "key": hashlib.sha256(key.encode()).hexdigest(), "owner": terms.owner,
+            "digest": terms.digest, "kind": terms.kind, "priority": terms.priority, "weight": terms.weight,
+            "after": terms.after or "", "detached": terms.detached, "key_ttl": _ms(terms.key_ttl_s),
+            "within": -1 if terms.deadline_in_s is None else _ms(terms.deadline_in_s), "jobs_max": self.queue_jobs_max,
+            "weight_max": self.queue_weight_max, "bytes_max": self.result_bytes_max,
+            "pools": [{"cap": pool.cap, "limit": pool.limit} for pool in terms.pools],
+        }
+        signed = self.signatures.sign_body(queue, job_id, body, terms.owner, terms.deadline_in_s)
+        keys = [_seen_key(), *(f"{KEY_PREFIX}pool:{pool.name}" for pool in terms.pools)]
+        outcome, reply, *in_ms = await self._call("submit", queue, job_id, signed, json.dumps(options), keys=keys)
         match outcome:
             case b"full":
                 caps |= {pool.limit: pool.cap for pool in terms.pools}
@@ -75,126 +118,167 @@ class Records:
             case b"reused":
                 raise KeyReused("an earlier request used this key")
             case _:
+                self._remember_queue(reply.decode(), queue)
                 return cast(str, reply.decode())
 
     async def add_subscribers(self, job_id: str, change: int) -> bool:
         """Adds `change` to the subscribers of a job. False if the job is unknown."""
-        token = secrets.token_hex(8)  # so that a repeated call after a broken connection counts once
-        return bool(await self._call("share", scripts.SHARE, job_id, token, change, *self._limits))
+        queue = await self._queue_of(job_id)
+        arguments = (job_id, change, *self._limits)
+        return bool(await self._call("change_subscribers", queue, *arguments, keys=[_seen_key()]))
 
     async def cancel(self, job_id: str) -> None:
-        await self._call("cancel", scripts.CANCEL, job_id, *self._limits)
+        await self._call("cancel", await self._queue_of(job_id), job_id, *self._limits)
 
     async def state(self, job_id: str) -> JobStatus:
-        reply = _require_known(await self._call("state", scripts.STATE, job_id))
-        state, owner, queue, submitted, attempt, ahead, kind = (field.decode() for field in reply)
+        reply = _require_known(await self._call("state", await self._queue_of(job_id), job_id))
+        state, owner, queue, submitted, attempt, ahead, kind = (item.decode() for item in reply)
         return JobStatus(state, owner, queue, int(submitted) / 1000, int(attempt), int(ahead), kind)
 
     async def look(self, job_id: str, worker: bool = False) -> JobSnapshot | None:
         """The state of a job, None if unknown. Subscribes this process to the job's changes."""
-        reply = await self._call("look", scripts.LOOK, job_id, self.process, patient=worker)
-        return None if reply is None else JobSnapshot(reply[0].decode(), bool(reply[1]), reply[2])
+        reply = await self._call("look", "", job_id, self.process, patient=worker)
+        if reply is None:
+            return None
+        state, cancel, fence, result = reply
+        if state == b"done":
+            result = self.signatures.open_result(job_id, fence.decode(), result)
+        return JobSnapshot(state.decode(), bool(cancel), result)
 
     async def read(self, job_id: str, after: str) -> tuple[bool, list[JobEvent]]:
         """Whether the job is over, and its next events. Subscribes this process to the job's changes."""
-        reply = await self._call("read", scripts.READ, job_id, self.process, after, EVENTS_PER_READ)
-        over, events = _require_known(reply)
-        return bool(over), [JobEvent(number.decode(), data) for number, data in events]
+        arguments = (job_id, self.process, after, EVENTS_PER_READ)
+        over, events = _require_known(await self._call("read", "", *arguments, keys=_event_keys(job_id)))
+        open_event = self.signatures.open_event
+        named = ((event_id.decode(), data) for event_id, data in events)
+        return bool(over), [JobEvent(event_id, open_event(job_id, event_id, data)) for event_id, data in named]
 
     async def peek(self, job_ids: Sequence[str]) -> list[bytes]:
         """A value for each job that differs after every change to it."""
-        return list(await self._call("peek", scripts.PEEK, *job_ids, once=True))
-
-    async def take(self, job_id: str, token: str) -> tuple[Delivery, str] | None:
-        """The job and the fence of this attempt. None if there is nothing to run."""
-        reply = await self._call(
-            "take", scripts.TAKE, job_id, token, self.process, self.tries_max, self.lost, self.late,
-            *self._limits, patient=True,
-        )
-        if reply is None:
-            return None
-        body, waited_ms, attempt, fence, age_ms = reply
-        delivery = Delivery(job_id, body, int(waited_ms) / 1000, int(attempt), int(age_ms) / 1000)
-        return delivery, fence.decode()
+        return list(await self._call("peek", "", *job_ids, once=True))
 
     async def requeue(self, job_id: str, fence: str) -> None:
-        await self._call("give_back", scripts.GIVE_BACK, job_id, fence, *self._limits, patient=True)
+        await self._call("requeue", await self._queue_of(job_id), job_id, fence, *self._limits, patient=True)
 
     async def publish(self, job_id: str, fence: str, number: int, event: bytes, droppable: bool) -> bool:
         """False if another worker has the job."""
+        signed = self.signatures.sign_event(job_id, f"{fence}-{number}", event)
         reply = await self._call(
-            "publish", scripts.PUBLISH, job_id, fence, number, int(droppable), event, EVENTS_MAX, DROPPABLE_BYTES_MAX,
-            patient=True,
+            "publish", "", job_id, fence, number, int(droppable), signed, EVENTS_MAX, DROPPABLE_BYTES_MAX,
+            keys=_event_keys(job_id), patient=True,
         )
         return bool(reply >= 0)
 
-    async def finish(self, job_id: str, fence: str, result: bytes, cacheable: bool, ran_s: float) -> None:
-        await self._call(
-            "finish", scripts.FINISH, job_id, fence, result, int(cacheable), _ms(ran_s), *self._limits, patient=True
-        )
-
-    async def refuse(self, job_id: str, queue: str, priority: str, message: str) -> None:
-        await self._call(
-            "refuse", scripts.REFUSE, job_id, queue, priority, message, self.forged, *self._limits, patient=True
-        )
+    async def finish(self, job_id: str, fence: str, result: bytes, cacheable: bool, ran_s: float | None) -> None:
+        """Stores the result. `ran_s` is None for a job that did not run."""
+        signed = self.signatures.sign_result(job_id, fence, result)
+        ran_ms = -1 if ran_s is None else _ms(ran_s)
+        queue = await self._queue_of(job_id)
+        await self._call("finish", queue, job_id, fence, signed, int(cacheable), ran_ms, *self._limits, patient=True)
 
     async def claim(
-        self, queue: str, consumer: str, count: int, idle_ms: int, expected_ms: int | None
-    ) -> tuple[int, Claimed]:
-        """The server's time, and the messages that this consumer has now; see `ConsumerCallbacks`.
+        self, queue: str, consumer: str, count: int, ended_leases: bool, expected_ms: int | None, held: Sequence[str]
+    ) -> tuple[int, list[ClaimedJob]]:
+        """The server's time, and up to `count` jobs that this consumer leases.
 
-        expected_ms  the expected time, if known. A server that is ahead by more than half a lease had its clock
-                     changed, because leases are renewed three times each; the difference is then ignored
+        ended_leases  whether to take jobs over whose worker has been silent for a lease
+        expected_ms   the expected time, if known. A server that is ahead by more than half a lease had its clock
+                      changed, because leases are renewed three times each; the difference is then ignored
+        held          messages of the jobs that this consumer runs
         """
-        expected, step_ms = "" if expected_ms is None else expected_ms, _ms(self.lease_s / 2)
-        now_ms, reply = await self._call(
-            "claim", scripts.CLAIM, queue, consumer, count, idle_ms, expected, step_ms, once=True
+        lease_ms = _ms(self.lease_s) if ended_leases else NEVER_MS
+        expected = "" if expected_ms is None else expected_ms
+        now_ms, claimed = await self._call(
+            "claim", queue, consumer, self.process, count, lease_ms, self.attempts_max, expected,
+            _ms(self.lease_s / 2), *held, once=True,
         )
-        return int(now_ms), {
-            stream.decode(): [(message.decode(), job_id.decode(), ms.decode()) for message, job_id, ms in messages]
-            for stream, messages in reply
-        }
+        jobs = []
+        for *fields, body in claimed:
+            job_id, message, fence, attempt, waited_ms, age_ms, verdict = (item.decode() for item in fields)
+            self._remember_queue(job_id, queue)
+            jobs.append(ClaimedJob(
+                job_id, message, fence, int(attempt), int(waited_ms) / 1000, int(age_ms) / 1000, verdict, body
+            ))
+        return int(now_ms), jobs
 
-    async def ticket(self, queue: str, stream: str, consumer: str, message: str, job_id: str) -> bytes | None:
-        """The ticket of a job; see `ConsumerCallbacks`."""
-        reply = await self._call("ticket", scripts.TICKET, queue, stream, consumer, message, job_id, once=True)
-        return cast("bytes | None", reply)
-
-    async def renew(self, stream: str, consumer: str, messages: list[str]) -> set[str]:
+    async def renew(self, queue: str, consumer: str, messages: Sequence[str]) -> set[str]:
         """The messages that other workers have taken over."""
-        reply = await self._call("renew", scripts.RENEW, stream, consumer, *messages, once=True)
+        reply = await self._call("renew", queue, consumer, *messages, once=True)
         return {message.decode() for message in reply}
 
-    async def sweep(self, queue: str) -> int:
-        return int(await self._call("sweep", scripts.SWEEP, queue, self.result_bytes_max, patient=True))
+    async def sweep(self, queue: str) -> None:
+        """Deletes what is no longer needed."""
+        await self._call("sweep", queue, self.result_bytes_max, patient=True)
+        job_ids: list[str] = []
+        while True:
+            keys = [key for job_id in job_ids for key in _event_keys(job_id)]
+            found = await self._call("collect", "", *job_ids, keys=keys, patient=True)
+            if not found:
+                return
+            job_ids = [job_id.decode() for job_id in found]
 
     async def heartbeat(self, queue: str, presence: WorkerStatus, ttl_s: float) -> None:
         fingerprint = hmac.digest(self.secret, b"abs secret", "sha256").hex()
         same = await self._call(
-            "announce", scripts.ANNOUNCE, queue, presence.worker, presence.reason, _ms(ttl_s), fingerprint,
-            patient=True,
+            "heartbeat", "", presence.worker, presence.reason, _ms(ttl_s), fingerprint,
+            keys=[*_worker_keys(queue), f"{KEY_PREFIX}secret"], patient=True,
         )
         if not same:
             raise SettingsInvalid("ABS_SECRET differs from the other workers on this server: set the same for all")
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
-        reply = await self._call("workers", scripts.WORKERS, queue)
+        reply = await self._call("workers", "", keys=_worker_keys(queue))
         return tuple(WorkerStatus(worker.decode(), reason.decode()) for worker, reason in reply)
 
     async def backlog(self, queue: str) -> Backlog:
-        return Backlog(*map(int, await self._call("backlog", scripts.BACKLOG, queue)))
+        return Backlog(*map(int, await self._call("backlog", queue)))
 
     @property
     def _limits(self) -> tuple[int, int]:
         return _ms(self.result_ttl_s), self.result_bytes_max
 
+    async def _queue_of(self, job_id: str) -> str:
+        """The queue of a job, whose keys its scripts need; empty if the job is unknown."""
+        queue = self._queues.get(job_id)
+        if queue is None:
+            reply = await self._call("locate", "", job_id)
+            if reply is None:
+                return ""
+            queue = reply.decode()
+            self._remember_queue(job_id, queue)
+        return queue
+
+    def _remember_queue(self, job_id: str, queue: str) -> None:
+        self._queues[job_id] = queue
+        if len(self._queues) > QUEUES_KNOWN_MAX:
+            self._queues.popitem(last=False)
+
     async def _call(
-        self, op: str, script: Script[bytes], *arguments: str | bytes | int, patient: bool = False, once: bool = False
+        self, script: str, queue: str, *arguments: str | bytes | int, keys: Sequence[str] = (), patient: bool = False,
+        once: bool = False,
     ) -> Any:
-        """Runs a script. `patient` waits for the server without limit; `once` makes one attempt."""
-        # Calls of workers wait without limit, because a worker has no caller that could retry.
+        """Runs a script with the keys of the service, of a queue, and these.
+
+        patient  waits for the server without limit, as a worker does, which has no caller that could retry
+        once     makes one attempt
+        """
         wait_s = None if patient else 0.0 if once else self.wait_s
-        return await self.link.run(op, script, (), arguments, wait_s, keep_full=patient)
+        queue_keys = [f"{KEY_PREFIX}queue:{queue}{part}" for part in ("", ":waiting", ":outside", ":leases")]
+        all_keys = [*SERVICE_KEYS, *queue_keys, *keys]
+        return await self.link.run(script, SCRIPTS[script], all_keys, arguments, wait_s, keep_full=patient)
+
+
+def _seen_key() -> str:
+    """A key that is set once, so that a repeated call after a broken connection counts once."""
+    return f"{KEY_PREFIX}seen:{secrets.token_hex(8)}"
+
+
+def _event_keys(job_id: str) -> list[str]:
+    return [f"{KEY_PREFIX}events:{job_id}", f"{KEY_PREFIX}events:{job_id}:droppable"]
+
+
+def _worker_keys(queue: str) -> list[str]:
+    return [f"{KEY_PREFIX}workers:{queue}", f"{KEY_PREFIX}workers:{queue}:reasons"]
 
 
 def _ms(seconds: float) -> int:
@@ -205,7 +289,7 @@ def _admission_error(
     limit: str, caps: dict[str, int], terms: SubmitOptions, retry_s: float, total_s: float
 ) -> QueueFull | DeadlineUnreachable:
     """The error for a job that is not admitted. A negative `retry_s` means that the wait is unknown."""
-    retry_after_s = retry_delay_s(retry_s if retry_s >= 0 else None, total_s)
+    retry_after_s = pace.retry_delay_s(retry_s if retry_s >= 0 else None, total_s)
     if limit == "slow":
         return DeadlineUnreachable(total_s, terms.deadline_in_s or 0.0, retry_after_s)
     return QueueFull(caps[limit], limit, retry_after_s)

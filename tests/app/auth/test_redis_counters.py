@@ -31,7 +31,7 @@ async def test_a_request_waits_for_one_reply_of_a_real_server(redis_server: Redi
     for _ in range(3):
         first_keys.clear()
         async with limiter.admitted(key(), WORK):
-            assert [name for name in first_keys if name != "abs:running:anna"] == ["abs:limits:requests:anna"]
+            assert [name for name in first_keys if name != "{abs}:running:anna"] == ["{abs}:limits:requests:anna"]
     await limiter.close()
 
 
@@ -41,14 +41,14 @@ async def test_every_counter_on_a_real_server_expires(redis_server: RedisServer)
     async with limiter.admitted(key(), WORK), limiter.admitted(key(), LOOKUP):
         await limiter.charge(key(), 60)
         await limiter.settle(key(), 60, "job")
-        names = re.findall(r"abs:\S+", redis_server.ask("KEYS", "*"))
+        names = re.findall(r"\{abs\}:\S+", redis_server.ask("KEYS", "*"))
         assert sorted(names) == [
-            "abs:limits:charged:job", "abs:limits:lookups:anna", "abs:limits:requests:anna",
-            "abs:limits:tokens:anna", "abs:running:anna",
+            "{abs}:limits:charged:job", "{abs}:limits:lookups:anna", "{abs}:limits:requests:anna",
+            "{abs}:limits:tokens:anna", "{abs}:running:anna",
         ]
         assert all(int(redis_server.ask("PTTL", name)[1:]) > 0 for name in names)
     await limiter.close()
-    assert "abs:running:anna" not in redis_server.ask("KEYS", "*")
+    assert "{abs}:running:anna" not in redis_server.ask("KEYS", "*")
 
 
 async def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) -> None:

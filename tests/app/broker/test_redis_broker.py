@@ -7,16 +7,16 @@ import shutil
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from unittest.mock import ANY
 
 import pytest
-from coredis import PureToken, Redis
-from streaq import constants
+from redis.asyncio import Redis
 
 from app.broker import DEFAULT_SUBMIT, SubmitOptions, WorkerStatus
 from app.broker.base import Backlog
 from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
-from app.errors import JobUnknown, SettingsInvalid
+from app.errors import JobUnknown, MessageInvalid, SettingsInvalid
 from app.messages import Failure, load
 from app.settings import Settings
 from tests.app.broker.brokers import SLOTS, all_events, take
@@ -25,15 +25,20 @@ from tests.servers.redis_worker import settings
 
 LEASE_S = 2.0
 CALLERS = 500
-Client = Redis[bytes]
-FOR_EVER = {  # what may be left of jobs that are long over; all else has a time to live
-    b"abs:place", b"abs:finished:bytes", b"abs:queue:q",
-    b"streaq:abs:q:queues:interactive", b"streaq:abs:q:queues:batch",
+JOBS, BODIES, RESULTS = "{abs}:jobs", "{abs}:bodies", "{abs}:results"
+LEASES = "{abs}:queue:q:leases"
+FOR_EVER = {b"{abs}:counters", b"{abs}:queue:q", b"{abs}:queue:q:leases"}  # all else ends with the jobs
+
+FORGERIES: dict[str, Callable[[bytes], bytes]] = {  # of bytes that were signed for another job
+    "replayed": lambda signed: signed,
+    "changed": lambda signed: signed[:-1] + bytes([signed[-1] ^ 1]),
+    "truncated": lambda signed: signed[:20],
+    "unsigned": lambda signed: b"not ours",
 }
 
 
 def run(
-    url: str, scenario: Callable[[RedisBroker, RedisBroker, Client], Awaitable[None]], given: Settings | None = None
+    url: str, scenario: Callable[[RedisBroker, RedisBroker, Redis], Awaitable[None]], given: Settings | None = None
 ) -> None:
     """Runs a scenario with the brokers of an API and a worker, and a client that reads the server."""
 
@@ -57,7 +62,7 @@ async def answer_forever(worker: RedisBroker, pause_s: float = 0.0) -> None:
 
 
 def test_500_callers_of_one_key_share_job_and_connections(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         jobs = await asyncio.gather(*(api.submit("q", "k", b"%d" % number) for number in range(CALLERS)))
         assert len(set(jobs)) == 1
         waiting = [asyncio.create_task(api.result(job_id)) for job_id in jobs]
@@ -74,7 +79,7 @@ def test_500_callers_of_one_key_share_job_and_connections(redis_server: RedisSer
 
 
 def test_a_job_round_trip_through_the_queue_is_fast(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         answering = asyncio.create_task(answer_forever(worker))
         took = []
         for number in range(60):
@@ -90,13 +95,13 @@ def test_a_job_round_trip_through_the_queue_is_fast(redis_server: RedisServer) -
     run(redis_server.url, scenario)
 
 
-async def lives_for_ever(client: Client) -> set[bytes]:
+async def lives_for_ever(client: Redis) -> set[bytes]:
     keys = [key async for key in client.scan_iter()]
     return {key for key in keys if await client.ttl(key) == -1}
 
 
 def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         for number in range(4):
             first = await api.submit("q", f"first {number}", b"", SubmitOptions(detached=True))
             then = await api.submit("q", f"then {number}", b"", SubmitOptions(after=first, weight=3, key_ttl_s=1))
@@ -115,46 +120,82 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         await worker.requeue(back)
         await worker.finish((await take(worker))[0], b"")
         await asyncio.sleep(1.5)
-        last = await api.submit("q", "last", b"")  # an expired job leaves when another comes
-        await api.cancel(last)
-        mine = {f"abs:job:{last}".encode(), b"abs:finished", b"abs:finished:order", b"abs:finished:sizes"}
-        assert await lives_for_ever(client) <= FOR_EVER | mine
-        held = await client.hgetall("abs:queue:q")
+        await worker._records.sweep("q")
+        assert await lives_for_ever(client) <= FOR_EVER
+        held = await client.hgetall("{abs}:queue:q")
         sums = {name: number for name, number in held.items() if not name.startswith(b"pace_")}
-        assert sums == dict.fromkeys((b"weight", b"outside_weight", b"running_weight"), b"0")
-        assert await client.xlen("streaq:abs:q:queues:interactive") == 0
+        assert sums == dict.fromkeys((b"weight", b"outside", b"outside_weight", b"running_weight"), b"0")
+        assert await client.hgetall("{abs}:counters") == {b"place": ANY, b"last": ANY, b"bytes": b"0"}
+        assert await client.xlen(LEASES) == 0
 
     given = Settings(secret=b"the secret of these tests", result_ttl_s=1.0, job_lease_s=LEASE_S)
     run(redis_server.url, scenario, given)
 
 
 def test_a_job_with_an_invalid_signature_is_not_run(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
-        forged, copied = await api.submit("q", "a", b"evil"), await api.submit("q", "b", b"evil")
-        good = await api.submit("q", "c", b"good")
-        ticket = await client.get(f"streaq:abs:q:task:data:{forged}")
-        assert ticket is not None
-        await client.set(f"streaq:abs:q:task:data:{forged}", ticket[:-1] + bytes([ticket[-1] ^ 1]))
-        await client.set(f"streaq:abs:q:task:data:{copied}", ticket)
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
+        terms = SubmitOptions(key_ttl_s=60)
+        jobs = [await api.submit("q", key, b"evil", terms) for key in FORGERIES]
+        good = await api.submit("q", "good", b"good")
+        stored = await client.hget(BODIES, good)
+        assert stored is not None
+        for job_id, forge in zip(jobs, FORGERIES.values(), strict=True):
+            await client.hset(BODIES, job_id, forge(stored))
         answering = asyncio.create_task(answer_forever(worker))
         assert await api.result(good) == b"answer to good"
-        for job_id in (forged, copied):
+        for job_id in jobs:
             failure = load(await api.result(job_id))
             assert isinstance(failure, Failure)
             assert failure.error == "MessageInvalid"
+        assert await api.submit("q", next(iter(FORGERIES)), b"", terms) not in jobs  # the failure is not cached
+        answering.cancel()
+
+    run(redis_server.url, scenario)
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_result_or_event_reaches_no_caller(
+    redis_server: RedisServer, forge: Callable[[bytes], bytes]
+) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
+        first, second = await api.submit("q", "a", b""), await api.submit("q", "b", b"")
+        for job_id in (first, second):
+            await take(worker)
+            await worker.publish(job_id, b"event")
+            await worker.finish(job_id, b"answer")
+        stored = await client.hget(RESULTS, second)
+        [(event_id, fields)] = await client.xrange(f"{{abs}}:events:{second}")
+        assert stored is not None
+        await client.hset(RESULTS, first, forge(stored))
+        await client.delete(f"{{abs}}:events:{first}")
+        await client.xadd(f"{{abs}}:events:{first}", {"data": forge(fields[b"data"])}, id=event_id)
+        with pytest.raises(MessageInvalid):
+            await api.result(first)
+        with pytest.raises(MessageInvalid):
+            await all_events(api, first)
+        assert await api.result(second) == b"answer"
+
+    run(redis_server.url, scenario)
+
+
+def test_an_expired_body_is_not_run(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
+        job_id = await api.submit("q", "k", b"", SubmitOptions(deadline_in_s=60.0))
+        monkeypatch.setattr("app.broker.redis.signatures.CLOCKS_S_MAX", -61.0)
+        answering = asyncio.create_task(answer_forever(worker))
+        failure = load(await api.result(job_id))
+        assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
         answering.cancel()
 
     run(redis_server.url, scenario)
 
 
 def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         job_id = await api.submit("q", "k", b"body")
-        ticket = await client.get(f"streaq:abs:q:task:data:{job_id}")
-        assert ticket is not None
         await take(worker)
         await worker.finish(job_id, b"answer")
-        again = await api._records.submit(job_id, "q", "k", b"body", DEFAULT_SUBMIT, ticket)
+        again = await api._records.submit(job_id, "q", "k", b"body", DEFAULT_SUBMIT)
         assert again == job_id
         assert await api.backlog("q") == Backlog(0, 0, 0)
         assert await api.result(job_id) == b"answer"
@@ -162,38 +203,46 @@ def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer
     run(redis_server.url, scenario)
 
 
-def test_lost_and_forged_jobs_are_not_cached(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
-        terms = SubmitOptions(key_ttl_s=60)
-        lost, forged = await api.submit("q", "a", b"", terms), await api.submit("other", "b", b"", terms)
-        await client.hset(f"abs:job:{lost}", {"attempt": "3"})  # as many as may be
-        await client.set(f"streaq:abs:other:task:data:{forged}", b"not ours")
-        for queue, key, job_id, error in (("q", "a", lost, "WorkerLost"), ("other", "b", forged, "MessageInvalid")):
-            taker = asyncio.create_task(take(worker, queue))
-            failure = load(await api.result(job_id))
-            assert isinstance(failure, Failure)
-            assert failure.error == error
-            again = await api.submit(queue, key, b"", terms)
-            assert again != job_id
-            assert (await taker)[0] == again
+def test_a_claim_whose_reply_was_lost_delivers_its_jobs_again(redis_server: RedisServer) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
+        await worker.heartbeat("q", WorkerStatus("w", ""))
+        job_id = await api.submit("q", "k", b"body")
+        claim = ("q", "consumer", 1, True, None, ())
+        _, [first] = await worker._records.claim(*claim)
+        _, [again] = await worker._records.claim(*claim)
+        assert (again.job_id, again.message, again.fence, again.attempt) == (job_id, first.message, first.fence, 1)
+        assert (await worker._records.claim("q", "consumer", 1, True, None, [first.message]))[1] == []
+        assert await client.xlen(LEASES) == 1
 
     run(redis_server.url, scenario)
 
 
-def test_a_job_missing_from_the_queue_is_requeued(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
-        lost = await api.submit("q", "k", b"lost")
-        await client.delete([f"streaq:abs:q:task:data:{lost}"])
-        await client.xtrim("streaq:abs:q:queues:interactive", trim_strategy=PureToken.MAXLEN, threshold=0)
-        answering = asyncio.create_task(answer_forever(worker))
-        assert await api.result(lost) == b"answer to lost"
-        answering.cancel()
+def test_a_job_is_in_one_place_at_a_time(redis_server: RedisServer) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
+        async def places() -> tuple[int, int, int]:
+            waiting = await client.zcard("{abs}:queue:q:waiting")
+            return await client.hlen("{abs}:queue:q:outside"), waiting, await client.xlen(LEASES)
+
+        first = await api.submit("compile", "first", b"")
+        job_id = await api.submit("q", "k", b"", SubmitOptions(after=first))
+        assert await places() == (1, 0, 0)
+        await take(worker, "compile")
+        await worker.finish(first, b"")
+        assert await api.backlog("q") == Backlog(1, 0, 0)
+        assert await places() == (0, 1, 0)
+        await take(worker)
+        assert await places() == (0, 0, 1)
+        await worker.requeue(job_id)
+        assert await places() == (0, 1, 0)
+        await take(worker)
+        await worker.finish(job_id, b"")
+        assert await places() == (0, 0, 0)
 
     run(redis_server.url, scenario)
 
 
 def test_workers_with_different_secrets_cannot_share_a_server(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         await worker.heartbeat("q", WorkerStatus("w", ""))
         await worker.heartbeat("q", WorkerStatus("w", ""))
         stranger = RedisBroker.from_url(redis_server.url, Settings(secret=b"another secret of 16"))
@@ -206,17 +255,16 @@ def test_workers_with_different_secrets_cannot_share_a_server(redis_server: Redi
 
 
 def test_a_worker_with_an_expired_lease_loses_its_job(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         for number in range(SLOTS - 1):  # earlier ones, in good hands
             await api.submit("q", str(number), b"")
             await take(worker)
         job_id = await api.submit("q", "k", b"")
         await take(worker)
         cancellation = asyncio.create_task(worker.cancelled(job_id))
-        stream = "streaq:abs:q:queues:interactive"
-        message = (await client.xrange(stream))[-1].identifier
-        # as a worker does that finds the message idle
-        await client.xclaim(stream, constants.REDIS_GROUP, "other", 0, [message], idle=3_600_000, justid=True)
+        message = (await client.xrange(LEASES))[-1][0]
+        # as if the worker had been silent for an hour
+        await client.xclaim(LEASES, "workers", "other", 0, [message], idle=3_600_000, justid=True)
         delivery = await api.take("q", SLOTS)
         assert (delivery.job_id, delivery.attempt) == (job_id, 2)
         await cancellation
@@ -231,7 +279,7 @@ def test_a_worker_with_an_expired_lease_loses_its_job(redis_server: RedisServer)
 
 
 def test_a_live_worker_keeps_its_long_job(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         answering = [asyncio.create_task(answer_forever(broker, 3 * LEASE_S)) for broker in (api, worker)]
         job_id = await api.submit("q", "k", b"x")
         assert await api.result(job_id) == b"answer to x"
@@ -243,7 +291,7 @@ def test_a_live_worker_keeps_its_long_job(redis_server: RedisServer) -> None:
 
 
 def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         closing = RedisBroker.from_url(redis_server.url, settings(30.0))
         job_id = await api.submit("q", "k", b"")
         await take(closing)
@@ -260,34 +308,36 @@ def test_missed_notifications_are_found_by_polling(
 ) -> None:
     monkeypatch.setattr(ears, "POLL_S", 0.5)
 
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         job_id = await api.submit("q", "k", b"")
         await take(worker)
         result = asyncio.create_task(api.result(job_id))
         await asyncio.sleep(0.3)
-        await client.delete([f"abs:job:{job_id}:ears"])  # no event is sent
-        await worker.finish(job_id, b"answer")
+        with monkeypatch.context() as patched:
+            patched.setattr(ears.JobNotifications, "_wake", lambda *_: None)  # messages are lost
+            await worker.finish(job_id, b"answer")
+            await asyncio.sleep(0.2)
         assert await result == b"answer"
 
     run(redis_server.url, scenario)
 
 
 def test_droppable_events_have_bounded_memory_on_the_server(redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         job_id = await api.submit("q", "k", b"")
         await take(worker)
         for _ in range(100):
             await worker.publish(job_id, bytes(100_000), droppable=True)
-        assert await client.memory_usage(f"abs:job:{job_id}:events", samples=0) < 3_000_000
+        assert await client.memory_usage(f"{{abs}}:events:{job_id}", samples=0) < 3_000_000
         for _ in range(1_100):
             await worker.publish(job_id, b"lasting")
-        assert await client.xlen(f"abs:job:{job_id}:events") < 1_100
+        assert await client.xlen(f"{{abs}}:events:{job_id}") < 1_100
 
     run(redis_server.url, scenario)
 
 
 def test_a_server_that_lost_its_data_serves_again(own_redis_server: RedisServer) -> None:
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Client) -> None:
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         answering = asyncio.create_task(answer_forever(worker))
         assert await api.result(await api.submit("q", "a", b"1")) == b"answer to 1"
         lost = await api.submit("other", "k", b"")
@@ -301,10 +351,3 @@ def test_a_server_that_lost_its_data_serves_again(own_redis_server: RedisServer)
         answering.cancel()
 
     run(own_redis_server.url, scenario)
-
-
-def test_our_scripts_call_things_as_streaq_does() -> None:
-    assert (constants.REDIS_PREFIX, constants.REDIS_GROUP) == ("streaq:", "workers")
-    assert (constants.REDIS_STREAM, constants.REDIS_TASK) == (":queues:", ":task:data:")
-    assert (constants.REDIS_RETRY, constants.REDIS_RUNNING_SET) == (":task:retry:", ":index:running")
-

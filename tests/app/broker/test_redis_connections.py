@@ -13,10 +13,9 @@ import pytest
 from app.broker import SubmitOptions
 from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
-from app.broker.redis.records import Records
+from app.broker.redis.signatures import Signatures
 from app.errors import JobCancelled
-from app.redis.connection import Connection, open_pool, script
-from app.redis.protocol import REPLY_S_MAX
+from app.redis.connection import REPLY_S_MAX, Connection, Script
 from tests.app.broker.brokers import all_events, first_events
 from tests.servers.cluster import FULL
 from tests.servers.flaky_proxy import FlakyProxy
@@ -27,7 +26,7 @@ LEASE_S = 3.0
 CONNECTIONS_MAX = 8  # of a broker
 SCENARIO_S_MAX = 120.0
 SILENT_S_MAX = 60.0  # after 5 s without a reply Redis counts as down, and every request is sent again
-ONE = script("#!lua\nreturn 1")
+ONE = Script("#!lua\nreturn 1")
 DETACHED = SubmitOptions(detached=True)
 JOBS, EVENTS = 60 if FULL else 15, 5
 
@@ -88,8 +87,7 @@ def test_silent_connections_are_not_tried_one_after_another(redis_server: RedisS
         link = Connection(line.url)
         try:
             async with asyncio.timeout(SCENARIO_S_MAX):
-                client = await link.client()
-                await asyncio.gather(*(client.ping() for _ in range(50)))
+                await asyncio.gather(*(link.client.ping() for _ in range(50)))
                 assert len(redis_server.ask("CLIENT", "LIST").splitlines()) > 4
                 await link.run("test", ONE, (), (), SCENARIO_S_MAX)
                 line.stop_replies()
@@ -162,30 +160,18 @@ async def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_ser
         await broker.close()
 
 
-async def test_a_broken_connection_returns_its_pool_slot(redis_server: RedisServer) -> None:
-    pool = open_pool(redis_server.url, 2)
-    async with pool, asyncio.timeout(SCENARIO_S_MAX):
-        for _ in range(5):
-            async with pool.acquire() as connection:
-                assert redis_server.ask("CLIENT", "KILL", "ID", str(connection.client_id)) == ":1"
-                while connection.usable:
-                    await asyncio.sleep(0.01)
-        async with pool.acquire() as one, pool.acquire() as other:
-            assert one is not other and one.usable and other.usable
-
-
 def test_a_job_that_one_worker_cannot_take_goes_to_another(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such a worker looked for the job again at the very moment at which it could, and so no other ever got it."""
     lease_s = 2.0
-    right = Records.take
+    right = Signatures.open_body
 
-    async def take(self: Records, job_id: str, token: str) -> Any:
-        taken = await right(self, job_id, token)
-        if self.process == broken._records.process:
-            raise ValueError("the reply of another version")
-        return taken
+    def open_body(self: Signatures, *arguments: Any) -> bytes:
+        body = right(self, *arguments)
+        if self is broken._records.signatures:
+            raise ValueError("the body of another version")
+        return body
 
     async def scenario() -> None:
         async with asyncio.timeout(SCENARIO_S_MAX):
@@ -203,7 +189,7 @@ def test_a_job_that_one_worker_cannot_take_goes_to_another(
                 await broker.close()
 
     broken, sound = (RedisBroker.from_url(own_redis_server.url, settings(lease_s)) for _ in range(2))
-    monkeypatch.setattr(Records, "take", take)
-    with caplog.at_level(logging.ERROR, "app.broker.redis.streaq_worker"):
+    monkeypatch.setattr(Signatures, "open_body", open_body)
+    with caplog.at_level(logging.ERROR, "app.broker.redis.consumer"):
         asyncio.run(scenario())
     assert "cannot be taken here: ValueError" in caplog.text

@@ -203,8 +203,8 @@ def test_serve_reports_errors_before_it_binds_a_port(monkeypatch: pytest.MonkeyP
     ("library", "arguments", "extra"),
     [
         ("supervisor", ("up", "--port", "0"), "up,redis"),
-        ("coredis", ("worker", "compile"), "redis"),
-        ("coredis", ("serve", "--port", "0"), "redis"),
+        ("redis", ("worker", "compile"), "redis"),
+        ("redis", ("serve", "--port", "0"), "redis"),
     ],
 )
 def test_a_missing_library_error_names_the_extra_to_install(

@@ -156,7 +156,7 @@ def test_a_job_that_one_worker_cannot_read_goes_to_another(lined: Lined) -> None
         misreader.wait_until("/ready")
         with parts.client() as http:
             job = begin(http, "x")
-            said = f"job {job} of abs:generate cannot be taken here: ValueError"
+            said = f"job {job} of generate cannot be taken here: ValueError"
             until(lambda: said in misreader.log(), "the worker says that it cannot")
             for name in WORKERS:
                 parts.parts[name].start()

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
-from coredis import Redis
+from redis.asyncio import Redis
 
 from app.automaton_cache import automaton_secret
 from app.messages import automaton_key
@@ -143,7 +143,7 @@ async def fill_store(url: str, count: int, size: int) -> None:
 
 
 def automaton_keys(server: RedisServer) -> set[str]:
-    return {word for word in server.ask("KEYS", "abs:dfa:*").split() if word.startswith("abs:dfa:")}
+    return {word for word in server.ask("KEYS", "{abs}:dfa:*").split() if word.startswith("{abs}:dfa:")}
 
 
 def flipped(data: bytes) -> bytes:
@@ -231,13 +231,13 @@ def test_a_truncated_append_only_file_loses_no_request(whole: Cluster) -> None:
     with whole.client() as http:
         jobs = [begin(http, "steps 20 0.1") for _ in range(SLOTS + 4)]  # more than run at once
         whole.busy(*WORKERS)
-        assert server.ask("SET", "abs:last", "x" * 100) == "+OK"
+        assert server.ask("SET", "{abs}:last", "x" * 100) == "+OK"
         server.kill()
         log = max(server.folder.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
         held = log.read_bytes()
-        os.truncate(log, held.rindex(b"abs:last") + 40)
+        os.truncate(log, held.rindex(b"{abs}:last") + 40)
         server.start()
         assert "truncat" in (server.folder / "log").read_text().lower(), "the server says nothing of the loss"
-        assert server.ask("GET", "abs:last") == "$-1"
+        assert server.ask("GET", "{abs}:last") == "$-1"
         assert {ended(http, job)["state"] for job in jobs} == {"done"}
         assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200

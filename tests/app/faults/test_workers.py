@@ -95,7 +95,7 @@ def test_a_stream_continues_on_another_worker_after_a_kill(whole: Cluster) -> No
 def test_a_compile_is_retried_when_its_worker_is_killed(whole: Cluster) -> None:
     worker = whole.parts["compile"]
     worker.keep_alive = True
-    stored = set(whole.server.ask("KEYS", "abs:dfa:*").split())
+    stored = set(whole.server.ask("KEYS", "{abs}:dfa:*").split())
     answers: list[httpx2.Response] = []
     with whole.client() as http:
         asking = threading.Thread(target=lambda: answers.append(http.post("/compile", json={"constraint": SLOW})))
@@ -108,8 +108,8 @@ def test_a_compile_is_retried_when_its_worker_is_killed(whole: Cluster) -> None:
         again = http.post("/compile", json={"constraint": SLOW})
         assert again.json()["automaton"] == answers[0].json()["automaton"]
     assert not psutil.wait_procs(below, timeout=30)[1], "the sandbox of the killed worker goes on"
-    now = set(whole.server.ask("KEYS", "abs:dfa:*").split())
-    assert len([key for key in now - stored if key.startswith("abs:dfa:")]) == 1
+    now = set(whole.server.ask("KEYS", "{abs}:dfa:*").split())
+    assert len([key for key in now - stored if key.startswith("{abs}:dfa:")]) == 1
 
 
 def require_compiles(cluster: Cluster, worker: psutil.Process, name: str) -> None:

@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 
 import app.messages.keys
+from app.broker.redis.records import SERVICE_KEYS
 from app.messages import automaton_key, charge_key, explanation_key, slots_key, store_share_key, tokens_key, window_key
 
 APP = Path(app.messages.keys.__file__).parents[1]
 BROKER = APP / "broker" / "redis"
-KEY = re.compile(r"\b(?:streaq:)?abs:[a-z{]\S*")
+KEY = re.compile(r"\{abs\}:\S*")
 
 
 def spelled(path: Path) -> set[str]:
@@ -32,18 +33,25 @@ def spelled(path: Path) -> set[str]:
 def test_only_the_key_and_broker_modules_spell_storage_keys() -> None:
     assert spelled(APP / "messages" / "keys.py")
     for path in APP.rglob("*.py"):
-        if path != APP / "messages" / "keys.py" and BROKER not in path.parents:
-            assert not spelled(path), path
+        if path.parent != APP / "messages" and BROKER not in path.parents:
+            assert not spelled(path) and "KEY_PREFIX" not in path.read_text(encoding="utf-8"), path
 
 
-def test_keys_of_the_broker_scripts_are_in_their_table() -> None:
-    common = (BROKER / "lua" / "common.lua").read_text(encoding="utf-8")
-    table = common.partition("\nlocal ")[0]
-    scripts = "".join(path.read_text(encoding="utf-8") for path in (BROKER / "lua").glob("*.lua"))
-    found = {match[1] for match in re.finditer(r"'(abs:[a-z]+)", scripts)}
-    found |= {re.match(r"abs:[a-z]+", key)[0] for path in BROKER.glob("*.py") for key in spelled(path)}  # type: ignore[index]
-    missing = {key for key in found if not re.search(rf"^-- (?:.*, )?{key}\b", table, re.MULTILINE)}
-    assert len(found) > 8 and missing <= {"abs:"}, missing
+def test_keys_of_the_broker_are_in_its_table() -> None:
+    records = (BROKER / "records.py").read_text(encoding="utf-8")
+    table = (BROKER / "lua" / "common.lua").read_text(encoding="utf-8").partition("\nlocal ")[0]
+    found = set(re.findall(r"\{KEY_PREFIX\}([a-z]+)", records))
+    found |= {key.rpartition(":")[2] for key in SERVICE_KEYS}
+    assert len(found) > 12
+    assert not [key for key in found if f"-- {{abs}}:{key}" not in table]
+
+
+def test_scripts_of_the_broker_take_all_their_keys_as_arguments() -> None:
+    for path in (BROKER / "lua").glob("*.lua"):
+        code = re.sub(r"--.*", "", path.read_text(encoding="utf-8"))
+        for call in re.findall(r"redis\.p?call\([^)]*", code):
+            channel = re.match(r"redis\.call\('PUBLISH', '\{abs\}:(?:news:|arrivals)'", call)
+            assert channel or "{abs}" not in call, f"{path.name}: {call}"
 
 
 def test_keys_of_different_kinds_are_different() -> None:

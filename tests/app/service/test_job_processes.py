@@ -65,10 +65,9 @@ def exit_status(part: Part) -> int:
 
 def generations(server: RedisServer) -> int:
     """How many jobs of that queue wait or run."""
-    queue = "abs:queue:generate"
-    ways = (("ZCARD", "waiting"), ("SCARD", "outside"), ("ZCARD", "running"))
-    replies = server.ask_all(*((count, f"{queue}:{place}") for count, place in ways))
-    return sum(int(reply.removeprefix(":")) for reply in replies)
+    queue = "{abs}:queue:generate"
+    ways = ("ZCARD", f"{queue}:waiting"), ("HLEN", f"{queue}:outside"), ("XLEN", f"{queue}:leases")
+    return sum(int(reply.removeprefix(":")) for reply in server.ask_all(*ways))
 
 
 def read(url: str, job: str, after: str = "") -> list[Event]:

@@ -1,7 +1,7 @@
--- queue -> interactive batch weight
-local base = queue_key(ARGV[1])
+-- -> interactive batch weight
+release()
 return {
-  redis.call('ZCOUNT', base .. ':waiting', '-inf', '(' .. integer(BATCH_PLACE)),
-  redis.call('ZCOUNT', base .. ':waiting', integer(BATCH_PLACE), '+inf'),
-  number(redis.call('HGET', base, 'weight')),
+  redis.call('ZCOUNT', WAITING, '-inf', '(' .. integer(BATCH_PLACE)),
+  redis.call('ZCOUNT', WAITING, integer(BATCH_PLACE), '+inf'),
+  number(redis.call('HGET', QUEUE, 'weight')),
 }

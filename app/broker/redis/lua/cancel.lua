@@ -1,2 +1,3 @@
 -- id result_ttl_ms result_bytes_max
-cancel(ARGV[1], {ttl = number(ARGV[2]), bytes = number(ARGV[3])})
+local job = load(ARGV[1])
+if job then cancel(ARGV[1], job, {ttl = number(ARGV[2]), bytes = number(ARGV[3])}) end

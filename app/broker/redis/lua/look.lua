@@ -1,5 +1,5 @@
--- id process -> nil | state called_off result. Subscribes the process to an open job.
-local field = redis.call('HMGET', job_key(ARGV[1]), 'state', 'called_off', 'result')
-if not field[1] then return nil end
-if not is_over(field[1]) then subscribe(ARGV[1], ARGV[2]) end
-return {field[1], field[2] or '', field[3] or ''}
+-- id process -> nil | state cancel fence result. Subscribes the process to an open job.
+local job = load(ARGV[1])
+if not job then return nil end
+subscribe(ARGV[1], job, ARGV[2])
+return {job.state, job.cancel and 1 or 0, integer(job.fence), redis.call('HGET', RESULTS, ARGV[1]) or ''}

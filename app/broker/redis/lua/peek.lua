@@ -1,8 +1,8 @@
 -- id... -> a value for each job that differs after every change
 local versions = {}
 for index, id in ipairs(ARGV) do
-  local field = redis.call('HMGET', job_key(id), 'state', 'called_off', 'last')
-  local state = not field[1] and 'unknown' or is_over(field[1]) and field[1] or 'open'
-  versions[index] = state .. ' ' .. (field[2] or '') .. ' ' .. (field[3] or '')
+  local job = load(id)
+  local state = not job and 'unknown' or is_over(job) and job.state or 'open'
+  versions[index] = state .. ' ' .. (job and job.cancel and 'cancel' or '') .. ' ' .. (job and job.last or '')
 end
 return versions

@@ -1,9 +1,9 @@
--- stream consumer message... -> the messages that others have taken over
+-- consumer message... -> the messages that others have leased
 local lost = {}
-for index = 3, #ARGV do
+for index = 2, #ARGV do
   local message = ARGV[index]
-  if #redis.call('XPENDING', ARGV[1], STREAQ_GROUP, message, message, 1, ARGV[2]) > 0 then
-    redis.call('XCLAIM', ARGV[1], STREAQ_GROUP, ARGV[2], '0', message, 'JUSTID')
+  if #redis.call('XPENDING', LEASES, GROUP, message, message, 1, ARGV[1]) > 0 then
+    redis.call('XCLAIM', LEASES, GROUP, ARGV[1], '0', message, 'JUSTID')
   else
     lost[#lost + 1] = message
   end

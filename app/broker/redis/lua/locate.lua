@@ -1,0 +1,3 @@
+-- id -> the job's queue
+local job = load(ARGV[1])
+return job and job.queue
