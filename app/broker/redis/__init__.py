@@ -1,1 +1,1 @@
-"""The broker on a Redis server. Our records of jobs lie beside streaQ's queues, which deliver them."""
+"""The broker on a Redis server. Lua scripts keep the jobs, and a stream keeps the leases of running ones."""
