@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 import time
 from collections import deque
@@ -124,6 +125,8 @@ class QueueConsumer:
         known = [*self._held_messages(), *self._unreadable]
         now_ms, jobs = await self._records.claim(self._queue, self._name, count, ended_leases, expected_ms, known)
         self._ahead_ms = now_ms - sent_ms  # an upper bound, so that a suspended process does not assume a changed clock
+        if self._claims_from == math.inf:  # the server is back
+            self._give_others_time(0.5)
         return jobs
 
     async def _deliver(self, job: ClaimedJob) -> None:
@@ -188,7 +191,7 @@ class QueueConsumer:
                 level = logging.DEBUG if away else logging.WARNING
                 cause = error if isinstance(error, NoPermissionError) else type(error).__name__
                 log.log(level, "queue %s: %s continues after %s", self._queue, loop.__name__, cause)
-                self._give_others_time(0.5)
+                self._claims_from = math.inf  # until the server has answered a claim
             pause = PAUSE_S if time.monotonic() - began > 2 * PAUSE_S_MAX else min(2 * pause, PAUSE_S_MAX)
             await asyncio.sleep(pause)
 
