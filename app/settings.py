@@ -27,7 +27,10 @@ SECRET_BYTES_MIN = 16
 LEASE_S_MIN = 2.0  # a worker on a busy machine may be late by a second
 MEASURED = 0  # of generation_memory_bytes: a share of what is free when the worker starts
 NICE_MAX = 19
-_MAY_BE_ZERO = ("nice", "port", "metrics_port", "generation_memory_bytes", "stream_grace_s", "shutdown_grace_s")
+_MAY_BE_ZERO = (
+    "nice", "port", "metrics_port", "generation_memory_bytes", "stream_grace_s", "shutdown_grace_s",
+    "redis_replicas_min",
+)
 KEY_LIMITS = (  # 0 is without limit
     "key_requests_per_minute", "key_concurrency_max", "key_beam_tokens_per_minute", "key_pending_compiles_max",
     "key_store_bytes_max",
@@ -68,7 +71,8 @@ class Settings:
     Service and processes:
       host                        address on which the service listens
       port                        port on which the service listens; 0 takes a free one
-      store                       where automata are stored: `redis://`, `rediss://`, `unix://` or `memory://`
+      store                       where automata are stored: `redis://`, `rediss://`, `unix://`,
+                                  `redis+sentinel://`, `rediss+sentinel://` or `memory://`
       broker                      where jobs are queued: the same kinds of URL
       embedded_workers            workers inside the API process; empty where `abs worker` runs them as processes
       secret                      signs stored automata; at least 16 characters, the same for all processes
@@ -130,6 +134,7 @@ class Settings:
       job_attempts_max            attempts before a job whose workers died fails with `worker_lost`
       stream_grace_s              time that a stream's reader has to reconnect before the request is cancelled
       redis_wait_s                time that a request waits for a server of jobs and automata that does not answer
+      redis_replicas_min          replicas that must have a job or result before it is acknowledged; 0: none
       allow_non_persistent_redis  accept a server without persistence, which loses all jobs when it ends
     What is kept:
       store_bytes_max             compiled constraints in `memory://`, the least recently used evicted first
@@ -212,6 +217,7 @@ class Settings:
     job_attempts_max: int = 3
     redis_wait_s: float = 5.0
     store_value_bytes_max: int = 16 * 2**20
+    redis_replicas_min: int = 0
     allow_non_persistent_redis: bool = False
     store_bytes_max: int = 512 * 2**20
     automaton_cache_bytes: int = 256 * 2**20

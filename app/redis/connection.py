@@ -39,6 +39,7 @@ CONNECT_S_MAX = 2.0
 REPLY_S_MAX = 5.0  # a dead connection may raise no error
 ONCE_S_MIN = 1.0  # minimum time for a reply, even if wait_s is 0
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two attempts, doubled each time
+REPLICA_MS_MAX = 500  # for one WAIT; less than an attempt may take
 CANCEL_RETRY_S = 0.1
 _AWAY = ("OOM", "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY", "LOADING")  # prefixes of errors that may go away
 Argument = str | bytes | int
@@ -56,6 +57,10 @@ class Script:
     def sha(self) -> str:
         """The name of the script on the server."""
         return hashlib.sha1(self.text.encode()).hexdigest()
+
+
+class ReplicasMissingError(ConnectionError):
+    """Too few replicas have acknowledged a change."""
 
 
 def without_password(url: str) -> str:
@@ -81,6 +86,8 @@ def storage_down(error: BaseException) -> StorageDown:
         return StorageDown("is full")
     if isinstance(error, ReadOnlyError) or str(error).startswith("MISCONF"):
         return StorageDown("cannot be written to")
+    if isinstance(error, ReplicasMissingError):
+        return StorageDown("has too few replicas")
     if isinstance(error.__cause__, AuthenticationError):
         return StorageDown("rejects our name or password")
     return StorageDown()
@@ -89,11 +96,12 @@ def storage_down(error: BaseException) -> StorageDown:
 class Connection:
     """A client of one server, which connects on first use. Used from one event loop.
 
+    replicas_min  replicas that must have the changes of a script before `run` returns
     Raises SettingsInvalid for an invalid URL.
     """
 
-    def __init__(self, url: str, connections_max: int = 8) -> None:
-        self._url = url
+    def __init__(self, url: str, connections_max: int = 8, replicas_min: int = 0) -> None:
+        self._url, self._replicas_min = url, replicas_min
         self.client, self._script_client = open_client(url, connections_max), open_client(url, 1)
         self._stop_waiting = self._away = False
         self._unsent: list[_ScriptCall] = []
@@ -155,6 +163,9 @@ class Connection:
             await cancel_tasks([self._sender])
         for client in (self.client, self._script_client):
             await client.aclose()
+            sentinel = getattr(client.connection_pool, "sentinel_manager", None)
+            for watcher in sentinel.sentinels if sentinel else ():
+                await watcher.aclose()
 
     def _note(self, last_error: Exception | None) -> None:
         """Logs when the server becomes unreachable, and when it is back."""
@@ -196,7 +207,12 @@ class Connection:
         async with self._script_client.pipeline(transaction=False) as pipeline:
             for call in calls:
                 pipeline.evalsha(call.script.sha, call.keys, *call.arguments)
-            return list(await pipeline.execute(raise_on_error=False))
+            if self._replicas_min:
+                pipeline.wait(self._replicas_min, REPLICA_MS_MAX)
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        if self._replicas_min and replies[-1] < self._replicas_min:
+            raise ReplicasMissingError(f"fewer than {self._replicas_min} replicas have the changes")
+        return replies[: len(calls)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class RedisBroker:
     durable = True
 
     def __init__(self, url: str, settings: Settings, presence_ttl_s: float = PRESENCE_TTL_S) -> None:
-        self._link = Connection(url)
+        self._link = Connection(url, replicas_min=settings.redis_replicas_min)
         self._presence_ttl_s = presence_ttl_s
         self._close_s = settings.redis_wait_s
         self._records = Records(
