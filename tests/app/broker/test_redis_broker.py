@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 
 from app.broker import DEFAULT_SUBMIT, SubmitOptions, WorkerStatus
 from app.broker.base import Backlog
-from app.broker.redis import notifications as ears
 from app.broker.redis.broker import RedisBroker
 from app.errors import JobUnknown, MessageInvalid, SettingsInvalid
 from app.messages import Failure, load
@@ -299,25 +298,6 @@ def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
         await closing.close()
         assert (await take(worker))[0] == job_id
         assert time.monotonic() - began < 15  # long before the lease ends
-
-    run(redis_server.url, scenario)
-
-
-def test_missed_notifications_are_found_by_polling(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ears, "POLL_S", 0.5)
-
-    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
-        job_id = await api.submit("q", "k", b"")
-        await take(worker)
-        result = asyncio.create_task(api.result(job_id))
-        await asyncio.sleep(0.3)
-        with monkeypatch.context() as patched:
-            patched.setattr(ears.JobNotifications, "_wake", lambda *_: None)  # messages are lost
-            await worker.finish(job_id, b"answer")
-            await asyncio.sleep(0.2)
-        assert await result == b"answer"
 
     run(redis_server.url, scenario)
 
