@@ -25,8 +25,8 @@ help:
 	@echo "  make serve        run the service on http://127.0.0.1:8000 (HOST=... PORT=...)"
 	@echo "  make up           run API, workers and Redis as processes that are restarted when they die (PORT=...)"
 	@echo "Check the code"
-	@echo "  make check        lint and types"
-	@echo "  make test         lint, types and all tests (about 20 minutes on two cores)"
+	@echo "  make check        lint, types and guards (imports, names, words, lengths of pages)"
+	@echo "  make test         lint, types, guards and all tests (about 15 minutes on two cores)"
 	@echo "  make test-long    all tests in full length, chaos, attacks and a fuzz of 100,000 constraints (hours)"
 	@echo "  make fuzz         N=2000 random constraints; a slow reference checks each answer and refusal"
 	@echo "  make chaos        200 requests while a worker is killed every second, then each fault once (15 minutes at most)"
@@ -93,9 +93,12 @@ up: $(INSTALLED)
 # The environment of lint, types and tests.
 environment: $(ORACLES)
 
+# Lint, types, and the guards: imports, names, banned words, private names of libraries, lengths of pages.
+GUARDS := tests/test_imports.py tests/test_guards.py tests/test_repository.py
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q $(GUARDS)
 
 # One thread each, because the models of the tests are tiny and more threads would wait for each other. Five processes,
 # because many tests wait for other processes. The longest files start first (tests/conftest.py).
@@ -103,7 +106,7 @@ test: $(ORACLES)
 	$(MAKE) --no-print-directory --jobs 2 check tests
 
 tests: $(ORACLES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder $(GUARDS:%=--deselect %)
 
 # Faults last as long, and clients are as many, as the service promises to survive. Two processes, because these tests
 # measure times.

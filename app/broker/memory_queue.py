@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import itertools
 import secrets
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from app.messages import Priority
 EVENTS_MAX = 1_024  # durable events per job
 DROPPABLE_BYTES_MAX = 2**20  # of droppable events per job; the latest one is kept whatever its size
 JOB_BYTES = 4_096  # estimated size of a finished job without its result and events
+_NUMBERS = itertools.count()  # of all jobs, in the order of their submission
 _PRIORITIES: tuple[Priority, ...] = ("interactive", "batch")
 
 
@@ -84,7 +86,7 @@ class QueuedJob:
     def __init__(self, queue: str, key: str, body: bytes, terms: SubmitOptions, now: float) -> None:
         self.came = self.taken = now
         self.ends = None if terms.deadline_in_s is None or not terms.kind else now + terms.deadline_in_s
-        self.id = secrets.token_hex(16)
+        self.id, self.number = secrets.token_hex(16), next(_NUMBERS)
         self.queue, self.key, self.body, self.terms = queue, key, body, terms
         self.submitted, self.made = time.time(), time.monotonic()  # the second survives a changed clock
         self.queued: float | None = None
@@ -154,13 +156,12 @@ class Queue:
         self._outside[job.id] = job
         self.weight += job.terms.weight
 
-    def add(self, job: QueuedJob, first: bool = False) -> None:
-        """Add a job behind all of its priority, or before them if `first`."""
+    def add(self, job: QueuedJob) -> None:
+        """Add a job at the place of its submission among those of its priority."""
         self.count_time()
         if not self._waits:
             self.pace.on_first_waiting(self.running)
-        line = self._waiting[job.terms.priority]
-        line.appendleft(job) if first else line.append(job)
+        bisect.insort(self._waiting[job.terms.priority], job, key=lambda waiting: waiting.number)
         self.weight += job.terms.weight
         self.arrival.set()
 
@@ -185,9 +186,9 @@ class Queue:
             self.pace.record_taken(job.work)
 
     def requeue(self, job: QueuedJob) -> None:
-        """Return a running job to the front of its priority."""
+        """Return a running job to its place among the waiting ones."""
         self.ended(job)
-        self.add(job, first=True)
+        self.add(job)
         if job.paced:
             self.pace.record_requeued(job.work)
 
@@ -209,11 +210,9 @@ class Queue:
         return True
 
     def ahead(self, job: QueuedJob) -> int:
-        """The number of jobs delivered before this one. A job that waits for another counts as if it entered now."""
-        if job.id in self._outside:
-            lines = self._waiting
-            return len(lines["interactive"]) + (len(lines["batch"]) if job.terms.priority == "batch" else 0)
-        return next((place for place, waiting in enumerate(self._in_order()) if waiting is job), 0)
+        """The number of waiting jobs that are delivered before this one."""
+        order = (_PRIORITIES.index(job.terms.priority), job.number)
+        return sum((_PRIORITIES.index(other.terms.priority), other.number) < order for other in self._in_order())
 
     def before(self, terms: SubmitOptions, outside: bool) -> list[QueuedJob]:
         """The waiting jobs that are delivered before one that enters now."""

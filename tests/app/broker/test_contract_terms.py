@@ -284,3 +284,15 @@ async def test_a_cancelled_take_loses_no_job(broker: Broker) -> None:
             continue
         assert (await take(broker))[0] == job_id
         await broker.finish(job_id, b"")
+
+
+async def test_a_dependent_job_keeps_the_place_of_its_submission(broker: Broker) -> None:
+    first = await broker.submit("compile", "first", b"")
+    await broker.submit("q", "dependent", b"dependent", SubmitOptions(after=first))
+    later = await broker.submit("q", "later", b"later")
+    assert (await broker.state(later)).ahead == 0
+    await take(broker, "compile")
+    await broker.finish(first, b"")
+    await broker.submit("q", "last", b"last")
+    assert (await broker.state(later)).ahead == 1
+    assert [(await take(broker))[1] for _ in range(3)] == [b"dependent", b"later", b"last"]
