@@ -1,6 +1,6 @@
 // The page: creates its parts and connects them.
 
-import { Answers } from "./answers/answers.js";
+import { Answers, TokensView } from "./answers/answers.js";
 import { Refusal, askJson, hasKey, isKey, onKeyNeeded, setKey } from "./api.js";
 import { AutomatonView } from "./automaton/automaton.js";
 import { Checker } from "./answers/checker.js";
@@ -16,8 +16,9 @@ import { isLink, linkOf, readLink } from "./permalink.js";
 import { PRESETS } from "./presets.js";
 import { sentence } from "./problems.js";
 import { Run } from "./run.js";
-import { startTheme } from "./theme-button.js";
-import { TokensView } from "./answers/tokens.js";
+
+const THEME_NAMES = { "": "Auto", light: "Light", dark: "Dark" };
+const NEXT_THEME = { "": "light", light: "dark", dark: "" };
 
 class Playground {
   constructor() {
@@ -112,7 +113,7 @@ class Playground {
   }
 
   #listen() {
-    startTheme(byId("theme"));
+    initThemeButton(byId("theme"));
     const preset = byId("preset");
     preset.append(el("option", { value: "" }, "Examples…"), ...PRESETS.map(({ name }, number) => el("option", { value: number }, name)));
     preset.addEventListener("change", () => preset.value && this.#preset(PRESETS[preset.value]));
@@ -262,6 +263,29 @@ class Playground {
     await this.#serve();
     await this.live.compile();
   }
+}
+
+/** Lets a button cycle through the colour schemes: system, light, dark. */
+function initThemeButton(button) {
+  const { dataset } = document.documentElement;
+  const show = () => {
+    const theme = dataset.theme ?? "";
+    button.textContent = `◐ ${THEME_NAMES[theme]}`;
+    button.setAttribute("aria-label", `Colours: ${THEME_NAMES[theme]}. Change to ${THEME_NAMES[NEXT_THEME[theme]]}`);
+  };
+  button.addEventListener("click", () => {
+    const next = NEXT_THEME[dataset.theme ?? ""];
+    if (next) dataset.theme = next;
+    else delete dataset.theme;
+    try {
+      if (next) localStorage.setItem("abs.theme", next);
+      else localStorage.removeItem("abs.theme");
+    } catch {
+      // without storage the choice lasts for this page
+    }
+    show();
+  });
+  show();
 }
 
 const playground = new Playground();

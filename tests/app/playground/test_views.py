@@ -318,7 +318,7 @@ def test_the_automaton_view_zooms_without_capturing_page_scrolling(page: Page) -
 
 
 def test_tokens_are_coloured_by_probability_and_show_figures(page: Page) -> None:
-    open_view(page, "answers/tokens.js", "TokensView")
+    open_view(page, "answers/answers.js", "TokensView")
     words = (("a", [], 0), ("dog", ["dog"], 2))
     shown = choice((" a", 0, 3, -0.1), (" d", 0, 2, -5.0), ("og", 0, 1, -12.0), ("", 2, 0, -1.0), words=words)
     page.evaluate("choice => view.show(choice, { start: 0 })", shown)
