@@ -1,10 +1,10 @@
 // Requests to the service that serves this page. A key is stored in the session of this tab only.
 
 const KEY = "abs.key";
-let asksForKey = () => {};
+let keyListener = () => {};
 
 /** An error response: the problem+json of the service, or a problem of ours if it is unreachable. */
-export class Refusal extends Error {
+export class RequestError extends Error {
   constructor(problem) {
     super(problem.detail ?? problem.code);
     this.problem = problem;
@@ -13,7 +13,7 @@ export class Refusal extends Error {
 
 /** Calls `listener` when a request is rejected because it has no valid key. */
 export function onKeyNeeded(listener) {
-  asksForKey = listener;
+  keyListener = listener;
 }
 
 export function setKey(text) {
@@ -26,25 +26,25 @@ export const isKey = (text) => /^[\x21-\x7e]*$/.test(text);
 
 export const hasKey = () => Boolean(sessionStorage.getItem(KEY));
 
-/** The response to a request. Raises Refusal, and the abort of the signal. */
+/** The response to a request. Raises RequestError, and the abort of the signal. */
 export async function ask(method, path, { body, headers = {}, signal } = {}) {
-  const sent = { ...headers };
+  const requestHeaders = { ...headers };
   const key = sessionStorage.getItem(KEY);
-  if (key) sent.Authorization = `Bearer ${key}`;
-  if (body !== undefined) sent["Content-Type"] = "application/json";
+  if (key) requestHeaders.Authorization = `Bearer ${key}`;
+  if (body !== undefined) requestHeaders["Content-Type"] = "application/json";
   let response;
   try {
     response = await fetch(path, {
-      method, headers: sent, signal, credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
+      method, headers: requestHeaders, signal, credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refusal({ code: "unreachable" });
+    throw new RequestError({ code: "unreachable" });
   }
   if (response.ok) return response;
   const problem = await problemOf(response);
-  if (problem.code === "unauthorized") asksForKey();
-  throw new Refusal(problem);
+  if (problem.code === "unauthorized") keyListener();
+  throw new RequestError(problem);
 }
 
 /** The JSON response of a request. */
@@ -54,7 +54,7 @@ export async function askJson(method, path, options) {
     return await response.json();
   } catch (error) {
     if (options?.signal?.aborted) throw error;
-    throw new Refusal({ code: "unreachable" });
+    throw new RequestError({ code: "unreachable" });
   }
 }
 
@@ -67,5 +67,5 @@ async function problemOf(response) {
   } catch {
     // no JSON: a proxy answered
   }
-  return { code: "not_ours", status: response.status };
+  return { code: "foreign_response", status: response.status };
 }

@@ -1,56 +1,56 @@
 // Helpers of the page's modules: create, find and label elements; count characters.
 
-import { el as element, freshId, plural } from "./viewkit.js";
+import { el as createElement, uniqueId, plural } from "./viewkit.js";
 
-export { freshId, plural };
+export { uniqueId, plural };
 
 const PROPERTIES = ["value", "checked", "disabled", "hidden", "open"];
 
 /** An element as in viewkit; values of form fields are set as properties, and children may be lists or absent. */
 export function el(tag, attributes = {}, ...children) {
   const attributePairs = Object.entries(attributes).filter(([name]) => !PROPERTIES.includes(name));
-  const made = element(tag, Object.fromEntries(attributePairs), ...children.flat().filter((child) => child || child === ""));
-  for (const name of PROPERTIES) if (name in attributes) made[name] = attributes[name];
-  return made;
+  const element = createElement(tag, Object.fromEntries(attributePairs), ...children.flat().filter((child) => child || child === ""));
+  for (const name of PROPERTIES) if (name in attributes) element[name] = attributes[name];
+  return element;
 }
 
 export const byId = (id) => document.getElementById(id);
 
 /** A control below its label. */
-export function labelled(text, control, attributes = {}) {
-  control.id ||= freshId("control");
+export function labelField(text, control, attributes = {}) {
+  control.id ||= uniqueId("control");
   return el("div", { class: "field", ...attributes }, el("label", { for: control.id }, text), control);
 }
 
 /** A check box before its label. */
-export function ticked(text, change) {
-  const box = el("input", { type: "checkbox", id: freshId("tick"), change });
+export function checkBox(text, change) {
+  const box = el("input", { type: "checkbox", id: uniqueId("tick"), change });
   return { box, element: el("span", { class: "tick" }, box, el("label", { for: box.id }, text)) };
 }
 
-/** Debounces: calls `act` when `ms` have passed since the last call; `.off()` cancels. */
-export function later(ms, act) {
+/** Debounces: calls `action` when `ms` have passed since the last call; `.cancel()` cancels it. */
+export function debounce(ms, action) {
   let timer = 0;
   const schedule = () => {
     clearTimeout(timer);
-    timer = setTimeout(act, ms);
+    timer = setTimeout(action, ms);
   };
-  schedule.off = () => clearTimeout(timer);
+  schedule.cancel = () => clearTimeout(timer);
   return schedule;
 }
 
 /** The UTF-16 offset of a character position of the service, which counts code points. */
-export function unitsAt(text, points) {
+export function utf16Offset(text, characters) {
   let units = 0;
   for (const character of text) {
-    if (points-- <= 0) break;
+    if (characters-- <= 0) break;
     units += character.length;
   }
   return units;
 }
 
 /** The number of characters of a text, in code points as in the service. */
-export const pointsOf = (text) => [...text].length;
+export const countCharacters = (text) => [...text].length;
 
 /** A number with grouped digits. */
 export const formatNumber = (value, digits = 2) => Number(value).toLocaleString("en-US", { maximumFractionDigits: digits });

@@ -1,7 +1,7 @@
 // Sends a request for text: streams it, resumes a broken stream, and cancels it. The server-sent events are read from a
 // fetch response, because EventSource can neither POST nor send a key.
 
-import { Refusal, ask, askJson } from "./api.js";
+import { RequestError, ask, askJson } from "./api.js";
 
 const RETRY_MS = 1_000;
 const RESUMES_MAX = 8;  // consecutive ones without an event
@@ -19,20 +19,20 @@ export class Generation {
     this.control = new AbortController();
   }
 
-  /** The response of POST /generate. Raises Refusal, with the code "cancelled" after `stop`. */
+  /** The response of POST /generate. Raises RequestError, with the code "cancelled" after `stop`. */
   async answer() {
     try {
       let response = await ask("POST", "/generate", { body: this.body, signal: this.control.signal });
       this.jobId = response.headers.get("x-job-id");
-      for (let tries = 0; ;) {
-        const read = await this.#read(response);
-        if (read.answer) return read.answer;
-        tries = read.events ? 1 : tries + 1;
-        response = await this.#again(tries);
+      for (let attempts = 0; ;) {
+        const part = await this.#read(response);
+        if (part.answer) return part.answer;
+        attempts = part.events ? 1 : attempts + 1;
+        response = await this.#resume(attempts);
         if (response.status === 204) return await this.#storedAnswer();
       }
     } catch (error) {
-      if (this.stopped) throw new Refusal({ code: "cancelled" });
+      if (this.stopped) throw new RequestError({ code: "cancelled" });
       throw error;
     }
   }
@@ -54,27 +54,27 @@ export class Generation {
         if (id) this.lastId = id;
         events += 1;
         if (event === "done") return { answer: JSON.parse(data), events };
-        if (event === "error") throw new Refusal(JSON.parse(data));
+        if (event === "error") throw new RequestError(JSON.parse(data));
         if (event === "reconnect") break;
         this.handlers[event]?.(JSON.parse(data));
       }
     } catch (error) {
-      if (error instanceof Refusal || this.stopped) throw error;  // anything else is a broken connection
+      if (error instanceof RequestError || this.stopped) throw error;  // anything else is a broken connection
     }
     return { events };
   }
 
   /** Resumes the stream after the last event. */
-  async #again(tries) {
-    for (; ; tries += 1) {
-      if (!this.jobId || tries > RESUMES_MAX) throw new Refusal({ code: "stream_lost" });
+  async #resume(attempts) {
+    for (; ; attempts += 1) {
+      if (!this.jobId || attempts > RESUMES_MAX) throw new RequestError({ code: "stream_lost" });
       await pause(this.retryMs);
       const headers = this.lastId ? { "Last-Event-ID": this.lastId } : {};
       try {
         return await ask("GET", `/jobs/${this.jobId}/events`, { headers, signal: this.control.signal });
       } catch (error) {
-        const code = error instanceof Refusal ? error.problem.code : "";
-        if (!["unreachable", "not_ours", "draining", "storage_down", "not_ready"].includes(code)) throw error;
+        const code = error instanceof RequestError ? error.problem.code : "";
+        if (!["unreachable", "foreign_response", "draining", "storage_down", "not_ready"].includes(code)) throw error;
       }
     }
   }
@@ -83,7 +83,7 @@ export class Generation {
   async #storedAnswer() {
     const job = await askJson("GET", `/jobs/${this.jobId}`, { signal: this.control.signal });
     if (job.result) return job.result;
-    throw new Refusal(job.error ?? { code: "stream_lost" });
+    throw new RequestError(job.error ?? { code: "stream_lost" });
   }
 }
 
@@ -99,7 +99,7 @@ export async function* eventsOf(response) {
       const blocks = buffer.split(/\r\n\r\n|\n\n|\r\r/);
       buffer = blocks.pop();
       for (const block of blocks) {
-        const event = parsed(block);
+        const event = parseEvent(block);
         if (event) yield event;
       }
     }
@@ -108,7 +108,7 @@ export async function* eventsOf(response) {
   }
 }
 
-function parsed(block) {
+function parseEvent(block) {
   const fields = {};
   const data = [];
   for (const line of block.split(/\r\n|\n|\r/)) {

@@ -1,7 +1,7 @@
 // The page: creates its parts and connects them.
 
 import { Answers, TokensView } from "./answers/answers.js";
-import { Refusal, askJson, hasKey, isKey, onKeyNeeded, setKey } from "./api.js";
+import { RequestError, askJson, hasKey, isKey, onKeyNeeded, setKey } from "./api.js";
 import { AutomatonView } from "./automaton/automaton.js";
 import { Checker } from "./answers/checker.js";
 import { CodeDialog } from "./answers/code-dialog.js";
@@ -10,7 +10,7 @@ import { byId, copy, el, plural, formatNumber } from "./dom.js";
 import { explainer } from "./explain.js";
 import { ConstraintForm } from "./forms/forms.js";
 import { LatticeView } from "./lattice/lattice.js";
-import { Live } from "./live.js";
+import { LiveCompiler } from "./live.js";
 import { Options } from "./options.js";
 import { isLink, linkOf, readLink } from "./permalink.js";
 import { PRESETS } from "./presets.js";
@@ -26,21 +26,21 @@ class Playground {
     this.shownHash = "";
     this.automaton = null;
     this.prompt = byId("prompt");
-    this.form = new ConstraintForm(byId("constraint"), () => this.#edited());
-    this.options = new Options(byId("options"), () => this.#budgeted());
-    this.live = new Live(byId("live"), this.form, {
-      compiled: (answer) => this.#compiled(answer),
-      idle: (answer) => this.showAutomaton(answer.automaton),
-      broken: () => this.#outdated(),
-      example: (text) => (this.checker.write(text), this.checker.area.focus()),
+    this.form = new ConstraintForm(byId("constraint"), () => this.#onEdit());
+    this.options = new Options(byId("options"), () => this.#checkBudget());
+    this.live = new LiveCompiler(byId("live"), this.form, {
+      onCompiled: (answer) => this.#showCompilation(answer),
+      onIdle: (answer) => this.showAutomaton(answer.automaton),
+      onError: () => this.#markOutdated(),
+      onExample: (text) => (this.checker.write(text), this.checker.area.focus()),
     });
     this.checker = new Checker(byId("checker"), () => this.live.constraint);
     const automaton = new AutomatonView(byId("automaton"));
     const lattice = new LatticeView(byId("lattice"), {
-      onSelect: (row) => this.#ofThisRun() && automaton.mark([row.state]),
+      onSelect: (row) => this.#isRunAutomaton() && automaton.mark([row.state]),
       explain: explainer(() => this.run.constraint),
     });
-    const answers = new Answers(byId("choices"), (choice, number) => this.#choose(choice, number));
+    const answers = new Answers(byId("choices"), (choice, number) => this.#showChoice(choice, number));
     this.views = { automaton, lattice, tokens: new TokensView(byId("tokens")), answers };
     this.run = new Run(this.views, this);
     new Comparison(byId("comparison"), byId("compare"), () => this.request());
@@ -48,16 +48,16 @@ class Playground {
     this.#listen();
   }
 
-  async begin() {
-    if (!await this.#followLink()) this.#preset(PRESETS[0]);
-    await this.#serve();
+  async start() {
+    if (!await this.#followLink()) this.#write(PRESETS[0]);
+    await this.#loadModel();
   }
 
   /** The request of the page; null, after showing the reason, if it is incomplete. */
   async request() {
     const answer = await this.live.compile();
     if (answer) return { prompt: this.prompt.value, constraint: this.live.constraint, options: this.options.read() };
-    if (this.live.problem) this.refuse(this.live.problem);
+    if (this.live.problem) this.showProblem(this.live.problem);
     else this.setStatus("The constraint does not compile yet.");
     document.querySelector("[aria-invalid=true]")?.focus();
     return null;
@@ -67,14 +67,14 @@ class Playground {
     if (byId("generate").disabled) return;
     const request = await this.request();
     if (!request) return;
-    history.replaceState(null, "", await linkOf({ ...request, options: this.options.changed() }));
+    history.replaceState(null, "", await linkOf({ ...request, options: this.options.changes() }));
     await this.run.start(request);
   }
 
   /** Whether the current constraint may have this hash. */
   isCurrent(hash) { return !this.live.answer || this.live.answer.automaton === hash; }
 
-  shows(hash) { return this.automaton !== null && this.shownHash === hash; }
+  isShown(hash) { return this.automaton !== null && this.shownHash === hash; }
 
   /** Shows the automaton of a hash, if it is not shown already. */
   async showAutomaton(hash) {
@@ -85,9 +85,9 @@ class Playground {
       if (hash !== this.shownHash) return;
       this.automaton = automaton;
       this.#hint("");
-      await this.views.automaton.show(automaton, "");
+      await this.views.automaton.show(automaton);
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof RequestError)) throw error;
       this.shownHash = "";
       this.automaton = null;
       this.views.automaton.clear();
@@ -98,13 +98,13 @@ class Playground {
   setStatus(text) { byId("status").textContent = text; }
 
   /** Shows an error beside the button, and at its position in the constraint if it has one; null hides it. */
-  refuse(problem) {
+  showProblem(problem) {
     byId("problem").hidden = !problem;
     if (!problem) return;
     this.live.locate(problem);
     const parts = [el("p", {}, sentence(problem))];
     if (problem.code === "budget_too_small") {
-      parts.push(el("button", { type: "button", click: () => this.#budget(problem.min_tokens) }, `Use ${formatNumber(problem.min_tokens)}`));
+      parts.push(el("button", { type: "button", click: () => this.#useBudget(problem.min_tokens) }, `Use ${formatNumber(problem.min_tokens)}`));
     }
     const id = problem.request_id ? ` · ${problem.request_id}` : "";
     parts.push(el("p", { class: "small soft mono" }, `${problem.code}${id}`));
@@ -116,12 +116,12 @@ class Playground {
     initThemeButton(byId("theme"));
     const preset = byId("preset");
     preset.append(el("option", { value: "" }, "Examples…"), ...PRESETS.map(({ name }, number) => el("option", { value: number }, name)));
-    preset.addEventListener("change", () => preset.value && this.#preset(PRESETS[preset.value]));
-    this.prompt.addEventListener("input", () => this.run.page.refuse(null));
+    preset.addEventListener("change", () => preset.value && this.#write(PRESETS[preset.value]));
+    this.prompt.addEventListener("input", () => this.run.page.showProblem(null));
     byId("generate").addEventListener("click", () => this.generate());
     byId("stop").addEventListener("click", () => this.run.stop());
     byId("share").addEventListener("click", () => this.#share());
-    byId("copy-as").addEventListener("click", () => this.#asCode());
+    byId("copy-as").addEventListener("click", () => this.#showCode());
     document.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
@@ -135,14 +135,14 @@ class Playground {
     });
   }
 
-  #edited() {
+  #onEdit() {
     byId("preset").value = "";
-    this.refuse(null);
-    this.live.edited();
+    this.showProblem(null);
+    this.live.onEdit();
   }
 
   /** The current constraint has no automaton; the one shown belongs to the last that compiled. */
-  #outdated() {
+  #markOutdated() {
     byId("sizes").textContent = "";
     if (this.automaton) this.#hint("Of the last constraint that compiled:");
   }
@@ -153,33 +153,33 @@ class Playground {
     byId("automaton").classList.toggle("outdated", text !== "");
   }
 
-  #compiled(answer) {
+  #showCompilation(answer) {
     if (this.automaton) this.#hint("");
     byId("sizes").textContent = `${plural(answer.states, "state")} · ${plural(answer.letters, "letter")} · over tokens ${formatNumber(answer.token_states)} × ${formatNumber(answer.token_classes)}`;
-    this.#budgeted();
+    this.#checkBudget();
     this.checker.check();
   }
 
   /** Warns about a budget that is too small before the request is sent. */
-  #budgeted() {
-    const least = this.live.answer?.min_tokens ?? 0;
+  #checkBudget() {
+    const minimum = this.live.answer?.min_tokens ?? 0;
     const budget = this.options.read().max_tokens;
-    if (budget < least) this.refuse({ code: "budget_too_small", min_tokens: least });
-    else this.refuse(null);
+    if (budget < minimum) this.showProblem({ code: "budget_too_small", min_tokens: minimum });
+    else this.showProblem(null);
   }
 
-  #budget(tokens) {
+  #useBudget(tokens) {
     this.options.set("max_tokens", tokens);
-    this.refuse(null);
+    this.showProblem(null);
     byId("generate").focus();
   }
 
-  #ofThisRun() { return this.run.response?.automaton === this.shownHash; }
+  #isRunAutomaton() { return this.run.response?.automaton === this.shownHash; }
 
-  #choose(choice, number) {
-    this.views.tokens.show(choice, { start: this.#ofThisRun() ? this.automaton?.start : null });
+  #showChoice(choice, number) {
+    this.views.tokens.show(choice, { start: this.#isRunAutomaton() ? this.automaton?.start : null });
     this.views.lattice.choose(number);
-    if (this.#ofThisRun() && this.automaton) {
+    if (this.#isRunAutomaton() && this.automaton) {
       const trace = choice.trace ?? [];
       const states = trace.map((step) => step.state);
       this.views.automaton.mark(states.slice(-1));
@@ -188,15 +188,11 @@ class Playground {
     this.checker.write(choice.text);
   }
 
-  #preset({ prompt, constraint, options }) {
-    this.#write({ prompt, constraint, options });
-  }
-
   #write({ prompt, constraint, options }) {
     this.prompt.value = prompt;
     this.form.write(constraint);
     this.options.write(options);
-    this.refuse(null);
+    this.showProblem(null);
     this.live.compile();
   }
 
@@ -216,23 +212,23 @@ class Playground {
   }
 
   async #share() {
-    const request = this.#present();
+    const request = this.#currentRequest();
     if (!request) return;
-    const link = await linkOf({ ...request, options: this.options.changed() });
+    const link = await linkOf({ ...request, options: this.options.changes() });
     history.replaceState(null, "", link);
     await copy(location.href);
     this.setStatus("The link is on the clipboard. What it holds stays in the fragment, which is not sent to the service.");
   }
 
-  #asCode() {
-    const request = this.#present();
+  #showCode() {
+    const request = this.#currentRequest();
     if (!request) return;
     const { prompt, constraint, options } = request;
     this.code.show({ base: location.origin, body: { prompt, constraint, ...options }, model: this.model, withKey: hasKey() });
   }
 
   /** The current request, compiled or not; null, after showing the reason, without a constraint. */
-  #present() {
+  #currentRequest() {
     try {
       return { prompt: this.prompt.value, constraint: this.form.read(), options: this.options.read() };
     } catch (error) {
@@ -242,25 +238,25 @@ class Playground {
   }
 
   /** Requests the served model; its response also shows whether a key is needed. */
-  async #serve() {
+  async #loadModel() {
     try {
       const { data: [card] } = await askJson("GET", "/v1/models");
       this.model = card.id;
       byId("served").textContent = `model ${card.id}${card.context_tokens ? `, reads ${plural(card.context_tokens, "token")}` : ""}`;
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      this.refuse(error.problem);
+      if (!(error instanceof RequestError)) throw error;
+      this.showProblem(error.problem);
     }
   }
 
   async #useKey(key) {
-    if (!isKey(key)) return this.refuse({ code: "unauthorized" });
+    if (!isKey(key)) return this.showProblem({ code: "unauthorized" });
     setKey(key);
     byId("key-form").hidden = true;
     byId("key").value = "";
-    this.refuse(null);
+    this.showProblem(null);
     this.setStatus("The key is used for this tab.");
-    await this.#serve();
+    await this.#loadModel();
     await this.live.compile();
   }
 }
@@ -289,5 +285,5 @@ function initThemeButton(button) {
 }
 
 const playground = new Playground();
-await playground.begin();
+await playground.start();
 document.documentElement.dataset.ready = "yes";  // all listeners are set

@@ -1,6 +1,6 @@
 // The options of a generation; only those of the selected algorithm are shown.
 
-import { el, freshId, labelled } from "./dom.js";
+import { el, uniqueId, labelField } from "./dom.js";
 
 const SEARCHES = ["banked", "abs"];
 const SCOPES = [["answer", "the answer"], ["full", "prompt and answer"]];
@@ -9,8 +9,8 @@ export const DEFAULTS = {
   max_tokens: 24, algorithm: "banked", beams: 8, n: 3, length_penalty: 0.5, alpha_min: 0.5, gamma: 1, rank_by: "log_prob",
   temperature: 1, top_p: 1, seed: null, scope: "answer",
 };
-const integer = (least, most) => ({ type: "number", min: least, max: most, step: 1, inputmode: "numeric" });
-const real = (least, most, step) => ({ type: "number", min: least, max: most, step, inputmode: "decimal" });
+const integer = (min, max) => ({ type: "number", min, max, step: 1, inputmode: "numeric" });
+const real = (min, max, step) => ({ type: "number", min, max, step, inputmode: "decimal" });
 const FIELDS = [  // name, label, input, algorithms that use it (null: all)
   ["max_tokens", "max_tokens", integer(1), null],
   ["algorithm", "algorithm", [["banked", "banked: most probable"], ["abs", "abs: the paper's"], ["sample", "sample"]], null],
@@ -28,7 +28,7 @@ const FIELDS = [  // name, label, input, algorithms that use it (null: all)
 
 /** The options that one algorithm alone uses. */
 export function optionsOf(algorithm) {
-  return FIELDS.filter(([, , , users]) => users?.length === 1 && users[0] === algorithm).map(([name]) => name);
+  return FIELDS.filter(([, , , algorithms]) => algorithms?.length === 1 && algorithms[0] === algorithm).map(([name]) => name);
 }
 
 export class Options {
@@ -40,9 +40,9 @@ export class Options {
       const control = Array.isArray(input)
         ? el("select", {}, ...input.map(([value, text]) => el("option", { value }, text)))
         : el("input", input);
-      control.id = freshId("option");
-      control.addEventListener("input", () => (this.#fit(), change()));  // not `change`, which fires only on blur
-      this.controls.set(name, { control, row: labelled(label, control) });
+      control.id = uniqueId("option");
+      control.addEventListener("input", () => (this.#update(), change()));  // not `change`, which fires only on blur
+      this.controls.set(name, { control, row: labelField(label, control) });
       grid.append(this.controls.get(name).row);
     }
     container.append(this.summary, grid);
@@ -53,8 +53,8 @@ export class Options {
   /** The fields of POST /generate that the algorithm uses; the service checks their range. */
   read() {
     const values = {};
-    for (const [name, , input, users] of FIELDS) {
-      if (users && !users.includes(this.#value("algorithm"))) continue;
+    for (const [name, , input, algorithms] of FIELDS) {
+      if (algorithms && !algorithms.includes(this.#value("algorithm"))) continue;
       const value = Array.isArray(input) ? this.#value(name) : this.#number(name);
       if (value !== null) values[name] = value;
     }
@@ -62,20 +62,20 @@ export class Options {
     return values;
   }
 
-  write(changes) {
-    const values = { ...DEFAULTS, ...changes };
-    for (const [name, { control }] of this.controls) control.value = values[name] ?? "";
-    this.#fit();
+  write(values) {
+    const all = { ...DEFAULTS, ...values };
+    for (const [name, { control }] of this.controls) control.value = all[name] ?? "";
+    this.#update();
   }
 
   /** The options that differ from the defaults of the page. */
-  changed() {
+  changes() {
     return Object.fromEntries(Object.entries(this.read()).filter(([name, value]) => value !== DEFAULTS[name]));
   }
 
   set(name, value) {
     this.controls.get(name).control.value = value;
-    this.#fit();
+    this.#update();
   }
 
   #value(name) { return this.controls.get(name).control.value; }
@@ -86,9 +86,9 @@ export class Options {
   }
 
   /** Shows the fields of the algorithm, and a summary of their values while they are folded. */
-  #fit() {
+  #update() {
     const algorithm = this.#value("algorithm");
-    for (const [name, , , users] of FIELDS) this.controls.get(name).row.hidden = Boolean(users) && !users.includes(algorithm);
+    for (const [name, , , algorithms] of FIELDS) this.controls.get(name).row.hidden = Boolean(algorithms) && !algorithms.includes(algorithm);
     const parts = [`${this.#value("max_tokens")} tokens`, algorithm];
     if (algorithm !== "sample") parts.push(`${this.#value("beams")} beams`);
     this.summary.replaceChildren("Options", el("span", { class: "soft" }, ` ${parts.join(" · ")}`));

@@ -1,34 +1,34 @@
 // The state of the page as a URL fragment, which browsers never send to a server: "#v1.z." and deflated JSON, or "#v1.j."
 // and JSON if the browser cannot deflate; both in base64url.
 
-const MARK = /^#v(\d+)\./;
-const WHOLE = /^#v1\.([jz])\.([A-Za-z0-9_-]+)$/;
+const LINK_START = /^#v(\d+)\./;
+const LINK = /^#v1\.([jz])\.([A-Za-z0-9_-]+)$/;
 const CHARS_MAX = 65_536;
 const BYTES_MAX = 1_048_576;  // decompressed: a short link must not fill the memory
 
 /** Whether a fragment looks like such a link, broken or not. */
-export const isLink = (fragment) => MARK.test(fragment);
+export const isLink = (fragment) => LINK_START.test(fragment);
 
 /** The fragment of {prompt, constraint, options}. */
 export async function linkOf({ prompt, constraint, options }) {
   const content = new TextEncoder().encode(JSON.stringify({ p: prompt, c: constraint, o: options }));
   if (!("CompressionStream" in window)) return `#v1.j.${toBase64(content)}`;
-  return `#v1.z.${toBase64(await through(content, new CompressionStream("deflate-raw"), Infinity))}`;
+  return `#v1.z.${toBase64(await transform(content, new CompressionStream("deflate-raw"), Infinity))}`;
 }
 
 /** The state in a link. Raises an Error if it is broken or of another version. */
 export async function readLink(fragment) {
-  const match = WHOLE.exec(fragment);
+  const match = LINK.exec(fragment);
   if (!match || fragment.length > CHARS_MAX) throw new Error("not a link of this version");
-  const packed = fromBase64(match[2]);
-  const content = match[1] === "j" ? packed : await through(packed, new DecompressionStream("deflate-raw"), BYTES_MAX);
+  const bytes = fromBase64(match[2]);
+  const content = match[1] === "j" ? bytes : await transform(bytes, new DecompressionStream("deflate-raw"), BYTES_MAX);
   const { p: prompt, c: constraint, o: options = {} } = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(content));
   const objects = [constraint, options].every((object) => typeof object === "object" && object !== null && !Array.isArray(object));
   if (typeof prompt !== "string" || !objects) throw new Error("not what a link holds");
   return { prompt, constraint, options };
 }
 
-async function through(bytes, stream, most) {
+async function transform(bytes, stream, bytesMax) {
   const chunks = [];
   let size = 0;
   for (const reader = new Blob([bytes]).stream().pipeThrough(stream).getReader(); ;) {
@@ -36,7 +36,7 @@ async function through(bytes, stream, most) {
     if (done) return new Uint8Array(await new Blob(chunks).arrayBuffer());
     chunks.push(value);
     size += value.length;
-    if (size > most) {
+    if (size > bytesMax) {
       reader.cancel().catch(() => {});
       throw new Error("too much for a link");
     }

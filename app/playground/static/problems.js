@@ -3,7 +3,7 @@
 
 const number = (value) => Number(value).toLocaleString("en-US", { maximumFractionDigits: 1 });
 
-function again(problem) {
+function retryAdvice(problem) {
   const seconds = problem.retry_after_s;
   if (seconds === undefined) return "Try again in a moment.";
   return `Try again in ${number(seconds)} second${seconds === 1 ? "" : "s"}.`;
@@ -17,9 +17,9 @@ function bytes(value) {
 }
 
 const limit = (problem) => (problem.limit ? ` (${problem.limit} is ${number(problem.cap)})` : "");
-const listed = (names) => names.map((name) => `“${name}”`).join(", ");
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-const ended = (text) => capital(/[.!?]$/.test(text) ? text : `${text}.`);
+const quotedList = (names) => names.map((name) => `“${name}”`).join(", ");
+const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const withFullStop = (text) => capitalize(/[.!?]$/.test(text) ? text : `${text}.`);
 
 const LIMITS = {  // what to make smaller, by the name of the limit
   compile_s_max: "compiling it takes too long; make the formula, the counts or the schema smaller",
@@ -53,16 +53,16 @@ export const SENTENCES = {
   headers_too_large: (p) => `The request headers are too long${limit(p)}. Clear the cookies of this address.`,
   request_timeout: (p) => `The request did not arrive within ${number(p.timeout_s ?? 30)} seconds. Check the connection and try again.`,
   constraint_syntax: (p) => {
-    const detail = ended(p.detail ?? "the constraint does not parse");
+    const detail = withFullStop(p.detail ?? "the constraint does not parse");
     return p.expected && !detail.includes(p.expected) ? `${detail} Expected: ${p.expected}.` : detail;
   },
   constraint_unsatisfiable: (p) => {
     if (p.conflict?.length) return `No text satisfies this constraint: ${p.conflict.join(" and ")} contradict each other. Change or drop one.`;
-    if (p.characters?.length) return `The model has no tokens that write ${listed(p.characters)}. Use other characters.`;
+    if (p.characters?.length) return `The model has no tokens that write ${quotedList(p.characters)}. Use other characters.`;
     return "No text satisfies this constraint. Change or drop a part of it.";
   },
   constraint_too_large: (p) => `The constraint is too large: ${LIMITS[p.limit] ?? "make it shorter"}${limit(p)}.`,
-  unsupported: (p) => `${ended(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,
+  unsupported: (p) => `${withFullStop(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,
   budget_too_small: (p) => `Set max_tokens to at least ${number(p.min_tokens)}: no shorter answer satisfies the constraint.`,
   answer_too_large: (p) => `The answer would be too long to be sent${limit(p)}. Request fewer tokens or answers.`,
   prompt_violates: (p) => `The prompt itself breaks the constraint${p.position === undefined ? "" : ` at character ${number(p.position + 1)}`}. `
@@ -74,20 +74,20 @@ export const SENTENCES = {
   invalid_request: (p) => {
     if (p.errors?.length) return `Change ${p.errors.map((error) => `${error.path}: ${error.message}`).join("; ")}.`;
     if (p.limit) return `Lower ${p.path ?? "a field"}: at most ${number(p.cap)}${p.path === p.limit ? "" : ` (${p.limit})`}.`;
-    return `${ended(p.detail ?? "a field is out of its range")} Change it and try again.`;
+    return `${withFullStop(p.detail ?? "a field is out of its range")} Change it and try again.`;
   },
   idempotency_mismatch: () => "An earlier request used the same Idempotency-Key. Generate again.",
-  rate_limited: (p) => `Your key has reached a rate limit${limit(p)}. ${again(p)}`,
-  draining: (p) => `The service is shutting down. ${again(p)}`,
-  storage_down: (p) => `The service cannot reach its storage. ${again(p)}`,
-  too_many_connections: (p) => `Too many connections are open. Close other tabs with this page. ${again(p)}`,
-  queue_full: (p) => `The queue is full${limit(p)}. ${again(p)}`,
+  rate_limited: (p) => `Your key has reached a rate limit${limit(p)}. ${retryAdvice(p)}`,
+  draining: (p) => `The service is shutting down. ${retryAdvice(p)}`,
+  storage_down: (p) => `The service cannot reach its storage. ${retryAdvice(p)}`,
+  too_many_connections: (p) => `Too many connections are open. Close other tabs with this page. ${retryAdvice(p)}`,
+  queue_full: (p) => `The queue is full${limit(p)}. ${retryAdvice(p)}`,
   deadline_unreachable: (p) => `The answer would take ${p.wait_s === undefined ? "" : `${number(p.wait_s)} seconds, `}longer than its timeout. `
-    + `Request fewer tokens or beams. ${again(p)}`,
-  not_ready: (p) => `The service is not ready${p.reasons?.length ? ` (${p.reasons.join("; ")})` : ""}. ${again(p)}`,
-  model_unavailable: (p) => `The model is unavailable; its log has the reason. ${again(p)}`,
+    + `Request fewer tokens or beams. ${retryAdvice(p)}`,
+  not_ready: (p) => `The service is not ready${p.reasons?.length ? ` (${p.reasons.join("; ")})` : ""}. ${retryAdvice(p)}`,
+  model_unavailable: (p) => `The model is unavailable; its log has the reason. ${retryAdvice(p)}`,
   cancelled: () => "The request was cancelled. Generate again.",
-  memory_taken: (p) => `Other requests use the model's memory. Use fewer beams or tokens. ${again(p)}`,
+  memory_taken: (p) => `Other requests use the model's memory. Use fewer beams or tokens. ${retryAdvice(p)}`,
   out_of_memory: (p) => `The model's device ran out of memory${p.needed_bytes ? ` (${bytes(p.needed_bytes)} were needed)` : ""}. `
     + "Use fewer beams, fewer tokens or a shorter prompt.",
   internal: (p) => `The service has an internal error. Try again, or report the id ${p.request_id ?? "in the log"} to the operator.`,
@@ -96,15 +96,15 @@ export const SENTENCES = {
   deadline: (p) => `The answer took longer than ${number(p.timeout_s ?? 60)} seconds. Request fewer tokens or beams.`,
 };
 
-const OURS = {  // errors of the page, if no service answered
+const PAGE_SENTENCES = {  // errors of the page, if no service answered
   unreachable: () => "The service cannot be reached. Check that it runs and try again.",
-  not_ours: (p) => `A proxy answered with status ${p.status}. Open the service at its own address.`,
+  foreign_response: (p) => `A proxy answered with status ${p.status}. Open the service at its own address.`,
   stream_lost: () => "The connection to the service broke and could not be resumed. Generate again.",
   bad_link: () => "This link is broken or of another version. Request a new one, or start with an example.",
 };
 
 /** The text for an error (problem+json). An unknown code, of a later version, is shown with the service's own text. */
 export function sentence(problem) {
-  const write = [SENTENCES, OURS].find((table) => Object.hasOwn(table, problem.code))?.[problem.code];
-  return write ? write(problem) : `${ended(problem.detail ?? problem.title ?? "The service rejected the request")} Change the request and try again.`;
+  const write = [SENTENCES, PAGE_SENTENCES].find((table) => Object.hasOwn(table, problem.code))?.[problem.code];
+  return write ? write(problem) : `${withFullStop(problem.detail ?? problem.title ?? "The service rejected the request")} Change the request and try again.`;
 }

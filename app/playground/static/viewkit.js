@@ -5,14 +5,14 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** An element with attributes (null and false are left out), listeners (functions) and children. */
 export function el(name, attributes = {}, ...children) {
-  return furnish(document.createElement(name), attributes, children);
+  return addAttributes(document.createElement(name), attributes, children);
 }
 
 export function svg(name, attributes = {}, ...children) {
-  return furnish(document.createElementNS(SVG, name), attributes, children);
+  return addAttributes(document.createElementNS(SVG, name), attributes, children);
 }
 
-function furnish(element, attributes, children) {
+function addAttributes(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
     else if (value !== null && value !== false && value !== undefined) element.setAttribute(name, value === true ? "" : value);
@@ -22,7 +22,7 @@ function furnish(element, attributes, children) {
 }
 
 /** A number with a minus sign, without "-0.0", and with a sign for infinity. */
-export function figure(value, digits = 1) {
+export function formatFigure(value, digits = 1) {
   if (value === -Infinity) return "−∞";
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const text = value.toFixed(digits);
@@ -30,7 +30,7 @@ export function figure(value, digits = 1) {
 }
 
 /** A log-probability as a probability: "12 %", "0.3 %", "1 in 20,000". */
-export function chance(logProb) {
+export function formatProbability(logProb) {
   const p = Math.exp(logProb);
   if (p >= 0.0995) return `${Math.round(p * 100)} %`;
   if (p >= 0.001) return `${(p * 100).toPrecision(2).replace(/\.0$/, "")} %`;
@@ -38,12 +38,12 @@ export function chance(logProb) {
   return Number.isFinite(odds) && odds < 1e9 ? `1 in ${Number(odds.toPrecision(2)).toLocaleString("en")}` : "almost never";
 }
 
-const HIDDEN = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍" };
+const WHITESPACE_SIGNS = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍" };
 
 /** A token with visible white space; an empty token ends the text. */
 export function tokenName(text) {
   if (text === "") return "end";
-  return text.replace(/^ +| +$|[\n\t\r]/g, (spaces) => [...spaces].map((sign) => HIDDEN[sign]).join(""))
+  return text.replace(/^ +| +$|[\n\t\r]/g, (spaces) => [...spaces].map((sign) => WHITESPACE_SIGNS[sign]).join(""))
     .replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
@@ -74,7 +74,7 @@ export function distanceLegend(distances) {
 }
 
 /** The colour classes of probabilities, from high to low. */
-export const CHANCES = [
+export const PROBABILITY_BANDS = [
   { name: "p0", least: 0.5, label: "over 50 %" },
   { name: "p1", least: 0.1, label: "10–50 %" },
   { name: "p2", least: 0.01, label: "1–10 %" },
@@ -82,9 +82,9 @@ export const CHANCES = [
   { name: "p4", least: 0, label: "under 0.1 %" },
 ];
 
-export function chanceClass(logProb) {
+export function probabilityClass(logProb) {
   const p = Math.exp(logProb);
-  return CHANCES.find((band) => p >= band.least).name;
+  return PROBABILITY_BANDS.find((band) => p >= band.least).name;
 }
 
 /** A legend: swatches of classes with their meaning. */
@@ -96,11 +96,11 @@ export function legend(title, entries) {
 let ids = 0;
 
 /** An id that is unique in the page. */
-export function freshId(word) {
+export function uniqueId(word) {
   ids += 1;
   return `${word}-${ids}`;
 }
 
-export function calm() {
+export function prefersReducedMotion() {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }

@@ -17,7 +17,7 @@ Scheme = Literal["light", "dark"]
 WIDE, PHONE = (1440, 900), (390, 844)
 # The first is the same browser without a window, whose toolbars take more time than the page.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-REFUSAL_MESSAGE = "Failed to load resource: the server responded with a status of 4"
+REJECTION_MESSAGE = "Failed to load resource: the server responded with a status of 4"
 SERIOUS = ("serious", "critical")
 _VIOLATIONS_ONLY: dict[str, Any] = {"resultTypes": ["violations"]}  # listing what passes takes long
 WAIT_MS = 30_000
@@ -57,7 +57,7 @@ class WatchedPage:
         self.page.context.on("request", self._note_request)
 
     def _note_message(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not message.text.startswith(REFUSAL_MESSAGE):
+        if message.type in ("error", "warning") and not message.text.startswith(REJECTION_MESSAGE):
             self.faults.append(f"{message.type}: {message.text}")
 
     def _note_request(self, request: Request) -> None:
@@ -95,7 +95,7 @@ def accessibility_violations(page: Page) -> list[str]:
     """The serious and critical violations that axe finds in a page."""
     found = Axe().run(page, options=_VIOLATIONS_ONLY).response["violations"]
     return [
-        f"{one['id']} ({one['impact']}): {node['target']} {node['failureSummary']}"
-        for one in found if one["impact"] in SERIOUS
-        for node in one["nodes"]
+        f"{violation['id']} ({violation['impact']}): {node['target']} {node['failureSummary']}"
+        for violation in found if violation["impact"] in SERIOUS
+        for node in violation["nodes"]
     ]

@@ -43,32 +43,32 @@ def main() -> int:
 
 def _whole_page(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme, name: str) -> None:
     with open_page(browser, url, size, scheme, reduced_motion="reduce") as watched:
-        _generated(watched.page, PAPER)
+        _generate(watched.page, PAPER)
         watched.page.mouse.move(0, 0)
         if size == PHONE:
             watched.page.locator("#lattice-panel").evaluate("panel => scrollTo(0, panel.offsetTop - 8)")
-        _keep(watched.page.screenshot(full_page=size == WIDE), name)
+        _save(watched.page.screenshot(full_page=size == WIDE), name)
 
 
 def _parts(browser: Browser, url: str) -> None:
-    """A formula at fault, the lattice at a refused token, a text that breaks the constraint."""
+    """A formula with an error, the lattice at a rejected token, a text that breaks the constraint."""
     with open_page(browser, url, WIDE, reduced_motion="reduce") as watched:
         page = watched.page
-        _generated(page, COMBINED)
+        _generate(page, COMBINED)
         page.get_by_label("Step", exact=True).press("Home")
-        page.locator(".lattice-column.now .beam.refused").first.evaluate("node => node.focus({ preventScroll: true })")
+        page.locator(".lattice-column.now .beam.rejected").first.evaluate("node => node.focus({ preventScroll: true })")
         expect(page.locator(".lattice-card")).to_contain_text("can no longer be met")
-        _keep(page.locator("#lattice-panel").screenshot(), "playground-refused.png")
+        _save(page.locator("#lattice-panel").screenshot(), "playground-rejected.png")
         page.get_by_label("Text to check").fill("A dog and a man with a ball.")
         expect(page.locator("#checker mark.broken")).to_be_visible()
-        _keep(page.locator("#checker-panel").screenshot(), "playground-checker.png")
+        _save(page.locator("#checker-panel").screenshot(), "playground-checker.png")
         page.get_by_label("Start from an example").select_option(label=PAPER)
         page.get_by_role("textbox", name=re.compile("^Formula")).fill("F(dog & X(F(ball))")
         expect(page.locator(".fault:visible")).to_be_visible()
-        _keep(page.locator("#ask").screenshot(), "playground-fault.png")
+        _save(page.locator("#ask").screenshot(), "playground-fault.png")
 
 
-def _generated(page: Page, preset: str) -> None:
+def _generate(page: Page, preset: str) -> None:
     visit(page)
     page.get_by_label("Start from an example").select_option(label=preset)
     page.get_by_role("button", name="Generate").click()
@@ -77,7 +77,7 @@ def _generated(page: Page, preset: str) -> None:
     page.wait_for_timeout(500)
 
 
-def _keep(picture: bytes, name: str) -> None:
+def _save(picture: bytes, name: str) -> None:
     """Write a picture with 256 colours."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with Image.open(io.BytesIO(picture)) as image:

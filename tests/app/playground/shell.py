@@ -15,7 +15,7 @@ expect.set_options(timeout=WAIT_MS)
 
 
 def visit(page: Page, fragment: str = "") -> Page:
-    """Open the playground, and wait until it listens."""
+    """Open the playground, and wait until its listeners are set."""
     page.goto(f"/{fragment}")
     expect(page.locator("html")).to_have_attribute("data-ready", "yes")
     return page
@@ -30,7 +30,7 @@ def formula(page: Page, text: str) -> None:
     page.get_by_label("Formula — ").fill(text)
 
 
-def compiles(page: Page) -> None:
+def wait_for_compilation(page: Page) -> None:
     expect(page.locator(".live-line")).to_contain_text("Compiles")
 
 
@@ -43,8 +43,8 @@ def fault(page: Page) -> tuple[str, int]:
     return str(shown.locator("p").text_content()), caret.index("^")
 
 
-def generated(page: Page) -> None:
-    page.locator("#status").evaluate("status => { status.textContent = ''; }")  # what it says of the run before
+def generate(page: Page) -> None:
+    page.locator("#status").evaluate("status => { status.textContent = ''; }")  # the status of the previous run
     page.get_by_role("button", name="Generate").click()
     expect(page.locator("#status")).to_have_text(re.compile("^Done: "))
 
@@ -54,8 +54,8 @@ def snippet(page: Page, name: str) -> str:
     return str(page.locator(f'[data-snippet="{name}"] pre').text_content())
 
 
-def refuse(page: Page, path: str, problem: dict[str, Any]) -> None:
-    """Makes the service refuse all requests to a path."""
+def reject(page: Page, path: str, problem: dict[str, Any]) -> None:
+    """Make the service reject all requests to a path."""
 
     def answer(route: Route) -> None:
         body = json.dumps(problem)
@@ -64,6 +64,6 @@ def refuse(page: Page, path: str, problem: dict[str, Any]) -> None:
     page.route(f"**{path}", answer)
 
 
-def refusals_are_expected(watched: WatchedPage) -> None:
-    """Ignores the browser's errors about refusals, which the test expects."""
-    watched.faults[:] = [one for one in watched.faults if not one.startswith("error: Failed to load resource")]
+def ignore_rejections(watched: WatchedPage) -> None:
+    """Ignore the browser's errors about rejected requests, which the test expects."""
+    watched.faults[:] = [fault for fault in watched.faults if not fault.startswith("error: Failed to load resource")]

@@ -99,7 +99,7 @@ def _generate_and_slide_back(page: Page) -> None:
     expect(page.locator(".lattice-column.now")).to_contain_text("t 1")
     expect(page.locator(".node.live")).to_have_count(1)
     assert page.locator(".node.live").get_attribute("id") != at_the_end
-    page.locator(".lattice-column.now .beam.refused", has_text="breaks it").first.focus()
+    page.locator(".lattice-column.now .beam.rejected", has_text="breaks it").first.focus()
     expect(page.locator(".lattice-card")).to_contain_text("“regex [A-Z][a-z ,]+\\.”")
     _no_complaints(page, "a step further back")
 

@@ -14,14 +14,14 @@ from tests.app.access_keys import stored_key
 from tests.app.playground.chromium import PHONE, WIDE, Scheme, WatchedPage, accessibility_violations, open_page
 from tests.app.playground.shell import (
     FORMULA,
-    compiles,
     fault,
     formula,
-    generated,
-    refusals_are_expected,
+    generate,
+    ignore_rejections,
     snippet,
     tab,
     visit,
+    wait_for_compilation,
 )
 from tests.servers.service_process import ServiceProcess, serving
 
@@ -41,12 +41,12 @@ def test_a_formula_error_is_marked_until_it_is_fixed(page: Page) -> None:
     expect(area).to_have_accessible_description(re.compile("Line 1, column 19.*not closed"))
     expect(page.locator(".live-line")).to_have_text("It does not compile yet.")
     formula(page, "F(dog & X(F(ball)))")
-    compiles(page)
+    wait_for_compilation(page)
     expect(page.locator(".fault:visible")).to_have_count(0)
     expect(area).not_to_have_attribute("aria-invalid", "true")
     expect(page.locator("#sizes")).to_contain_text("3 states")
     expect(page.locator("#automaton svg")).to_be_visible()
-    expect(page.locator(".explained")).to_contain_text("An answer is accepted when")
+    expect(page.locator(".explanation")).to_contain_text("An answer is accepted when")
     expect(page.locator(".samples")).to_contain_text("dog ball")
 
 
@@ -87,7 +87,7 @@ def test_an_error_in_a_part_is_shown_there(page: Page) -> None:
     expect(parts.nth(1).locator(".fault")).to_contain_text("unterminated subpattern")
     expect(parts.nth(0).locator(".fault")).to_be_hidden()
     parts.nth(1).get_by_label("Pattern").fill("a(b)")
-    compiles(page)
+    wait_for_compilation(page)
 
 
 def test_parts_that_contradict_one_another_are_named(page: Page) -> None:
@@ -115,22 +115,22 @@ FORMS: list[dict[str, Any]] = [
 
 
 def test_links_restore_the_forms_and_are_never_sent(watched: WatchedPage, page: Page) -> None:
-    make = "async (said) => (await import('/static/permalink.js')).linkOf(said)"
+    make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
     options = {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
     for constraint in FORMS:
-        said = {"prompt": "„Hallo“ 😀\nsentence:", "constraint": constraint, "options": options}
-        link = page.evaluate(make, said)
+        state = {"prompt": "„Hallo“ 😀\nsentence:", "constraint": constraint, "options": options}
+        link = page.evaluate(make, state)
         assert re.fullmatch(r"#v1\.z\.[A-Za-z0-9_-]+", link)
         visit(page, link)
-        expect(page.locator("#prompt")).to_have_value(str(said["prompt"]))
+        expect(page.locator("#prompt")).to_have_value(str(state["prompt"]))
         page.get_by_role("button", name="Copy as code").click()
-        sent = json.loads(snippet(page, "curl").partition("-d '")[2].rpartition("'")[0].replace("'\\''", "'"))
+        body = json.loads(snippet(page, "curl").partition("-d '")[2].rpartition("'")[0].replace("'\\''", "'"))
         page.get_by_role("button", name="Close").click()
-        assert (sent["prompt"], sent["constraint"]) == (said["prompt"], constraint)
-        assert {name: sent[name] for name in options} == options
+        assert (body["prompt"], body["constraint"]) == (state["prompt"], constraint)
+        assert {name: body[name] for name in options} == options
         page.goto("about:blank")
         visit(page)
-    assert not [one.url for one in watched.requests if "v1.z" in one.url.partition("#")[0]]
+    assert not [request.url for request in watched.requests if "v1.z" in request.url.partition("#")[0]]
 
 
 def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
@@ -138,7 +138,7 @@ def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
         page.goto("about:blank")
         visit(page, link)
         expect(page.get_by_role("alert")).to_contain_text("This link is broken or of another version.")
-        compiles(page)
+        wait_for_compilation(page)
         page.get_by_role("button", name="Dismiss").click()
         expect(page.locator("#notice")).to_be_hidden()
 
@@ -171,7 +171,7 @@ def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
     page.keyboard.type("dog")
     page.keyboard.press("Enter")
     page.keyboard.type("ball")
-    compiles(page)
+    wait_for_compilation(page)
     page.keyboard.press("Control+Enter")
     expect(page.locator("#status")).to_have_text(re.compile("^Done: "))
     outline = "[getComputedStyle(document.activeElement)].map((one) => `${one.outlineStyle} ${one.outlineWidth}`)[0]"
@@ -197,12 +197,12 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         assert accessibility_violations(page) == []
         formula(page, FORMULA)
         page.get_by_text("Options").click()
-        compiles(page)
+        wait_for_compilation(page)
         page.get_by_label("Text to check").fill("A cat and a dog")
         expect(page.locator(".verdict")).to_contain_text("breaks")
         page.get_by_role("button", name="Compare").click()
         expect(page.locator(".compared-text")).to_have_count(3)
-        generated(page)
+        generate(page)
         assert accessibility_violations(page) == []
         page.get_by_role("button", name="Copy as code").click()
         assert accessibility_violations(page) == []
@@ -226,7 +226,7 @@ def test_every_example_compiles_and_first_paint_takes_a_second(page: Page) -> No
     assert choices.count() > 9
     for number in range(1, choices.count()):
         page.get_by_label("Start from an example").select_option(index=number)
-        compiles(page)
+        wait_for_compilation(page)
         expect(page.locator("#problem")).to_be_hidden()
 
 
@@ -250,13 +250,13 @@ def test_an_entered_key_is_stored_in_its_tab_only(
             expect(field).to_be_visible()
         field.fill(text)
         page.get_by_role("button", name="Use key").click()
-        compiles(page)
+        wait_for_compilation(page)
         expect(field).to_be_hidden()
         expect(page.locator("#served")).to_contain_text("captions")
         places = "[{...sessionStorage}, {...localStorage}, document.cookie, location.href]"
-        kept = page.evaluate(f"{places}.map((one) => JSON.stringify(one))")
-        assert text in kept[0] and not any(text in one for one in kept[1:])
+        storages = page.evaluate(f"{places}.map((one) => JSON.stringify(one))")
+        assert text in storages[0] and not any(text in one for one in storages[1:])
         page.get_by_role("button", name="Copy as code").click()
         code = str(page.locator("#code").text_content())
         assert "$ABS_API_KEY" in code and text not in code
-        refusals_are_expected(watched)  # its worker may still have been starting
+        ignore_rejections(watched)  # its worker may still have been starting

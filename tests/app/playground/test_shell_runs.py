@@ -15,14 +15,14 @@ from playwright.sync_api import Page, Route, expect
 from tests.app.playground.chromium import WatchedPage
 from tests.app.playground.shell import (
     FORMULA,
-    compiles,
     formula,
-    generated,
-    refusals_are_expected,
-    refuse,
+    generate,
+    ignore_rejections,
+    reject,
     snippet,
     tab,
     visit,
+    wait_for_compilation,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -50,8 +50,8 @@ def test_copied_code_runs_with_curl_and_both_clients(page: Page) -> None:
 
 def test_answers_are_generated_selected_and_checked(page: Page) -> None:
     formula(page, FORMULA)
-    compiles(page)
-    generated(page)
+    wait_for_compilation(page)
+    generate(page)
     answers = page.locator(".choices li")
     expect(answers).to_have_count(3)
     expect(page.locator("#tokens")).to_contain_text("dog")
@@ -61,12 +61,12 @@ def test_answers_are_generated_selected_and_checked(page: Page) -> None:
     expect(page.locator(".verdict")).to_contain_text("satisfies the constraint")
     answers.nth(1).get_by_role("radio").check()
     expect(checker).not_to_have_value(first)
-    assert page.url.partition("#")[2].startswith("v1.z."), "what was generated can be linked to"
+    assert page.url.partition("#")[2].startswith("v1.z."), "the address has the link of the request"
 
 
 def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> None:
     formula(page, FORMULA)
-    compiles(page)
+    wait_for_compilation(page)
     checker, marked = page.get_by_label("Text to check"), page.locator("#checker .code-back mark")
     checker.fill("A 😀 dog and a cat run")
     expect(page.locator(".verdict")).to_contain_text("breaks the constraint at character 18, after “cat”")
@@ -89,7 +89,7 @@ def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> No
 def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
     formula(page, FORMULA)
     sample = page.locator(".sample").first
-    expect(sample).to_have_text("shortest dog")  # before that it is one of the constraint before
+    expect(sample).to_have_text("shortest dog")  # until then it is a sample of the previous constraint
     sample.click()
     expect(page.get_by_label("Text to check")).to_have_value("dog")
     expect(page.locator(".verdict")).to_contain_text("✓")
@@ -107,14 +107,14 @@ def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
 
 
 def test_a_too_small_budget_is_reported_and_fixed_by_button(page: Page) -> None:
-    compiles(page)
+    wait_for_compilation(page)
     page.get_by_text("Options").click()
     page.get_by_label("max_tokens").fill("2")
     expect(page.locator("#problem")).to_contain_text("Set max_tokens to at least 4")
     page.get_by_role("button", name="Use 4").click()
     expect(page.locator("#problem")).to_be_hidden()
     expect(page.get_by_label("max_tokens")).to_have_value("4")
-    generated(page)
+    generate(page)
 
 
 def test_options_follow_the_algorithm_and_samples_repeat_by_seed(page: Page) -> None:
@@ -126,35 +126,35 @@ def test_options_follow_the_algorithm_and_samples_repeat_by_seed(page: Page) -> 
     page.get_by_label("seed").fill("7")
     texts = []
     for _ in range(2):
-        generated(page)
+        generate(page)
         texts.append(page.locator(".answer-text").all_text_contents())
     assert texts[0] == texts[1]
     expect(page.locator("#figures")).to_contain_text("seed 7")
 
 
 def test_a_generation_can_be_stopped(page: Page) -> None:
-    compiles(page)
+    wait_for_compilation(page)
     page.get_by_text("Options").click()
     page.get_by_label("max_tokens").fill("200")
     page.get_by_label("beams", exact=True).fill("64")
-    with page.expect_response(re.compile("/jobs/")) as called_off:
+    with page.expect_response(re.compile("/jobs/")) as cancellation:
         page.get_by_role("button", name="Generate").click()
         expect(page.locator("#steps")).to_contain_text("step")
         page.get_by_role("button", name="Stop").click()
-    assert (called_off.value.request.method, called_off.value.status) == ("DELETE", 202)
+    assert (cancellation.value.request.method, cancellation.value.status) == ("DELETE", 202)
     expect(page.locator("#status")).to_have_text("Stopped.")
     expect(page.get_by_role("button", name="Generate")).to_be_enabled()
 
 
 def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
-    held: list[Route] = []
-    compiles(page)
-    page.route("**/generate", lambda route: held.append(route))
+    routes: list[Route] = []
+    wait_for_compilation(page)
+    page.route("**/generate", lambda route: routes.append(route))
     with page.expect_request("**/generate"):
         page.get_by_role("button", name="Generate").click()
     formula(page, "F(dog)")
     expect(page.locator(".automaton-summary")).to_contain_text("2 states")
-    held[0].continue_()
+    routes[0].continue_()
     expect(page.locator("#status")).to_contain_text("The constraint has changed since.")
     expect(page.locator(".automaton-summary")).to_contain_text("2 states")
     expect(page.locator(".node.on-path")).to_have_count(0)
@@ -162,30 +162,30 @@ def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
 
 def test_an_unready_service_is_not_shown_as_constraint_error(watched: WatchedPage, page: Page) -> None:
     problem = {"status": 503, "code": "not_ready", "reasons": ["loading"], "retry_after_s": 30}
-    compiles(page)
-    refuse(page, "/compile", problem)
+    wait_for_compilation(page)
+    reject(page, "/compile", problem)
     page.get_by_role("button", name="Generate").click()
     expect(page.locator("#problem")).to_contain_text("is not ready")
     expect(page.locator("#status")).to_have_text("")
     page.unroute("**/compile")
-    generated(page)
+    generate(page)
     expect(page.locator("#problem")).to_be_hidden()
-    refusals_are_expected(watched)
+    ignore_rejections(watched)
 
 
 def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
-    asked: list[str] = []
+    resumed_after: list[str] = []
 
     def cut(route: Route) -> None:
         whole = route.fetch()
         events = whole.body().split(b"\n\n")
         route.fulfill(response=whole, body=b"\n\n".join(events[:5]) + b"\n\nevent: st")
 
-    compiles(page)
-    page.on("request", lambda one: one.url.endswith("/events") and asked.append(one.headers["last-event-id"]))
+    wait_for_compilation(page)
+    page.on("request", lambda req: req.url.endswith("/events") and resumed_after.append(req.headers["last-event-id"]))
     page.route("**/generate", cut)
-    generated(page)
-    assert asked == ["4"]
+    generate(page)
+    assert resumed_after == ["4"]
     expect(page.locator(".choices li")).to_have_count(3)
 
 
@@ -196,17 +196,17 @@ def test_a_restart_discards_earlier_events(page: Page) -> None:
         again = b'event: restarted\ndata: {"attempt": 2}\nid: 5'
         route.fulfill(response=whole, body=b"\n\n".join([*events[:5], again, *events[1:]]))
 
-    compiles(page)
+    wait_for_compilation(page)
     page.route("**/generate", restarted_stream)
-    generated(page)
+    generate(page)
     expect(page.locator("#lattice").get_by_text("t 1", exact=True)).to_have_count(1)
 
 
-def test_every_refusal_is_shown_as_a_helpful_sentence(watched: WatchedPage, page: Page) -> None:
-    cases = tomllib.loads((ROOT / "tests" / "cases" / "page_refusals.toml").read_text(encoding="utf-8"))["case"]
+def test_every_rejection_is_shown_as_a_helpful_sentence(watched: WatchedPage, page: Page) -> None:
+    cases = tomllib.loads((ROOT / "tests" / "cases" / "page_rejections.toml").read_text(encoding="utf-8"))["case"]
     for case in cases:
         path = case["path"]
-        refuse(page, path, case["problem"])
+        reject(page, path, case["problem"])
         visit(page)
         if path == "/generate":
             page.get_by_role("button", name="Generate").click()
@@ -214,7 +214,7 @@ def test_every_refusal_is_shown_as_a_helpful_sentence(watched: WatchedPage, page
         expect(page.locator("main")).to_contain_text(case["sentence"])
         expect(page.get_by_role("button", name="Generate")).to_be_enabled()
         page.unroute_all()
-    refusals_are_expected(watched)
+    ignore_rejections(watched)
 
 
 def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
@@ -241,8 +241,8 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
 
 
 def test_an_unreachable_service_is_reported(watched: WatchedPage, page: Page) -> None:
-    compiles(page)
+    wait_for_compilation(page)
     page.route("**/generate", lambda route: route.abort())
     page.get_by_role("button", name="Generate").click()
     expect(page.locator("#problem")).to_contain_text("The service cannot be reached.")
-    refusals_are_expected(watched)
+    ignore_rejections(watched)

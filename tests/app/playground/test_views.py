@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.playground.views_page import automaton, choice, open_view, refused, row, step
+from tests.app.playground.views_page import automaton, choice, open_view, rejected, row, step
 
 LATTICE = """{
     onSelect: (row, t) => window.calls.push(["select", row.text, t]),
@@ -17,11 +17,11 @@ LATTICE = """{
         return "After this “!cat” can no longer be met.";
     },
 }"""
-TOY, ON = refused(" toy", 0, "violates"), refused(" on", 0, "over_budget", 4)
+TOY, ON = rejected(" toy", 0, "violates"), rejected(" on", 0, "over_budget", 4)
 GROWING = (
     step(1, 3, row(" the"), row(" a", alpha=0.6)),
-    step(2, 2, row(" a dog", 1, state=1, distance=2, score=-4.0), row(" the cat"), refused=(TOY,)),
-    step(3, 1, row(" a dog ran", 0), row(" a dog sat", 0, distance=1), refused=(ON,)),
+    step(2, 2, row(" a dog", 1, state=1, distance=2, score=-4.0), row(" the cat"), rejected=(TOY,)),
+    step(3, 1, row(" a dog ran", 0), row(" a dog sat", 0, distance=1), rejected=(ON,)),
     step(4, 0, row(" a dog sat", 1, state=2, distance=0, finished=True)),
 )
 ANSWER = {"choices": [choice((" a", 0, 3, -1.0), (" dog", 1, 2, -2.0), (" sat", 1, 1, -0.1), ("", 2, 0, -9.0))]}
@@ -46,7 +46,7 @@ def drawn(page: Page, *, text: str) -> Any:
 
 def show_automaton(page: Page, shown: dict[str, Any]) -> None:
     open_view(page, "automaton/automaton.js", "AutomatonView")
-    page.evaluate("async automaton => await view.show(automaton, '')", shown)
+    page.evaluate("async automaton => await view.show(automaton)", shown)
 
 
 def edge_texts(page: Page, source: int, target: int) -> str:
@@ -76,7 +76,7 @@ def test_a_node_shows_the_score_before_and_after_the_push(page: Page) -> None:
     expect(card).to_contain_text("α0.500")
     expect(card).to_contain_text("−4.00 (1.8 %), −6.00 in all")
     expect(card).to_contain_text("2 tokens left after it")
-    expect(card).to_contain_text("refused next␣on (37 %, d 4 > 1)")
+    expect(card).to_contain_text("rejected next␣on (37 %, d 4 > 1)")
 
 
 def test_rejected_tokens_are_red_with_a_reason(page: Page) -> None:
@@ -85,7 +85,7 @@ def test_rejected_tokens_are_red_with_a_reason(page: Page) -> None:
     assert far.locator(".beam-why").text_content() == "d 4 > 1"
     assert far.locator(".beam-score").text_content() == "−5.0 → −∞"
     expect(far).to_have_accessible_name(re.compile("too far from the end: 4 more tokens at least, and only 1 left"))
-    red = page.evaluate("getComputedStyle(document.querySelector('.line.refused')).stroke")
+    red = page.evaluate("getComputedStyle(document.querySelector('.line.rejected')).stroke")
     assert broken.evaluate("node => getComputedStyle(node).borderTopColor") == red
     broken.hover()
     expect(page.locator(".lattice-card")).to_contain_text("After this “!cat” can no longer be met.")
@@ -143,7 +143,7 @@ def test_arrow_keys_follow_the_tree_of_the_lattice(page: Page) -> None:
     expect(drawn(page, text="␣ran")).to_be_focused()
     page.keyboard.press("Enter")
     assert page.evaluate("calls.at(-1)") == ["select", " a dog ran", 3]
-    assert page.locator(".beam.picked .beam-token").all_text_contents() == ["␣ran"]  # it leaves the green path there
+    assert page.locator(".beam.selected .beam-token").all_text_contents() == ["␣ran"]  # it leaves the green path there
     assert page.locator('.beam[aria-pressed="true"] .beam-token').all_text_contents() == ["␣a", "␣dog", "␣ran"]
     expect(page.locator('.beam[tabindex="0"]')).to_have_count(1)
 
@@ -154,7 +154,7 @@ def test_64_beams_over_128_steps_are_drawn_incrementally(page: Page) -> None:
 
     events = [step(n, 128 - n, *(row(text(beam, n), beam, distance=9) for beam in range(64))) for n in range(1, 129)]
     lattice(page)
-    page.evaluate("view.rowsChoice.value = '64'")
+    page.evaluate("view.rowsSelect.value = '64'")
     page.evaluate("event => { view.step(event); view.flush(Infinity); }", events[0])
     page.evaluate("window.first = document.querySelector('.beam')")
     slowest = page.evaluate(
@@ -271,7 +271,7 @@ def test_a_folded_path_stays_connected_across_multi_state_tokens(page: Page) -> 
 def test_the_latest_automaton_is_shown(page: Page) -> None:
     open_view(page, "automaton/automaton.js", "AutomatonView")
     other = automaton([["x"]], [2, 1], [(0, 1, [0])])
-    page.evaluate("async both => { await Promise.all(both.map(one => view.show(one, ''))); }", [COFFEE, other])
+    page.evaluate("async both => { await Promise.all(both.map(one => view.show(one))); }", [COFFEE, other])
     expect(page.locator(".node[id^=state]")).to_have_count(2)
     assert edge_texts(page, 0, 1) == "x"
 

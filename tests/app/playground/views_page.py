@@ -38,12 +38,12 @@ def row(text: str, parent: int = 0, **facts: Any) -> dict[str, Any]:
     return {"text": text, "parent": parent, "score": filled["log_prob"]} | filled
 
 
-def refused(text: str, parent: int, reason: str, distance: int | None = None) -> dict[str, Any]:
+def rejected(text: str, parent: int, reason: str, distance: int | None = None) -> dict[str, Any]:
     return {"text": text, "parent": parent, "reason": reason, "distance": distance, "log_prob": -1.0}
 
 
-def step(number: int, budget: int, *rows: dict[str, Any], refused: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
-    return {"step": number, "budget_after": budget, "rows": list(rows), "rejected_tokens": list(refused)}
+def step(number: int, budget: int, *rows: dict[str, Any], rejected: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    return {"step": number, "budget_after": budget, "rows": list(rows), "rejected_tokens": list(rejected)}
 
 
 def choice(*tokens: tuple[str, int, int, float], words: tuple[tuple[str, list[str], int], ...] = ()) -> dict[str, Any]:

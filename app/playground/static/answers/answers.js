@@ -1,7 +1,7 @@
 // The answers of a generation: a list to select from, and the selected one token by token.
 
-import { el, freshId } from "../dom.js";
-import { CHANCES, chance, chanceClass, figure, legend, plural, tokenName } from "../viewkit.js";
+import { el, uniqueId } from "../dom.js";
+import { PROBABILITY_BANDS, formatFigure, formatProbability, legend, plural, probabilityClass, tokenName } from "../viewkit.js";
 
 const WORDS_MAX = 400;
 
@@ -15,13 +15,13 @@ export class Answers {
 
   show(choices) {
     const spaced = choices.every((choice) => choice.text.startsWith(" "));  // a word constraint keeps the model's leading space
-    const name = freshId("answer");
+    const name = uniqueId("answer");
     const items = choices.map((choice, number) => {
-      const id = freshId("choice");
+      const id = uniqueId("choice");
       const radio = el("input", { type: "radio", name, id, checked: number === 0, change: () => this.choose(choice, number) });
       return el("li", {}, radio, el("label", { for: id },
         el("span", { class: "answer-text" }, choice.text ? tokenName(choice.text.slice(spaced ? 1 : 0)) : "(the empty text)"),
-        el("span", { class: "soft small" }, `${choice.satisfied ? "✓ satisfied" : "✗ not satisfied"} · log-prob ${figure(choice.log_prob, 2)}`)));
+        el("span", { class: "soft small" }, `${choice.satisfied ? "✓ satisfied" : "✗ not satisfied"} · log-prob ${formatFigure(choice.log_prob, 2)}`)));
     });
     this.container.replaceChildren(el("fieldset", {}, el("legend", { class: "out-of-sight" }, "Answers, best first"), el("ul", {}, ...items)));
     this.choose(choices[0], 0);
@@ -48,7 +48,7 @@ export class TokensView {
     }
     this.container.replaceChildren(
       this.summary(choice), this.text(choice.trace), this.card,
-      legend("Colours of tokens, by the chance that the model gave them", CHANCES.map(({ name, label }) => [name, label])),
+      legend("Colours of tokens, by the chance that the model gave them", PROBABILITY_BANDS.map(({ name, label }) => [name, label])),
       ...this.words(choice, start), this.table(choice.trace, start));
     this.describe(choice.trace, 0);
   }
@@ -57,15 +57,15 @@ export class TokensView {
     const written = choice.trace.length;
     const mean = choice.log_prob / Math.max(1, written);
     return el("p", { class: "tokens-summary" },
-      `${plural(written, "token")} with the end; log-prob ${figure(choice.log_prob, 2)}, ${figure(mean, 2)} a token; ` +
+      `${plural(written, "token")} with the end; log-prob ${formatFigure(choice.log_prob, 2)}, ${formatFigure(mean, 2)} a token; ` +
       `${choice.satisfied ? "re-checked on the finished text: it satisfies the constraint" : "it does not satisfy the constraint"}.`);
   }
 
   /** The text as one tab stop; arrow keys move from token to token. */
   text(trace) {
-    this.card = el("p", { class: "token-card", id: freshId("token"), "aria-live": "off" });
+    this.card = el("p", { class: "token-card", id: uniqueId("token"), "aria-live": "off" });
     const tokens = trace.map((step, index) => el("span", {
-      class: `token ${chanceClass(step.log_prob)}${step.text === "" ? " token-end" : ""}`, role: "button", tabindex: index ? "-1" : "0",
+      class: `token ${probabilityClass(step.log_prob)}${step.text === "" ? " token-end" : ""}`, role: "button", tabindex: index ? "-1" : "0",
       "aria-label": this.nameOf(step, index), "data-place": index,
     }, shownText(step.text)));
     const spaced = tokens.flatMap((token, index) => (/^ +\S/.test(trace[index].text) ? [" ", token] : [token]));
@@ -87,16 +87,16 @@ export class TokensView {
   }
 
   nameOf(step, index) {
-    return `${tokenName(step.text)}, token ${index + 1}, log-prob ${figure(step.log_prob, 2)}, chance ${chance(step.log_prob)}`;
+    return `${tokenName(step.text)}, token ${index + 1}, log-prob ${formatFigure(step.log_prob, 2)}, chance ${formatProbability(step.log_prob)}`;
   }
 
   describe(trace, index) {
     const step = trace[index];
-    const pushed = step.alpha ? `, pushed with α ${figure(step.alpha, 2)}` : "";
+    const pushed = step.alpha ? `, pushed with α ${formatFigure(step.alpha, 2)}` : "";
     const left = step.distance ? `at least ${plural(step.distance, "token")} to the end` : "the text has ended";
     this.card.replaceChildren(
       el("strong", {}, tokenName(step.text)),
-      ` token ${index + 1} of ${trace.length}: log-prob ${figure(step.log_prob, 2)} (${chance(step.log_prob)})${pushed}; then q${step.state}, ${left}.`);
+      ` token ${index + 1} of ${trace.length}: log-prob ${formatFigure(step.log_prob, 2)} (${formatProbability(step.log_prob)})${pushed}; then q${step.state}, ${left}.`);
   }
 
   /** The words of the text, each with the propositions that hold and the state after it. */
@@ -132,9 +132,9 @@ export class TokensView {
       before = step.state;
       const cell = (text, kind = "figure") => el("td", { class: kind }, text);
       return el("tr", {},
-        el("th", { scope: "row" }, String(index + 1)), el("td", { class: `token-cell ${chanceClass(step.log_prob)}` }, tokenName(step.text)),
-        cell(path), cell(String(step.distance)), pushed ? cell(figure(step.alpha, 3)) : null,
-        cell(figure(step.log_prob, 3)), cell(chance(step.log_prob)), cell(propositionsOf(step), "propositions"));
+        el("th", { scope: "row" }, String(index + 1)), el("td", { class: `token-cell ${probabilityClass(step.log_prob)}` }, tokenName(step.text)),
+        cell(path), cell(String(step.distance)), pushed ? cell(formatFigure(step.alpha, 3)) : null,
+        cell(formatFigure(step.log_prob, 3)), cell(formatProbability(step.log_prob)), cell(propositionsOf(step), "propositions"));
     });
     const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, name)));
     return el("details", { class: "token-table" }, el("summary", {}, "Token by token, as a table"),

@@ -1,8 +1,8 @@
 // Checks a text while it is edited: the first violation, the violated conjuncts and the word trace.
 
-import { Refusal, askJson } from "../api.js";
-import { el, freshId, later, pointsOf, unitsAt } from "../dom.js";
-import { markFault } from "../explain.js";
+import { RequestError, askJson } from "../api.js";
+import { countCharacters, debounce, el, uniqueId, utf16Offset } from "../dom.js";
+import { markViolation } from "../explain.js";
 import { sentence } from "../problems.js";
 
 const PAUSE_MS = 200;
@@ -12,19 +12,19 @@ export class Checker {
   /** `constraint()` returns the constraint, or null while none compiles. */
   constructor(container, constraint) {
     Object.assign(this, { constraint, control: null });
-    const id = freshId("check");
-    this.back = el("pre", { class: "code-back", "aria-hidden": "true" });
+    const id = uniqueId("check");
+    this.highlights = el("pre", { class: "code-back", "aria-hidden": "true" });
     this.area = el("textarea", {
       id, rows: 3, spellcheck: "false", placeholder: "Write a text, or generate one and edit it.",
-      "aria-describedby": `${id}-verdict`, input: () => this.#edited(), scroll: () => (this.back.scrollTop = this.area.scrollTop),
+      "aria-describedby": `${id}-verdict`, input: () => this.#onEdit(), scroll: () => (this.highlights.scrollTop = this.area.scrollTop),
     });
     this.verdict = el("p", { class: "verdict", id: `${id}-verdict`, role: "status" });
     this.conjuncts = el("ul", { class: "conjuncts", "aria-label": "Parts of the constraint" });
     this.words = el("ol", { class: "checked-words", "aria-label": "Word trace: each word, the propositions that hold at it, the state after it" });
     container.append(
-      el("div", { class: "field" }, el("label", { for: id }, "Text to check"), el("div", { class: "code prose" }, this.back, this.area)),
+      el("div", { class: "field" }, el("label", { for: id }, "Text to check"), el("div", { class: "code prose" }, this.highlights, this.area)),
       this.verdict, this.conjuncts, this.words);
-    this.later = later(PAUSE_MS, () => this.check());
+    this.checkLater = debounce(PAUSE_MS, () => this.check());
   }
 
   get text() { return this.area.value; }
@@ -32,12 +32,12 @@ export class Checker {
   /** Replaces the text. */
   write(text) {
     this.area.value = text;
-    this.#edited();
+    this.#onEdit();
   }
 
   /** Checks the current text against the current constraint. */
   async check() {
-    this.later.off();
+    this.checkLater.cancel();
     this.control?.abort();
     const { text } = this;
     const constraint = this.constraint();
@@ -49,24 +49,24 @@ export class Checker {
       if (!signal.aborted) this.#render(text, answer);
     } catch (error) {
       if (signal.aborted) return;
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof RequestError)) throw error;
       this.#clear();
       this.#setVerdict(sentence(error.problem), "bad");
     }
   }
 
-  #edited() {
-    this.back.replaceChildren();
+  #onEdit() {
+    this.highlights.replaceChildren();
     this.verdict.className = "verdict soft";  // the verdict is about the previous text
-    this.later();
+    this.checkLater();
   }
 
   #render(text, answer) {
-    this.back.replaceChildren(...markFault(text, answer), "\n");
-    this.back.scrollTop = this.area.scrollTop;
+    this.highlights.replaceChildren(...markViolation(text, answer), "\n");
+    this.highlights.scrollTop = this.area.scrollTop;
     if (answer.satisfied) this.#setVerdict("✓ It satisfies the constraint.", "good");
-    else if (answer.violated_at >= pointsOf(text)) this.#setVerdict("✗ It ends too early: more text could still satisfy the constraint.", "bad");
-    else this.#setVerdict(`✗ It breaks the constraint at character ${answer.violated_at + 1}${before(text, answer.violated_at)}: no continuation can repair it.`, "bad");
+    else if (answer.violated_at >= countCharacters(text)) this.#setVerdict("✗ It ends too early: more text could still satisfy the constraint.", "bad");
+    else this.#setVerdict(`✗ It breaks the constraint at character ${answer.violated_at + 1}${lastWord(text, answer.violated_at)}: no continuation can repair it.`, "bad");
     const conjuncts = answer.conjuncts.length > 1 ? answer.conjuncts : [];
     this.conjuncts.replaceChildren(...conjuncts.map((part) => conjunctItem(part, text)));
     const items = answer.words.slice(0, WORDS_MAX).map(wordItem);
@@ -75,7 +75,7 @@ export class Checker {
   }
 
   #clear() {
-    for (const list of [this.back, this.conjuncts, this.words]) list.replaceChildren();
+    for (const list of [this.highlights, this.conjuncts, this.words]) list.replaceChildren();
   }
 
   #setVerdict(text, kind) {
@@ -84,17 +84,17 @@ export class Checker {
   }
 }
 
-/** The last word before the violation: a forbidden word is recognised only after its end. */
-function before(text, points) {
-  const word = /\S{1,24}$/u.exec(text.slice(0, unitsAt(text, points)).trimEnd())?.[0];
+/** A phrase with the last word before the violation: a forbidden word is recognised only after its end. */
+function lastWord(text, characters) {
+  const word = /\S{1,24}$/u.exec(text.slice(0, utf16Offset(text, characters)).trimEnd())?.[0];
   return word ? `, after “${word}”` : "";
 }
 
 function conjunctItem({ summary, satisfied, violated_at }, text) {
-  const early = !satisfied && violated_at >= pointsOf(text);
-  const verdict = satisfied ? "holds" : early ? "not yet" : `breaks at character ${violated_at + 1}${before(text, violated_at)}`;
-  const kind = satisfied ? "good" : early ? "soft" : "bad";
-  return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : early ? "…" : "✗"} ${verdict}`), " ", el("code", {}, summary));
+  const incomplete = !satisfied && violated_at >= countCharacters(text);
+  const verdict = satisfied ? "holds" : incomplete ? "not yet" : `breaks at character ${violated_at + 1}${lastWord(text, violated_at)}`;
+  const kind = satisfied ? "good" : incomplete ? "soft" : "bad";
+  return el("li", {}, el("span", { class: kind }, `${satisfied ? "✓" : incomplete ? "…" : "✗"} ${verdict}`), " ", el("code", {}, summary));
 }
 
 function wordItem({ text, propositions, state }) {

@@ -1,6 +1,6 @@
 // The dialog "Copy as code": the page's request for curl, our Python client and the OpenAI client.
 
-import { copy, el, freshId } from "../dom.js";
+import { copy, el, uniqueId } from "../dom.js";
 
 const STEP = "    ";
 
@@ -60,7 +60,7 @@ export class CodeDialog {
   show(request) {
     const blocks = SNIPPETS.map(([name, write]) => {
       const text = write(request);
-      const title = el("h3", { id: freshId("snippet") }, name);
+      const title = el("h3", { id: uniqueId("snippet") }, name);
       const button = el("button", { type: "button", "aria-label": `Copy as ${name}`, click: () => this.#copy(text, button, name) }, "Copy");
       return el("section", { "aria-labelledby": title.id, "data-snippet": name },
         el("div", { class: "row" }, title, el("span", { class: "grow" }), button),

@@ -1,17 +1,17 @@
 // Compares one prompt without the constraint and with it under both searches.
 
-import { Refusal, askJson } from "../api.js";
-import { el, pointsOf, formatNumber } from "../dom.js";
-import { markFault } from "../explain.js";
+import { RequestError, askJson } from "../api.js";
+import { el, countCharacters, formatNumber } from "../dom.js";
+import { markViolation } from "../explain.js";
 import { sentence } from "../problems.js";
-import { figure } from "../viewkit.js";
+import { formatFigure } from "../viewkit.js";
 import { optionsOf } from "../options.js";
 
-const ANYTHING = { regex: "[\\s\\S]*" };  // accepts every text, so that only the constraint differs
+const ANY_TEXT = { regex: "[\\s\\S]*" };  // accepts every text, so that only the constraint differs
 const COLUMNS = [
-  { title: "Without the constraint", note: "— the same search, free", of: () => ({ constraint: ANYTHING, algorithm: "banked" }) },
-  { title: "abs", note: "— the paper's search", of: (constraint) => ({ constraint, algorithm: "abs" }) },
-  { title: "banked", note: "— the most probable", of: (constraint) => ({ constraint, algorithm: "banked" }) },
+  { title: "Without the constraint", note: "— the banked search alone", fields: () => ({ constraint: ANY_TEXT, algorithm: "banked" }) },
+  { title: "abs", note: "— the paper's search", fields: (constraint) => ({ constraint, algorithm: "abs" }) },
+  { title: "banked", note: "— the most probable", fields: (constraint) => ({ constraint, algorithm: "banked" }) },
 ];
 const SHARED = ["max_tokens", "beams", "scope"];
 
@@ -35,16 +35,16 @@ export class Comparison {
     });
     this.container.replaceChildren(...columns.map((column) => column.element));
     this.button.disabled = true;
-    for (const [number, { of }] of COLUMNS.entries()) {
+    for (const [number, { fields }] of COLUMNS.entries()) {
       if (signal.aborted) break;
-      columns[number].body.replaceChildren(...await this.#column(request, of(request.constraint), signal));
+      columns[number].body.replaceChildren(...await this.#column(request, fields(request.constraint), signal));
     }
     this.button.disabled = false;
   }
 
-  async #column({ prompt, constraint, options }, columnOptions, signal) {
-    const names = [...SHARED, ...optionsOf(columnOptions.algorithm)].filter((name) => options[name] !== undefined);
-    const body = { prompt, ...Object.fromEntries(names.map((name) => [name, options[name]])), ...columnOptions };
+  async #column({ prompt, constraint, options }, fields, signal) {
+    const names = [...SHARED, ...optionsOf(fields.algorithm)].filter((name) => options[name] !== undefined);
+    const body = { prompt, ...Object.fromEntries(names.map((name) => [name, options[name]])), ...fields };
     try {
       const answer = await askJson("POST", "/generate", { body, signal });
       const [choice] = answer.choices;
@@ -52,19 +52,19 @@ export class Comparison {
       const check = await askJson("POST", "/check", { body: { constraint, text }, signal });
       return resultElements(text, choice, check, answer);
     } catch (error) {
-      if (!(error instanceof Refusal)) return [el("p", { class: "soft" }, "Stopped.")];
+      if (!(error instanceof RequestError)) return [el("p", { class: "soft" }, "Stopped.")];
       return [el("p", { class: "bad" }, sentence(error.problem))];
     }
   }
 }
 
 function resultElements(text, choice, check, { usage, timings }) {
-  const early = !check.satisfied && check.violated_at >= pointsOf(text);
+  const early = !check.satisfied && check.violated_at >= countCharacters(text);
   const verdict = check.satisfied ? "✓ satisfies the constraint" : early ? "✗ ends before it satisfies" : "✗ breaks the constraint";
   return [
-    el("p", { class: "compared-text" }, ...markFault(text, check)),
+    el("p", { class: "compared-text" }, ...markViolation(text, check)),
     el("p", { class: check.satisfied ? "good" : "bad" }, verdict),
     el("p", { class: "soft small" },
-      `log-prob ${figure(choice.log_prob, 2)} · ${formatNumber(usage.completion_tokens)} tokens · ${figure(timings.decode_ms / 1000, 2)} s`),
+      `log-prob ${formatFigure(choice.log_prob, 2)} · ${formatNumber(usage.completion_tokens)} tokens · ${formatFigure(timings.decode_ms / 1000, 2)} s`),
   ];
 }

@@ -2,11 +2,11 @@
 // marked. A large automaton is folded to a path, and a table lists all of it.
 
 import {
-  DRAWN_EDGES_MAX, DRAWN_STATES_MAX, READABLE_EDGES, READABLE_STATES, edgeLabel, shownStates, stepsOf, toDot,
+  DRAWN_EDGES_MAX, DRAWN_STATES_MAX, READABLE_EDGES, READABLE_STATES, edgeLabel, visibleStates, pathEdges, toDot,
 } from "./graph.js";
 import { layout } from "./layout.js";
 import { PanZoom } from "./panzoom.js";
-import { distanceClass, distanceLegend, el, freshId, legend, plural, svg } from "../viewkit.js";
+import { distanceClass, distanceLegend, el, uniqueId, legend, plural, svg } from "../viewkit.js";
 
 const TABLE_ROWS_MAX = 300;
 const REDRAW_MS = 700; // minimum time between two pictures while a folded one follows a search
@@ -15,29 +15,29 @@ export class AutomatonView {
   constructor(container) {
     this.container = container;
     this.version = 0; // of the requested picture; an older layout is discarded
-    this.drawing = null;
+    this.drawLoop = null;
     this.build();
     this.clear();
   }
 
   build() {
-    const button = (label, sign, does) => el("button", { type: "button", class: "tool", "aria-label": label, title: label, click: does }, sign);
-    this.dead = el("input", { type: "checkbox", id: freshId("dead"), change: () => this.draw() });
-    this.unfold = el("input", { type: "checkbox", id: freshId("all"), change: () => this.draw() });
+    const button = (label, text, onClick) => el("button", { type: "button", class: "tool", "aria-label": label, title: label, click: onClick }, text);
+    this.dead = el("input", { type: "checkbox", id: uniqueId("dead"), change: () => this.draw() });
+    this.unfold = el("input", { type: "checkbox", id: uniqueId("all"), change: () => this.draw() });
     this.deadLabel = el("label", { for: this.dead.id }, this.dead, " dead states");
     this.unfoldLabel = el("label", { for: this.unfold.id }, this.unfold, " all states");
     this.tools = el("div", { class: "view-tools" },
       button("Zoom in", "+", () => this.zoom?.zoom(1.25)), button("Zoom out", "−", () => this.zoom?.zoom(0.8)),
       button("Fit the whole picture", "⤢", () => this.zoom?.fit()), this.deadLabel, this.unfoldLabel);
-    const hint = freshId("keys");
+    const hint = uniqueId("keys");
     this.frame = el("div", { class: "automaton-frame", tabindex: "0", role: "group", "aria-label": "Picture of the automaton", "aria-describedby": hint });
     this.hint = el("p", { class: "out-of-sight", id: hint }, "Arrow keys move the picture, plus and minus zoom, zero fits it. The same is in the table below.");
     this.info = el("p", { class: "automaton-info", "aria-live": "off" });
     this.summary = el("p", { class: "automaton-summary" });
-    this.legendPlace = el("div", { class: "legend-place" });
-    this.tablePlace = el("div");
+    this.legendContainer = el("div", { class: "legend-place" });
+    this.tableContainer = el("div");
     this.container.classList.add("automaton-view");
-    this.container.replaceChildren(this.summary, this.tools, this.frame, this.hint, this.legendPlace, this.tablePlace);
+    this.container.replaceChildren(this.summary, this.tools, this.frame, this.hint, this.legendContainer, this.tableContainer);
     for (const name of ["pointerover", "focusin"]) this.frame.addEventListener(name, (event) => this.showInfo(event.target));
     for (const name of ["pointerleave", "focusout"]) this.frame.addEventListener(name, () => this.showInfo(null));
   }
@@ -49,13 +49,13 @@ export class AutomatonView {
     this.textPath = [];
     this.texts = [];
     this.trail = [];
-    this.drop();
-    for (const part of [this.summary, this.info, this.legendPlace, this.tablePlace]) part.replaceChildren();
+    this.clearPicture();
+    for (const part of [this.summary, this.info, this.legendContainer, this.tableContainer]) part.replaceChildren();
     this.tools.hidden = true;
     this.frame.hidden = true;
   }
 
-  drop() {
+  clearPicture() {
     this.zoom?.end();
     this.zoom = null;
     this.edges = new Map();
@@ -64,22 +64,22 @@ export class AutomatonView {
   }
 
   /** Shows an automaton as returned by GET /automata/{hash}. */
-  async show(automaton, _dot = "") {
+  async show(automaton) {
     this.clear();
     this.automaton = automaton;
-    const living = automaton.states.filter((state) => state.distance !== null);
-    this.furthest = Math.max(1, ...living.map((state) => state.distance));
+    const live = automaton.states.filter((state) => state.distance !== null);
+    this.maxDistance = Math.max(1, ...live.map((state) => state.distance));
     const edges = automaton.transitions.filter((edge) => automaton.states[edge.to].distance !== null && automaton.states[edge.from].distance !== null);
-    this.foldable = living.length > READABLE_STATES || edges.length > READABLE_EDGES;
-    this.drawable = living.length <= DRAWN_STATES_MAX && edges.length <= DRAWN_EDGES_MAX;
-    this.counts = { living: living.length, dead: automaton.states.length - living.length };
+    this.foldable = live.length > READABLE_STATES || edges.length > READABLE_EDGES;
+    this.drawable = live.length <= DRAWN_STATES_MAX && edges.length <= DRAWN_EDGES_MAX;
+    this.counts = { live: live.length, dead: automaton.states.length - live.length };
     this.deadLabel.hidden = this.counts.dead === 0;
     this.unfoldLabel.hidden = !(this.foldable && this.drawable);
     this.dead.checked = false;
     this.unfold.checked = false;
     this.tools.hidden = false;
     this.frame.hidden = false;
-    this.tablePlace.replaceChildren(automatonTable(automaton));
+    this.tableContainer.replaceChildren(automatonTable(automaton));
     await this.draw();
   }
 
@@ -90,38 +90,38 @@ export class AutomatonView {
   /** Draws the current picture. One layout runs at a time; afterwards only the latest requested one starts. */
   draw() {
     this.version += 1;
-    this.drawing ??= Promise.resolve().then(() => this.drawLatest());
-    return this.drawing;
+    this.drawLoop ??= Promise.resolve().then(() => this.drawLatest());
+    return this.drawLoop;
   }
 
   async drawLatest() {
     try {
-      for (let drawn = null; drawn !== this.version && this.automaton;) {
-        drawn = this.version;
-        await this.drawVersion(drawn);
+      for (let version = null; version !== this.version && this.automaton;) {
+        version = this.version;
+        await this.drawVersion(version);
       }
     } finally {
-      this.drawing = null;
+      this.drawLoop = null;
     }
   }
 
   async drawVersion(current) {
     const automaton = this.automaton;
     const trail = this.textPath.length ? this.textPath : this.trail;
-    const visible = shownStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
-    const steps = this.folded ? stepsOf(visible, trail, this.textPath.length ? this.texts : []) : [];
-    const { dot, edges } = toDot(automaton, visible, this.furthest, distanceClass, steps);
+    const visible = visibleStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
+    const steps = this.folded ? pathEdges(visible, trail, this.textPath.length ? this.texts : []) : [];
+    const { dot, edges } = toDot(automaton, visible, this.maxDistance, distanceClass, steps);
     this.frame.setAttribute("aria-busy", "true");
-    this.drawnAt = performance.now();
+    this.drawTime = performance.now();
     try {
       const text = await layout(dot);
       if (current !== this.version) return;
-      this.drop();
+      this.clearPicture();
       Object.assign(this, { visible, edges });
       this.insert(text);
     } catch (error) {
       if (current !== this.version) return;
-      this.drop();
+      this.clearPicture();
       this.frame.prepend(el("p", { class: "view-note" }, `No picture: ${error.message}. The table below has all of it.`));
     }
     this.frame.removeAttribute("aria-busy");
@@ -133,14 +133,14 @@ export class AutomatonView {
     const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
     const picture = document.importNode(parsed, true);
     for (const title of picture.querySelectorAll("title")) title.remove();
-    for (const styled of [picture, ...picture.querySelectorAll("[style]")]) styled.removeAttribute("style");
+    for (const element of [picture, ...picture.querySelectorAll("[style]")]) element.removeAttribute("style");
     picture.removeAttribute("width");
     picture.removeAttribute("height");
     picture.setAttribute("class", "automaton-picture");
     for (const [name, edge] of this.edges) {
-      const drawn = picture.querySelector(`[id="${name}"]`);
-      drawn?.prepend(svg("title", {}, this.edgeWords(edge)));
-      if (drawn && edge.collapsed) Object.entries({ tabindex: "0", role: "img", "aria-label": this.edgeWords(edge) }).forEach(([key, value]) => drawn.setAttribute(key, value));
+      const element = picture.querySelector(`[id="${name}"]`);
+      element?.prepend(svg("title", {}, this.edgeWords(edge)));
+      if (element && edge.collapsed) Object.entries({ tabindex: "0", role: "img", "aria-label": this.edgeWords(edge) }).forEach(([key, value]) => element.setAttribute(key, value));
     }
     for (const id of this.visible) picture.querySelector(`[id="state-${id}"]`)?.prepend(svg("title", {}, this.stateWords(id)));
     this.picture = picture;
@@ -154,9 +154,9 @@ export class AutomatonView {
   /** The position of a state in user units of the picture. */
   positionOf(id) {
     const circle = this.picture?.querySelector(`[id="state-${id}"] ellipse`);
-    const moved = this.picture?.querySelector("g.graph")?.transform.baseVal.consolidate()?.matrix;
+    const matrix = this.picture?.querySelector("g.graph")?.transform.baseVal.consolidate()?.matrix;
     if (!circle) return [0, 0];
-    return [circle.cx.baseVal.value + (moved?.e ?? 0), circle.cy.baseVal.value + (moved?.f ?? 0)];
+    return [circle.cx.baseVal.value + (matrix?.e ?? 0), circle.cy.baseVal.value + (matrix?.f ?? 0)];
   }
 
   stateWords(id) {
@@ -173,12 +173,12 @@ export class AutomatonView {
   /** Marks the states of a search's texts, the best first; `trail` has the path of the best one. */
   mark(states, trail = null) {
     if (!this.automaton) return;
-    const existing = states.filter((id) => this.automaton.states[id]);
-    this.live = new Set(existing);
+    const liveStates = states.filter((id) => this.automaton.states[id]);
+    this.live = new Set(liveStates);
     if (trail) this.trail = trail.filter((id) => this.automaton.states[id]);
-    if (this.folded && !this.textPath.length && existing.length && !this.visible.has(existing[0]) && performance.now() - this.drawnAt > REDRAW_MS) this.draw();
+    if (this.folded && !this.textPath.length && liveStates.length && !this.visible.has(liveStates[0]) && performance.now() - this.drawTime > REDRAW_MS) this.draw();
     this.paint();
-    const first = existing.find((id) => this.visible.has(id));
+    const first = liveStates.find((id) => this.visible.has(id));
     if (this.zoom && first !== undefined && this.frame.classList.contains("zoomed")) this.zoom.reach(...this.positionOf(first));
     this.describe();
   }
@@ -195,32 +195,32 @@ export class AutomatonView {
 
   paint() {
     if (!this.picture) return;
-    const steps = new Set(this.textPath.slice(1).map((id, positionOf) => `edge-${this.textPath[positionOf]}-${id}`));
+    const edgeNames = new Set(this.textPath.slice(1).map((id, index) => `edge-${this.textPath[index]}-${id}`));
     const onPath = new Set([...this.textPath, ...(this.textPath.length ? [this.automaton.start] : [])]);
     for (const id of this.visible) {
       const classes = this.picture.querySelector(`[id="state-${id}"]`)?.classList;
       classes?.toggle("live", this.live.has(id));
       classes?.toggle("on-path", onPath.has(id));
     }
-    for (const name of this.edges.keys()) this.picture.querySelector(`[id="${name}"]`)?.classList.toggle("on-path", steps.has(name));
+    for (const name of this.edges.keys()) this.picture.querySelector(`[id="${name}"]`)?.classList.toggle("on-path", edgeNames.has(name));
   }
 
   describe() {
     if (!this.automaton) return;
-    const { living, dead } = this.counts;
-    const parts = [`${plural(living + dead, "state")}${dead ? `, ${dead} of them dead` : ""}; the shortest answer takes ${plural(this.automaton.min_tokens, "token")}.`];
+    const { live, dead } = this.counts;
+    const parts = [`${plural(live + dead, "state")}${dead ? `, ${dead} of them dead` : ""}; the shortest answer takes ${plural(this.automaton.min_tokens, "token")}.`];
     if (this.folded) {
-      const left = living - [...this.visible].filter((id) => this.automaton.states[id].distance !== null).length;
+      const left = live - [...this.visible].filter((id) => this.automaton.states[id].distance !== null).length;
       const around = this.textPath.length ? "the path of the text" : this.trail.length ? "the path of the best text so far" : "a shortest path";
       parts.push(`Too many to read, so drawn is ${around} and its neighbours; ${plural(left, "more state")} folded away.`);
     }
-    const away = [...this.live].filter((id) => !this.visible.has(id));
-    if (away.length) parts.push(`Live, but not drawn: ${away.slice(0, 5).map((id) => `q${id}`).join(", ")}${away.length > 5 ? " and others" : ""}.`);
+    const hidden = [...this.live].filter((id) => !this.visible.has(id));
+    if (hidden.length) parts.push(`Live, but not drawn: ${hidden.slice(0, 5).map((id) => `q${id}`).join(", ")}${hidden.length > 5 ? " and others" : ""}.`);
     this.summary.replaceChildren(parts.join(" "));
     const distances = this.automaton.states.map((state) => state.distance);
     const marks = [["swatch-accepting", "the text may end here"], ["swatch-live", "live now"], ["swatch-path", "the text's path"]];
     if (dead && this.dead.checked) marks.push(["dead", "dead"]);
-    this.legendPlace.replaceChildren(legend("Colours of states", [...distanceLegend(distances).map(([name, words]) => [name, `d ${words}`]), ...marks]));
+    this.legendContainer.replaceChildren(legend("Colours of states", [...distanceLegend(distances).map(([name, words]) => [name, `d ${words}`]), ...marks]));
   }
 
   showInfo(target) {
@@ -232,16 +232,16 @@ export class AutomatonView {
 
 /** A closed <details> element whose table is built when it is first opened. */
 function automatonTable(automaton) {
-  const fold = el("details", { class: "automaton-table" }, el("summary", {}, "States and transitions as a table"));
-  fold.addEventListener("toggle", () => fold.open && fold.append(scroller(automaton)), { once: true });
-  return fold;
+  const details = el("details", { class: "automaton-table" }, el("summary", {}, "States and transitions as a table"));
+  details.addEventListener("toggle", () => details.open && details.append(tableElement(automaton)), { once: true });
+  return details;
 }
 
-function scroller(automaton) {
-  const ways = new Map(automaton.states.map((state) => [state.id, []]));
-  for (const edge of automaton.transitions) ways.get(edge.from).push(edge);
+function tableElement(automaton) {
+  const edgesFrom = new Map(automaton.states.map((state) => [state.id, []]));
+  for (const edge of automaton.transitions) edgesFrom.get(edge.from).push(edge);
   const head = ["state", "tokens to the end", "may end", "leads to"].map((name) => el("th", { scope: "col" }, name));
-  const rows = automaton.states.slice(0, TABLE_ROWS_MAX).map((state) => row(automaton, state, ways.get(state.id)));
+  const rows = automaton.states.slice(0, TABLE_ROWS_MAX).map((state) => row(automaton, state, edgesFrom.get(state.id)));
   const more = automaton.states.length - rows.length;
   return el("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "States and transitions" },
     el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)),
@@ -249,13 +249,13 @@ function scroller(automaton) {
 }
 
 function row(automaton, state, edges) {
-  const alive = (edge) => automaton.states[edge.to].distance !== null;
-  const leads = edges.filter(alive).map((edge) => el("li", {}, `${edgeLabel(automaton, edge.letters).full} → q${edge.to}`));
-  const lost = edges.length - leads.length;
-  if (lost && state.distance !== null) leads.push(el("li", { class: "muted" }, "all else → dead"));
+  const isLive = (edge) => automaton.states[edge.to].distance !== null;
+  const items = edges.filter(isLive).map((edge) => el("li", {}, `${edgeLabel(automaton, edge.letters).full} → q${edge.to}`));
+  const deadCount = edges.length - items.length;
+  if (deadCount && state.distance !== null) items.push(el("li", { class: "muted" }, "all else → dead"));
   return el("tr", {},
     el("th", { scope: "row" }, `q${state.id}${state.id === automaton.start ? " (start)" : ""}`),
     el("td", {}, state.distance === null ? "dead" : String(state.distance)),
     el("td", {}, state.accepting ? "yes" : "no"),
-    el("td", {}, leads.length ? el("ul", {}, ...leads) : "–"));
+    el("td", {}, items.length ? el("ul", {}, ...items) : "–"));
 }

@@ -3,8 +3,8 @@
 const LABEL_SYMBOLS_MAX = 12;
 const LABEL_CHARS_MAX = 60;
 const LINE_CHARS = 20;
-const WAY_BEGIN = 8; // states shown at the start of a long path
-const WAY_END = 40;
+const PATH_HEAD = 8; // states shown at the start of a long path
+const PATH_TAIL = 40;
 const NEIGHBOURS_MAX = 3; // shown of each state on the path in a folded picture
 export const READABLE_STATES = 60;
 export const READABLE_EDGES = 180;
@@ -14,18 +14,18 @@ export const DRAWN_EDGES_MAX = 700;
 /** The labels of an edge: { short, full, collapsed }. */
 export function edgeLabel(automaton, letters) {
   const names = letterNames(automaton);
-  const ways = automaton.kind === "words" ? formulas(automaton, letters) : [];
-  ways.push(listed(letters.map((letter) => names[letter]), automaton.kind));
-  const others = without(automaton.letters.length, letters);
-  if (others.length === 0) ways.push({ text: "anything", symbols: 1 });
+  const candidates = automaton.kind === "words" ? propositionFormulas(automaton, letters) : [];
+  candidates.push(joinNames(letters.map((letter) => names[letter]), automaton.kind));
+  const others = complement(automaton.letters.length, letters);
+  if (others.length === 0) candidates.push({ text: "anything", symbols: 1 });
   else if (automaton.kind !== "words") {
-    const but = listed(others.map((letter) => names[letter]), automaton.kind);
-    ways.push({ text: `any but ${but.text}`, symbols: but.symbols });
+    const exception = joinNames(others.map((letter) => names[letter]), automaton.kind);
+    candidates.push({ text: `any but ${exception.text}`, symbols: exception.symbols });
   }
-  ways.sort((a, b) => a.text.length - b.text.length);
-  const best = ways[0];
+  candidates.sort((a, b) => a.text.length - b.text.length);
+  const best = candidates[0];
   const collapsed = best.symbols > LABEL_SYMBOLS_MAX || best.text.length > LABEL_CHARS_MAX;
-  const full = automaton.kind === "words" ? best.text : listed(letters.map((letter) => names[letter]), automaton.kind).text;
+  const full = automaton.kind === "words" ? best.text : joinNames(letters.map((letter) => names[letter]), automaton.kind).text;
   return { short: collapsed ? classLabel(letters, names, automaton.kind) : best.text, full, collapsed };
 }
 
@@ -36,11 +36,11 @@ function classLabel(letters, names, kind) {
   return `${visible} … (${letters.length} ${kind === "labels" ? "labels" : "letters"})`;
 }
 
-function listed(items, kind) {
+function joinNames(items, kind) {
   return { text: items.join(kind === "characters" ? " " : " | "), symbols: items.length };
 }
 
-function without(count, letters) {
+function complement(count, letters) {
   const props = new Set(letters);
   return [...Array(count).keys()].filter((letter) => !props.has(letter));
 }
@@ -51,26 +51,26 @@ function letterNames(automaton) {
 }
 
 /** A set of letters over propositions as a formula of the form p ∨ q or ¬p ∧ ¬q, if it has one. */
-function formulas(automaton, letters) {
-  const holders = new Map();
-  automaton.letters.forEach((props, letter) => props.forEach((name) => holders.set(name, [...(holders.get(name) ?? []), letter])));
-  const ways = [];
+function propositionFormulas(automaton, letters) {
+  const lettersOf = new Map();
+  automaton.letters.forEach((props, letter) => props.forEach((name) => lettersOf.set(name, [...(lettersOf.get(name) ?? []), letter])));
+  const candidates = [];
   const all = automaton.letters.length;
-  for (const [set, join, sign] of [[letters, " ∨ ", ""], [without(all, letters), " ∧ ", "¬"]]) {
-    const within = new Set(set);
-    const names = [...holders.keys()].filter((name) => holders.get(name).every((letter) => within.has(letter)));
-    const covered = new Set(names.flatMap((name) => holders.get(name)));
-    if (names.length && covered.size === within.size) ways.push({ text: names.map((name) => sign + name).join(join), symbols: names.length });
+  for (const [set, join, sign] of [[letters, " ∨ ", ""], [complement(all, letters), " ∧ ", "¬"]]) {
+    const wanted = new Set(set);
+    const names = [...lettersOf.keys()].filter((name) => lettersOf.get(name).every((letter) => wanted.has(letter)));
+    const union = new Set(names.flatMap((name) => lettersOf.get(name)));
+    if (names.length && union.size === wanted.size) candidates.push({ text: names.map((name) => sign + name).join(join), symbols: names.length });
   }
-  return ways;
+  return candidates;
 }
 
 /** The states to draw: all live ones (dead ones on request), or a path with its nearest neighbours. */
-export function shownStates(automaton, { dead, folded, trail }) {
+export function visibleStates(automaton, { dead, folded, trail }) {
   const drawable = automaton.states.filter((state) => dead || state.distance !== null);
   if (!folded) return new Set(drawable.map((state) => state.id));
-  const path = [...new Set(trail.length ? trail : shortestWay(automaton))];
-  const visible = new Set([automaton.start, ...(path.length > READABLE_STATES ? [...path.slice(0, WAY_BEGIN), ...path.slice(-WAY_END)] : path)]);
+  const path = [...new Set(trail.length ? trail : shortestPath(automaton))];
+  const visible = new Set([automaton.start, ...(path.length > READABLE_STATES ? [...path.slice(0, PATH_HEAD), ...path.slice(-PATH_TAIL)] : path)]);
   const allowed = new Set(drawable.map((state) => state.id));
   for (const id of [...visible]) {
     const near = automaton.transitions.filter((edge) => edge.from === id && allowed.has(edge.to) && !visible.has(edge.to))
@@ -81,7 +81,7 @@ export function shownStates(automaton, { dead, folded, trail }) {
 }
 
 /** The edges between the visible states of a path; `texts` has the text of each step of the path. */
-export function stepsOf(visible, path, texts = []) {
+export function pathEdges(visible, path, texts = []) {
   const steps = [];
   for (let index = 1, last = visible.has(path[0]) ? 0 : -1; index < path.length; index += 1) {
     if (!visible.has(path[index])) continue;
@@ -93,7 +93,7 @@ export function stepsOf(visible, path, texts = []) {
 }
 
 /** Whether an edge is only for the space before an answer, and is left out of the picture. */
-function passesOver(automaton, { from, to, letters }) {
+function isLeadingSpaceLoop(automaton, { from, to, letters }) {
   return from === to && letters.length === 1 && automaton.letters[letters[0]][0] === "(a leading space)";
 }
 
@@ -102,19 +102,19 @@ function rank(automaton, id) {
 }
 
 /** The states of a shortest path from the start to acceptance. */
-function shortestWay(automaton) {
-  const path = [automaton.start];
-  const came = new Map([[automaton.start, null]]);
-  for (const id of path) {
+function shortestPath(automaton) {
+  const queue = [automaton.start];
+  const predecessors = new Map([[automaton.start, null]]);
+  for (const id of queue) {
     if (automaton.states[id].accepting) {
-      const back = [];
-      for (let at = id; at !== null; at = came.get(at)) back.unshift(at);
-      return back;
+      const path = [];
+      for (let at = id; at !== null; at = predecessors.get(at)) path.unshift(at);
+      return path;
     }
     for (const edge of automaton.transitions) {
-      if (edge.from === id && !came.has(edge.to)) {
-        came.set(edge.to, id);
-        path.push(edge.to);
+      if (edge.from === id && !predecessors.has(edge.to)) {
+        predecessors.set(edge.to, id);
+        queue.push(edge.to);
       }
     }
   }
@@ -125,7 +125,7 @@ function shortestWay(automaton) {
  * The DOT text of the visible states, and the edges by their ids in the picture. `steps` are the edges of a text in a folded
  * picture: { from, to, text }; an edge of several characters is dashed and skips the states between.
  */
-export function toDot(automaton, visible, furthest, classOf, steps = []) {
+export function toDot(automaton, visible, maxDistance, classOf, steps = []) {
   const edges = new Map();
   const lines = [
     "digraph automaton {", '  bgcolor="transparent"; rankdir=LR; nodesep=0.3; ranksep=0.45; pad=0.15;',
@@ -137,7 +137,7 @@ export function toDot(automaton, visible, furthest, classOf, steps = []) {
     const { distance, accepting } = automaton.states[id];
     const shape = accepting ? "doublecircle, width=0.62" : "circle";
     const words = distance === null ? "dead" : `d ${distance}`;
-    lines.push(`  ${id} [id="state-${id}", label="q${id}\\n${words}", shape=${shape}, class="${classOf(distance, furthest)}"];`);
+    lines.push(`  ${id} [id="state-${id}", label="q${id}\\n${words}", shape=${shape}, class="${classOf(distance, maxDistance)}"];`);
   }
   const hidden = new Map();
   for (const edge of automaton.transitions) {
@@ -146,18 +146,18 @@ export function toDot(automaton, visible, furthest, classOf, steps = []) {
       if (automaton.states[edge.to].distance !== null) hidden.set(edge.from, (hidden.get(edge.from) ?? 0) + 1);
       continue;
     }
-    if (passesOver(automaton, edge)) continue;
+    if (isLeadingSpaceLoop(automaton, edge)) continue;
     const label = edgeLabel(automaton, edge.letters);
     const name = `edge-${edge.from}-${edge.to}`;
     edges.set(name, { ...edge, ...label });
-    lines.push(`  ${edge.from} -> ${edge.to} [id="${name}", label=${quoted(wrapped(label.short))}, class="${label.collapsed ? "collapsed" : "plain"}"];`);
+    lines.push(`  ${edge.from} -> ${edge.to} [id="${name}", label=${dotString(wrapLabel(label.short))}, class="${label.collapsed ? "collapsed" : "plain"}"];`);
   }
   for (const { from, to, text } of steps) {
     const name = `edge-${from}-${to}`;
     if (from === to || edges.has(name)) continue;
     const full = `${text ? `“${text}”, ` : ""}past states that are not drawn`;
     edges.set(name, { from, to, letters: [], short: text || "…", full, collapsed: true });
-    lines.push(`  ${from} -> ${to} [id="${name}", label=${quoted(wrapped(text || "…"))}, style=dashed, class="leap"];`);
+    lines.push(`  ${from} -> ${to} [id="${name}", label=${dotString(wrapLabel(text || "…"))}, style=dashed, class="leap"];`);
   }
   for (const [id, count] of hidden) {
     lines.push(`  more${id} [shape=plaintext, fixedsize=false, label="+${count}", class="more"];`, `  ${id} -> more${id} [style=dashed, arrowhead=none, class="more"];`);
@@ -166,7 +166,7 @@ export function toDot(automaton, visible, furthest, classOf, steps = []) {
 }
 
 /** Breaks a label into lines between its parts. */
-function wrapped(text) {
+function wrapLabel(text) {
   const lines = [""];
   for (const part of text.split(/(?<=[ ])/)) {
     if (lines.at(-1).length && (lines.at(-1) + part).length > LINE_CHARS + 1) lines.push("");
@@ -176,7 +176,7 @@ function wrapped(text) {
 }
 
 /** A DOT string, with backslashes, quotes and entities escaped. */
-function quoted(lines) {
+function dotString(lines) {
   const control = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]/g;
   const escape = (line) => line.replace(/\\/g, "\\\\").replace(/"/g, '\\"').replace(/&/g, "&amp;")
     .replace(control, (sign) => `\\\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);

@@ -2,11 +2,11 @@
 
 import { Graphviz } from "../vendor/wasm-graphviz.js";
 
-const loading = Graphviz.load();
+const graphvizPromise = Graphviz.load();
 
 self.addEventListener("message", async ({ data: { id, dot } }) => {
   try {
-    const graphviz = await loading;
+    const graphviz = await graphvizPromise;
     self.postMessage({ id, svg: graphviz.dot(dot, "svg") });
   } catch (error) {
     self.postMessage({ id, error: String(error) });

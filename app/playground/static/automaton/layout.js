@@ -3,7 +3,7 @@
 const LAYOUT_MS_MAX = 10_000;
 let worker = null;
 let lastId = 0;
-const waiting = new Map();
+const requests = new Map();
 
 /** The SVG text of a graph in DOT. Rejects if Graphviz cannot be loaded, fails or takes too long. */
 export function layout(dot) {
@@ -12,7 +12,7 @@ export function layout(dot) {
   const id = lastId;
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => stopWorker(new Error("the layout took too long")), LAYOUT_MS_MAX);
-    waiting.set(id, { resolve, reject, timer });
+    requests.set(id, { resolve, reject, timer });
     worker.postMessage({ id, dot });
   });
 }
@@ -20,9 +20,9 @@ export function layout(dot) {
 function startWorker() {
   const newWorker = new Worker(new URL("./layout-worker.js", import.meta.url), { type: "module" });
   newWorker.addEventListener("message", ({ data }) => {
-    const request = waiting.get(data.id);
+    const request = requests.get(data.id);
     if (!request) return;
-    waiting.delete(data.id);
+    requests.delete(data.id);
     clearTimeout(request.timer);
     if (data.error) request.reject(new Error(data.error));
     else request.resolve(data.svg);
@@ -31,13 +31,13 @@ function startWorker() {
   return newWorker;
 }
 
-/** Terminates the worker and rejects all waiting layouts; the next layout starts a new worker. */
+/** Terminates the worker and rejects all pending layouts; the next layout starts a new worker. */
 function stopWorker(error) {
   worker?.terminate();
   worker = null;
-  for (const { reject, timer } of waiting.values()) {
+  for (const { reject, timer } of requests.values()) {
     clearTimeout(timer);
     reject(error);
   }
-  waiting.clear();
+  requests.clear();
 }

@@ -6,26 +6,26 @@ const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDo
 
 export class PanZoom {
   /** Pans and zooms the picture in the frame, which takes the focus. */
-  constructor(frame, picture, readable = 0.8) {
+  constructor(frame, picture, minScale = 0.8) {
     this.frame = frame;
     this.picture = picture;
-    this.readable = readable;
+    this.minScale = minScale;
     this.pointers = new Map();
     const { width, height } = picture.viewBox.baseVal;
     this.full = { x: 0, y: 0, width, height };
     this.view = { ...this.full };
-    this.watch(new AbortController());
+    this.listen(new AbortController());
   }
 
-  watch(controller) {
+  listen(controller) {
     this.controller = controller;
     const { signal } = controller;
-    const on = (name, does, more = {}) => this.frame.addEventListener(name, does.bind(this), { signal, ...more });
+    const on = (name, handler, more = {}) => this.frame.addEventListener(name, handler.bind(this), { signal, ...more });
     on("wheel", this.wheel, { passive: false });
-    on("pointerdown", this.down);
+    on("pointerdown", this.press);
     on("pointermove", this.move);
-    on("pointerup", this.up);
-    on("pointercancel", this.up);
+    on("pointerup", this.release);
+    on("pointercancel", this.release);
     on("keydown", this.key);
   }
 
@@ -55,8 +55,8 @@ export class PanZoom {
     this.fit();
     const scale = 1 / this.unit;
     if (scale > 1.3) this.zoom(1.3 / scale);
-    if (scale >= this.readable) return;
-    this.zoom(this.readable / scale);
+    if (scale >= this.minScale) return;
+    this.zoom(this.minScale / scale);
     this.reach(x, y);
   }
 
@@ -65,11 +65,11 @@ export class PanZoom {
     const unit = this.unit;
     const width = Math.min(this.full.width * 4, Math.max(60, (clientWidth * unit) / by));
     const factor = width / (clientWidth * unit);
-    const middle = at ?? { x: this.view.x + this.view.width / 2, y: this.view.y + this.view.height / 2 };
+    const centre = at ?? { x: this.view.x + this.view.width / 2, y: this.view.y + this.view.height / 2 };
     const left = this.view.x + this.view.width / 2 - (clientWidth * unit) / 2;
     const top = this.view.y + this.view.height / 2 - (clientHeight * unit) / 2;
     this.view = {
-      x: middle.x - (middle.x - left) * factor, y: middle.y - (middle.y - top) * factor,
+      x: centre.x - (centre.x - left) * factor, y: centre.y - (centre.y - top) * factor,
       width: clientWidth * unit * factor, height: clientHeight * unit * factor,
     };
     this.apply();
@@ -107,7 +107,7 @@ export class PanZoom {
     this.zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), this.point(event));
   }
 
-  down(event) {
+  press(event) {
     if (event.button !== 0) return;
     this.pointers.set(event.pointerId, event);
     if (event.pointerType === "mouse" || this.frame.classList.contains("zoomed")) this.frame.setPointerCapture(event.pointerId);
@@ -118,15 +118,15 @@ export class PanZoom {
     if (!before) return;
     if (this.pointers.size === 2) {
       const [other] = [...this.pointers.values()].filter((pointer) => pointer.pointerId !== event.pointerId);
-      const apart = (pointer) => Math.hypot(pointer.clientX - other.clientX, pointer.clientY - other.clientY);
-      this.zoom(apart(event) / Math.max(1, apart(before)), this.point(event));
+      const distance = (pointer) => Math.hypot(pointer.clientX - other.clientX, pointer.clientY - other.clientY);
+      this.zoom(distance(event) / Math.max(1, distance(before)), this.point(event));
     } else {
       this.pan(before.clientX - event.clientX, before.clientY - event.clientY);
     }
     this.pointers.set(event.pointerId, event);
   }
 
-  up(event) {
+  release(event) {
     this.pointers.delete(event.pointerId);
   }
 

@@ -1,12 +1,12 @@
-// Forms for one constraint each. A form has `element`; `read()`, which returns the constraint or raises Unfinished;
+// Forms for one constraint each. A form has `element`; `read()`, which returns the constraint or raises IncompleteForm;
 // `write(constraint)`; `show(path, sentence, position)`, which shows an error at its position; and `clear()`. Positions count
 // characters as the service does.
 
 import { CodeField } from "./code-field.js";
-import { el, labelled, ticked, unitsAt } from "../dom.js";
+import { el, labelField, checkBox, utf16Offset } from "../dom.js";
 
 /** Raised by an incomplete form; the message says what is missing. */
-export class Unfinished extends Error {}
+export class IncompleteForm extends Error {}
 
 /** The items of a comma-separated list. */
 export const split = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
@@ -16,12 +16,12 @@ export class TextForm {
   constructor(change, { name, label, hint, rows = 3, placeholder, emptyMessage, leading = true }) {
     Object.assign(this, { name, emptyMessage });
     this.field = new CodeField({ label, hint, rows, placeholder, change });
-    this.forbid = leading ? ticked("no leading space, not even one that is stripped", change) : null;
+    this.forbid = leading ? checkBox("no leading space, not even one that is stripped", change) : null;
     this.element = el("div", { class: "form" }, this.field.element, this.forbid?.element);
   }
 
   read() {
-    if (!this.field.text.trim()) throw new Unfinished(this.emptyMessage);
+    if (!this.field.text.trim()) throw new IncompleteForm(this.emptyMessage);
     return { [this.name]: this.value(this.field.text), ...this.leading() };
   }
 
@@ -37,7 +37,7 @@ export class TextForm {
   }
 
   show(path, sentence, position) {
-    this.field.show(sentence, position === null ? null : unitsAt(this.field.text, position));
+    this.field.show(sentence, position === null ? null : utf16Offset(this.field.text, position));
   }
 
   clear() { this.field.clear(); }
@@ -93,20 +93,20 @@ export class LengthForm {
   constructor(change) {
     this.inputs = new Map(BOUNDS.map(([name]) => [name, numberInput(() => (this.clear(), change()))]));
     this.fault = el("p", { class: "fault", role: "status", hidden: true });
-    const fields = BOUNDS.map(([name, label]) => labelled(label, this.inputs.get(name)));
+    const fields = BOUNDS.map(([name, label]) => labelField(label, this.inputs.get(name)));
     this.element = el("div", { class: "form" }, el("div", { class: "grid-fields" }, ...fields), this.fault);
   }
 
   read() {
     const values = Object.fromEntries([...this.inputs].map(([name, input]) => [name, numberOf(input)]));
     const { "sentences.min": min, "sentences.max": max, ...bounds } = values;
-    const made = Object.fromEntries(Object.entries(bounds).filter(([, value]) => value !== undefined));
-    if (min !== undefined && min === max) made.sentences = min;
+    const constraint = Object.fromEntries(Object.entries(bounds).filter(([, value]) => value !== undefined));
+    if (min !== undefined && min === max) constraint.sentences = min;
     else if (min !== undefined || max !== undefined) {
-      made.sentences = { ...(min === undefined ? {} : { min }), ...(max === undefined ? {} : { max }) };
+      constraint.sentences = { ...(min === undefined ? {} : { min }), ...(max === undefined ? {} : { max }) };
     }
-    if (!Object.keys(made).length) throw new Unfinished("Give at least one bound.");
-    return made;
+    if (!Object.keys(constraint).length) throw new IncompleteForm("Give at least one bound.");
+    return constraint;
   }
 
   write(constraint) {

@@ -1,13 +1,13 @@
 // A text area that shows the position of an error: marked in the text, and by a caret under the line.
 
-import { el, freshId } from "../dom.js";
+import { el, uniqueId } from "../dom.js";
 
-const AROUND = 36;  // characters shown on each side of the caret in a long line
+const CONTEXT_CHARS = 36;  // characters shown on each side of the caret in a long line
 
 export class CodeField {
   /** `change` is called when the text is edited. */
   constructor({ label, rows = 2, placeholder = "", hint = "", change = () => {} }) {
-    const id = freshId("text");
+    const id = uniqueId("text");
     this.area = el("textarea", {
       id, rows, placeholder, spellcheck: "false", autocapitalize: "off", autocomplete: "off", class: "mono",
       input: () => { this.clear(); change(); }, scroll: () => this.#scrolled(),
@@ -57,15 +57,15 @@ export class CodeField {
   #point(offset) {
     const text = this.text;
     const end = offset + (text.codePointAt(offset) > 0xffff ? 2 : 1);
-    const here = text.slice(offset, end).replace(/[\n\r]/, "") || " ";
-    const tail = text.slice(here === " " && text[offset] !== " " ? offset : end);
-    this.back.replaceChildren(text.slice(0, offset), el("mark", {}, here), tail, "\n");
+    const character = text.slice(offset, end).replace(/[\n\r]/, "") || " ";
+    const tail = text.slice(character === " " && text[offset] !== " " ? offset : end);
+    this.back.replaceChildren(text.slice(0, offset), el("mark", {}, character), tail, "\n");
     this.#scrolled();
     const start = text.lastIndexOf("\n", offset - 1) + 1;
     const stop = (text.indexOf("\n", offset) + text.length + 1) % (text.length + 1) || text.length;
-    const from = Math.max(start, offset - AROUND);
+    const from = Math.max(start, offset - CONTEXT_CHARS);
     const before = (from > start ? "…" : "") + text.slice(from, offset);
-    const after = text.slice(offset, Math.min(Math.max(stop, offset), offset + AROUND));
+    const after = text.slice(offset, Math.min(Math.max(stop, offset), offset + CONTEXT_CHARS));
     this.caret.replaceChildren(`${before}${after}\n${" ".repeat([...before].length)}`, el("mark", {}, "^"));
   }
 

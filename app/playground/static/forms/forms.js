@@ -1,7 +1,7 @@
 // The constraint as a form: a tab for each kind; the parts of a combination are forms too.
 
-import { el, freshId, labelled } from "../dom.js";
-import { ChoiceForm, InfillForm, LengthForm, RegexForm, Unfinished } from "./basic.js";
+import { el, uniqueId, labelField } from "../dom.js";
+import { ChoiceForm, InfillForm, LengthForm, RegexForm, IncompleteForm } from "./basic.js";
 import { RawForm, SchemaForm } from "./json.js";
 import { KeywordsForm, LtlfForm } from "./words.js";
 
@@ -27,19 +27,19 @@ class AnyForm {
   constructor(change, body) {
     this.change = change;
     this.body = body;
-    this.made = new Map();
+    this.forms = new Map();
     this.kind = "ltlf";
   }
 
   get form() {
-    if (!this.made.has(this.kind)) this.made.set(this.kind, new (KINDS.get(this.kind).make)(this.change));
-    return this.made.get(this.kind);
+    if (!this.forms.has(this.kind)) this.forms.set(this.kind, new (KINDS.get(this.kind).Form)(this.change));
+    return this.forms.get(this.kind);
   }
 
   choose(kind) {
-    const before = this.#readOrNull();
+    const constraint = this.#readOrNull();
     this.kind = kind;
-    if (kind === "json" && before) this.form.write(before);  // the input of another form continues as JSON
+    if (kind === "json" && constraint) this.form.write(constraint);  // the input of another form continues as JSON
     this.body.replaceChildren(this.form.element);
   }
 
@@ -50,7 +50,7 @@ class AnyForm {
     this.kind = kindOf(constraint);
     try {
       this.form.write(constraint);
-      if (!same(this.form.read(), constraint)) throw new Unfinished("another constraint");
+      if (!same(this.form.read(), constraint)) throw new IncompleteForm("another constraint");
     } catch {
       this.kind = "json";
       this.form.write(constraint);
@@ -78,13 +78,13 @@ class Part extends AnyForm {
     this.path = "";
     this.select = el("select", { change: () => (this.choose(this.select.value), combination.change()) });
     for (const [kind, { title }] of KINDS) this.select.append(el("option", { value: kind }, title));
-    const id = freshId("negated");
+    const id = uniqueId("negated");
     this.negated = el("input", { type: "checkbox", id, change: combination.change });
     this.element = el("fieldset", { class: "part" },
       el("legend", { class: "out-of-sight" }, "Part of the combination"),
       el("div", { class: "row" },
         el("span", { class: "tick" }, this.negated, el("label", { for: id }, "not")),
-        el("span", { class: "grow" }, labelled("kind of this part", this.select, { class: "field bare" })),
+        el("span", { class: "grow" }, labelField("kind of this part", this.select, { class: "field bare" })),
         el("button", { type: "button", class: "plain", "aria-label": "Remove this part", click: () => combination.remove(this) }, "✕")),
       this.body);
     this.choose("ltlf");
@@ -109,18 +109,18 @@ class CombineForm {
     this.list = el("div", { class: "parts" });
     this.fault = el("p", { class: "fault", role: "status", hidden: true });
     const add = el("button", { type: "button", click: () => (this.#add().select.focus(), this.change()) }, "+ part");
-    this.element = el("div", { class: "form" }, labelled("Such that", this.mode), this.list, this.fault, add);
+    this.element = el("div", { class: "form" }, labelField("Such that", this.mode), this.list, this.fault, add);
     this.#add();
     this.#add();
   }
 
   read() {
-    const alone = this.parts.length === 1;
+    const isSingle = this.parts.length === 1;
     this.parts.forEach((part, number) => {
-      const places = [...(alone ? [] : [this.mode.value, number]), ...(part.negated.checked ? ["not"] : [])];
-      part.path = places.join(".");
+      const path = [...(isSingle ? [] : [this.mode.value, number]), ...(part.negated.checked ? ["not"] : [])];
+      part.path = path.join(".");
     });
-    if (alone) return this.parts[0].read();
+    if (isSingle) return this.parts[0].read();
     return { [this.mode.value]: this.parts.map((part) => part.read()) };
   }
 
@@ -163,22 +163,22 @@ class CombineForm {
   }
 }
 
-for (const [kind, title, make] of [
+for (const [kind, title, Form] of [
   ["ltlf", "Formula", LtlfForm], ["regex", "Regex", RegexForm], ["keywords", "Keywords", KeywordsForm],
   ["infill", "Infill", InfillForm], ["json_schema", "Schema", SchemaForm], ["choice", "Choice", ChoiceForm],
   ["length", "Length", LengthForm], ["combine", "Combine", CombineForm], ["json", "Raw", RawForm],
-]) KINDS.set(kind, { title, make });
+]) KINDS.set(kind, { title, Form });
 
 /** The constraint, with a tab for each kind. */
 export class ConstraintForm extends AnyForm {
   constructor(container, change) {
-    const panel = el("div", { role: "tabpanel", id: freshId("kind"), tabindex: "-1" });
+    const panel = el("div", { role: "tabpanel", id: uniqueId("kind"), tabindex: "-1" });
     super(change, panel);
     this.tabs = new Map();
-    const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Kind of constraint", keydown: (event) => this.#walk(event) });
+    const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Kind of constraint", keydown: (event) => this.#onKey(event) });
     for (const [kind, { title }] of KINDS) {
       const tab = el("button", {
-        type: "button", role: "tab", id: freshId("tab"), "aria-controls": panel.id, click: () => (this.choose(kind), change()),
+        type: "button", role: "tab", id: uniqueId("tab"), "aria-controls": panel.id, click: () => (this.choose(kind), change()),
       }, title);
       this.tabs.set(kind, tab);
       list.append(tab);
@@ -189,15 +189,15 @@ export class ConstraintForm extends AnyForm {
 
   choose(kind) {
     super.choose(kind);
-    this.#mark();
+    this.#updateTabs();
   }
 
   write(constraint) {
     super.write(constraint);
-    this.#mark();
+    this.#updateTabs();
   }
 
-  #mark() {
+  #updateTabs() {
     for (const [kind, tab] of this.tabs) {
       tab.setAttribute("aria-selected", String(kind === this.kind));
       tab.tabIndex = kind === this.kind ? 0 : -1;
@@ -205,13 +205,13 @@ export class ConstraintForm extends AnyForm {
     this.body.setAttribute("aria-labelledby", this.tabs.get(this.kind).id);
   }
 
-  #walk(event) {
+  #onKey(event) {
     const kinds = [...this.tabs.keys()];
     const step = { ArrowRight: 1, ArrowLeft: -1, Home: -kinds.length, End: kinds.length }[event.key];
     if (!step) return;
     event.preventDefault();
-    const container = kinds.indexOf(this.kind) + step;
-    const kind = kinds[Math.abs(step) === 1 ? (container + kinds.length) % kinds.length : Math.min(Math.max(container, 0), kinds.length - 1)];
+    const target = kinds.indexOf(this.kind) + step;
+    const kind = kinds[Math.abs(step) === 1 ? (target + kinds.length) % kinds.length : Math.min(Math.max(target, 0), kinds.length - 1)];
     this.choose(kind);
     this.tabs.get(kind).focus();
     this.change();

@@ -1,25 +1,25 @@
 // The forms of JSON texts: a schema, and any constraint in JSON.
 
-import { el, labelled } from "../dom.js";
-import { TextForm, Unfinished, numberInput, numberOf } from "./basic.js";
-import { JsonFault, parseJson, placeInJson } from "./json-places.js";
+import { el, labelField } from "../dom.js";
+import { TextForm, IncompleteForm, numberInput, numberOf } from "./basic.js";
+import { JsonSyntaxError, parseJson, findInJson } from "./json-positions.js";
 
 /** A form whose text is JSON; errors are shown at the value that they name. */
 class JsonForm extends TextForm {
   value(text) {
     try {
-      return parseJson(text, this.noun);
+      return parseJson(text, this.subject);
     } catch (error) {
-      if (!(error instanceof JsonFault)) throw error;
+      if (!(error instanceof JsonSyntaxError)) throw error;
       this.field.show(error.message, error.offset);
-      throw new Unfinished(error.message);
+      throw new IncompleteForm(error.message);
     }
   }
 
   text(value) { return JSON.stringify(value, null, 2); }
 
   show(path, sentence, position) {
-    const location = placeInJson(this.field.text, path);
+    const location = findInJson(this.field.text, path);
     if (!location) this.field.show(sentence);
     else if (position === null || !location.complete) this.field.show(sentence, location.offset);
     else this.field.show(sentence, location.inString(position));
@@ -32,12 +32,12 @@ export class SchemaForm extends JsonForm {
       name: "json_schema", label: "JSON schema", rows: 9, placeholder: '{"type": "object"}',
       emptyMessage: "Write a JSON schema.",
     });
-    this.noun = "The schema";
+    this.subject = "The schema";
     this.whitespace = el("select", { change },
       el("option", { value: "compact" }, "none (compact)"), el("option", { value: "pretty" }, "indented by 2"));
     this.depth = numberInput(change, { placeholder: "3" });
     this.element.append(el("div", { class: "grid-fields" },
-      labelled("white space", this.whitespace), labelled("depth of what is left open", this.depth)));
+      labelField("white space", this.whitespace), labelField("depth of what is left open", this.depth)));
   }
 
   read() {
@@ -66,14 +66,14 @@ export class RawForm extends JsonForm {
       name: "", label: "Constraint as JSON", rows: 9, placeholder: '{"all": [{"regex": "…"}, {"ltlf": "…"}]}',
       emptyMessage: "Write a constraint as JSON.", leading: false,
     });
-    this.noun = "The constraint";
+    this.subject = "The constraint";
   }
 
   read() {
     const constraint = super.read()[""];
     if (typeof constraint === "object" && constraint !== null && !Array.isArray(constraint)) return constraint;
     this.field.show("A constraint is a JSON object.", 0);
-    throw new Unfinished("A constraint is a JSON object.");
+    throw new IncompleteForm("A constraint is a JSON object.");
   }
 
   write(constraint) { this.field.text = this.text(constraint); }

@@ -1,10 +1,10 @@
 // The forms of constraints over words: a formula with the meaning of its names, and keywords.
 
 import { CodeField } from "./code-field.js";
-import { el, labelled, ticked, unitsAt } from "../dom.js";
-import { Unfinished, numberInput, numberOf, split } from "./basic.js";
+import { el, labelField, checkBox, utf16Offset } from "../dom.js";
+import { IncompleteForm, numberInput, numberOf, split } from "./basic.js";
 
-const SIGNS = ["F( )", "G( )", "X( )", " U ", "!", " & ", " | ", " -> "];
+const OPERATORS = ["F( )", "G( )", "X( )", " U ", "!", " & ", " | ", " -> "];
 
 /** A name in a formula, and its words or pattern. */
 class Proposition {
@@ -12,23 +12,23 @@ class Proposition {
     this.name = el("input", { class: "mono", spellcheck: "false", input: change });
     this.kind = el("select", { change }, el("option", { value: "words" }, "words"), el("option", { value: "regex" }, "a pattern"));
     this.meaning = new CodeField({ label: "stands for", rows: 1, placeholder: "dog, puppy, guinea pig", change });
-    this.sensitive = ticked("case-sensitive", change);
+    this.caseSensitive = checkBox("case-sensitive", change);
     this.element = el("div", { class: "proposition" },
-      labelled("name", this.name), labelled("by", this.kind), this.meaning.element, this.sensitive.element,
+      labelField("name", this.name), labelField("by", this.kind), this.meaning.element, this.caseSensitive.element,
       el("button", { type: "button", class: "plain", click: () => remove(this), "aria-label": "Remove this name" }, "✕"));
   }
 
   read() {
     if (this.kind.value === "regex") return { regex: this.meaning.text };
     const words = split(this.meaning.text);
-    return this.sensitive.box.checked ? { words, case_sensitive: true } : words;
+    return this.caseSensitive.box.checked ? { words, case_sensitive: true } : words;
   }
 
   write(name, value) {
     this.name.value = name;
     this.kind.value = value.regex === undefined ? "words" : "regex";
     this.meaning.text = value.regex ?? (Array.isArray(value) ? value : value.words ?? []).join(", ");
-    this.sensitive.box.checked = value.case_sensitive === true;
+    this.caseSensitive.box.checked = value.case_sensitive === true;
     return this;
   }
 }
@@ -39,19 +39,19 @@ export class LtlfForm {
     this.field = new CodeField({
       label: "Formula", hint: "LTLf over the words of the text", rows: 3, placeholder: "F(dog & X(F(ball)))", change,
     });
-    const signs = SIGNS.map((sign) => el("button", {
-      type: "button", class: "plain mono", click: () => this.#insert(sign), "aria-label": `Insert ${sign.trim()}`,
-    }, sign.replace("( )", "").trim()));
+    const buttons = OPERATORS.map((operator) => el("button", {
+      type: "button", class: "plain mono", click: () => this.#insert(operator), "aria-label": `Insert ${operator.trim()}`,
+    }, operator.replace("( )", "").trim()));
     this.rows = [];
     this.list = el("div", {});
     const add = el("button", { type: "button", click: () => this.#add().name.focus() }, "+ name");
     this.names = el("details", {}, el("summary", {}, "Names that stand for several words"), this.list, add);
     this.element = el("div", { class: "form" },
-      el("div", { class: "row signs", role: "group", "aria-label": "Insert an operator" }, ...signs), this.field.element, this.names);
+      el("div", { class: "row operators", role: "group", "aria-label": "Insert an operator" }, ...buttons), this.field.element, this.names);
   }
 
   read() {
-    if (!this.field.text.trim()) throw new Unfinished("Write a formula, such as F(dog): some word of the text is “dog”.");
+    if (!this.field.text.trim()) throw new IncompleteForm("Write a formula, such as F(dog): some word of the text is “dog”.");
     const rows = this.rows.filter((row) => row.name.value.trim());
     if (!rows.length) return { ltlf: this.field.text };
     return { ltlf: this.field.text, propositions: Object.fromEntries(rows.map((row) => [row.name.value.trim(), row.read()])) };
@@ -69,7 +69,7 @@ export class LtlfForm {
     const row = this.rows.find((item) => path.startsWith(`propositions.${item.name.value.trim()}`));
     const field = row ? row.meaning : this.field;
     if (row) this.names.open = true;
-    field.show(sentence, position === null ? null : unitsAt(field.text, position));
+    field.show(sentence, position === null ? null : utf16Offset(field.text, position));
   }
 
   clear() {
@@ -77,9 +77,9 @@ export class LtlfForm {
   }
 
   #add() {
-    const row = new Proposition(this.change, (removed) => {
-      this.rows = this.rows.filter((item) => item !== removed);
-      removed.element.remove();
+    const row = new Proposition(this.change, (proposition) => {
+      this.rows = this.rows.filter((item) => item !== proposition);
+      proposition.element.remove();
       this.change();
     });
     this.rows.push(row);
@@ -88,11 +88,11 @@ export class LtlfForm {
   }
 
   /** Inserts an operator; one with brackets encloses the selection. */
-  #insert(sign) {
+  #insert(operator) {
     const { area } = this.field;
-    const chosen = area.value.slice(area.selectionStart, area.selectionEnd);
-    this.field.insert(sign.includes("( )") ? sign.replace(" )", `${chosen})`) : chosen + sign);
-    if (sign.includes("( )") && !chosen) area.setSelectionRange(area.selectionEnd - 1, area.selectionEnd - 1);
+    const selection = area.value.slice(area.selectionStart, area.selectionEnd);
+    this.field.insert(operator.includes("( )") ? operator.replace(" )", `${selection})`) : selection + operator);
+    if (operator.includes("( )") && !selection) area.setSelectionRange(area.selectionEnd - 1, area.selectionEnd - 1);
   }
 }
 
@@ -100,12 +100,12 @@ class Concept {
   constructor(form) {
     this.forms = el("input", {
       "aria-label": "Keyword and its further forms, separated by commas", placeholder: "catch, catches, caught", spellcheck: "false",
-      input: form.change, keydown: (event) => form.entered(event, this),
+      input: form.change, keydown: (event) => form.onEnter(event, this),
     });
     this.min = numberInput(form.change, { "aria-label": "minimum number of occurrences", placeholder: "1" });
     this.max = numberInput(form.change, { "aria-label": "maximum number of occurrences", placeholder: "∞" });
     this.element = el("li", { class: "concept" }, this.forms, this.min, this.max,
-      el("button", { type: "button", class: "plain", click: () => form.raise(this), "aria-label": "Move up" }, "↑"),
+      el("button", { type: "button", class: "plain", click: () => form.moveUp(this), "aria-label": "Move up" }, "↑"),
       el("button", { type: "button", class: "plain", click: () => form.remove(this), "aria-label": "Remove" }, "✕"));
   }
 
@@ -117,10 +117,10 @@ class Concept {
   }
 
   write(value) {
-    const counted = typeof value === "object" && !Array.isArray(value);
-    this.forms.value = [counted ? value.forms : value].flat().join(", ");
-    this.min.value = (counted ? value.min : undefined) ?? "";
-    this.max.value = (counted ? value.max : undefined) ?? "";
+    const hasCounts = typeof value === "object" && !Array.isArray(value);
+    this.forms.value = [hasCounts ? value.forms : value].flat().join(", ");
+    this.min.value = (hasCounts ? value.min : undefined) ?? "";
+    this.max.value = (hasCounts ? value.max : undefined) ?? "";
     return this;
   }
 }
@@ -133,7 +133,7 @@ export class KeywordsForm {
     this.concepts = [];
     this.list = el("ol", { class: "concepts" });
     this.fault = el("p", { class: "fault", role: "status", hidden: true });
-    this.flags = new Map(FLAGS.map(([name, text]) => [name, ticked(text, this.change)]));
+    this.flags = new Map(FLAGS.map(([name, text]) => [name, checkBox(text, this.change)]));
     const add = el("button", { type: "button", click: () => this.#add().forms.focus() }, "+ keyword");
     const ticks = [...this.flags.values()].map((flag) => flag.element);
     this.element = el("div", { class: "form" },
@@ -145,7 +145,7 @@ export class KeywordsForm {
 
   read() {
     const keywords = this.concepts.filter((item) => split(item.forms.value).length).map((item) => item.read());
-    if (!keywords.length) throw new Unfinished("Write a keyword, such as dog.");
+    if (!keywords.length) throw new IncompleteForm("Write a keyword, such as dog.");
     const flags = [...this.flags].filter(([, flag]) => flag.box.checked).map(([name]) => [name, true]);
     return { keywords, ...Object.fromEntries(flags) };
   }
@@ -171,13 +171,13 @@ export class KeywordsForm {
   }
 
   /** Enter moves to the next keyword. */
-  entered(event, concept) {
+  onEnter(event, concept) {
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     (this.concepts[this.concepts.indexOf(concept) + 1] ?? this.#add()).forms.focus();
   }
 
-  raise(concept) {
+  moveUp(concept) {
     const index = this.concepts.indexOf(concept);
     if (index < 1) return;
     this.concepts.splice(index - 1, 2, concept, this.concepts[index - 1]);

@@ -18,39 +18,38 @@ export class LatticeModel {
     const columnIndex = this.columns.length;
     const next = event.step === (before?.t ?? 0) + 1;
     const texts = new Map((before?.rows ?? []).map((row, index) => [row.text, index]));
-    const parentOf = (row) => (before ? parentAmong(before.rows, texts, row, next) : -1);
+    const parentOf = (row) => (before ? findParent(before.rows, texts, row, next) : -1);
     const rows = event.rows.map((row, index) => this.row(row, index, before, parentOf(row), event, columnIndex));
     for (const row of rows) if (row.parent >= 0) before.rows[row.parent].children += 1;
-    const refused = (event.rejected_tokens ?? []).map((token, index) => ({
-      ...token, kind: "refused", index, columnIndex, t: event.step, budget: event.budget_after,
+    const rejected = (event.rejected_tokens ?? []).map((token, index) => ({
+      ...token, kind: "rejected", index, columnIndex, t: event.step, budget: event.budget_after,
       parent: next && before && before.rows[token.parent] ? token.parent : -1,
       before: (next && before?.rows[token.parent] ? before.rows[token.parent].score : 0) + token.log_prob,
     }));
-    const column = { t: event.step, skipped: event.step - (before?.t ?? 0) - 1, budget: event.budget_after, rows, refused, columnIndex };
+    const column = { t: event.step, skipped: event.step - (before?.t ?? 0) - 1, budget: event.budget_after, rows, rejected, columnIndex };
     this.columns.push(column);
     return column;
   }
 
   row(row, index, before, parent, event, columnIndex) {
-    const above = parent >= 0 ? before.rows[parent] : { text: "", score: 0, log_prob: 0, finished: false };
-    const tokenLogProb = row.log_prob - above.log_prob;
+    const parentRow = parent >= 0 ? before.rows[parent] : { text: "", score: 0, log_prob: 0, finished: false };
+    const tokenLogProb = row.log_prob - parentRow.log_prob;
     return {
       ...row, kind: "row", index, columnIndex, t: event.step, budget: event.budget_after, parent, tokenLogProb, children: 0,
-      token: row.text.startsWith(above.text) ? row.text.slice(above.text.length) : row.text,
-      carried: above.finished && row.finished && row.text === above.text,
-      before: above.score + tokenLogProb,
-      orphan: parent < 0 && columnIndex > 0,
+      token: row.text.startsWith(parentRow.text) ? row.text.slice(parentRow.text.length) : row.text,
+      carried: parentRow.finished && row.finished && row.text === parentRow.text,
+      before: parentRow.score + tokenLogProb,
     };
   }
 
   /** The tokens rejected after a row. */
-  refusedAfter(row) {
-    return (this.columns[row.columnIndex + 1]?.refused ?? []).filter((token) => token.parent === row.index);
+  rejectedAfter(row) {
+    return (this.columns[row.columnIndex + 1]?.rejected ?? []).filter((token) => token.parent === row.index);
   }
 
   /** The text before a rejected token. */
-  prefix(refused) {
-    return refused.parent >= 0 ? this.columns[refused.columnIndex - 1].rows[refused.parent].text : "";
+  prefix(rejected) {
+    return rejected.parent >= 0 ? this.columns[rejected.columnIndex - 1].rows[rejected.parent].text : "";
   }
 
   /** The path to a row: a row index for each column up to its own, -1 if unknown. */
@@ -62,22 +61,22 @@ export class LatticeModel {
 
   /** The row of an answer: the row that finished it, else the latest row that is a prefix of it. */
   rowOf(text) {
-    const same = (written) => written === text || written === ` ${text}`;
+    const same = (rowText) => rowText === text || rowText === ` ${text}`;
     for (const { rows } of this.columns) {
-      const ended = rows.find((row) => row.finished && same(row.text));
-      if (ended) return ended;
+      const finishedRow = rows.find((row) => row.finished && same(row.text));
+      if (finishedRow) return finishedRow;
     }
     for (const { rows } of [...this.columns].reverse()) {
-      const writing = rows.find((row) => !row.finished && row.text && (text.startsWith(row.text) || ` ${text}`.startsWith(row.text)));
-      if (writing) return writing;
+      const prefixRow = rows.find((row) => !row.finished && row.text && (text.startsWith(row.text) || ` ${text}`.startsWith(row.text)));
+      if (prefixRow) return prefixRow;
     }
     return null;
   }
 }
 
-function parentAmong(rows, texts, row, next) {
-  const named = rows[row.parent];
-  if (next && named) return row.parent;
+function findParent(rows, texts, row, next) {
+  const parent = rows[row.parent];
+  if (next && parent) return row.parent;
   for (let length = row.text.length; length >= 0; length -= 1) {
     const candidate = texts.get(row.text.slice(0, length));
     if (candidate !== undefined && (!rows[candidate].finished || row.finished)) return candidate;

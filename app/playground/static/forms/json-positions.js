@@ -6,7 +6,7 @@ const STRING = /"(?:[^"\\]|\\.)*"/y;
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 const STEP = /\\u[0-9a-fA-F]{4}|\\.|[^]/gy;
 
-export class JsonFault extends Error {
+export class JsonSyntaxError extends Error {
   /** `offset` is the position of the error in the text. */
   constructor(message, offset) {
     super(message);
@@ -14,24 +14,24 @@ export class JsonFault extends Error {
   }
 }
 
-/** Parses `text`. Raises JsonFault, with the same message and position in every browser. */
-export function parseJson(text, what = "This") {
+/** Parses `text`. Raises JsonSyntaxError, with the same message and position in every browser. */
+export function parseJson(text, subject = "This") {
   try {
     return JSON.parse(text);
   } catch {
-    const { offset, expected } = faultOf(text);
-    throw new JsonFault(`${what} is not JSON yet: expected ${expected}.`, offset);
+    const { offset, expected } = firstError(text);
+    throw new JsonSyntaxError(`${subject} is not JSON yet: expected ${expected}.`, offset);
   }
 }
 
 /** The offset of the first JSON error, and what is expected there. */
-function faultOf(text) {
+function firstError(text) {
   try {
     const end = skip(SPACE, text, readValue(text, skip(SPACE, text, 0)));
     return { offset: end, expected: "nothing more" };
-  } catch (fault) {
-    if (!("expected" in fault)) throw fault;
-    return fault;
+  } catch (error) {
+    if (!("expected" in error)) throw error;
+    return error;
   }
 }
 
@@ -81,19 +81,19 @@ function readString(text, at) {
  * The offset of the value at a path ("json_schema.properties.age.type"), or of its deepest existing ancestor, and a
  * function from a character of a string there to its offset in the text. Null if the first name does not exist.
  */
-export function placeInJson(text, path) {
+export function findInJson(text, path) {
   const names = path.split(".");
   let at = skip(SPACE, text, 0);
   let depth = 0;
-  let named = null;
+  let nameOffset = null;
   while (depth < names.length) {
     const child = childOf(text, at, names[depth]);
     if (!child) break;
-    ({ value: at, name: named } = child);
+    ({ value: at, name: nameOffset } = child);
     depth += 1;
   }
   if (depth === 0) return null;
-  return { complete: depth === names.length, offset: depth === names.length ? at : named, inString: (units) => inside(text, at, units) };
+  return { complete: depth === names.length, offset: depth === names.length ? at : nameOffset, inString: (units) => stringOffset(text, at, units) };
 }
 
 function skip(pattern, text, at) {
@@ -115,13 +115,13 @@ function childOf(text, at, name) {
       offset = skip(SPACE, text, skip(SPACE, text, end) + 1);
     }
     if (key === name) return { name: start, value: offset };
-    offset = skip(SPACE, text, pastValue(text, offset));
+    offset = skip(SPACE, text, skipValue(text, offset));
     if (text[offset] === ",") offset = skip(SPACE, text, offset + 1);
   }
   return null;
 }
 
-function pastValue(text, at) {
+function skipValue(text, at) {
   if (text[at] === '"') return skip(STRING, text, at);
   if (text[at] !== "{" && text[at] !== "[") return skip(WORD, text, at);
   let depth = 0;
@@ -134,7 +134,7 @@ function pastValue(text, at) {
 }
 
 /** The offset in the text of a UTF-16 unit of the string that starts at `at`. */
-function inside(text, at, units) {
+function stringOffset(text, at, units) {
   if (text[at] !== '"') return at;
   STEP.lastIndex = at + 1;
   for (let left = units; left > 0 && text[STEP.lastIndex] !== '"'; left -= 1) STEP.exec(text);
