@@ -42,7 +42,7 @@ export function shortReason(token) {
 
 function card(text, token, facts, kind) {
   const before = text.slice(0, text.length - token.length);
-  const items = facts.flatMap(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]);
+  const items = facts.flatMap(([term, detail]) => [el("dt", {}, term), el("dd", {}, detail)]);
   return el("div", { class: `lattice-facts ${kind}` },
     el("p", { class: "lattice-text" }, kind && el("span", { class: "tag" }, "rejected"), before, el("mark", {}, token || "■ end")), el("dl", {}, ...items));
 }
