@@ -23,7 +23,7 @@ const NEXT_THEME = { "": "light", light: "dark", dark: "" };
 class Playground {
   constructor() {
     this.model = "";
-    this.shownHash = "";
+    this.automatonHash = "";
     this.automaton = null;
     this.prompt = byId("prompt");
     this.form = new ConstraintForm(byId("constraint"), () => this.#onEdit());
@@ -74,21 +74,21 @@ class Playground {
   /** Whether the current constraint may have this hash. */
   isCurrent(hash) { return !this.live.answer || this.live.answer.automaton === hash; }
 
-  isShown(hash) { return this.automaton !== null && this.shownHash === hash; }
+  isShown(hash) { return this.automaton !== null && this.automatonHash === hash; }
 
   /** Shows the automaton of a hash, if it is not shown already. */
   async showAutomaton(hash) {
-    if (hash === this.shownHash) return;
-    this.shownHash = hash;
+    if (hash === this.automatonHash) return;
+    this.automatonHash = hash;
     try {
       const automaton = await askJson("GET", `/automata/${hash}`);
-      if (hash !== this.shownHash) return;
+      if (hash !== this.automatonHash) return;
       this.automaton = automaton;
       this.#hint("");
       await this.views.automaton.show(automaton);
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
-      this.shownHash = "";
+      this.automatonHash = "";
       this.automaton = null;
       this.views.automaton.clear();
       this.#hint(sentence(error.problem));
@@ -174,7 +174,7 @@ class Playground {
     byId("generate").focus();
   }
 
-  #isRunAutomaton() { return this.run.response?.automaton === this.shownHash; }
+  #isRunAutomaton() { return this.run.response?.automaton === this.automatonHash; }
 
   #showChoice(choice, number) {
     this.views.tokens.show(choice, { start: this.#isRunAutomaton() ? this.automaton?.start : null });

@@ -201,7 +201,7 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         page.get_by_label("Text to check").fill("A cat and a dog")
         expect(page.locator(".verdict")).to_contain_text("breaks")
         page.get_by_role("button", name="Compare").click()
-        expect(page.locator(".compared-text")).to_have_count(3)
+        expect(page.locator(".comparison-text")).to_have_count(3)
         generate(page)
         assert accessibility_violations(page) == []
         page.get_by_role("button", name="Copy as code").click()

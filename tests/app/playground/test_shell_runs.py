@@ -75,7 +75,7 @@ def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> No
     expect(parts).to_have_count(2)
     expect(parts.nth(0)).to_contain_text("holds")
     expect(parts.nth(1)).to_contain_text("breaks at")
-    expect(page.locator(".checked-words li").filter(has_text="cat")).to_contain_text("cat")
+    expect(page.locator(".checker-words li").filter(has_text="cat")).to_contain_text("cat")
     checker.fill("A bird")
     expect(page.locator(".verdict")).to_contain_text("ends too early")
     expect(marked).to_have_text("…")
@@ -97,8 +97,8 @@ def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
 
 def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
     page.get_by_role("button", name="Compare").click()
-    columns = page.locator(".compared")
-    expect(page.locator(".compared-text")).to_have_count(3)
+    columns = page.locator(".comparison-column")
+    expect(page.locator(".comparison-text")).to_have_count(3)
     expect(columns.nth(0)).to_contain_text("✗")
     for place, name in ((1, "abs"), (2, "banked")):
         expect(columns.nth(place)).to_contain_text(name)

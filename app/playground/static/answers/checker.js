@@ -20,7 +20,7 @@ export class Checker {
     });
     this.verdict = el("p", { class: "verdict", id: `${id}-verdict`, role: "status" });
     this.conjuncts = el("ul", { class: "conjuncts", "aria-label": "Parts of the constraint" });
-    this.words = el("ol", { class: "checked-words", "aria-label": "Word trace: each word, the propositions that hold at it, the state after it" });
+    this.words = el("ol", { class: "checker-words", "aria-label": "Word trace: each word, the propositions that hold at it, the state after it" });
     container.append(
       el("div", { class: "field" }, el("label", { for: id }, "Text to check"), el("div", { class: "code prose" }, this.highlights, this.area)),
       this.verdict, this.conjuncts, this.words);
@@ -99,6 +99,6 @@ function conjunctItem({ summary, satisfied, violated_at }, text) {
 
 function wordItem({ text, propositions, state }) {
   const propositionText = propositions.length ? propositions.join(", ") : "–";
-  return el("li", {}, el("span", { class: "checked-word" }, text), el("span", { class: propositions.length ? "propositions" : "propositions none" }, propositionText),
+  return el("li", {}, el("span", { class: "checker-word" }, text), el("span", { class: propositions.length ? "propositions" : "propositions none" }, propositionText),
     el("span", { class: "soft state" }, `q${state}`));
 }

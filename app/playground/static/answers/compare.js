@@ -30,8 +30,8 @@ export class Comparison {
     this.control = new AbortController();
     const { signal } = this.control;
     const columns = COLUMNS.map(({ title, note }) => {
-      const body = el("div", { class: "compared-body", "aria-live": "polite" }, el("p", { class: "soft" }, "…"));
-      return { body, element: el("section", { class: "compared" }, el("h3", {}, title, el("span", { class: "small" }, ` ${note}`)), body) };
+      const body = el("div", { class: "comparison-body", "aria-live": "polite" }, el("p", { class: "soft" }, "…"));
+      return { body, element: el("section", { class: "comparison-column" }, el("h3", {}, title, el("span", { class: "small" }, ` ${note}`)), body) };
     });
     this.container.replaceChildren(...columns.map((column) => column.element));
     this.button.disabled = true;
@@ -62,7 +62,7 @@ function resultElements(text, choice, check, { usage, timings }) {
   const early = !check.satisfied && check.violated_at >= countCharacters(text);
   const verdict = check.satisfied ? "✓ satisfies the constraint" : early ? "✗ ends before it satisfies" : "✗ breaks the constraint";
   return [
-    el("p", { class: "compared-text" }, ...markViolation(text, check)),
+    el("p", { class: "comparison-text" }, ...markViolation(text, check)),
     el("p", { class: check.satisfied ? "good" : "bad" }, verdict),
     el("p", { class: "soft small" },
       `log-prob ${formatFigure(choice.log_prob, 2)} · ${formatNumber(usage.completion_tokens)} tokens · ${formatFigure(timings.decode_ms / 1000, 2)} s`),

@@ -57,10 +57,10 @@ function propositionFormulas(automaton, letters) {
   const candidates = [];
   const all = automaton.letters.length;
   for (const [set, join, sign] of [[letters, " ∨ ", ""], [complement(all, letters), " ∧ ", "¬"]]) {
-    const wanted = new Set(set);
-    const names = [...lettersOf.keys()].filter((name) => lettersOf.get(name).every((letter) => wanted.has(letter)));
+    const members = new Set(set);
+    const names = [...lettersOf.keys()].filter((name) => lettersOf.get(name).every((letter) => members.has(letter)));
     const union = new Set(names.flatMap((name) => lettersOf.get(name)));
-    if (names.length && union.size === wanted.size) candidates.push({ text: names.map((name) => sign + name).join(join), symbols: names.length });
+    if (names.length && union.size === members.size) candidates.push({ text: names.map((name) => sign + name).join(join), symbols: names.length });
   }
   return candidates;
 }

@@ -58,12 +58,11 @@ export function nodeOf(item, order, maxDistance, traits) {
 }
 
 function rowNode(row, maxDistance, traits) {
-  const ended = row.finished;
-  const name = row.carried ? "ended" : ended && row.token === "" ? "■ end" : tokenName(row.token);
+  const name = row.carried ? "ended" : row.finished && row.token === "" ? "■ end" : tokenName(row.token);
   const after = formatFigure(row.score);
   const scores = formatFigure(row.before) === after || traits.logProbOnly ? after : `${formatFigure(row.before)} → ${after}`;
   return el("button", {
-    type: "button", class: `beam ${row.carried ? "carried" : ""} ${ended ? "ended" : ""}`, tabindex: "-1",
+    type: "button", class: `beam ${row.finished ? "ended" : ""}`, tabindex: "-1",
     "aria-label": rowLabel(row, name, traits), "data-row": row.index,
   },
   line(el("span", { class: "beam-token" }, name), el("span", { class: `beam-state ${distanceClass(row.distance, maxDistance)}` }, `q${row.state} d${row.distance}`)),

@@ -135,7 +135,7 @@ export class LatticeView {
     if (previous) this.fade(previous);
     this.slider.max = String(this.columnViews.length - 1);
     if (this.following) this.follow(column.columnIndex);
-    this.tabStop ??= this.focusable(view.element.querySelector(".beam"));
+    this.tabStop ??= this.setTabStop(view.element.querySelector(".beam"));
   }
 
   fill(view, previous) {
@@ -172,7 +172,7 @@ export class LatticeView {
       if (next) this.fill(next, view);
       if (next) this.fade(next);
     });
-    this.tabStop = this.focusable(this.plane.querySelector('.beam[tabindex="0"]') ?? this.plane.querySelector(".beam"));
+    this.tabStop = this.setTabStop(this.plane.querySelector('.beam[tabindex="0"]') ?? this.plane.querySelector(".beam"));
   }
 
   redraw() {
@@ -205,7 +205,7 @@ export class LatticeView {
     this.columnViews.forEach((view) => this.paint(view));
     this.reveal(this.currentIndex);
     this.showSelected();
-    const row = this.selected();
+    const row = this.currentRow();
     if (row && notify) this.onSelect(row, row.t);
   }
 
@@ -216,8 +216,8 @@ export class LatticeView {
     this.slider.setAttribute("aria-valuetext", `step ${column.t}, ${plural(column.budget, "token")} left`);
   }
 
-  /** The row that is described at the current step: of the selected path, else the best. */
-  selected() {
+  /** The row shown below the lattice: the current one of the selected path, else the best. */
+  currentRow() {
     const column = this.model.columns[this.currentIndex];
     return column?.rows[this.selectedPath[this.currentIndex] ?? -1] ?? column?.rows[0] ?? null;
   }
@@ -225,7 +225,7 @@ export class LatticeView {
   reveal(columnIndex) {
     const frame = this.columnViews[columnIndex].element;
     const left = frame.offsetLeft - this.scroll.clientWidth + frame.offsetWidth + 60;
-    const order = this.columnViews[columnIndex].slots.findIndex((slot) => slot.kind === "row" && slot.index === this.selected()?.index);
+    const order = this.columnViews[columnIndex].slots.findIndex((slot) => slot.kind === "row" && slot.index === this.currentRow()?.index);
     const y = TOP + Math.max(0, order) * (HEIGHT + SPACE);
     const top = Math.min(y - TOP, Math.max(this.scroll.scrollTop, y + HEIGHT + 30 - this.scroll.clientHeight));
     const isVisible = frame.offsetLeft >= this.scroll.scrollLeft && left <= this.scroll.scrollLeft + 60;
@@ -261,7 +261,7 @@ export class LatticeView {
   selectNode(target) {
     const hit = this.itemOf(target);
     if (!hit) return;
-    this.focusable(hit.node);
+    this.setTabStop(hit.node);
     if (hit.item.kind === "rejected") {
       this.describe(hit.node);
       return;
@@ -282,7 +282,7 @@ export class LatticeView {
   }
 
   showSelected() {
-    const row = this.selected();
+    const row = this.currentRow();
     if (row) this.showRow(row);
   }
 
@@ -309,7 +309,7 @@ export class LatticeView {
     if (this.shownToken === key && this.card.querySelector(".rejected")) show(violation || null);
   }
 
-  focusable(node) {
+  setTabStop(node) {
     this.plane.querySelector('.beam[tabindex="0"]')?.setAttribute("tabindex", "-1");
     node?.setAttribute("tabindex", "0");
     return node;
@@ -320,7 +320,7 @@ export class LatticeView {
     const next = hit && this.neighbour(hit, event.key);
     if (!next) return;
     event.preventDefault();
-    this.focusable(next).focus();
+    this.setTabStop(next).focus();
   }
 
   neighbour({ view, item, node }, key) {
