@@ -1,4 +1,4 @@
-"""Concept sets of CommonGen's validation split, and the regexes of their keyword constraints.
+"""CommonGen validation concept sets, and the regexes of their keyword constraints.
 
 A keyword is a maximal run of word characters that equals one of a concept's forms, in either case. Regexes have no
 "maximal" and no complement, so both are written out: a word that is none of some forms is a path that leaves the trie
@@ -22,7 +22,7 @@ SMALL, LARGE = 3, 5  # CommonGen has no set of 8 concepts: a set of LARGE and on
 
 @dataclass(frozen=True, slots=True)
 class KeywordAlphabet:
-    """The word characters of a pattern: a class, its complement, and the flag that matches letters in either case."""
+    """A pattern's word characters: a class, its complement, and a flag. The flag matches letters in either case."""
 
     word: str
     not_word: str
@@ -42,7 +42,7 @@ def read_concept_sets(dev: Path) -> list[Concepts]:
 
 
 def are_ascii(concepts: Concepts) -> bool:
-    """Whether all forms are lower-case ASCII words, none of them in two concepts."""
+    """Whether all forms are lower-case ASCII words of one concept each."""
     forms = [form for concept in concepts for form in concept]
     return all(re.fullmatch("[a-z]+", form) for form in forms) and len(set(forms)) == len(forms)
 
@@ -73,7 +73,7 @@ def first_concepts(dev: Path, count: int) -> Concepts:
 
 @functools.cache
 def _either_case(letter: str, alphabet: KeywordAlphabet) -> str:
-    """All characters that match `letter` in either case; in Unicode, those of k are k, K and the Kelvin sign."""
+    """All characters that match `letter` in either case. In Unicode, those of k are k, K and the Kelvin sign."""
     characters = "".join(map(chr, range(sys.maxunicode + 1)))
     return "".join(re.findall(letter, characters, alphabet.ignore_case))
 
@@ -97,7 +97,7 @@ class Pattern:
         return "(?:" + "|".join("".join(f"[{self.letters(letter)}]" for letter in form) for form in forms) + ")"
 
     def other_word(self, forms: list[str]) -> str:
-        """A maximal word that is none of `forms`; no word character may follow."""
+        """A maximal word outside `forms`; no word character may follow."""
         heads = "".join(sorted({form[0] for form in forms if form}))
         ways = [self._word_without(heads) + f"{self.alphabet.word}*"]
         for head in heads:
@@ -113,7 +113,7 @@ class Pattern:
         return "[" + "".join(sorted(set(string.ascii_letters + string.digits + "_") - set(excluded))) + "]"
 
     def without(self, concepts: Concepts) -> str:
-        """Text in which no form of `concepts` occurs, up to a place where a word may start."""
+        """Text without the forms of `concepts`, up to a possible word start."""
         forms = [form for concept in concepts for form in concept]
         return rf"(?:{self.alphabet.not_word}|{self.other_word(forms)}{self.alphabet.not_word})*"
 
@@ -123,12 +123,15 @@ class Pattern:
         return self.alphabet.not_word.join(stages) + self.tail
 
     def subsequence(self, concepts: Concepts) -> str:
-        """The concepts occur in this order somewhere: a larger language than `ordered`, and a far simpler pattern."""
+        """The concepts occur in this order somewhere.
+
+        This is a larger language than `ordered`, and a far simpler pattern.
+        """
         head = rf"(?:{ANYTHING}{self.alphabet.not_word})?"
         return self.alphabet.not_word.join(head + self.word(forms) for forms in concepts) + self.tail
 
     def unordered(self, concepts: Concepts) -> str:
-        """Every concept occurs: a tree of all orders, as regexes have no intersection."""
+        """Every concept occurs, as a tree of all orders. Regexes have no intersection."""
         ways = [self.word(forms) + self._then(concepts[:at] + concepts[at + 1 :]) for at, forms in enumerate(concepts)]
         return rf"(?:{ANYTHING}{self.alphabet.not_word})?(?:{'|'.join(ways)})"
 

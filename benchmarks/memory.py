@@ -34,7 +34,7 @@ def resident_bytes() -> int:
 
 
 class PeakMemory:
-    """Measures the growth of the resident set from the creation of this object to its peak.
+    """Measures the peak growth of the resident set since its creation.
 
     Freed memory is returned to the system first, as later work could use it without any growth.
     """

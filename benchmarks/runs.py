@@ -1,4 +1,4 @@
-"""Where figures are stored, what is noted of each run, and rows that are stored while they are measured."""
+"""Stores figures with their run's facts, row by row if requested."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def machine() -> str:
 
 
 def about(*, arguments: bool = True) -> dict[str, str]:
-    """The date, the machine and the command of this run, with or without its arguments."""
+    """The date, the machine and the command of this run. `arguments` adds those of the command."""
     command = shlex.join(["python", *sys.orig_argv[1 : None if arguments else 3]])  # -m MODULE ARGUMENT...
     return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command}
 
 
 def parser_of(description: str | None, *, shared: bool = True, threads: int = 0) -> argparse.ArgumentParser:
-    """A parser of a command's arguments, with --shared for the folder of data sets and models.
+    """A parser of a command's arguments. `shared` adds --shared for the folder of data sets and models.
 
     threads  the default of --threads; 0: the command has no such argument
     """

@@ -1,4 +1,4 @@
-"""A short form of every benchmark, one after another, as a check that all of them run on this machine.
+"""Runs a short form of every benchmark to check this machine.
 
     python -m benchmarks.short [NAME ...]
 

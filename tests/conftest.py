@@ -1,4 +1,4 @@
-"""Fixtures and hooks of all tests: shared data, the built-in model, a running service."""
+"""Fixtures and hooks of all tests: shared data, built-in model, running service."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def compile_tests(config: pytest.Config, folder: Path) -> None:
-    """Compiles the test modules and conftests under a folder into pytest's own cache.
+    """Compiles the test modules and conftests of a folder into pytest's cache.
 
-    In a fresh checkout each process of a run would compile the same two hundred files at the same time, which is half
-    of the processor time that reading them takes. What this asks pytest for is not part of its interface: where it is
-    not as expected, nothing is done ahead.
+    In a fresh checkout each process of a run would compile the same two hundred files, which takes half of the
+    processor time of reading them. The function uses pytest internals. If they differ from what it expects, it does
+    nothing.
     """
     if sys.dont_write_bytecode:
         return
@@ -70,7 +70,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of tokenizers, data sets and further models that some tests read; skips where there is none."""
+    """The folder of shared tokenizers, data sets and models. Tests that need it are skipped if it is missing."""
     folder = Path(os.environ.get("ABS_SHARED", ROOT.parent / "shared"))
     if not folder.is_dir():
         pytest.skip(f"no folder {folder}: set ABS_SHARED to the one with tokenizers, data and models")
@@ -85,7 +85,7 @@ def captions_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """A service with the built-in model for all tests that only ask it: to start one takes seconds of work."""
+    """A running service with the built-in model, shared by read-only tests. Starting one takes seconds."""
     with serving(tmp_path_factory.mktemp("service"), log_level="warning") as process:
         process.wait_until_ready()
         yield process

@@ -1,4 +1,4 @@
-"""Language models for tests: small, deterministic, and true to the protocol of `decoding.model.LanguageModel`."""
+"""Small deterministic language models for tests. They obey the protocol of `decoding.model.LanguageModel`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from decoding.model import ScoredSequence, Scores, StepInput
 
 @dataclass(slots=True)
 class PrefixSession:
-    """The rows of one generation, each as all the ids it has read; and the prompt's."""
+    """The rows of one generation as full id sequences, and the prompt's."""
 
     rows: list[tuple[int, ...]]
     prompt: tuple[int, ...]
 
 
 class PrefixModel:
-    """A model that knows the log-probs of each prefix, which a subclass defines."""
+    """A model with log-probs for each prefix, defined by a subclass."""
 
     device = torch.device("cpu")
     tolerance = 1e-4
@@ -101,7 +101,7 @@ class HashModel(PrefixModel):
 
 
 class ScriptedModel(PrefixModel):
-    """Logits written by hand: those of `script[prefix]`, the prompt left out; `fill[prefix]` or `floor` elsewhere."""
+    """Logits written by hand: `script[prefix]`, without the prompt. Other logits are `fill[prefix]` or `floor`."""
 
     def __init__(
         self, vocab_size: int, eos_ids: tuple[int, ...], script: Mapping[tuple[int, ...], Mapping[int, float]], *,

@@ -1,9 +1,9 @@
-"""How much of the code one request enters, and how long functions and modules are.
+"""Counts the functions that one request enters, and measures code lengths.
 
     python -m tests.measure
 
-One `POST /generate` is profiled in embedded mode, cold and with its constraint stored, over all threads of the process;
-the heartbeats of workers are left out. A cold compilation runs in a process of its own and is profiled by itself.
+One `POST /generate` is profiled in embedded mode, cold and with its constraint stored, over all threads of the process.
+Heartbeats of workers are left out. A cold compilation runs in a separate process and is profiled separately.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BODY = {"prompt": "sentence:", "constraint": {"json_schema": SCHEMA}, "max_token
 
 
 class Profiler:
-    """Records the functions of ours that are entered, in all threads that start after it."""
+    """Records our functions that are entered in all threads started later."""
 
     def __init__(self) -> None:
         self._entered: set[tuple[str, str, int]] | None = None
@@ -103,7 +103,7 @@ def counted(package: str) -> str:
 
 
 def code_lines(text: str) -> set[int]:
-    """The numbers of the lines that hold code: no blank lines, comments or docstrings."""
+    """The numbers of code lines, without blank lines, comments or docstrings."""
     tree, held = ast.parse(text), set[int]()
     docstrings = {
         id(node.body[0])

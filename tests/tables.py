@@ -10,5 +10,5 @@ _FOLDER = Path(__file__).resolve().parent / "cases"
 
 
 def table(name: str) -> dict[str, Any]:
-    """All of one table, by the name of its file without the ending."""
+    """All of one table, by the name of its file without suffix."""
     return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))

@@ -1,4 +1,7 @@
-"""The whole way on trained models: constraint, real vocabulary, search, trace, and the verdict of the definitions."""
+"""End-to-end generation on trained models, from constraint to reference verdict.
+
+It uses real vocabularies, the search and its trace.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The repository as a newcomer finds it: a licence, one lock, commands that exist, and nothing tied to one machine."""
+"""The repository is complete for a newcomer and independent of one machine.
+
+It has a licence, one lock, and commands that exist.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def ignored() -> set[str]:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """(path, content) of every text file that belongs to the repository, this one left out."""
+    """(path, content) of every text file of the repository, except this one."""
     skip = ignored()
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in skip and not name.endswith(".egg-info")]
@@ -194,7 +197,7 @@ def test_links_of_the_pages_at_the_top_lead_somewhere() -> None:
 
 
 def vague_words(path: str, text: str) -> list[str]:
-    """`file:line: word` of each vague word of a file; of test data only the comments count."""
+    """`file:line: word` of each vague word. In test data only comments count."""
     if path.startswith(SENTENCES):
         text = "\n".join(line if line.startswith("#") else "" for line in text.split("\n"))
     return [f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}" for found in VAGUE.finditer(text)]

@@ -1,9 +1,9 @@
-"""Makes the built-in model: a small Llama with a byte-level BPE of its own, trained on CommonGen's training captions.
+"""Makes the built-in model, a small Llama trained on CommonGen's captions. It has its own byte-level BPE.
 
     python -m benchmarks.captions.train --data train.jsonl.gz --out DIRECTORY
 
-Half of the examples read "sentence: TEXT", half "concepts: a, b, c\\nsentence: TEXT" with the concepts shuffled, so
-that the model serves with and without the concepts in its prompt. Knows nothing of constraints.
+Half of the examples read "sentence: TEXT", half "concepts: a, b, c\\nsentence: TEXT" with the concepts shuffled, so that
+the model serves with and without the concepts in its prompt. Training uses no constraints.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Recipe:
         return steps if self.steps is None else min(steps, self.steps)
 
     def rate(self, step: int, steps: int) -> float:
-        """Learning rate at `step` of `steps`: a linear rise, then half a cosine down to nothing."""
+        """The learning rate: a linear rise, then half a cosine to zero."""
         return self.peak_rate * min(1.0, step / self.warm_up_steps) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
 
 
@@ -58,7 +58,7 @@ class Caption:
 
 
 def read_captions(path: Path) -> list[Caption]:
-    """Every reference of a gzip file of JSON lines `{"concepts": [...], "references": [...]}`."""
+    """Every reference of a gzip file of JSON lines. A line is `{"concepts": [...], "references": [...]}`."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return [Caption(tuple(row["concepts"]), text) for row in rows for text in row["references"]]
@@ -99,7 +99,7 @@ def build_model() -> LlamaForCausalLM:
 
 
 def encode(tokenizer: Tokenizer, caption: Caption, dice: random.Random) -> list[int]:
-    """The ids of one example, `<eos>` at both ends; its prompt names the concepts with probability one half."""
+    """The ids of one example, `<eos>` at both ends. Its prompt names the concepts with probability one half."""
     head = ""
     if dice.random() < 0.5:
         shuffled = dice.sample(caption.concepts, len(caption.concepts))
@@ -119,7 +119,10 @@ def batches(examples: list[list[int]], size: int, dice: random.Random) -> Iterat
 
 
 def pad(batch: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids int64 [B, T] padded with `<eos>`, and labels int64 [B, T] that ask for all but the first."""
+    """Padded ids and labels of a batch, both int64 [B, T].
+
+    Ids are padded with `<eos>`; labels exclude the first token.
+    """
     width = max(map(len, batch))
     ids = torch.full((len(batch), width), EOS_ID)
     labels = torch.full((len(batch), width), IGNORED_LABEL)
@@ -132,7 +135,7 @@ def pad(batch: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 def epochs_of_batches(
     captions: list[Caption], tokenizer: Tokenizer, recipe: Recipe
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches without end: each epoch shuffles the captions and draws the prompts again."""
+    """Endless batches; each epoch shuffles the captions and draws new prompts."""
     dice = random.Random(recipe.seed)
     order = list(captions)
     while True:
@@ -142,7 +145,7 @@ def epochs_of_batches(
 
 
 def train(captions: list[Caption], tokenizer: Tokenizer, recipe: Recipe) -> tuple[LlamaForCausalLM, list[float]]:
-    """The trained model and the loss of every step, in nats a token."""
+    """The trained model and each step's loss in nats a token."""
     torch.manual_seed(recipe.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with device:

@@ -1,4 +1,4 @@
-"""Cold compiles of a suite of constraints by our compiler and three other engines, on one core.
+"""Measures cold compiles of a suite by our compiler and three engines. It uses one core.
 
     python -m benchmarks.compiler.compile [--shared DIRECTORY] [--only NAME...] [--engines ENGINE...] [--repeats 3]
 
@@ -40,14 +40,14 @@ def suite(shared: Path) -> tuple[CompileCase, ...]:
 
 
 def expression_for(case: CompileCase, engine: str) -> Expression | None:
-    """A case in the form of an engine; None if the engine cannot express it."""
+    """A case in an engine's form; None if it cannot express it."""
     if engine in PEERS:
         return case.peers.get(engine)
     return Expression("constraint", json.dumps(case.constraint))
 
 
 def compile_rows(cases: Sequence[CompileCase], args: argparse.Namespace) -> Iterator[Row]:
-    """A row for every compile of the run, with engines and repeats interleaved."""
+    """A row for every compile of the run. Engines and repeats are interleaved."""
     tokenizer = tokenizer_path(args.shared, args.vocabulary)
     with ExitStack() as stack:
         processes = {engine: EngineProcess(engine, tokenizer, stack) for engine in args.engines}

@@ -1,4 +1,4 @@
-"""An engine in a process of its own, which forks for each compile and measures it.
+"""An engine in a separate process that measures compiles in forks.
 
     python -m benchmarks.compiler.engine_process ENGINE TOKENIZER
 
@@ -86,7 +86,7 @@ class EngineProcess:
 
 
 def _walk(engine: MaskEngine, masks: Masks) -> dict[str, float]:
-    """Times look-ups along random walks, in which all allowed tokens are equally likely."""
+    """Times look-ups along random walks. All allowed tokens are equally likely."""
     random = np.random.default_rng(_SEED)
     look_up_ns: list[int] = []
     expand_ns: list[int] = []
@@ -147,7 +147,7 @@ def _run_child(engine: MaskEngine, request: MeasureRequest, report: Path) -> Non
 
 
 def forked_outcome(engine: MaskEngine, request: MeasureRequest) -> Outcome:
-    """The outcome of one compile in a fork, which is killed after the time limit."""
+    """The outcome of one compile in a fork. The fork is killed after the time limit."""
     with tempfile.TemporaryDirectory() as folder:
         report, errors = Path(folder) / "report", Path(folder) / "errors"
         child = os.fork()

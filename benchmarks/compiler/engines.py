@@ -55,13 +55,13 @@ class MaskEngine(Protocol):
     eos: int
 
     def warm_up(self) -> None:
-        """Compile small constraints, so that one-time work of the engine is not counted."""
+        """Compile small constraints first, to exclude one-time work of the engine."""
 
     def compile(self, expression: Expression) -> Masks:
         """Everything up to and including the first look-up."""
 
     def figures(self, masks: Masks) -> Figures:
-        """Counts of the compiled constraint by name; empty if the engine provides none."""
+        """Counts of the compiled constraint by name. It is empty if the engine provides none."""
 
 
 def read_vocabulary(tokenizer: Path) -> Vocabulary:
@@ -73,7 +73,10 @@ def read_vocabulary(tokenizer: Path) -> Vocabulary:
 
 
 class OurMasks:
-    """A look-up computes the allowed token classes of a state; `expand` also spreads them over the ids."""
+    """Our masks by token class.
+
+    A look-up computes the allowed token classes of a state; `expand` also spreads them over the ids.
+    """
 
     def __init__(self, tokens: TokenAutomaton) -> None:
         self.tokens = tokens
@@ -86,7 +89,7 @@ class OurMasks:
         self._state = self.tokens.start
 
     def look_up(self) -> None:
-        """What the search computes for one beam: the successor by each class, and whether the class is allowed."""
+        """The search's work for one beam: successor and permission by class."""
         self._successors = self.tokens.successors(self._state)
         self._open = self.tokens.distance[self._successors] < UNREACHABLE  # with a budget: <= the tokens left
 
@@ -132,7 +135,7 @@ class OurEngine:
 
 
 def _set_bits(words: np.ndarray, size: int) -> np.ndarray:
-    """The ids whose bit is set in a mask of 32-bit words: int64 [N]."""
+    """The ids whose bit is set in a mask: int64 [N]. The mask has 32-bit words."""
     return np.flatnonzero(np.unpackbits(words.reshape(-1).view(np.uint8), bitorder="little")[:size])
 
 

@@ -1,4 +1,6 @@
-"""Our translation of LTLf formulas beside MONA's, on the formulas of the tests and larger ones of the same families.
+"""Compares our translation of LTLf formulas with MONA's.
+
+The formulas are those of the tests and larger ones of the same families.
 
     python -m benchmarks.compiler.ltlf [--repeats 3]
 
@@ -38,7 +40,10 @@ WORST_COUNT = 5
 
 @dataclass(frozen=True, slots=True)
 class FormulaTiming:
-    """One formula: milliseconds of our translation, of MONA's process, and of the engine around it; and the states."""
+    """Timings of one formula, in milliseconds, and its number of states.
+
+    Our translation, MONA's process, and the engine around it are timed.
+    """
 
     case: Case
     native_ms: float
@@ -109,7 +114,10 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def family_rows(timings: Sequence[FormulaTiming]) -> list[Row]:
-    """A row for each family, one for all formulas, and one without the chains of U, on which MONA explodes."""
+    """A row for each family and two totals.
+
+    One total has all formulas, the other omits the chains of U, on which MONA explodes.
+    """
     families = list(dict.fromkeys(timing.case.family for timing in timings))
     rows = [sum_up(family, [timing for timing in timings if timing.case.family == family]) for family in families]
     without_chains = [timing for timing in timings if timing.case.family != "chains of U"]

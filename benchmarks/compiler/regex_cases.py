@@ -1,4 +1,4 @@
-"""Cases of the compile benchmark that are regexes: every engine takes the same pattern.
+"""Regex cases of the compile benchmark, the same pattern for every engine.
 
 The patterns name their characters (`[0-9]`, `[A-Za-z]`) so that all engines read them alike, except in the cases about
 Unicode's classes. XGrammar's `\\d` and `\\w` are ASCII.
@@ -72,7 +72,10 @@ def common_words(shared: Path, count: int) -> list[str]:
 
 
 def pattern_case(name: str, family: str, pattern: str, xgrammar_note: str = "") -> CompileCase:
-    """A case that every engine takes as the same regex, without our optional leading space, which the others lack."""
+    """A case that every engine takes as the same regex.
+
+    It lacks our optional leading space, which the others do not have.
+    """
     constraint = {"regex": pattern, "leading_space": "forbid"}
     ascii_form = {"xgrammar": Expression("regex", pattern, xgrammar_note)}
     return CompileCase(name, family, constraint, for_all(Expression("regex", pattern), but=ascii_form))

@@ -1,4 +1,6 @@
-"""Growth of our compile time and table size with keywords, with the length of a template, and with the vocabulary.
+"""Measures how compile time and table size grow with their inputs.
+
+The inputs are keywords, the length of a template, and the vocabulary.
 
     python -m benchmarks.compiler.scale [--shared DIRECTORY] [--repeats 3] [--keep]
 
@@ -44,7 +46,7 @@ class ScalePoint:
 
 
 def template(chars: int) -> str:
-    """Sentences with one gap for a word each, cut to a number of characters; a gap counts as it is written."""
+    """Sentences with one word gap each, cut to a number of characters. A gap counts as it is written."""
     text = (_SENTENCE * (chars // len(_SENTENCE) + 1))[:chars]
     last_gap = text.rfind("<|infill")
     return text if text.find("|>", last_gap) >= 0 else text[:last_gap].ljust(chars, ".")

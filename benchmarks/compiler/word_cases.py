@@ -1,4 +1,4 @@
-"""Cases of the compile benchmark over words: keywords, formulas, templates, and combinations of all forms.
+"""Word cases of the compile benchmark. They are keywords, formulas, templates, and combinations of all forms.
 
 The other engines have no notion of words. If a regex can express the constraint, it is written out
 (`keyword_patterns`). llguidance can intersect and complement the terminals of its grammars, so it can express most.
@@ -50,7 +50,7 @@ def lark(*terms: str) -> Expression:
 
 
 def has_word(*forms: str) -> str:
-    """A term of llguidance: one of the words occurs, not inside another word, in either case."""
+    """A llguidance term: one of the words occurs, in either case. An occurrence inside another word does not count."""
     return rf"/(?s:(.*\W)?)(?i:{'|'.join(forms)})(?s:(\W.*)?)/"
 
 
@@ -93,7 +93,10 @@ def _formulas() -> Iterable[CompileCase]:
 
 
 def _without_then(banned: Concepts, required: tuple[str, ...] | None) -> str:
-    """A regex over Unicode's words: no banned word occurs, and one of the required words does, if there are any."""
+    """A regex that forbids banned words and may require one word.
+
+    `required` None requires no word. Words are those of Unicode.
+    """
     write = Pattern(UNICODE)
     clean = write.without(banned)
     last = f"(?:{write.other_word([form for forms in banned for form in forms])})?"
@@ -130,7 +133,7 @@ def _templates() -> Iterable[CompileCase]:
 
 
 def template_pattern(template: str) -> Iterable[str]:
-    """The pieces of the regex of a template with gaps for words and sentences."""
+    """The regex pieces of a template with word and sentence gaps."""
     for number, piece in enumerate(template.replace("|>", "<|infill_").split("<|infill_")):
         yield _GAP[piece] if number % 2 else piece.replace(".", r"\.")
 

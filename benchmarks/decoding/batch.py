@@ -1,4 +1,4 @@
-"""Concurrent requests beside the same requests one after another, on the built-in model.
+"""Compares concurrent requests with the same requests run sequentially. The model is the built-in one.
 
     python -m benchmarks.decoding.batch
 
@@ -64,7 +64,7 @@ class BatchRequest:
 
 
 def batch_requests(model: HuggingFaceModel, count: int) -> list[BatchRequest]:
-    """`count` requests that cycle through prompts, constraints, beams and budgets at different rates."""
+    """`count` requests that mix prompts, constraints, beams and budgets. Each of these cycles at a different rate."""
     files = open_model_files(BUILT_IN_MODEL)
     tokenizer = Tokenizer.from_file(str(files.tokenizer_file))
     preparer = ConstraintPreparer(model, files.vocabulary, tokenizer)

@@ -51,7 +51,7 @@ DECODERS = ("ours, 16 beams", "ours, 1 beam", "XGrammar", "outlines-core", "llgu
 
 
 def run_module(module: str, *args: object, threads: int) -> dict[str, Any]:
-    """The JSON object that a module prints, run in a process of its own; its error if it fails."""
+    """The JSON object that a module prints in a separate process. It is the module's error if that fails."""
     environment = {"OMP_NUM_THREADS": str(threads), "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-m", module, *map(str, args), "--threads", str(threads)]
     process = subprocess.run(
@@ -83,7 +83,7 @@ def satisfies(pattern: str, text: str) -> bool:
 
 
 def tokens_min(patterns: tuple[str, ...]) -> dict[str, int]:
-    """The number of tokens of each pattern's shortest text, including the end-of-text token."""
+    """The tokens of each pattern's shortest text, including the end-of-text token."""
     vocabulary = open_model_files(BUILT_IN_MODEL).vocabulary
     return {pattern: compile_spec(RegexSpec(pattern), vocabulary).tokens.min_tokens for pattern in patterns}
 
@@ -98,7 +98,7 @@ def _figures(system: SystemProcess, budgets: dict[str, int]) -> dict[str, Any]:
 
 
 def decoder_figures(name: str, threads: int) -> dict[str, Any]:
-    """The figures of one decoder; its error if it cannot be started on this machine."""
+    """The figures of one decoder, or the error of its start."""
     shortest = tokens_min(PATTERNS)
     try:
         with run_system(SYSTEMS[name], BUILT_IN_MODEL, threads) as system:

@@ -1,4 +1,4 @@
-"""One generation with a model of GPT-2's shape in this process, by our search or transformers'.
+"""Measures one generation with a model of GPT-2's shape. Our search or transformers' runs in this process.
 
     python -m benchmarks.decoding.gpt2 {ours,transformers} PROMPT_TOKENS BEAMS TOKENS
 
@@ -62,7 +62,7 @@ class GenerationCost:
 
 
 class LateEndingModel(HuggingFaceModel):
-    """Ends a text only if the constraint leaves no other token, and counts the rows of a search."""
+    """Delays EOS until no other token is allowed, and counts rows."""
 
     steps = 0
     rows_read = 0

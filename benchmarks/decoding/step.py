@@ -1,4 +1,4 @@
-"""The search's share of a step: its time beside that of the model's forward pass.
+"""Compares the search's time per step with the model's forward pass.
 
     python -m benchmarks.decoding.step [--repeats 3] [--threads 1] [--tokens 32]
 
@@ -39,7 +39,10 @@ PROMPT_TOKENS = 16
 def steps(
     model: HuggingFaceModel, constraint: PreparedConstraint, prompt: list[int], options: SearchOptions
 ) -> Iterator[dict[str, float]]:
-    """The milliseconds of the forward pass and of the search, for each step with at least as many rows as beams."""
+    """The milliseconds of forward pass and search for each full step.
+
+    A full step has at least as many rows as beams.
+    """
     search = search_of(constraint, options)
     session, first = model.prefill(prompt)
     first[list(model.eos_ids)] -= EOS_PENALTY

@@ -1,4 +1,6 @@
-"""The contribution of each heuristic of the search: each off alone, built up from none, and other costs to go.
+"""Measures the contribution of each heuristic of the search.
+
+Each is off alone, added to none, or replaced by another cost to go.
 
     python -m benchmarks.quality.ablation --stage 1   stratified cases, k = 8 and 16, the two fast models, all variants
     python -m benchmarks.quality.ablation --stage 2 --variants kept "4k rows" ...   over 500 cases, all models and beams
@@ -77,7 +79,7 @@ class Ablation:
         self.file = folder / f"{name}.csv"
 
     def answer(self, task: AblationTask, k: int, name: str, baseline_seconds: float) -> AblationRow:
-        """The answer of a variant or of a cost to go to a case."""
+        """A case's answer by a variant or a cost to go."""
         search, model = self._search(task, name), CountingModel(self._model.model)
         start = time.perf_counter()
         best = drive(model, self._model.prompt_ids(task.case), search(k))[0]
@@ -115,7 +117,10 @@ class Ablation:
         return COSTS_TO_GO[name](self._estimates, constraint, max_tokens)
 
     def run(self, selection: list[AblationTask], beams: tuple[int, ...], names: list[str]) -> Iterator[AblationRow]:
-        """The rows that are not stored yet, case by case; the baseline first, as the others' times refer to it."""
+        """The rows that are not stored yet, case by case.
+
+        The baseline comes first, as the others' times refer to it.
+        """
         stored = {(row.variant, row.k, row.key) for row in stored_rows(self.file)}
         for task in selection:
             for k in beams:

@@ -1,4 +1,6 @@
-"""Cost and log-probability over the beam width k, beside Algorithm 1 and beam search without a constraint.
+"""Measures cost and log-probability over the beam width k.
+
+The baselines are Algorithm 1 and beam search without a constraint.
 
     python -m benchmarks.quality.beam_widths [--cases 8]
 
@@ -44,7 +46,7 @@ def constrained(model: QualityModel, case: QualityCase, algorithm: str, beams: i
 
 @torch.inference_mode()
 def unconstrained(model: Any, prompt: list[int], beams: int) -> dict[str, float]:
-    """transformers' beam search: seconds, and the sum of the log-probs of its best text."""
+    """transformers' beam search: seconds, and the log-prob of its best text."""
     ids = torch.tensor([prompt])
     start = time.perf_counter()
     output = model.generate(

@@ -1,4 +1,4 @@
-"""A bigram model of captions, and its exact most probable text under a constraint.
+"""A bigram model of captions, and its optimum under a constraint.
 
 A bigram model depends on the last token alone, so the continuation of a text depends on the pair (automaton state, last
 token). The best text of at most T tokens is a longest path over such pairs, which the Viterbi algorithm finds; a bound
@@ -53,7 +53,7 @@ class BigramModel:
 
     @classmethod
     def estimated(cls, texts: Iterable[Sequence[int]], vocab_size: int, eos_ids: tuple[int, ...]) -> BigramModel:
-        """From the ids of texts, each with its first and last id: counts, backed off to unigrams."""
+        """The model of texts, by counts backed off to unigrams. Each text has its first and last id."""
         pairs = np.concatenate([np.stack([text[:-1], text[1:]], axis=1) for text in map(np.asarray, texts)])
         count = np.zeros((vocab_size, vocab_size), dtype=np.float32)
         np.add.at(count, (pairs[:, 0], pairs[:, 1]), 1.0)
@@ -87,7 +87,7 @@ class BigramModel:
 
 @dataclass(frozen=True, slots=True)
 class _Front:
-    """The M live pairs after some number of tokens, sorted by state, then last id.
+    """The M live pairs of a length, sorted by state, then id.
 
     state     int64 [M]
     last      int64 [M]
@@ -108,7 +108,7 @@ def most_probable(
     max_tokens: int,
     lower_bound: float = _IMPOSSIBLE,
 ) -> tuple[tuple[int, ...], float]:  # fmt: skip
-    """The exact most probable satisfying text of at most `max_tokens` tokens including EOS, and its log-prob.
+    """The exact most probable satisfying text, and its log-prob. It has at most `max_tokens` tokens including EOS.
 
     lower_bound  the log-prob of some satisfying text; it only speeds up the search
 
@@ -141,7 +141,7 @@ def most_probable(
 
 
 class _Viterbi:
-    """The best end so far, and the best log-prob of each pair so far."""
+    """The best end and the best log-prob of each pair so far."""
 
     def __init__(self, table: Tensor, automaton: TokenAutomaton, ahead: Reals, lower_bound: float) -> None:
         self._table, self._automaton, self._ahead, self._floor = table, automaton, ahead, lower_bound
@@ -177,7 +177,7 @@ class _Viterbi:
         return self._improve(np.concatenate(keys), np.concatenate(sums), np.concatenate(parents))
 
     def _best_parents(self, front: _Front, begin: int, end: int, token: Integers) -> tuple[Reals, Integers]:
-        """For each of these ids the best of the pairs begin..end-1 before it: the sums, and its index."""
+        """The best predecessor pair of each id: sums and indices. Pairs begin..end-1 are considered."""
         best = torch.full((len(token),), _IMPOSSIBLE, dtype=torch.float64)
         parent = torch.zeros(len(token), dtype=torch.int64)
         columns = torch.from_numpy(token)
@@ -190,7 +190,7 @@ class _Viterbi:
         return best.numpy(), parent.numpy()
 
     def _improve(self, key: Integers, log_prob: Reals, parent: Integers) -> _Front:
-        """The best path to each pair, if it is better than all paths to it so far."""
+        """The best path to each pair if it improves on earlier ones."""
         order = np.lexsort((-log_prob, key))
         order = order[np.flatnonzero(np.diff(key[order], prepend=-1))]
         key, log_prob, parent = key[order], log_prob[order], parent[order]

@@ -1,4 +1,4 @@
-"""BLEU-4 and CIDEr of captions against references, by the formulas of the COCO caption evaluation.
+"""BLEU-4 and CIDEr by the formulas of the COCO caption evaluation.
 
 The words of a caption are its runs of word characters and its single punctuation marks, case-sensitive.
 """
@@ -27,7 +27,7 @@ def _ngrams(text: Sequence[str], order: int) -> NGrams:
 
 
 def bleu_4(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Corpus BLEU-4, 0 to 100 (Papineni et al., 2002); the brevity penalty takes the nearest reference length."""
+    """Corpus BLEU-4, 0 to 100 (Papineni et al., 2002). The brevity penalty takes the nearest reference length."""
     matched, total = [0] * len(ORDERS), [0] * len(ORDERS)
     length = reference_length = 0
     for output, texts in zip(outputs, references, strict=True):
@@ -48,7 +48,7 @@ def bleu_4(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float
 
 
 def cider(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """CIDEr-D (Vedantam et al., 2015), in which rare n-grams of the references weigh more."""
+    """CIDEr-D (Vedantam et al., 2015), which weighs rare reference n-grams more."""
     others = [[_vectors(words(text)) for text in texts] for texts in references]
     document_count: NGrams = Counter()
     for vectors in others:

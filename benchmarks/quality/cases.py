@@ -87,7 +87,10 @@ class QualityCase:
 
 
 def families(model: str, dev: Path, sets: int) -> dict[str, list[QualityCase]]:
-    """The cases of a model by family, with `sets` concept sets, evenly spread over the lines of dev.jsonl."""
+    """The cases of a model by family, with `sets` concept sets.
+
+    The sets are evenly spread over the lines of dev.jsonl.
+    """
     rows = [json.loads(line) for line in dev.read_text(encoding="utf-8").splitlines()]
     selection = [rows[at * len(rows) // sets] for at in range(sets)]
     prompt = CAPTION_PROMPTS.get(model, STORY_PROMPT)
@@ -102,7 +105,7 @@ def families(model: str, dev: Path, sets: int) -> dict[str, list[QualityCase]]:
 
 
 def drawn_families(model: str, dev: Path, sets: int, seed: int) -> dict[str, list[QualityCase]]:
-    """Cases of concept sets drawn at random from dev.jsonl, in both orders, without the concepts in the prompt."""
+    """Cases of random concept sets from dev.jsonl, in both orders. The prompt does not name the concepts."""
     lines = random.Random(seed).sample(dev.read_text(encoding="utf-8").splitlines(), sets)
     rows, prompt = [json.loads(line) for line in lines], CAPTION_PROMPTS.get(model, STORY_PROMPT)
     return {
@@ -160,12 +163,12 @@ class AblationTask:
 
     @property
     def held_out(self) -> bool:
-        """Whether it belongs to the half of the cases on which no decision is based."""
+        """Whether the case is held out. No decision is based on this half of the cases."""
         return int(self.key, 16) % 2 == 1
 
 
 def tasks(model: str, dev: Path, sets: int) -> list[AblationTask]:
-    """All cases of a model, with `sets` concept sets of each family of keywords."""
+    """All cases of a model, with `sets` sets per keyword family."""
     by_family = families(model, dev, sets).items()
     found = [AblationTask(family, case, 32) for family, cases in by_family for case in cases]
     prompt = CAPTION_PROMPTS.get(model, STORY_PROMPT)
@@ -176,7 +179,7 @@ def tasks(model: str, dev: Path, sets: int) -> list[AblationTask]:
 
 
 def second_stage(all_tasks: Sequence[AblationTask]) -> Iterator[AblationTask]:
-    """At most 26 concept sets of each family, evenly spread, and all patterns and JSON schemas."""
+    """Up to 26 concept sets per family, all patterns and all schemas. The sets are evenly spread."""
     for tasks_of_family in _by_family(all_tasks):
         size = len(tasks_of_family)
         count = min(size, 26) if "ordered" in tasks_of_family[0].family else size

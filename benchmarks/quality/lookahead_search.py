@@ -37,7 +37,7 @@ Integers = NDArray[np.int64]
 
 
 class PriorEstimates:
-    """Token probabilities of a model for the costs to go, each estimated when it is first read."""
+    """Token probabilities for the costs to go, each estimated lazily."""
 
     def __init__(self, model: LanguageModel[Any]) -> None:
         self._model = model
@@ -49,14 +49,14 @@ class PriorEstimates:
 
     @functools.cached_property
     def bigram(self) -> NDArray[np.float32]:
-        """The cost in nats of each token after each last token: float32 [V, V]."""
+        """The cost in nats of each token after each: float32 [V, V]."""
         probs = _sampled_bigram(self._model, torch.from_numpy(self.unigram).exp().float())
         return np.asarray(-probs.clamp(min=_PROB_FLOOR).log().numpy())
 
 
 @torch.inference_mode()
 def _sampled_bigram(model: LanguageModel[Any], unigram: Tensor) -> Tensor:
-    """The mean distribution after each last token in sampled texts: float32 [V, V].
+    """The mean distribution after each last token in samples: float32 [V, V].
 
     unigram  float32 [V]  probabilities after a last token that does not occur in the sample
     """
@@ -78,10 +78,14 @@ def _sampled_bigram(model: LanguageModel[Any], unigram: Tensor) -> Tensor:
 
 
 class CostToGo(Protocol):
-    """The estimated cost in nats from a candidate to acceptance, with the weight that the ranking applies."""
+    """The estimated weighted cost in nats from a candidate to acceptance. The ranking applies the weight."""
 
     def __call__(self, state: Integers, token: Integers, budget_after: int) -> Reals:
-        """The cost by state int64 [N] and last token int64 [N], with `budget_after` tokens left: float64 [N]."""
+        """The cost by state and last token with `budget_after` tokens left.
+
+        state, token  int64 [N]
+        result        float64 [N]
+        """
 
 
 def unigram_viterbi(constraint: PreparedConstraint) -> Reals:
@@ -102,7 +106,7 @@ class UnigramViterbi:
 
 
 class UnigramLookahead:
-    """Minus the log-probability that a text drawn from the unigram is accepted within the budget.
+    """Minus the log-probability that a text is accepted within the budget. The text is drawn from the unigram.
 
     It sums over all paths, where Viterbi takes the cheapest. GeLaTo (Zhang et al. 2023) and Ctrl-G (Zhang et al. 2024)
     compute it under a hidden Markov model, with weight 1; a unigram is such a model with one hidden state.
@@ -131,7 +135,7 @@ class UnigramLookahead:
 
 
 def _merged_edges(automaton: TokenAutomaton, unigram: Reals) -> tuple[Integers, Integers, Reals]:
-    """The live edges by ascending source state, and the log-probability of all tokens of each edge."""
+    """The live edges by source state, and their tokens' total log-probability."""
     mass = np.bincount(automaton.token_class, weights=np.exp(unigram), minlength=automaton.classes)
     sources, edges, probs = [], [], []
     for state in range(len(automaton.edge_boundary) + len(automaton.edge_midchar) - 1):
@@ -174,7 +178,7 @@ class BigramViterbi:
 
 
 def _relevant_tokens(token_class: Integers, live: NDArray[np.bool_], unigram: Reals) -> Integers:
-    """The tokens of paths: the most probable of each live class, and of all live classes together.
+    """The most probable tokens of each live class, and of all together.
 
     Without the first part, states whose classes have only rare tokens would have no path.
 
@@ -190,7 +194,7 @@ def _relevant_tokens(token_class: Integers, live: NDArray[np.bool_], unigram: Re
 def _bigram_ahead(
     nats: NDArray[np.float32], successor: Integers, fixed: NDArray[np.float32], automaton: TokenAutomaton
 ) -> NDArray[np.float32]:
-    """The cost to go after each relevant token from each state between characters: float32 [S', J].
+    """The cost to go after each relevant token: float32 [S', J]. The state before it is between characters.
 
     nats       float32 [J, J]
     successor  int64 [S', J]
@@ -211,7 +215,7 @@ def _bigram_ahead(
 
 
 def _cheapest(nats: NDArray[np.float32], ahead: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The least sum of a token's cost and the cost after it: float32 [S', N], by state and last token.
+    """The least sum of a token's cost and the cost afterwards. The result is float32 [S', N], by state and last token.
 
     nats   float32 [N, J]
     ahead  float32 [S', J]
@@ -284,7 +288,10 @@ class LookaheadSearch:
         return free
 
     def _finish(self, log_prob: Reals) -> None:
-        """Update the best answer by those that end with this step; log_prob: float64 [R, V], -inf: no end."""
+        """Update the best answer by the texts that end here.
+
+        log_prob  float64 [R, V]  -inf: no end
+        """
         row, token = np.unravel_index(log_prob.argmax(), log_prob.shape)
         best = float(log_prob[row, token])
         if best > self._best.log_prob:

@@ -1,4 +1,4 @@
-"""How probable the answers of each search are, and how they compare with what people wrote.
+"""Compares how probable the answers of each search are. Their texts are compared with people's.
 
     python -m benchmarks.quality.search_quality [--models captions bigram ...] [--sets 200] [--beams 1 4 8 16 64 128]
 
@@ -109,7 +109,7 @@ class QualityModel:
         return self.constraint(case).automaton.min_tokens <= MAX_TOKENS
 
     def answer(self, case: QualityCase, setting: Setting, lower_bound: float) -> QualityAnswer:
-        """The answer to a case; `lower_bound`, the log-prob of some satisfying text, speeds up the exact solver."""
+        """The answer to a case. `lower_bound`, the log-prob of some satisfying text, speeds up the exact solver."""
         text, constraint = self._compiled(json.dumps(case.constraint))
         prompt = self.prompt_ids(case)
         start = time.perf_counter()
@@ -156,7 +156,7 @@ def merge_rows(row: Row, more: Row) -> Row:
 
 
 def is_judged(setting: Setting) -> bool:
-    """Whether texts are compared with people's, which makes sense only if the prompt names the concepts."""
+    """Whether texts are compared with people's. That makes sense only if the prompt names the concepts."""
     named = setting.model == "captions" and "prompt" in setting.family
     return named and setting.algorithm == DEFAULT and setting.beams == JUDGED_BEAMS
 
@@ -216,7 +216,7 @@ def run(args: argparse.Namespace) -> None:
 def extended_row(
     model: QualityModel, rows: RowStore, setting: Setting, cases: Sequence[QualityCase], again: bool
 ) -> Row | None:
-    """The row of a setting over these cases, reusing the stored one; None if that covers all of them."""
+    """The row of a setting over these cases, extending the stored one. None if the stored row covers all of them."""
     old = None if again else rows.find(asdict(setting))
     missing = [case for case in cases if old is None or case.name not in old["log_probs"]]
     if not missing:

@@ -91,7 +91,7 @@ Cases = dict[str, AblationRow]  # by key
 
 
 class CaseChange(NamedTuple):
-    """The change of a case from the baseline to a variant: of log-prob as difference and share, of costs as ratio."""
+    """A case's change from the baseline to a variant. A log-prob changes by difference and share, a cost by ratio."""
 
     held_out: int
     nats: float
@@ -165,7 +165,7 @@ def _case_changes(variant: Cases, baseline: Cases) -> Iterable[CaseChange]:
 
 
 def _summary(changes: Sequence[CaseChange]) -> list[str]:
-    """Mean changes with a paired bootstrap interval, the mean of the held-out half, the median time, and mean costs."""
+    """Mean changes with bootstrap interval, held-out mean, median time, mean costs. The bootstrap is paired."""
     shares = np.array([change.share for change in changes])
     sample = np.random.default_rng(SEED).integers(0, len(shares), (RESAMPLES, len(shares)))
     low, high = np.percentile(shares[sample].mean(axis=1), [2.5, 97.5])

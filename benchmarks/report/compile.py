@@ -51,7 +51,7 @@ _POINTS_MIN = 3
 
 
 def _figures(rows: Rows, case: str, engine: str, name: str) -> list[float]:
-    """The figure of every repeat; empty if one of them did not finish."""
+    """The figure of every repeat; empty if one did not finish."""
     repeats = rows.get((case, engine), [])
     return [row["figures"][name] for row in repeats] if all(row["outcome"] == "ok" for row in repeats) else []
 
@@ -73,7 +73,7 @@ def _cell(run: Run, rows: Rows, case: dict[str, Any], engine: str, name: str, sc
 
 
 def ratios(rows: Rows, cases: Iterable[str], engine: str, name: str) -> dict[str, float]:
-    """Theirs over ours for each case that both finish: the median over the pairs of one turn each."""
+    """Their figure over ours for each case that both finish. It is the median over the pairs of one turn each."""
     medians = {}
     for case in cases:
         pairs = zip(_figures(rows, case, engine, name), _figures(rows, case, "ours", name), strict=False)
@@ -202,7 +202,7 @@ def _stars(run: Run) -> str:
 
 
 def _first_tokens(run: Run, rows: Rows) -> str:
-    """The cases in which an engine with the same language allows another number of first tokens."""
+    """The cases where an engine allows another number of first tokens. The engine's language is the same."""
     lines = []
     for case, engine in product(run["cases"], PEERS):
         ours, theirs = (_figures(rows, case["name"], name, "first_ids") for name in ("ours", engine))
@@ -243,7 +243,7 @@ def compile_section(run: Run) -> str:
 
 
 def _series(run: dict[str, Any]) -> tuple[dict[str, Series], list[str]]:
-    """The figures of every series, and a line for each point that was not compiled."""
+    """The figures of every series, and a line per failed point."""
     series: dict[str, Series] = defaultdict(dict)
     missing: dict[str, None] = {}
     for row in run["rows"]:
@@ -301,7 +301,7 @@ def _scale_table(points: Series) -> str:
 
 
 def _picture(series: dict[str, Series]) -> str:
-    """Time and table size of every series, one panel for each kind of size."""
+    """Time and table size of every series, one panel per size."""
     kinds: dict[str, list[str]] = defaultdict(list)
     for name in series:
         kinds[name.partition(":")[0].removesuffix(" in order")].append(name)

@@ -18,7 +18,9 @@ Draw = Callable[[list[Any]], None]  # draws into the panels of a figure, row by 
 
 
 def section(title: str, run: Mapping[str, Any], notes: str, *parts: str, details: Sequence[str] = ()) -> str:
-    """A section as Markdown: the origin of its figures, notes, the notes stored with the run, and non-empty parts.
+    """A Markdown section: the figures' origin, notes, and non-empty parts.
+
+    The notes stored with the run follow the others.
 
     details  of the run, besides its date, machine, threads and command
     """
@@ -67,7 +69,7 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
 
 
 def picture(name: str, alt_text: str, draw: Draw, inches: tuple[float, float], shape: tuple[int, int] = (1, 1)) -> str:
-    """A link to a figure, drawn again if there is matplotlib; empty if there is no file.
+    """A link to a figure, redrawn if matplotlib is available. It is empty if there is no file.
 
     shape  the rows and columns of its panels
     """

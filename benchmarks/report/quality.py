@@ -1,4 +1,4 @@
-"""The sections of RESULTS.md about the answers of the searches, and about cost and quality over the beam width."""
+"""RESULTS.md's sections about answer quality and about beam width."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ def _gaps(rows: Sequence[Row]) -> str:
 
 
 def _best_known(by_setting: FamilyRows) -> Row | None:
-    """The exact optimum, else the best answer of all rows to each case that was answered with REFERENCE beams."""
+    """The exact optimum, or the best answer to each case.
+
+    The best answers are those of all rows for cases that were answered with REFERENCE beams.
+    """
     exact, reference = by_setting.get(("exact", 0)), by_setting.get(("banked", REFERENCE))
     if exact is not None or reference is None:
         return exact
@@ -95,7 +98,10 @@ def _best_known(by_setting: FamilyRows) -> Row | None:
 
 
 def _goals(rows: Sequence[Row]) -> str:
-    """Which families meet the goals: against the exact optimum if it is known, and against REFERENCE alone."""
+    """Which families meet the goals.
+
+    The exact optimum is the comparison if it is known, and REFERENCE alone otherwise.
+    """
     families = _families(rows)
     goals = []
     for beams, gap_max in GOALS:
@@ -117,7 +123,10 @@ def _goals(rows: Sequence[Row]) -> str:
 def _missed(
     families: dict[tuple[str, str], FamilyRows], beams: int, gap_max: float, *, exact: bool
 ) -> tuple[int, list[str]]:
-    """The number of comparable families, and those whose gap is too large. exact: prefer the exact optimum."""
+    """The number of comparable families, and those with too large gaps.
+
+    exact  prefers the exact optimum
+    """
     missed, count = [], 0
     for (model, family), by_setting in families.items():
         reference = (exact and by_setting.get(("exact", 0))) or by_setting.get(("banked", REFERENCE))
@@ -136,14 +145,14 @@ def _exceptions(missed: Sequence[str]) -> str:
 
 
 class Gap(NamedTuple):
-    """By how many percent a mean log-prob is below the best known, and the standard error of that."""
+    """How far a mean log-prob is below the best, in percent. It has the standard error too."""
 
     percent: float
     error: float
 
 
 def gap(row: Row | None, best: Row) -> Gap | None:
-    """The gap of a row over the cases of both; None if there is none. The error of a single case is 0."""
+    """The gap of a row over the cases of both rows. None without common cases. The error of a single case is 0."""
     names = [name for name in best["log_probs"] if name in row["log_probs"]] if row else []
     if not row or not names:
         return None
@@ -161,14 +170,17 @@ def _gap_cell(missing: Gap | None) -> str:
 
 
 def gaps_at(rows: Sequence[Row], beams: int) -> list[float]:
-    """The gap of the default with this number of beams in percent, for each family with a best known answer."""
+    """The default's gap in percent for each comparable family. A family is comparable if it has a best known answer."""
     pairs = ((by_setting.get(("banked", beams)), _best_known(by_setting)) for by_setting in _families(rows).values())
     gaps = [gap(row, best) for row, best in pairs if best is not None]
     return [each.percent for each in gaps if each is not None]
 
 
 def _pairs(by_setting: FamilyRows) -> list[tuple[float, float]]:
-    """The log-probs of the default with 8 beams and of Algorithm 1 with 128, case by case."""
+    """Pairs of log-probs by case, from the two compared searches.
+
+    The first is the default with 8 beams, the second Algorithm 1 with 128.
+    """
     ours, theirs = by_setting.get(("banked", 8)), by_setting.get(("abs", 128))
     if ours is None or theirs is None:
         return []
@@ -180,13 +192,13 @@ def _is_ahead(pair: tuple[float, float]) -> bool:
 
 
 def cases_ahead(rows: Sequence[Row]) -> tuple[int, int]:
-    """The cases in which the default with 8 beams does no worse than Algorithm 1 with 128, and all cases."""
+    """The cases where the default does no worse, and all cases. The default has 8 beams, Algorithm 1 has 128."""
     pairs = [pair for by_setting in _families(rows).values() for pair in _pairs(by_setting)]
     return sum(map(_is_ahead, pairs)), len(pairs)
 
 
 def families_ahead(rows: Sequence[Row]) -> tuple[int, int]:
-    """The families in which the mean is more probable by the same comparison, and all families."""
+    """The families whose mean is better in that comparison, and all families."""
     columns = [list(zip(*pairs, strict=True)) for pairs in map(_pairs, _families(rows).values()) if pairs]
     return sum(statistics.fmean(ours) > statistics.fmean(theirs) for ours, theirs in columns), len(columns)
 
@@ -197,7 +209,7 @@ def _ahead(by_setting: FamilyRows) -> str:
 
 
 def _penalties(rows: Sequence[Row]) -> str:
-    """One line for each p of a family in which more than one was measured."""
+    """One line per p of each family with several values of p."""
     body = []
     for model, family in _families(rows):
         setting = (model, family, "banked", 16)

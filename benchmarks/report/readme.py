@@ -1,4 +1,4 @@
-"""The README's table and list of figures, from the same files as RESULTS.md."""
+"""The README's table and figures, from the same files as RESULTS.md."""
 
 from __future__ import annotations
 
@@ -124,7 +124,10 @@ def _fashion(run: Run) -> str:
 
 
 def losses(runs: Mapping[str, Run]) -> str:
-    """The tasks in which another system beats our 16 beams in a score of the texts, or is as safe and faster."""
+    """The tasks where another system beats our 16 beams.
+
+    It does so by a score of the texts, or by being as safe and faster.
+    """
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
     for row in runs.get("commongen", {}).get("rows", ()):
         if not is_unsupported(row):

@@ -54,6 +54,6 @@ def stored_runs() -> dict[str, Any]:
 
 
 def write_run(name: str, figures: dict[str, Any]) -> None:
-    """Store the figures of this run, with its date, machine and command, and rewrite the report."""
+    """Store this run's figures and rewrite the report. The figures get the date, machine and command."""
     write_json(RESULTS_DIRECTORY / f"{name}.json", about() | figures)
     write_report()

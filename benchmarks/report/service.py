@@ -1,4 +1,4 @@
-"""The sections of RESULTS.md about the service: under load, under kills, and in a new user's browser."""
+"""RESULTS.md's sections about load, killed workers and a new user's browser."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _load_goals(run: dict[str, Any]) -> str:
 
 
 def chaos_section(run: dict[str, Any]) -> str:
-    """The outcomes of requests while workers are killed, from the figures of tests.long.chaos."""
+    """The outcomes of requests while tests.long.chaos kills workers."""
     killed, requests = run["killed"], run["requests"]
     workers = sum(count for name, count in killed.items() if name != "server")
     loading = sum(count for name, count in killed.items() if name.endswith("(loading)"))

@@ -112,7 +112,7 @@ def _fashion_goals(scores: Scores) -> str:
 
 
 def draw_fashion(scores: Scores, panels: list[Any]) -> None:
-    """The paper's figure: accuracy of images and of sequences by the number of beams."""
+    """The paper's figure: image and sequence accuracy by number of beams."""
     beams = sorted(k for system, k in scores if system == "abs")
     for panel, figure, title, at in zip(
         panels, ("accuracy", "sequence_accuracy"), ("images", "sequences"), (0, 1), strict=True
@@ -192,7 +192,7 @@ def commongen_section(run: dict[str, Any]) -> str:
 
 
 def draw_commongen(tasks: dict[tuple[str, str], list[Row]], panels: list[Any]) -> None:
-    """For each model and task the share of complete sets and CIDEr, a mark for each system."""
+    """Draws complete sets and CIDEr for each model and task. Each system has a mark."""
     systems = list(dict.fromkeys(row["system"] for group in tasks.values() for row in group))
     for panel, ((model, family), group) in zip(panels, tasks.items(), strict=True):
         for row in group:
@@ -240,7 +240,7 @@ def infilling_section(run: dict[str, Any]) -> str:
 
 
 def draw_infilling(by_model: dict[tuple[str], list[Row]], panels: list[Any]) -> None:
-    """Answers that match and BLEU-4 by the share that is masked, a line for each system."""
+    """Draws matching answers and BLEU-4 by masked share, per system."""
     systems = dict.fromkeys(row["system"] for group in by_model.values() for row in group)
     places = product(by_model.items(), INFILLING_PANELS)
     for panel, (((model,), group), (name, scale, label)) in zip(panels, places, strict=True):

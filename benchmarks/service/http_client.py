@@ -1,4 +1,4 @@
-"""A minimal HTTP/1.1 client for load tests: persistent connections, and little work for each request."""
+"""A minimal HTTP/1.1 client for load tests. It keeps connections and does little work per request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """A response, and the seconds from the first byte sent to the last byte read."""
+    """A response and its seconds. They go from the first byte sent to the last byte read."""
 
     status: int
     headers: dict[str, str]
@@ -24,7 +24,7 @@ class HttpReply:
 
 
 class HttpConnection:
-    """A connection for one caller at a time, opened when it is first used or the server has closed it."""
+    """A connection for one caller at a time. It opens at the first use and again after the server closes it."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

@@ -110,7 +110,10 @@ class RunningService:
     metrics_port: int
 
     def memory_mib(self) -> dict[str, float]:
-        """The resident set of each process and its descendants (the sandboxes of the compile workers)."""
+        """The resident set of each process and its descendants.
+
+        Descendants include the sandboxes of the compile workers.
+        """
         sizes = {}
         for name, pid in self.processes.items():
             with contextlib.suppress(OSError):  # the process was restarted
@@ -127,7 +130,7 @@ class RunningService:
 
 @contextlib.contextmanager
 def run_service() -> Iterator[RunningService]:
-    """`abs up` with the built-in model and default settings, ready for the duration of the statement."""
+    """`abs up` with the built-in model and default settings. It is ready for the duration of the statement."""
     port = free_port()  # the two after it are most likely free as well
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
     with (
@@ -210,7 +213,7 @@ async def single_client(url: str, count: int, rng: random.Random) -> dict[str, A
 
 
 async def cached_compiles(url: str, rate: float, seconds: float) -> dict[str, Any]:
-    """POST /compile of a stored constraint at a fixed rate per second, each timed from when it was due."""
+    """POST /compile of a stored constraint at a fixed rate. Each request is timed from its due time."""
     body = json.dumps({"constraint": keywords(("dog", "ball"))[0], "explain": False}).encode()
     pool = [HttpConnection(url) for _ in range(32)]
     await pool[0].post("/compile", body)
@@ -240,7 +243,7 @@ async def cached_compiles(url: str, rate: float, seconds: float) -> dict[str, An
 
 
 async def same_constraint(service: RunningService, callers: int, rng: random.Random) -> dict[str, Any]:
-    """Simultaneous callers of one new constraint, and the number of compilations of it."""
+    """Simultaneous callers of one new constraint, and its number of compilations."""
     words = tuple(rng.sample([f"word{number}" for number in range(1000)], 4))
     body = json.dumps({"constraint": keywords(words)[0], "explain": False}).encode()
     before = await service.compilations()
@@ -272,7 +275,7 @@ async def burst(url: str, clients: int) -> dict[str, Any]:
 
 
 async def sustained(service: RunningService, clients: int, seconds: float, ramp_s: float) -> dict[str, Any]:
-    """Clients that send the next request as soon as they are answered, and wait as long as a 429 demands.
+    """Clients that repeat requests at once and respect each 429's delay.
 
     It follows `burst`, which has stored the common constraints.
 

@@ -1,4 +1,4 @@
-"""The time of a new user from a clone to an answer in the playground, without reading.
+"""Measures a new user's time from clone to first answer. Reading time is excluded.
 
     python -m benchmarks.service.page [--loads 9]
 
@@ -90,7 +90,7 @@ def type_command(name: str, seconds: dict[str, float]) -> None:
 
 
 def default_environment(home: Path) -> dict[str, str]:
-    """The environment of a user who has set nothing but the source of packages."""
+    """The environment of a user who configured only the package source."""
     inherited = {name: text for name, text in os.environ.items() if name in ("PATH", "LANG") or name.startswith("PIP_")}
     return inherited | {"HOME": str(home)}
 
@@ -124,7 +124,7 @@ def is_ready(url: str) -> bool:
 
 
 def first_answer(browser: Browser, url: str, waiting: dict[str, float], typing: dict[str, float]) -> None:
-    """Stores the seconds until the page accepts input, until the picture is drawn, and until the answer is complete."""
+    """Stores the times to accepted input, drawn picture and complete answer. They are in seconds."""
     with open_page(browser, url, WIDE) as watched:
         page = watched.page
         with timed(waiting, "page"):
@@ -150,7 +150,7 @@ def require_satisfied(page: Page) -> None:
 
 
 def load_page(browser: Browser, url: str) -> tuple[float, float, int]:
-    """Milliseconds to the first paint and to the drawn automaton, and the bytes loaded for both."""
+    """Milliseconds to first paint and drawn automaton, and their loaded bytes."""
     with open_page(browser, url, WIDE) as watched:
         page = watched.page
         page.goto("/")

@@ -48,4 +48,4 @@ class System(Protocol):
         """Prepare the constraint of the next answers. Raises ConstraintNotSupported."""
 
     def answer(self, prompt: str, max_tokens: int) -> str:
-        """The text after the prompt, of at most `max_tokens` tokens including the end-of-text token."""
+        """The text after the prompt, limited to `max_tokens` including EOS."""

@@ -1,4 +1,4 @@
-"""Makes the environments of the other systems under .cache/systems; `make reference` runs it.
+"""Makes the other systems' environments under .cache/systems. `make reference` runs it.
 
     python -m benchmarks.systems.environments [NAME ...]
 

@@ -23,7 +23,7 @@ from lmformatenforcer.integrations.transformers import (  # noqa: E402
 
 
 class FormatEnforcer(TransformersSystem):
-    """Greedy or beam search: its function depends on the text alone and keeps no state of its own."""
+    """Greedy or beam search with lm-format-enforcer. Its function depends on the text alone and keeps no state."""
 
     def open(self, folder: str) -> None:
         super().open(folder)

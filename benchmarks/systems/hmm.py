@@ -1,4 +1,4 @@
-"""The method of GeLaTo (Zhang et al., 2023) and Ctrl-G (Zhang et al., 2024), implemented from their equations.
+"""GeLaTo (Zhang et al., 2023) and Ctrl-G (Zhang et al., 2024). The method is implemented from their equations.
 
 p(x[t] | x[<t], a) is approximated as proportional to p_LM(x[t] | x[<t]) p_HMM(a | x[<=t]), where a is the event that
 the text ends within the budget and is accepted. An automaton over token ids accepts the spellings of each concept's
@@ -24,7 +24,7 @@ LENGTH_PENALTY = 0.5  # of the choice among the complete texts, as in our search
 
 
 class SpellingAutomaton:
-    """The Aho-Corasick automaton of the spellings of all concepts (Aho and Corasick 1975).
+    """The Aho-Corasick automaton of all concepts' spellings (Aho and Corasick 1975).
 
     output       by node: the concepts of which a spelling ends there
     transitions  by node: the next node by token; a missing token leads to ROOT
@@ -73,7 +73,7 @@ class HmmBeam:
 
 
 class HmmSearch:
-    """Beam search guided by the HMM of the folder's model, which `hmm_model.py` estimates beforehand."""
+    """Beam search guided by the HMM of the folder's model. `hmm_model.py` estimates the HMM beforehand."""
 
     def __init__(self, beams: int) -> None:
         self._beams = beams
@@ -104,7 +104,10 @@ class HmmSearch:
         return self._concepts if self._ordered else (1 << self._concepts) - 1
 
     def _acceptance_prob(self, left: int) -> Tensor:
-        """p(a | progress, node, hidden state of the last token) with `left` tokens left: [progress, nodes, H]."""
+        """p(a|progress, node, hidden state) with `left` tokens left: [progress, nodes, H].
+
+        The hidden state is that of the last token.
+        """
         hmm, nodes = self._hmm, len(self._spellings.transitions)
         while len(self._acceptance) <= left:
             if not self._acceptance:
@@ -114,7 +117,7 @@ class HmmSearch:
         return self._acceptance[left]
 
     def _by_next_state(self, then: Tensor) -> Tensor:
-        """The same by the hidden state that emits the next token: [progress, nodes, H].
+        """The probability by the next token's hidden state: [progress, nodes, H].
 
         Almost all tokens lead to ROOT without progress, so their sum is computed once and the others are corrections.
 
@@ -138,7 +141,7 @@ class HmmSearch:
         return prob
 
     def _log_acceptance(self, beam: HmmBeam, left: int) -> Tensor:
-        """log p_HMM(a | tokens, next token) for each next token, with `left` tokens left after it: [V]."""
+        """log p_HMM(a | tokens, next token) for each next token: [V]. After it, `left` tokens are left."""
         hmm, spellings, then = self._hmm, self._spellings, self._acceptance_prob(left)
         emitted = beam.hidden @ hmm.emission
         joint = (beam.hidden * then[beam.progress, ROOT]) @ hmm.emission

@@ -1,4 +1,4 @@
-"""A hidden Markov model of a language model's texts: the look-ahead of Ctrl-G and GeLaTo.
+"""Estimates an HMM of texts, the look-ahead of Ctrl-G and GeLaTo. The texts are those of a language model.
 
     python -m benchmarks.systems.hmm_model FOLDER PROMPT [--states 256] [--texts 16384]
 
@@ -74,7 +74,10 @@ def sample_texts(model: Any, ids: Tensor, texts: int) -> Tensor:
 
 @torch.inference_mode()
 def cluster_states(model: Any, ids: Tensor, texts: Tensor, states: int) -> Tensor:
-    """A hidden state for each token, int64 [texts, LENGTH]: the nearest mean to the model's last layer before it."""
+    """A hidden state for each token: int64 [texts, LENGTH].
+
+    It is the mean nearest to the model's last layer before the token.
+    """
     centres, nearest = None, []
     for batch in texts.split(_BATCH):
         sequences = torch.cat([ids.repeat(len(batch), 1), batch], 1)
@@ -87,7 +90,10 @@ def cluster_states(model: Any, ids: Tensor, texts: Tensor, states: int) -> Tenso
 
 
 def k_means(points: Tensor, count: int, rounds: int = 12) -> Tensor:
-    """The centres of `count` clusters by Lloyd's algorithm, started from points drawn at random: [count, width]."""
+    """The centres of `count` clusters by Lloyd's algorithm: [count, width].
+
+    The initial centres are points drawn at random.
+    """
     centres = points[torch.randperm(len(points))[:count]].clone()
     for _ in range(rounds):
         nearest = torch.cdist(points, centres).argmin(1)
@@ -98,7 +104,7 @@ def k_means(points: Tensor, count: int, rounds: int = 12) -> Tensor:
 
 
 def initial_model(texts: Tensor, state: Tensor, vocab_size: int, states: int) -> HiddenMarkovModel:
-    """The model of texts whose tokens have these hidden states (Ctrl-G's latent variable distillation)."""
+    """The model of texts whose tokens have these hidden states. It is Ctrl-G's latent variable distillation."""
     count = torch.tensor(1.0)
     emission, transition = torch.zeros(states, vocab_size), torch.full((states, states), 1.0 / states)
     emission.index_put_((state.flatten(), texts.flatten()), count, accumulate=True)
@@ -113,7 +119,10 @@ def _normalise(initial: Tensor, transition: Tensor, emission: Tensor) -> HiddenM
 
 
 def baum_welch_round(model: HiddenMarkovModel, texts: Tensor) -> tuple[HiddenMarkovModel, float]:
-    """One round over all texts, and their mean log-likelihood in nats under the model before it."""
+    """One Baum-Welch round over all texts, and their mean log-likelihood.
+
+    The log-likelihood is in nats under the model before the round.
+    """
     initial, transition = torch.zeros_like(model.initial), torch.zeros_like(model.transition)
     emission = torch.zeros_like(model.emission.T.contiguous())
     log_likelihood = 0.0
@@ -142,7 +151,7 @@ def baum_welch_round(model: HiddenMarkovModel, texts: Tensor) -> tuple[HiddenMar
 
 
 def distill(folder: str, prompt: str, states: int, texts: int, rounds: int) -> HiddenMarkovModel:
-    """The HMM of a language model's texts; prints the log-likelihood of each round."""
+    """The HMM of a language model's texts. Prints the log-likelihood of each round."""
     torch.manual_seed(0)
     language_model, tokenizer = load_model(folder)
     ids = torch.tensor([tokenizer(prompt).input_ids])

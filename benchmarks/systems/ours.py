@@ -1,4 +1,4 @@
-"""Our search, set up as the service sets it up, in one process."""
+"""Our search in one process, configured as in the service."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ConstraintPreparer:
         self._endings = find_endings(model, self._prior)
 
     def prepare(self, automaton: TokenAutomaton, *, forced_tokens: bool = True) -> PreparedConstraint:
-        """An automaton with its tables, with or without jump-forward decoding of forced tokens."""
+        """An automaton with its tables. `forced_tokens` switches jump-forward decoding on."""
         token_bytes = self._token_bytes if forced_tokens else None
         return PreparedConstraint.prepare(
             automaton, self._device, prior=self._prior, pieces=token_bytes, endings=self._endings

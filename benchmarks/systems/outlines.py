@@ -1,4 +1,4 @@
-"""Outlines, and outlines-core, the engine below it, through a logits processor that applies its guide."""
+"""Outlines and its engine outlines-core. A logits processor applies the engine's guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs systems as processes and asks them lists of questions, with a progress bar.
+"""Runs systems as processes and sends lists of questions.
 
 A process whose answer takes too long is ended.
 """
@@ -64,7 +64,7 @@ def python_of(environment: str) -> Path:
 
 
 class SystemProcess:
-    """A system's process, started by the first question and again after it died or was ended."""
+    """A system's process, which the first question starts. A question also restarts it after it died or was ended."""
 
     def __init__(self, entry: Entry, folder: str, threads: int, seconds_max: float) -> None:
         self._command = [
@@ -142,7 +142,7 @@ class SystemProcess:
 
 
 def _forward_lines(child: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
-    """Put each line of a process's output into the queue, and an empty one after the last."""
+    """Put each output line into the queue, then an empty one."""
     assert child.stdout is not None
     with contextlib.suppress(ValueError):  # the pipe was closed in the meantime
         for line in child.stdout:
@@ -176,7 +176,7 @@ class Questioner:
     def answers(
         self, title: str, system: str, folder: str, questions: Sequence[Question], warm_up: Question | None = None
     ) -> list[SystemAnswer] | None:
-        """A system's answer to each question, in order; None if it cannot be started on this machine.
+        """A system's answers in order; None if the system cannot start.
 
         warm_up  sent before all others and discarded: the first answer of a process is slower than the rest
         """
@@ -211,7 +211,7 @@ def ask_systems(
 
 
 def timings(answers: Sequence[SystemAnswer]) -> Row:
-    """Median times of the successful answers in ms, the number of failures, and the first error."""
+    """Median times of successful answers, failure count, and first error. Times are in ms."""
     errors = [answer.error for answer in answers if answer.error]
     times = [answer for answer in answers if not answer.error]
     return {

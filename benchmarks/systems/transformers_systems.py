@@ -1,4 +1,4 @@
-"""transformers' own searches, and the base class of systems that steer its `generate`."""
+"""transformers' searches, and the base class of systems that steer `generate`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Unconstrained(TransformersSystem):
 
 
 class ForcedPhrases(TransformersSystem):
-    """transformers' constrained beam search (`force_words_ids`), in a release from before it moved to the Hub.
+    """transformers' constrained beam search (`force_words_ids`). The release is one from before it moved to the Hub.
 
     One form of each concept must occur, spelled as after a space. It supports no order, and sees tokens, not words.
     """
@@ -69,7 +69,7 @@ class ForcedPhrases(TransformersSystem):
         return {"force_words_ids": self._phrases}
 
     def _token_ids(self, forms: tuple[str, ...]) -> list[list[int]]:
-        """The ids of each form, without forms that begin with another form: the search rejects such lists."""
+        """The ids of each form, without forms that extend another. The search rejects lists with such forms."""
         spellings = {tuple(spelling_after_space(self.tokenizer, form)) for form in forms}
         longer = {ids for ids in spellings for other in spellings if ids != other and ids[: len(other)] == other}
         return [list(ids) for ids in sorted(spellings - longer)]

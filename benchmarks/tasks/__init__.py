@@ -1,4 +1,4 @@
-"""The tasks of the paper, solved by our search and by other systems.
+"""Solves the paper's tasks by our search and by other systems.
 
 `fashion` is Ordered Fashion-MNIST (section 5.1), `commongen` CommonGen and Ordered CommonGen (5.2), `infilling` text
 infilling (5.3), and `runtimes` the seconds per request over the number of beams (table 2). `truncation` gives patterns

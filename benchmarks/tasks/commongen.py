@@ -1,4 +1,4 @@
-"""CommonGen and Ordered CommonGen (the paper's section 5.2): the texts of each system for the same sets of concepts.
+"""CommonGen and Ordered CommonGen (the paper's section 5.2). Each system writes texts for the same sets of concepts.
 
     python -m benchmarks.tasks.commongen [--models captions ...] [--systems NAME ...] [--sets 100]
     ABS_MODEL=FOLDER python -m benchmarks.tasks.commongen --models other [--prompt TEXT]
@@ -39,7 +39,7 @@ PUBLISHED = {"UniLM": "unilm", "BART": "bart", "constrained Levenshtein Transfor
 
 
 def model_folder(model: str, shared: Path) -> str:
-    """The folder of a model: the built-in one, a shared one, or the value of ABS_MODEL."""
+    """A model's folder: built-in, shared, or the value of ABS_MODEL."""
     if model == OTHER:
         return os.environ["ABS_MODEL"]
     return BUILT_IN_MODEL if model == "captions" else str(shared / "models" / model)
@@ -53,7 +53,7 @@ def scoring_model(folder: str) -> tuple[Any, Any]:
 
 @torch.inference_mode()
 def log_probs(folder: str, prompts: Sequence[str], texts: Sequence[str]) -> list[float]:
-    """The log-prob of each text with its end after its prompt, in nats, in the tokenizer's spelling."""
+    """The log-prob of each text with its end, in nats. It follows its prompt and has the tokenizer's spelling."""
     model, tokenizer = scoring_model(folder)
     sums = []
     for prompt, text in zip(prompts, texts, strict=True):
@@ -65,7 +65,7 @@ def log_probs(folder: str, prompts: Sequence[str], texts: Sequence[str]) -> list
 
 
 def text_scores(sets: Sequence[ConceptSet], texts: Sequence[str], *, ordered: bool) -> dict[str, float]:
-    """The shares of covered concepts and of complete sets, and the similarity to what people wrote."""
+    """Shares of covered concepts and complete sets, and similarity to references."""
     count = leading_concepts if ordered else concepts_covered
     covered = [count(text, case.concepts, case.constraint.concepts) for case, text in zip(sets, texts, strict=True)]
     sizes = [len(case.concepts) for case in sets]
@@ -93,7 +93,7 @@ def commongen_row(
 
 
 def published_scores(shared: Path) -> list[Row]:
-    """The scores of published outputs of other systems for the whole split, as a check of the metrics."""
+    """The scores of published outputs of other systems, to check metrics. The outputs cover the whole split."""
     rows = []
     dev = {row["concept_set_idx"]: row for row in _read_lines(concept_sets_path(shared))}
     for name, file in PUBLISHED.items():
@@ -112,7 +112,7 @@ def _read_lines(path: Path) -> list[Row]:
 
 
 def sort_key(row: Row) -> tuple[int, str, str, int]:
-    """The order of the rows, in which the models of --models other come last."""
+    """The sort key of rows; models of --models other come last."""
     models = list(PROMPTS)
     at = models.index(row["model"]) if row["model"] in models else len(models)
     return at, row["model"], row["family"], list(SYSTEMS).index(row["system"])

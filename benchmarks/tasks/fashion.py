@@ -1,4 +1,6 @@
-"""Ordered Fashion-MNIST (the paper's section 5.1): a CNN alone, with an LSTM, and with the search under 13 formulas.
+"""Ordered Fashion-MNIST (the paper's section 5.1) by three methods.
+
+They are a CNN alone, with an LSTM, and with the search under 13 formulas.
 
     python -m benchmarks.tasks.fashion [--repeats 5] [--sequences 2000]
 
@@ -52,7 +54,10 @@ Decoder = Callable[[Sequence[Outfit]], Sequence[Labels]]
 
 
 class ImageClassifier(nn.Module):
-    """Two convolutions of 2x2 and 5x5, each with max-pooling, then three layers with layer norm and dropout."""
+    """A CNN with two convolutions (2x2, 5x5) and three dense layers.
+
+    Max-pooling follows each convolution; layer norm and dropout follow the layers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +76,7 @@ class ImageClassifier(nn.Module):
 
 
 class SequenceClassifier(nn.Module):
-    """One LSTM layer over the features of the images of a sequence, and a linear layer to the labels."""
+    """One LSTM layer over image features, and a linear layer. The linear layer gives the labels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +90,7 @@ class SequenceClassifier(nn.Module):
 
 
 def as_input(images: NDArray[np.uint8]) -> Tensor:
-    """Images as the CNN's input: float32 [N, 1, 28, 28], with a mean of about 0 and a deviation of about 1."""
+    """Images as the CNN's input: float32 [N, 1, 28, 28]. The mean is about 0, and the deviation about 1."""
     return (torch.from_numpy(images.astype(np.float32))[:, None] / 255 - 0.286) / 0.353
 
 
@@ -114,7 +119,7 @@ def features_and_log_probs(model: ImageClassifier, images: NDArray[np.uint8]) ->
 def train_sequence_classifier(
     features: Tensor, sequences: Sequence[Outfit], held_out: Sequence[Outfit], seed: int, on_stage: OnStage
 ) -> SequenceClassifier:
-    """The LSTM after the epoch with the best accuracy on the held-out sequences.
+    """The LSTM of the epoch with the best held-out accuracy.
 
     features  float32 [N, 128], by image
     """
@@ -145,7 +150,7 @@ def classify(model: SequenceClassifier, features: Tensor, sequences: Sequence[Ou
 
 
 def _batches(features: Tensor, sequences: Sequence[Outfit], size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of sequences of one length, in random order: features [N, T, 128] and labels [N, T]."""
+    """Random batches of equally long sequences. Features are [N, T, 128], labels [N, T]."""
     by_length: dict[int, list[Outfit]] = {}
     for at in torch.randperm(len(sequences)).tolist():
         by_length.setdefault(len(sequences[at].labels), []).append(sequences[at])
@@ -194,7 +199,7 @@ class FashionScorer:
 
 
 def constrained_decoder(log_probs: NDArray[np.float64], constraint: CompiledConstraint, beams: int) -> Decoder:
-    """Our decoding of each sequence's matrix [T, labels], by beam search, or exactly if `beams` is 0."""
+    """Our decoding of each sequence's matrix [T, labels] by beam search. With `beams` 0 it is exact."""
 
     def decode(matrix: NDArray[np.float64]) -> Labels:
         if not beams:

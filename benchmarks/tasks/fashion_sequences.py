@@ -1,4 +1,4 @@
-"""Ordered Fashion-MNIST: the allowed sequences of clothes, and images of a data split in such an order.
+"""Ordered Fashion-MNIST: allowed label sequences, and images in such an order.
 
 The 13 constraints are the paper's (appendix C; `word_cases.clothing_formula`). Nothing is worn twice, so they accept
 finitely many sequences: 507, of two to six items. The paper does not say how its sequences were drawn. Here each of the
@@ -32,7 +32,7 @@ def clothing_constraint() -> CompiledConstraint:
 
 
 def accepted_sequences(automaton: TextAutomaton) -> Iterator[tuple[int, ...]]:
-    """All sequences of labels that the constraint accepts, of which there must be finitely many."""
+    """All label sequences that the constraint accepts. There must be finitely many."""
     dfa = automaton.letters
     live, symbols = live_states(dfa), [automaton.symbol_names.index(label) for label in LABELS]
     stack: list[tuple[tuple[int, ...], int]] = [((), dfa.start)]

@@ -1,4 +1,4 @@
-"""Stories with gaps, after the protocol of ILM (Donahue et al., 2020), and the regexes that their completions match.
+"""Stories with gaps, after the protocol of ILM (Donahue et al., 2020). Regexes describe their completions.
 
 Spans of a story's first sentences are masked until a given share of the words is: a sentence, a run of two to eight
 words, or a word, each with probability one third. The first words remain, as the prompt.
@@ -45,7 +45,10 @@ def gapped_stories(path: Path, count: int, share: float) -> list[Story]:
 
 
 def _first_sentences(text: str) -> list[list[str]]:
-    """The sentences before the first line break, up to WORDS_MAX words; empty if they are unsuitable or too few."""
+    """The sentences before the first line break.
+
+    They have up to WORDS_MAX words; the list is empty if they are unsuitable or too few.
+    """
     first = text.partition("\n")[0]
     if not re.fullmatch(r"[A-Za-z' ,.!?-]+", first):
         return []
@@ -58,7 +61,7 @@ def _first_sentences(text: str) -> list[list[str]]:
 
 
 def mask(sentences: list[list[str]], share: float, random_source: random.Random) -> Story:
-    """A story of these sentences in which about `share` of the words are masked."""
+    """A story in which about `share` of the words are masked."""
     words = [word for sentence in sentences for word in sentence]
     ends = [sum(map(len, sentences[: at + 1])) for at in range(len(sentences))]
     gap: list[str] = [""] * len(words)  # by word: the kind of the gap that starts there, "-" inside one
@@ -79,7 +82,7 @@ def mask(sentences: list[list[str]], share: float, random_source: random.Random)
 
 
 def _span(kind: str, ends: list[int], random_source: random.Random) -> tuple[int, int]:
-    """The begin and end of a random span of this kind, within one sentence."""
+    """The bounds of a random span of a kind, within one sentence."""
     sentence = random_source.randrange(len(ends))
     first, last = ends[sentence - 1] if sentence else 0, ends[sentence]
     if kind == "sentence":

@@ -1,4 +1,4 @@
-"""Text infilling (the paper's section 5.3): stories with gaps, completed by each system.
+"""Text infilling (the paper's section 5.3): systems complete stories with gaps.
 
     python -m benchmarks.tasks.infilling [--models stories260k ...] [--systems NAME ...] [--stories 50]
 

@@ -1,4 +1,6 @@
-"""Seconds per request over the number of beams (the paper's table 2), and how ours grow with other sizes.
+"""Measures seconds per request over the beams (the paper's table 2).
+
+The growth of ours with other sizes is measured too.
 
     python -m benchmarks.tasks.runtimes [--beams 4 8 16 32 64 128] [--sets 10] [--repeats 3]
 
@@ -49,7 +51,7 @@ def with_beams(method: str, beams: int) -> Entry:
 
 
 def table_rows(args: argparse.Namespace, progress: Progress) -> Iterator[dict[str, Any]]:
-    """For each method and number of beams the mean seconds per answer of each repeat."""
+    """The mean seconds per answer for each method, width and repeat."""
     sets = concept_sets(concept_sets_path(args.shared), PROMPTS["captions"], args.sets, ordered=False)
     questions = [(case.constraint, case.prompt, MAX_TOKENS) for case in sets]
     bar = progress.add_task("beams", total=len(args.beams) * len(METHODS) * args.repeats)
@@ -63,7 +65,10 @@ def table_rows(args: argparse.Namespace, progress: Progress) -> Iterator[dict[st
 
 
 def _mean_s(entry: Entry, folder: str, questions: Sequence[Question], threads: int) -> float:
-    """Seconds per answer without the preparation of its constraint: the cost of a request with a cached automaton."""
+    """Seconds per answer without the preparation of its constraint.
+
+    This is the cost of a request with a cached automaton.
+    """
     seconds = []
     with run_system(entry, folder, threads, seconds_max=300.0) as system:
         system.ask(*questions[0])

@@ -32,7 +32,7 @@ def _spaced(text: str) -> str:
 
 
 def bleu_4(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Corpus BLEU-4, 0 to 100; the brevity penalty takes the nearest reference length."""
+    """Corpus BLEU-4, 0 to 100, with brevity penalty. The penalty takes the nearest reference length."""
     count = max(map(len, references))
     streams: Any = [[_spaced(each[at]) if at < len(each) else None for each in references] for at in range(count)]
     scorer = BLEU(tokenize="none", smooth_method="none", force=True)
@@ -47,7 +47,7 @@ def cider(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
 
 
 def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """The mean over texts of the best F1 against any of their references, 0 to 100."""
+    """The mean of each text's best ROUGE-L F1, 0 to 100. Each text is compared with all its references."""
     scorer = RougeScorer(["rougeL"], tokenizer=_WordTokenizer())
     pairs = zip(texts, references, strict=True)
     return 100.0 * statistics.fmean(scorer.score_multi(list(each), text)["rougeL"].fmeasure for text, each in pairs)

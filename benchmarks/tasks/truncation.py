@@ -1,4 +1,6 @@
-"""Answers when the budget is short: a hundred patterns, with budgets from the shortest possible to four times that.
+"""Measures answers to a hundred patterns under short budgets.
+
+The budgets go from the shortest possible to four times that.
 
     python -m benchmarks.tasks.truncation [--systems NAME ...] [--patterns 100]
 
@@ -33,7 +35,7 @@ _WORDS = (
 
 
 def patterns() -> tuple[str, ...]:
-    """Ten of each kind, of one line and without Unicode classes, so that all engines read them alike."""
+    """Ten one-line patterns of each kind, without Unicode classes. All engines read them alike."""
     sizes = range(1, 11)
     by_kind = [
         *(rf"[A-Z][a-z]+( [a-z]+){{{count},{count + 6}}}\." for count in sizes),
@@ -51,7 +53,7 @@ def patterns() -> tuple[str, ...]:
 
 
 def truncation_row(system: str, shortest: dict[str, int], questioner: Questioner) -> Row | None:
-    """One decoder's row: for each budget the numbers of satisfying and of failed answers, and their time."""
+    """One decoder's row: satisfying and failed answers, and times, by budget."""
     budgets = [(pattern, max(tokens, int(tokens * times))) for times in TIMES for pattern, tokens in shortest.items()]
     questions = [(TextConstraint(pattern), PROMPT, budget) for pattern, budget in budgets]
     warm_up = (TextConstraint(next(iter(shortest))), PROMPT, 40)

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: put the parts that are made from the code into the pages."""
+"""mkdocs hooks that insert the generated parts into the pages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _plain_bars(markdown: str) -> str:
 
 
 def _with_facts(markdown: str) -> str:
-    """The page of errors with status, title and fields of each code below its heading."""
+    """The errors page with each code's status, title and fields. They stand below the code's heading."""
     headings = [match["code"] for match in _CODE_HEADING.finditer(markdown)]
     if sorted(headings) != CODES:
         raise PluginError(f"errors.md needs one section for each code: {sorted({*headings} ^ {*CODES})}")

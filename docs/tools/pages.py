@@ -1,4 +1,4 @@
-"""Reads the pages: their blocks of code, the headings and captions around them, and their tables."""
+"""Reads the pages: code blocks, their headings and captions, and tables."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _cells(line: str) -> tuple[str, ...]:
 
 
 def code_of(cell: str) -> str:
-    """The code of a cell; empty if the cell has none ("the empty text")."""
+    """The code of a cell; empty if the cell has none."""
     match = re.fullmatch(r"(`+)(.*?)\1", cell)
     if match is None:
         return ""

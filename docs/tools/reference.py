@@ -1,4 +1,7 @@
-"""The API's reference in Markdown, from the OpenAPI document: paths, fields, answers, error codes."""
+"""The API reference in Markdown, generated from the OpenAPI document.
+
+It lists paths, fields, answers and error codes.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def _object(schema: Schema) -> Iterator[str]:
 
 
 def _described(docstring: str) -> tuple[str, dict[str, str]]:
-    """A docstring's prose, and the field descriptions of its lines of the shape `name  text`."""
+    """A docstring's prose, and its field descriptions. Fields are lines of the shape `name  text`."""
     prose: list[str] = []
     fields: dict[str, str] = {}
     names: list[str] = []

@@ -9,7 +9,7 @@ from benchmarks.systems.base import ConstraintNotSupported, TextConstraint
 
 
 class Fake:
-    """Answers with its arguments and the number of preparations; some patterns cause faults."""
+    """Answers with its arguments and the number of preparations. Some patterns cause faults."""
 
     def __init__(self, mark: str = "") -> None:
         self._mark, self._prepared = mark, 0

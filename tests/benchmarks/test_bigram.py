@@ -1,4 +1,4 @@
-"""The exact optimum under a bigram model, against the enumeration of all texts."""
+"""Compares the exact optimum under a bigram model with full enumeration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def random_model(random: np.random.Generator, size: int, eos_ids: tuple[int, ...
 
 
 def best_of_all(model: BigramModel, first: int, automaton: TokenAutomaton, budget: int) -> float | None:
-    """The log-prob of the best of all sequences of at most `budget` ids, looked at one after another."""
+    """The largest log-prob of sequences of at most `budget` ids, by enumeration."""
     table = model.log_probs.tolist()
     after = [[automaton.advance(state, token) for token in range(len(table))] for state in range(automaton.states)]
     found = []

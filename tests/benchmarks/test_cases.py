@@ -1,4 +1,4 @@
-"""The constraints that the compile benchmark gives to other engines mean what it says they mean."""
+"""The translations of benchmark constraints for other engines keep their meaning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GAPS = (" ", ", ", ".", "\n", "-", "’", " 日本 ", "")
 
 
 def texts(count: int) -> list[str]:
-    """Sentences of words near the keywords; a third of them hold every keyword, so that both verdicts occur."""
+    """Random sentences of words near the keywords. A third of them hold every keyword, so that both verdicts occur."""
     dice, found = random.Random(7), ["", "dog", "dog kick ball", "ball kick dog", "dog. dog kicked-balls ball"]
     for number in range(count):
         words = dice.choices(WORDS, k=dice.randrange(1, 7))
@@ -117,7 +117,10 @@ def test_one_expression_serves_all_engines_but_the_exceptions() -> None:
 
 
 def samples(automaton: TextAutomaton, count: int, dice: random.Random) -> list[str]:
-    """Accepted texts: random walks over bytes, which after some steps take the shortest way to an end."""
+    """Random accepted texts.
+
+    A walk over bytes is random for some steps and then takes the shortest way to acceptance.
+    """
     tokens, found = automaton.byte_automaton, []
     for _ in range(count):
         state, read, wander = tokens.start, b"", dice.randrange(60)
@@ -142,7 +145,7 @@ def bent(text: str, dice: random.Random) -> str:
 
 
 def same_language_rows(shared: Path) -> list[tuple[CompileCase, str]]:
-    """The rows that some engine writes as a regex of the very same language."""
+    """The rows that some engine writes as an equivalent regex."""
     found = []
     for row in suite(shared):
         patterns = {one.text for one in row.peers.values() if one.kind == "regex" and not one.note}

@@ -1,4 +1,4 @@
-"""The decoding benchmark asks what it says it asks, and its report says what the figures say."""
+"""The decoding benchmark measures the stated settings and reports its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ordered Fashion-MNIST: its sequences are those that the paper's sentences allow, its report says what was found."""
+"""Ordered Fashion-MNIST draws the paper's sequences and reports its figures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ NOT_AFTER = {  # what a piece rules out from then on, though the other way round
 
 
 def may_be_worn(names: tuple[str, ...]) -> bool:
-    """By the sentences, without a formula: nothing twice, something of each group, nothing with what rules it out."""
+    """Whether an outfit obeys the paper's rules.
+
+    No formula is used: no item repeats, each group has an item, and no two items exclude each other.
+    """
     worn = set(names)
     if len(worn) < len(names) or not (worn & TOPS and worn & BOTTOMS and worn & SHOES):
         return False

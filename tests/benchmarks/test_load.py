@@ -1,4 +1,4 @@
-"""The short form of the load benchmark: real processes and Redis, every answer checked; and its report."""
+"""The short form of the load benchmark, and its report. It runs real processes and Redis and checks every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's measurements end as they should, and its report says what the figures say."""
+"""The benchmark's measurements complete, and its report states their figures."""
 
 from __future__ import annotations
 

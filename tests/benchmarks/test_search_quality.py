@@ -86,7 +86,7 @@ def test_means_are_compared_over_the_same_cases() -> None:
 
 
 class Answers:
-    """A bench whose answer to a case has its name for its log-prob."""
+    """A bench that answers a case with its name as log-prob."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Other systems: each in its own process, usable again after a fault; and the HMM look-ahead."""
+"""Other systems run in processes of their own and survive faults. The HMM look-ahead is checked too."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def small_hmm() -> HiddenMarkovModel:
 
 
 def looking_ahead(ordered: bool) -> HmmSearch:
-    """A decoder over the tokens 0 to 4, of which 4 is the end."""
+    """An HMM decoder over the tokens 0 to 4; 4 is EOS."""
     decoder = HmmSearch(beams=2)
     decoder._hmm, decoder._eos, decoder._spellings = small_hmm(), 4, SpellingAutomaton(SPELLINGS)
     decoder._concepts, decoder._ordered, decoder._acceptance = len(SPELLINGS), ordered, []
@@ -117,7 +117,7 @@ def looking_ahead(ordered: bool) -> HmmSearch:
 
 
 def accepted(text: tuple[int, ...], ordered: bool) -> bool:
-    """Whether a text that may continue is accepted, by the definition of the constraint."""
+    """Whether an unfinished text is accepted, by the definition of the constraint."""
     if 4 not in text:
         return False
     text = text[: text.index(4)]

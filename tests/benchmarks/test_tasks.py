@@ -41,7 +41,7 @@ def test_every_pattern_has_a_shortest_text(captions_dir: Path) -> None:
 
 
 class ScriptedDecoder:
-    """A decoder that has learned two answers, and fails with a large budget."""
+    """A decoder with two scripted answers that fails with a large budget."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []

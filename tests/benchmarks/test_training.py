@@ -1,4 +1,4 @@
-"""The training script makes models of the built-in kind, and the built-in model is one of them."""
+"""The training script makes models of the built-in kind. The built-in model is one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of a compiled constraint: decode undoes encode, and no other bytes decode."""
+"""The bytes of a compiled constraint. `decode` inverts `encode` and rejects all other bytes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_another_secret_and_another_vocabulary_are_refused(compiled: CompiledCon
 
 
 def forged(raw: bytes, declared: int | None = None) -> bytes:
-    """A body signed with the right secret, as one who holds it might forge."""
+    """A forged body, signed with the right secret."""
     body = zstandard.ZstdCompressor().compress(raw)
     head = struct.pack("<8sII", codec.MAGIC, len(raw) if declared is None else declared, len(body))
     return head + codec._sign(head, body, SECRET) + body

@@ -1,4 +1,4 @@
-"""The choice of engines: by name, one interface, and nothing foreign loaded by ours."""
+"""Engines are chosen by name, share an interface, and load lazily."""
 
 from __future__ import annotations
 

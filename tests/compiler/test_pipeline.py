@@ -128,7 +128,7 @@ def test_every_tokenization_of_a_text_has_the_same_verdict(constraint: dict[str,
 
 
 def brute_distances(automaton: TokenAutomaton) -> np.ndarray:
-    """Distances by the definition: rounds of d = 1 + min over successors, over the whole of the automaton."""
+    """Distances in rounds of d = 1 + min over successors. They cover all states of the automaton."""
     distance = np.where(automaton.distance == 0, 0, UNREACHABLE).astype(np.int64)
     successors = np.stack([automaton.successors(state) for state in range(automaton.states)])
     while True:

@@ -23,6 +23,6 @@ def tokenizer(files: ModelFiles) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def pieces(files: ModelFiles, tokenizer: Tokenizer) -> TokenBytes:
-    """The bytes of the model's tokens, and how its tokenizer spells a text."""
+    """The bytes of the model's tokens, and its tokenizer's spelling of texts."""
     vocabulary = files.vocabulary
     return TokenBytes(vocabulary.tokens, vocabulary.eos_ids, Speller(tokenizer, vocabulary.tokens))

@@ -1,4 +1,7 @@
-"""Compares the fast steps with the slow reference on random searches: all beams are equal to the last bit."""
+"""Compares the fast search steps with the slow reference on random searches.
+
+All beams must be equal to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ class RandomForced:
 
 
 def random_endings(automaton: TokenAutomaton, random: np.random.Generator) -> Endings:
-    """Some ids other than EOS, and random nats after each pair of them."""
+    """Random endings: some ids other than EOS, and nats after each pair."""
     others = np.setdiff1d(np.arange(automaton.vocabulary_size), automaton.eos_ids)
     ids = np.sort(random.choice(others, min(len(others), int(random.integers(1, 7))), replace=False))
     nats = random.exponential(3.0, (len(ids) + 1, len(ids)))
@@ -103,7 +106,7 @@ def random_endings(automaton: TokenAutomaton, random: np.random.Generator) -> En
 
 
 class Case:
-    """A random automaton, model and options; for "banked" also costs to go, forced tokens and endings."""
+    """A random automaton, model and options. A "banked" case also has costs to go, forced tokens and endings."""
 
     def __init__(self, maker: str, kind: str, algorithm: Algorithm, seed: int) -> None:
         self.random = random = np.random.default_rng([seed, *f"{maker} {kind} {algorithm}".encode()])
@@ -133,7 +136,7 @@ class Case:
         )
 
     def forced_token(self, state: int, budget_after: int) -> int | None:
-        """The token forced in a state, unless acceptance would be too far after it."""
+        """The forced token of a state, unless acceptance would be too far."""
         token = NO_FORCED_TOKEN if self.forced is None else int(self.forced.tokens(np.array([state]), budget_after)[0])
         return None if token == NO_FORCED_TOKEN else token
 
@@ -216,7 +219,11 @@ class Case:
 
 
 def _rows(beams: Beams, ids: Sequence[tuple[int, ...]], live: Sequence[int]) -> list[Row]:
-    """The rows of a beam without padding. ids: of the beam before; live: the rows of it that were extended."""
+    """The rows of a beam without padding.
+
+    ids   of the previous beam
+    live  the rows of the previous beam that were extended
+    """
     padding = (beams.score == DEAD_SCORE).tolist()
     assert padding == sorted(padding)  # padding is last
     columns = (beams.token, beams.state, beams.score, beams.log_prob, beams.parent)
@@ -225,13 +232,13 @@ def _rows(beams: Beams, ids: Sequence[tuple[int, ...]], live: Sequence[int]) -> 
 
 
 def differences(case: Case, *, like_an_accelerator: bool = False) -> list[str]:
-    """One line for each step whose beams differ; no lines where the search is right."""
+    """One line per step whose beams differ; empty if none do."""
     pairs = zip_longest(case.slow(), case.fast(like_an_accelerator=like_an_accelerator))
     return [f"step {t}: {fast} instead of {slow}" for t, (slow, fast) in enumerate(pairs, start=1) if slow != fast]
 
 
 def compare_many(cases: int) -> int:
-    """Compares random searches of each algorithm and prints how they differ; returns 1 where any does."""
+    """Compares random searches of each algorithm and prints the differences. Returns 1 if there are any."""
     torch.set_num_threads(1)
     kinds = [(maker, kind) for maker in MAKERS for kind in MODELS]
     wrong = 0

@@ -1,4 +1,4 @@
-"""Token automata for the tests of the search: simple ones, random tables, and random factored ones."""
+"""Token automata for search tests: simple ones, random tables and factored ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compiler.lifting.token_automaton import distances
 
 
 def anything(size: int, *eos_ids: int) -> TokenAutomaton:
-    """All texts over `size` ids; only the last id is EOS unless others are given."""
+    """All texts over `size` ids. Only the last id is EOS by default."""
     zeros = np.zeros(size, dtype=np.int64)
     return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, eos_ids or (size - 1,))
 
@@ -21,14 +21,17 @@ def of_length(length: int, size: int, *eos_ids: int) -> TokenAutomaton:
 
 
 def random_wide(random: np.random.Generator) -> TokenAutomaton:
-    """As `random_table`, with enough ids, EOS ids too, that a class fills several chunks of the search's layout."""
+    """A `random_table` whose classes fill several chunks of the search's layout.
+
+    It has enough ids for that, EOS ids too.
+    """
     return random_table(random, ids=int(random.integers(300, 600)), columns_max=3, eos_max=20)
 
 
 def random_table(
     random: np.random.Generator, ids: int | None = None, columns_max: int = 6, eos_max: int = 3
 ) -> TokenAutomaton:
-    """A live automaton of one to eight states, with one to `eos_max` EOS ids; up to 30 ids by default."""
+    """A live automaton of one to eight states. It has one to `eos_max` EOS ids, and up to 30 ids by default."""
     while True:
         states, columns = int(random.integers(1, 9)), int(random.integers(1, columns_max + 1))
         size = ids or int(random.integers(columns + 1, 30))
@@ -50,7 +53,7 @@ def random_table(
 
 
 def random_factored(random: np.random.Generator) -> TokenAutomaton:
-    """A live automaton of transducer states times letter states, with states inside a character and two tables."""
+    """A live automaton of transducer states times letter states. It has states inside a character and two tables."""
     while True:
         between, inside, letters = int(random.integers(3, 6)), int(random.integers(1, 3)), int(random.integers(1, 5))
         outer, inner = int(random.integers(2, 6)), int(random.integers(1, 4))

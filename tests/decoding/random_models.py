@@ -1,4 +1,4 @@
-"""Small random models of the library's architectures: those that are read the shared way, and those that are not."""
+"""Small random models of the library's architectures, with and without prefix sharing."""
 
 from __future__ import annotations
 

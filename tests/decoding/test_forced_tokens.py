@@ -1,4 +1,4 @@
-"""What a constraint dictates is what every satisfying text says, spelled as the tokenizer spells it."""
+"""Forced tokens are those that every satisfying text shares. They are spelled as the tokenizer spells them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _compiled(files: ModelFiles, constraint: dict[str, object]) -> CompiledConst
 def _stretch(
     files: ModelFiles, forced: ForcedTokens, state: int, budget_after: int = 1000, tokens_max: int = 100
 ) -> list[bytes | None]:
-    """What a row that starts in a state writes until it may choose."""
+    """The forced tokens from a state to the first choice."""
     written = []
     states = np.array([state])
     while len(written) < tokens_max:
@@ -89,7 +89,7 @@ def test_forced_tokens_do_not_depend_on_earlier_queries(files: ModelFiles, piece
 
 
 class SlowForced(ForcedTokens):
-    """Follows every stretch from its first byte, token by token of the vocabulary."""
+    """Follows every stretch from its first byte by vocabulary tokens."""
 
     def __init__(self, automaton: TokenAutomaton, pieces: TokenBytes, vocabulary: Sequence[bytes | None]) -> None:
         super().__init__(automaton, pieces)
@@ -152,7 +152,7 @@ def test_a_long_literal_takes_work_in_proportion_to_its_bytes(
 
 
 class StepByStep(BankedSearch):
-    """Takes the forced tokens, and feeds the model one token at a time."""
+    """Feeds the model one token at a time, forced tokens too."""
 
     def advance(self, scores: Scores) -> list[Snapshot]:
         live = self._host.live
@@ -172,7 +172,7 @@ class StepByStep(BankedSearch):
 
 
 class Counting(HashModel):
-    """Counts the rows of the widest feed, and the most tokens that all rows of a feed have written together."""
+    """Counts the most rows and the most tokens of one feed."""
 
     widest, most = 0, 0
 

@@ -1,4 +1,4 @@
-"""Decoding a matrix of log-probs over labels: against all sequences and a slow reference of the beams."""
+"""Decoding a matrix of label log-probs. All sequences and a slow reference of the beams are enumerated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Matrix = NDArray[np.float64]
 
 
 def random_labels(random: np.random.Generator) -> TokenAutomaton:
-    """A live automaton over two to four labels, of one to six states."""
+    """A live automaton of at most six states and four labels."""
     while True:
         states, columns = int(random.integers(1, 7)), int(random.integers(1, 4))
         labels = int(random.integers(max(2, columns), 5))
@@ -39,14 +39,14 @@ def random_labels(random: np.random.Generator) -> TokenAutomaton:
 
 
 def random_matrix(random: np.random.Generator, rows: int, labels: int) -> Matrix:
-    """Quarters, so that sums are exact and ties common, and some labels ruled out."""
+    """Random log-probs in quarters, some of them -inf. Sums are exact, and ties are common."""
     matrix = -random.integers(0, 9, (rows, labels)) / 4
     matrix[random.random((rows, labels)) < 0.15] = -math.inf
     return matrix
 
 
 def to_go(automaton: TokenAutomaton, state: int) -> float:
-    """Fewest labels to acceptance; infinite where there is no way, and after the end."""
+    """Fewest labels to acceptance; infinite if unreachable or after the end."""
     tokens = int(automaton.distance[state])
     return tokens - 1 if 0 < tokens < UNREACHABLE else math.inf
 
@@ -65,7 +65,7 @@ def accepted(automaton: TokenAutomaton, rows: int) -> list[Labels]:
 
 
 def accepted_lengths(automaton: TokenAutomaton, most: int) -> list[int]:
-    """The lengths up to `most` of accepted sequences, from the sets of reachable states."""
+    """The accepted lengths up to `most`, from the sets of reachable states."""
     lengths, states = [], {automaton.start}
     for length in range(most + 1):
         if any(to_go(automaton, state) == 0 for state in states):
@@ -83,7 +83,7 @@ def cases(count: int, rows_max: int) -> Iterator[tuple[TokenAutomaton, Matrix]]:
 
 
 def slow_beams(matrix: Matrix, automaton: TokenAutomaton, options: BeamOptions) -> tuple[Labels, float, float] | None:
-    """Algorithm 1 over a matrix in plain Python; None where no row can be extended."""
+    """Algorithm 1 over a matrix in plain Python. Returns None if no row can be extended."""
     rows = [((), automaton.start, 0.0, 0.0)]
     steps, names = len(matrix), range(automaton.vocabulary_size - 1)
     after = {state: [automaton.advance(state, label) for label in names] for state in range(automaton.states)}

@@ -108,7 +108,7 @@ def test_a_reordered_row_keeps_its_state() -> None:
 
 
 def alone(automaton: TokenAutomaton, budget: int, ids: Tensor, step: int) -> Tensor:
-    """What each row may write, one token after the other by the automaton itself."""
+    """The allowed tokens of each row, by stepping the automaton."""
     allowed = torch.zeros(len(ids), automaton.vocabulary_size, dtype=torch.bool)
     for number, row in enumerate(ids[:, ids.shape[1] - step :].tolist()):
         state = automaton.start
@@ -129,7 +129,7 @@ def a_then_b() -> TokenAutomaton:
 
 
 def allowed_ids(processor: ConstraintLogitsProcessor, *written: int, ids: int = 3) -> list[int]:
-    """What may follow a prompt of one id and what was written since."""
+    """The ids allowed after a prompt of one id and `written`."""
     scores = processor(torch.tensor([[1, *written]]), torch.zeros(1, ids))
     return [int(token) for token in scores[0].isfinite().nonzero()[:, 0]]
 

@@ -42,7 +42,7 @@ def _model() -> HashModel:
 def _claimed(
     automaton: TokenAutomaton, tokens: tuple[int, ...], options: SearchOptions = OPTIONS
 ) -> tuple[Hypothesis, ScoredSequence]:
-    """Any tokens as an answer with the true sums of just these tokens, and the model's opinion of them."""
+    """A hypothesis of arbitrary tokens with their true sums and model scores."""
     rescored = _model().score((), tokens)
     distance = automaton.distance.tolist()
     score, state = 0.0, automaton.start
@@ -128,7 +128,7 @@ def test_an_answer_over_budget_with_correct_sums_is_rejected() -> None:
 
 
 def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
-    """Then the distances that the search pruned by are wrong, and the next answer may not arrive."""
+    """Such a trace shows that the search pruned by wrong distances. The next answer may not arrive in time."""
     automaton = _a_then_b()
     distance = automaton.distance.copy()
     distance[automaton.advance(automaton.start, A)] = OPTIONS.max_tokens

@@ -1,4 +1,7 @@
-"""Constrained sampling: exact in distribution for the masked model, repeatable, and never unfinished."""
+"""Constrained sampling is exact, repeatable, and always finished.
+
+Its reference distribution is that of the masked model.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ class Remembering(HashModel):
 
 
 def even_number_of_b() -> TokenAutomaton:
-    """Ids 0 and 1 are a and b, 2 and 3 end a text; an even number of b, at least two, so that masks bind."""
+    """Texts with an even number of b, at least two.
+
+    Ids 0 and 1 are a and b; 2 and 3 are EOS. The masks bind in such texts.
+    """
     return from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 2], [2, 1]]), np.array([0, 0, 1]) > 0, 0, (2, 3))
 
 
@@ -94,7 +100,10 @@ def texts(
 
 
 def surprise(found: Counter[Text], expected: dict[Text, float]) -> float:
-    """Chi-square of the counts, in standard deviations above its mean; texts expected fewer than 5 times are one."""
+    """Chi-square of the counts, in standard deviations above its mean.
+
+    Texts with fewer than 5 expected counts form one class.
+    """
     rows = sum(found.values())
     rare = {text for text, p in expected.items() if p * rows < 5}
     cells = [(found[text], p * rows) for text, p in expected.items() if text not in rare]

@@ -1,6 +1,7 @@
-"""A clone of this repository, made as the tutorial says, and the commands that the pages have a reader type in it.
+"""A clone of this repository, and the shell commands of the pages.
 
-What a reader has and a test has not is given by this table; nothing else of a command is changed:
+The clone is made as the tutorial describes. This table lists the substitutes for what a test lacks; commands are
+otherwise unchanged:
 
     <this repository>     the path of this one; uncommitted changes are copied into the clone
     make's installation   the environment that runs the tests, as the clone's .venv
@@ -41,12 +42,15 @@ _STAMP = re.compile(r"^\w+ := \$\(VENV\)/(\.\w+)$", re.MULTILINE)
 
 
 def typed_in_a_checkout(block: Block) -> bool:
-    """Whether a block installs, starts or stays running: it is no part of a conversation with a running service."""
+    """Whether a block installs, starts or keeps running.
+
+    Such blocks are no part of a conversation with a running service.
+    """
     return block.language == "sh" and _COMMAND.match(block.code) is not None
 
 
 def commands() -> dict[str, list[str]]:
-    """The distinct lines of all such blocks, in the order of the pages, each with the names of the blocks it is in."""
+    """The distinct lines of these blocks, in page order. Each has the names of its blocks."""
     found: dict[str, list[str]] = {}
     for page in (ROOT / "README.md", *pages()):
         for block in filter(typed_in_a_checkout, blocks(page)):
@@ -88,9 +92,9 @@ class Checkout:
             (self.path / ".venv" / stamp).touch()
 
     def environment(self) -> dict[str, str]:
-        """The environment of a reader's shell; PYTHONPATH puts the clone before the installed package.
+        """The environment of a reader's shell, with the clone on PYTHONPATH.
 
-        Nothing else does: a module that is run would else be taken from the folder one is in, installed or not.
+        Without PYTHONPATH Python could import the installed package instead of the clone.
         """
         kept = {name: value for name, value in os.environ.items() if not _NOT_A_READER_S.match(name)}
         docker = os.environ.get("DOCKER_CONFIG", str(Path.home() / ".docker"))  # it says where the engine is
@@ -110,7 +114,7 @@ class Checkout:
         return ["bash", "-euo", "pipefail", "-c", line]
 
     def run(self, line: str, s_max: float = COMMAND_S_MAX) -> str:
-        """What a line says that ends by itself; fails where it does not end well."""
+        """The output of a line that exits; fails on a non-zero status."""
         with subprocess.Popen(
             self.typed(line), cwd=self.path, env=self.environment(), stdin=subprocess.DEVNULL, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -124,7 +128,7 @@ class Checkout:
         return said
 
     def _put_models(self) -> None:
-        """The models that the pages name, where the pages say that they are."""
+        """Creates the models of the pages at the paths of the pages."""
         shutil.copytree(BUILT_IN_MODEL, self.home / OF_A_FOLDER[1:])
         folder = self.home / "hub" / "hub" / f"models--{OF_THE_HUB.replace('/', '--')}"
         commit = hashlib.sha1(OF_THE_HUB.encode()).hexdigest()
@@ -164,7 +168,7 @@ class Started:
         return False
 
     def processes(self) -> set[psutil.Process]:
-        """All that run of what it has started: below it, or, where their parent has gone, in its session."""
+        """All live processes that the line started. A process whose parent has exited is recognised by its session."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self._seen |= set(psutil.Process(self.process.pid).children(recursive=True))
         for pid in psutil.pids():
@@ -182,7 +186,7 @@ class Started:
         return found
 
     def interrupt(self) -> int:
-        """Ctrl-C, which goes to all that the terminal runs in the foreground; the exit status."""
+        """Sends Ctrl-C to the terminal's foreground processes and returns the exit status."""
         self.processes()
         os.killpg(self.process.pid, signal.SIGINT)
         return self.process.wait(STOP_S_MAX)
@@ -194,7 +198,7 @@ class Started:
 
 @contextlib.contextmanager
 def started(checkout: Checkout, line: str) -> Iterator[Started]:
-    """A line that stays running, once the service that it starts is ready."""
+    """A line that keeps running, once the service it starts is ready."""
     running = Started(checkout, line)
     try:
         until(running.ready, f"{line} is ready", START_S_MAX, poll_s=0.2)

@@ -1,6 +1,6 @@
-"""Runs every code block of the pages in order against a real service and compares its output.
+"""Runs every page's code blocks in order and compares the output. They run against a real service.
 
-Those that install or start something run in test_started_blocks, in a clone of this repository.
+Blocks that install or start something run in test_started_blocks, in a clone of this repository.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ PAGES = [page for page in pages() if any(block.language in ("sh", "python") for 
 
 
 def differs(shown: Any, said: Any, where: str = "answer", exactly: bool = True) -> str:
-    """Where an answer is not as shown, in words; empty where it is.
+    """The first difference between a shown and an actual answer, or "".
 
-    exactly  False compares only the names of fields and the types of values: what a model writes may change
+    exactly  False compares only names of fields and types of values, since the texts of a model may change
     """
     match shown, said:
         case dict(), dict():
@@ -72,7 +72,7 @@ def _list(shown: list[Any], said: list[Any], where: str, exactly: bool) -> str:
 
 
 def same_output(shown: str, said: str) -> bool:
-    """Whether lines are as shown; … stands for anything, a line of it alone for any lines."""
+    """Whether lines match the shown ones. "…" stands for any text, and a line of it alone for any lines."""
     parts = [re.escape(part) for part in shown.strip().split(MORE)]
     return re.fullmatch(".*?".join(parts), said.strip(), re.DOTALL) is not None
 

@@ -1,4 +1,4 @@
-"""The statements of the pages about constraints: each constraint compiles, and the tables of texts are right."""
+"""The pages' statements about constraints hold. Each constraint compiles, and the tables of texts are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site builds without a warning, asks no other host for anything, and its reference is that of the API."""
+"""The site builds without warnings, uses no other host, documents the API."""
 
 from __future__ import annotations
 

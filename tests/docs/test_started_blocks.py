@@ -1,7 +1,8 @@
-"""The commands of the pages that install, start, or stay running: each runs once, in a clone of this repository.
+"""Runs every command of the pages that installs, starts or keeps running.
 
-A service that stays running gets one request and is then interrupted. The rest of the pages' blocks
-run in test_blocks.
+Each runs once, in a clone of this repository.
+
+A service that keeps running gets one request and is then interrupted. The other blocks run in test_blocks.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def test_a_command_that_stays_running_answers_until_it_is_interrupted(checkout: 
 
 
 def model_of(line: str) -> str:
-    """What the API calls the model that a line asks for: a folder's last name, or the name on the hub."""
+    """The API's name of the model that a line loads. It is a folder's last name, or the name on the hub."""
     given = dict(word.split("=") for word in line.split() if "=" in word)
     return {OF_A_FOLDER: "my-model", OF_THE_HUB: OF_THE_HUB}.get(given.get("ABS_MODEL", ""), "captions")
 

@@ -43,7 +43,7 @@ def client_of(service: ServiceProcess, key: str, s_max: float) -> httpx2.Client:
 
 
 class Witness:
-    """Sends honest requests, one after the other, for as long as the body of the statement takes."""
+    """Sends honest requests one after another while its body runs."""
 
     def __init__(self, service: ServiceProcess, key: str) -> None:
         self._service, self._key = service, key
@@ -75,7 +75,7 @@ class Witness:
 
 
 class Attack:
-    """The means of an attacker: the address, a key, a size of the attack, and a client."""
+    """The means of an attacker: address, key, size and client."""
 
     def __init__(self, service: ServiceProcess, key: str, size: int, http: httpx2.Client) -> None:
         self.service, self.size, self.http = service, size, http
@@ -182,7 +182,7 @@ def bad_json(attack: Attack) -> None:
 
 
 def many_faults(attack: Attack) -> None:
-    """Bodies with a fault in each of their hundred thousands of parts, and constraints that take long to read."""
+    """Bodies with hundreds of thousands of faults, and constraints that parse slowly."""
     formulas = [{"ltlf": " & ".join(f"X(!w{one} | F(w{(one * 7 + k) % 30}))" for one in range(25))} for k in range(900)]
     bodies = (
         ("/check", {"constraint": {"regex": "a"}, "labels": [1] * 300_000}),
@@ -227,7 +227,7 @@ def attacked_service() -> Iterator[tuple[ServiceProcess, str]]:
 
 
 def attack_all(service: ServiceProcess, key: str, size: int) -> dict[str, float]:
-    """Every attack; how long the witness waited at most during each, in s. Raises AssertionError."""
+    """Runs every attack and returns the witness's longest waits in s. Raises AssertionError."""
     waits = {}
     with Witness(service, key) as witness:  # once, to come to rest
         time.sleep(1)

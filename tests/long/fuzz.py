@@ -1,9 +1,10 @@
-"""The fuzz of the guarantee: random constraints, vocabularies, budgets and decoders; each text is checked.
+"""Fuzzes the guarantee with random constraints, vocabularies, budgets and decoders.
 
     python -m tests.long.fuzz --cases 100000 --seed 1 --jobs 2
 
-Every answer must satisfy its constraint by `tests.references.text`, within its budget; every refusal must be right, by
-writing out all short texts of the small vocabularies; d(start) must be the least budget. A failure prints its seed.
+Every answer must satisfy its constraint by `tests.references.text` and fit its budget. Every refusal must be right,
+which enumeration of all short texts of the small vocabularies decides. d(start) must be the least budget. A failure
+prints its seed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Broken(AssertionError):
 
 
 class ReferenceTooSlow(Exception):
-    """Python's `re` backtracks for ever on a random pattern: the case is counted as unchecked."""
+    """Python's `re` backtracks for too long on a random pattern. The case is counted as unchecked."""
 
 
 def _give_up(*_: object) -> None:
@@ -105,7 +106,7 @@ def run_case(seed: int) -> str:
 def _beginning(
     spec: Spec, vocabulary: Vocabulary, automaton: TokenAutomaton, draw: random.Random
 ) -> tuple[tuple[int, ...], int]:
-    """Mostly nothing; else a few tokens of a prompt that belongs to the text, and the state after them."""
+    """A few tokens of prompt that belong to the text, usually none. The second value is the state after them."""
     state, before = automaton.start, []
     if draw.random() < FULL_SCOPE_SHARE:
         spelled = [id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids]
@@ -151,7 +152,7 @@ def _generate(
 def _judge(
     spec: Spec, compiled: CompiledConstraint, case: Case, before: tuple[int, ...], tokens: tuple[int, ...]
 ) -> None:
-    """The answer, checked by its text and, where it belongs to it, the prompt's text."""
+    """Checks the answer by its text, with the prompt if that counts."""
     *written, last = tokens
     eos_ids = case.vocabulary.eos_ids
     if len(tokens) > case.budget or last not in eos_ids or set(written) & set(eos_ids):
@@ -168,7 +169,7 @@ def _judge(
 
 
 def _allowed(spec: Spec, raw: bytes) -> bool:
-    """Whether a generated text is acceptable, its one optional leading space counted as none."""
+    """Whether a generated text is acceptable, apart from its optional leading space."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -180,9 +181,11 @@ def _allowed(spec: Spec, raw: bytes) -> bool:
 def _confirm_nothing_shorter(
     spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random, before: tuple[int, ...] = ()
 ) -> None:
-    """No text of fewer tokens than `least` (None: no text at all) is acceptable, as far as they can be written out.
+    """Confirms that no text of fewer than `least` tokens is acceptable.
 
-    before  what every text begins with
+    Only enumerable texts are checked; `least` None means no text at all.
+
+    before  the prefix of every text
     """
     begun = text_bytes(vocabulary, before)
     ids = [token for token in vocabulary.tokens if token]
@@ -199,7 +202,7 @@ def _confirm_nothing_shorter(
 
 
 def _confirm_unsatisfiable(spec: Spec, draw: random.Random) -> None:
-    """No text satisfies, as far as random ones of the constraints' own characters can tell."""
+    """Confirms on random texts that none satisfies the constraint. Their characters are those of the constraint."""
     for _ in range(200):
         text = "".join(draw.choice((*ALPHABET, *WORDS)) for _ in range(draw.randint(0, 6)))
         if _satisfies(spec, text):

@@ -1,5 +1,7 @@
-"""The decoders of the fuzz: every algorithm, alone and in a batch, from the start or after a prompt,
-through our own loop or the transformers library's."""
+"""The decoders of the fuzz: every algorithm, alone and in batches.
+
+They run from the start or after a prompt, in our loop or in that of transformers.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def constraint_of(case: Case, draw: random.Random) -> PreparedConstraint:
 
 
 def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings | None:
-    """Tokens after which a text seldom ends, with random costs; None where EOS is all that the vocabulary has."""
+    """Random tokens that seldom precede an end, with random costs. None if the vocabulary has EOS tokens only."""
     size = automaton.vocabulary_size
     others = [token for token in range(size) if token not in automaton.eos_ids]
     ids = np.array(sorted(draw.sample(others, min(len(others), draw.randint(1, 4)))), dtype=np.int64)
@@ -113,7 +115,7 @@ def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings | 
 
 
 def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
-    """Greedy tokenization by the longest token; an open text keeps its last token open."""
+    """Greedy tokenization by the longest token. An open text keeps its last token open."""
     ids = {token: id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids}
     longest = max(map(len, ids), default=0)
 
@@ -145,7 +147,10 @@ def _search_or_sampling(case: Case, draw: random.Random) -> Generation:
 
 
 def confirm_gaps(answers: Sequence[Hypothesis]) -> None:
-    """All answers have a proven gap, or none has; gaps are not negative, and the first answer's is the smallest."""
+    """Checks that gaps are complete, non-negative, and smallest for the first answer.
+
+    All answers have a proven gap, or none has.
+    """
     gaps = [answer.proven_gap for answer in answers if answer.proven_gap is not None]
     if len(gaps) not in (0, len(answers)) or any(not 0.0 <= gap < inf for gap in gaps) or gaps != sorted(gaps):
         raise AssertionError(f"the proven gaps are {[answer.proven_gap for answer in answers]}")
@@ -199,7 +204,10 @@ def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
 
 
 def by_the_library(case: Case, draw: random.Random) -> list[Tokens]:
-    """transformers' own loop over a small random model, with our processor: greedy, sampling or beams."""
+    """Answers of transformers' loop over a small random model, with our processor.
+
+    The mode is greedy, sampling or beams.
+    """
     if case.start != case.automaton.start:
         return by_search(case, draw)
     model = _library_model(case.vocabulary.size, draw.randrange(3))

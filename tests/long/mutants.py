@@ -1,9 +1,9 @@
-"""The fuzz of the store: values that were damaged, moved or forged, none of which may be taken for one of ours.
+"""Fuzzes the store with damaged, moved and forged values. None of them may be accepted.
 
     python -m tests.long.mutants --cases 20000 --seed 1
 
-Real stored values are changed in one of the ways of `WAYS`, and read as the service reads them: as the automaton of a
-hash, or as a sealed message of a key. None may be accepted, and nothing but ArtefactInvalid may be raised.
+Real stored values are changed in one of the ways of `WAYS` and read as the service reads them: as the automaton of a
+hash, or as a sealed message of a key. ArtefactInvalid is the only error that may be raised.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Accepted(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a store really holds, by the hash of the automaton, or the key of the message."""
+    """Real stored values by automaton hash or message key."""
 
     keys: tuple[str, ...]
     stored: tuple[bytes, ...]
@@ -140,7 +140,10 @@ def said_otherwise(values: Values, draw: random.Random, place: int) -> tuple[str
 
 
 def a_bomb(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    """What unpacks to far more than it says, or than is allowed; signed rightly, for that is where it would count."""
+    """A correctly signed value that unpacks to more than it declares.
+
+    It may also exceed the limit. Only a valid signature gets it that far.
+    """
     key = values.keys[place]
     body = _bomb(draw.random() < 0.5)
     raw = draw.choice((100, RAW_BYTES_MAX, RAW_BYTES_MAX + 1, 2**32 - 1))

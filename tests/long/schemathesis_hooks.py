@@ -1,6 +1,6 @@
-"""What schemathesis cannot guess: constraints that mean something, so that requests get past the reading of them.
+"""Gives schemathesis meaningful constraints, so that requests pass the parser.
 
-Most requests that are meant to be right get one; the rest keep what was made up, as do all that are meant to be wrong.
+Most requests that are meant to be valid get one. The others keep the generated value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BODIES: dict[str, dict[str, Any]] = {  # what a request is, beside its constrain
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> None:
-    """Make three of four requests that are meant to be right so; of those, have a third not wait for the answer."""
+    """Makes three of four requests meant to be valid really valid. A third of them do not wait for the answer."""
     meta, body = case.meta, case.body
     if meta is None or meta.generation.mode is not GenerationMode.POSITIVE or not isinstance(body, dict):
         return

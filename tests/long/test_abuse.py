@@ -1,4 +1,4 @@
-"""A real process under attack, in short; `python -m tests.long.abuse` is the long form."""
+"""A short run of the attacks on a real process. `python -m tests.long.abuse` is the long form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fuzz of the guarantee, in the short form of `python -m tests.long.fuzz`."""
+"""A short run of the fuzz of the guarantee. `python -m tests.long.fuzz` is the long form."""
 
 from __future__ import annotations
 

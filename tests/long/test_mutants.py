@@ -1,4 +1,4 @@
-"""The fuzz of the store, in the short form of `python -m tests.long.mutants`."""
+"""A short run of the fuzz of the store. `python -m tests.long.mutants` is the long form."""
 
 from __future__ import annotations
 

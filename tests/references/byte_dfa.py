@@ -1,4 +1,4 @@
-"""A character DFA over the bytes of UTF-8, for the tests that read texts byte by byte."""
+"""A character DFA over the bytes of UTF-8. Tests use it to read texts byte by byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compiler.limits import Limits, ResourceGuard
 
 
 def byte_dfa(dfa: Dfa, parts: Minterms, guard: ResourceGuard | None = None) -> tuple[Dfa, int]:
-    """The DFA over bytes of the texts whose minterms `dfa` accepts, and B, how many states lie between characters.
+    """The byte DFA of the texts whose minterms `dfa` accepts, and B. B is the number of states between characters.
 
     State 0 is dead, states 1..B-1 are the live ones of `dfa` in their order, those from B on are inside a character.
     Minimal where `dfa` is.

@@ -1,4 +1,4 @@
-"""Products of DFAs in plain Python: the slow twin that the tests compare `compiler.automata` with."""
+"""Products of DFAs in plain Python, the reference of `compiler.automata`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compiler.automata import Dfa
 
 
 def product(left: Dfa, right: Dfa, operation: Callable[[bool, bool], bool]) -> Dfa:
-    """The product over the reachable pairs of states; a pair accepts where `operation` of both acceptances holds."""
+    """The product over the reachable pairs of states. A pair accepts where `operation` of both acceptances holds."""
     assert left.symbols == right.symbols
     number, rows = {(left.start, right.start): 0}, []
     for first, second in (pairs := list(number)):  # grows while it is walked
@@ -28,11 +28,14 @@ def product(left: Dfa, right: Dfa, operation: Callable[[bool, bool], bool]) -> D
 
 
 def equivalent(left: Dfa, right: Dfa) -> bool:
-    """True where both accept exactly the same words: no reachable pair of states differs in acceptance."""
+    """True if both accept the same words. No reachable pair of states differs in acceptance."""
     return not product(left, right, lambda first, second: first is not second).accepting.any()
 
 
 def assert_same(left: Dfa, right: Dfa) -> None:
-    """Minimal automata in canonical form accept the same words exactly when their fields are equal."""
+    """Checks that two canonical minimal automata have equal fields.
+
+    That holds exactly if they accept the same words.
+    """
     for name in Dfa.__slots__:
         assert np.array_equal(getattr(left, name), getattr(right, name)), name

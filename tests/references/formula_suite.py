@@ -36,12 +36,12 @@ def all_subsets(names: Sequence[str]) -> Letters:
 
 
 def suite() -> list[Case]:
-    """All cases, more than 500, each once, in the order of the families."""
+    """All cases, more than 500, in the order of the families. Each occurs once."""
     return list(dict.fromkeys(case for family in _FAMILIES for case in family()))
 
 
 def larger() -> list[Case]:
-    """More of the same for measurements, too slow for a test: one of the engines takes up to two seconds."""
+    """More cases for measurements, too slow for a test. One of the engines takes up to two seconds."""
     cases = [Case("chains of X", f"F(a & {'X ' * count}b)", one_at_a_time("ab")) for count in (9, 10, 11)]
     clothing = max((case.source for case in _clothes()), key=len)
     cases.append(Case("clothing", clothing, all_subsets(CLOTHES)))
@@ -61,7 +61,7 @@ def larger() -> list[Case]:
 
 
 def _conjunction(family: str, rng: random.Random, patterns: Sequence[str], names: Sequence[str], count: int) -> Case:
-    """The first patterns, each over a, b and c of the names, one name at a time."""
+    """The first patterns over a, b and c, name by name."""
     chosen = []
     for _ in range(count):
         held = rng.sample(names, 3)
@@ -130,7 +130,7 @@ def _clothes() -> Iterator[Case]:
 
 
 def _ordered_keywords() -> Iterator[Case]:
-    """Ordered CommonGen as in the paper's appendix, with and without its end of sentence, and as its Figure 1."""
+    """Ordered CommonGen as in the paper's appendix and its Figure 1. The end of sentence is optional."""
     for count in range(2, 7):
         words = _WORDS[:count]
         before = [f"((!({later} | dot) U {word}) & F {later})" for word, later in itertools.pairwise(words)]

@@ -1,4 +1,4 @@
-"""The text of a JSON value as the automaton of a schema reads it."""
+"""The text of a JSON value as a schema's automaton reads it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from compiler.limits import Limits, ResourceGuard
 
 
 def write_instance(document: object, instance: object, whitespace: Literal["compact", "pretty"] = "compact") -> str:
-    """The text of a value as a schema's automaton reads it: properties in the schema's order, then the others.
+    """The text of a value as a schema's automaton reads it.
 
-    Raises what reading the schema raises.
+    The schema's properties come first in its order, then the others. Raises the errors of reading the schema.
     """
     guard = ResourceGuard(Limits())
     scopes = PropertyScopes(SchemaReader(document, guard).nodes, guard)

@@ -1,8 +1,8 @@
-"""The official JSON Schema test suite against the schema compiler, and the documentation's table of it.
+"""Runs the official JSON Schema suite and writes the documentation's table.
 
 `python -m tests.references.json_suite` writes the table. A group is one schema with its instances; each instance is
-written in our order and spacing, and has to be accepted or rejected as the suite says.
-Data: <shared>/data/json_schema_suite.
+written in our order and spacing and must be accepted or rejected as in the suite. Data:
+<shared>/data/json_schema_suite.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def refusal(error: Exception) -> str:
 
 
 def judge(group: dict[str, Any], whitespace: Literal["compact", "pretty"]) -> list[bool] | str:
-    """The verdict on each instance of a group, or the name that a refusal gives."""
+    """The verdict on each instance of a group, or the refusal's name."""
     try:
         depth = max(nesting(test["data"]) for test in group["tests"])
         automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, ResourceGuard(Limits()))
@@ -98,7 +98,7 @@ def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> d
 
 
 def markdown_table(tallies: dict[str, Tally]) -> str:
-    """The table of docs/constraints/json_schema.md; the files in which all is right share a row."""
+    """The table of docs/constraints/json_schema.md. Files without a wrong verdict share a row."""
     lines = ["| suite file | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
     whole = {name: tally for name, tally in tallies.items() if not tally.refused and tally.right == tally.tests}
     lines.append(_row(", ".join(whole), list(whole.values())))

@@ -1,6 +1,6 @@
-"""What an LTLf formula means on one finite trace, evaluated straight from the definition: the tests' second opinion.
+"""Evaluates LTLf on one finite trace, straight from the definition.
 
-Written apart from the translator: no normal form, no automaton. One pass from the last step back to the first.
+It shares no code with the translator: no normal form, no automaton. One pass goes from the last step to the first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from compiler.ltlf import LtlfFormula, Op
 
 
 def satisfies(formula: LtlfFormula, trace: Sequence[frozenset[str]]) -> bool:
-    """True when the trace, one set of propositions per step, satisfies the formula. An empty one satisfies nothing."""
+    """True if the trace, a proposition set per step, satisfies the formula. An empty trace satisfies nothing."""
     following: list[bool] | None = None  # the truth of every node one step later; None beyond the end
     for step in reversed(trace):
         following = _truths(formula, step, following)
@@ -46,7 +46,10 @@ def _boolean(op: Op, values: list[bool]) -> bool:
 
 
 def _lasting(op: Op, values: list[bool], later: bool | None) -> bool:
-    """F, G, U, R, W, M at a step, from their arguments there and their own truth at the next step (None: no next)."""
+    """The value of a temporal operator at a step: F, G, U, R, W, M.
+
+    It depends on the arguments there and on the value at the next step (None: no next).
+    """
     if op is Op.FINALLY:
         return values[0] or bool(later)
     if op is Op.GLOBALLY:

@@ -1,4 +1,7 @@
-"""Where the tests find MONA: on PATH, or unpacked from Debian's package into a cache of the user's, without root."""
+"""Locates MONA: on PATH, or unpacked from Debian's package.
+
+The package is unpacked into a cache of the user, without root.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def _libraries(cache: Path) -> str:
 
 
 def _unpacked() -> Path:
-    """A wrapper script around MONA in the cache (ABS_MONA_CACHE, default ~/.cache/abs-server/mona), made if missing."""
+    """A wrapper script around MONA in the cache, made if missing.
+
+    The cache is ABS_MONA_CACHE, default ~/.cache/abs-server/mona.
+    """
     cache = Path(os.environ.get("ABS_MONA_CACHE") or Path.home() / ".cache" / "abs-server" / "mona").resolve()
     wrapper = cache / "mona"
     if not wrapper.exists():
@@ -58,7 +64,7 @@ def _unpacked() -> Path:
 
 
 def _download(cache: Path) -> Path:
-    """Debian's package, by apt with the machine's lists, or with fresh lists of our own where it has none."""
+    """Downloads Debian's package by apt. The machine's package lists are used, or fresh ones if it has none."""
     state, archives = cache / "lists", cache / "archives"
     for directory in (state / "partial", archives / "archives" / "partial"):
         directory.mkdir(parents=True, exist_ok=True)

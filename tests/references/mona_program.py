@@ -1,7 +1,7 @@
-"""A second translation of formulas into MONA's language, by hand, straight from the meaning of the operators.
+"""Translates formulas into MONA's language from the meaning of the operators.
 
 It shares nothing with `compiler.ltlf.progression` and nothing with LTLf2DFA, so that each of the three can check the
-others: first-order logic over the positions of a string (M2L-Str), proposition i being `P<i>`.
+others. It uses first-order logic over the positions of a string (M2L-Str); proposition i is `P<i>`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from compiler.ltlf.syntax import Node
 
 
 def mona_program(formula: LtlfFormula) -> str:
-    """The formula as a MONA program: the string's positions are the trace's steps, P<i> those where name i holds."""
+    """The formula as a MONA program.
+
+    The string's positions are the trace's steps; P<i> holds the positions of name i.
+    """
     number = {name: index for index, name in enumerate(propositions_of(formula))}
     declared = f"var2 {', '.join(f'P{index}' for index in number.values())};\n" if number else ""
     pieces: list[str] = []
@@ -47,7 +50,7 @@ _ARGUMENT = re.compile(r"\[([xy])\]")
 
 
 def _said(node: Node, at: str, fresh: tuple[str, str], number: dict[str, int]) -> list[str | tuple[int, str]]:
-    """What a node says of the position `at`: text, with (argument, its position) where an argument is to be said.
+    """The MONA text of a node at position `at`. A pair (argument, its position) stands for the text of an argument.
 
     First-order variables range over the steps of the trace, so a step that does not exist satisfies no `ex1`.
     """

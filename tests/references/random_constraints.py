@@ -43,7 +43,7 @@ NAMES = ("p", "q", "r", "a", "b", "dot", "nomatch", "eos", '"a b"', '"é"')
 
 
 def random_regex(draw: random.Random, depth: int = 3) -> str:
-    """A pattern of Python's syntax whose language may well be empty or infinite."""
+    """A pattern of Python's syntax. Its language may be empty or infinite."""
     if depth == 0 or draw.random() < 0.25:
         return draw.choice(PATTERNS)
     below = functools.partial(random_regex, draw, depth - 1)
@@ -188,7 +188,10 @@ def byte_level(draw: random.Random) -> Vocabulary:
 
 
 def pieces(draw: random.Random) -> Vocabulary:
-    """A few dozen pieces of text: parts of characters, several words at once, equal ones, gaps, several EOS ids."""
+    """A vocabulary of a few dozen pieces of text.
+
+    It has parts of characters, several words at once, duplicates, gaps, and several EOS ids.
+    """
     tokens: list[bytes | None] = [None]
     for _ in range(draw.randint(6, 40)):
         text = "".join(draw.choice(ALPHABET) for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 5)))).encode()
@@ -221,7 +224,7 @@ def shared_folder() -> Path:
 
 
 def real_tokenizer(name: str) -> str | None:
-    """The tokenizer.json of a real tokenizer, or None where the data is absent."""
+    """The tokenizer.json of a real tokenizer, or None without the data."""
     base = shared_folder()
     packed, plain = base / "data/tokenizers" / name / "tokenizer.json.gz", base / "models" / name / "tokenizer.json"
     if packed.exists():
@@ -253,14 +256,14 @@ def _real_model(folder: Path, size: int, eos: int) -> tuple[HuggingFaceModel, Vo
 
 
 def open_real_model(draw: random.Random) -> tuple[HuggingFaceModel, Vocabulary]:
-    """A trained model with its vocabulary: the built-in one, or a small one of the shared data."""
+    """A trained model with its vocabulary, built-in or of the shared data."""
     shared = shared_folder() / "models"
     models = [(BUILT_IN, 4_096, 0), (shared / "stories260k", 512, 2), (shared / "tinystories-656k", 2_048, 2)]
     return _real_model(*draw.choice([model for model in models if model[0].exists()]))
 
 
 def real(draw: random.Random) -> Vocabulary:
-    """One of the real tokenizers, the small ones far more often; all bytes where the data is absent."""
+    """A real tokenizer, more often a small one. Without the data it is the vocabulary of all bytes."""
     weights = (1, 1, 0.3, 0.2, 20, 20)
     return real_vocabulary(*draw.choices(REAL, weights)[0]) or byte_vocabulary()
 

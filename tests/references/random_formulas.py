@@ -1,4 +1,4 @@
-"""Random LTLf formulas, as text, and all short traces: what the tests of both engines are run on."""
+"""Random LTLf formulas as text, and all short traces. Tests of both engines use them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def _nested(rng: random.Random, names: Sequence[str], depth: int) -> str:
 
 
 def traces(symbols: int, length_max: int) -> Iterator[tuple[int, ...]]:
-    """All traces over a number of symbols up to a length, the empty one first."""
+    """All traces over a number of symbols up to a length. The empty trace comes first."""
     for length in range(length_max + 1):
         yield from itertools.product(range(symbols), repeat=length)

@@ -86,7 +86,7 @@ class Problem:
         return self.heuristics.cost_weight * nats
 
     def cost_after(self, row: Row, token: int, state: int) -> float:
-        """The same after one more token: where only EOS is missing, an ending may cost less."""
+        """The cost after one more token. If only EOS is missing, an ending may cost less."""
         begins_character = self.automaton.token_class[token] < self.automaton.edge_boundary.shape[1]
         if self.distance(state) != 1 or not begins_character:
             return self.cost(state)
@@ -99,7 +99,7 @@ class Problem:
         return [max(value, LOG_PROB_FLOOR) for value in self.log_probs_of(row.ids)]
 
     def successors(self, row: Row, z: Sequence[float], budget_after: int) -> Iterator[tuple[int, int]]:
-        """Each token that may follow a live row, and the state after it. Of the EOS ids only the best competes."""
+        """Each allowed token of a live row, and the state after it. Of the EOS ids only the best competes."""
         eos_ids, token_class = self.automaton.eos_ids, self.automaton.token_class
         best_eos = min(eos_ids, key=lambda eos: (-z[eos], eos))
         forced = self.forced(row.state, budget_after)
@@ -112,7 +112,7 @@ class Problem:
 
 
 def rank(row: Row) -> tuple[float, float, float, int, int]:
-    """Candidates are sorted by this: of equal ones retained rows first, then lower tokens, then lower rows."""
+    """The sort key of candidates. Ties prefer retained rows, then lower tokens, then lower rows."""
     return -row.score, -row.log_prob, -row.own, row.token, row.parent
 
 
@@ -136,7 +136,7 @@ def beam_search(problem: Problem) -> list[Beam]:
 
 
 def forced_ahead(rows: Sequence[Row], budget: int, problem: Problem) -> int:
-    """How many of the next steps have a forced token for each of the live rows, and not EOS."""
+    """The number of next steps where all live rows have forced tokens. EOS does not count."""
     states = [row.state for row in rows if problem.distance(row.state) > 0]
     for steps in range(budget if states else 0):
         tokens = [problem.forced(state, budget - steps - 1) for state in states]
@@ -165,13 +165,13 @@ def abs_step(rows: Sequence[Row], budget_after: int, problem: Problem) -> Beam:
 
 
 def push_up(distance: int, budget_before: int, options: SearchOptions) -> float:
-    """Equation 2, with T - t + 1 in place of T - t."""
+    """Equation 2 with T-t+1 in place of T-t."""
     urgency: float = min(1.0, distance / budget_before) ** options.gamma
     return options.alpha_min + (1.0 - options.alpha_min) * urgency
 
 
 def candidates(rows: Sequence[Row], budget_after: int, floor: float, problem: Problem) -> tuple[list[Row], list[Row]]:
-    """All live extensions of the rows of "banked", and all that finish, both in the order of the rows."""
+    """The live extensions of the rows of "banked", and the finished ones. Both are in the order of the rows."""
     live, finished = [], []
     for number, row in enumerate(rows):
         z = problem.log_probs(row)
@@ -187,14 +187,17 @@ def candidates(rows: Sequence[Row], budget_after: int, floor: float, problem: Pr
 
 
 def forced_step(rows: Sequence[Row], budget_after: int, floor: float, problem: Problem) -> Beam:
-    """A step where every row has a forced token: the order is by log-prob minus cost to go."""
+    """A step where every row has a forced token. The order is by log-prob minus cost to go."""
     live, _ = candidates(rows, budget_after, floor, problem)
     scored = [replace(row, score=row.log_prob - problem.cost(row.state)) for row in live]
     return Beam(sorted(scored, key=lambda row: -row.score))
 
 
 def banked_step(rows: Sequence[Row], budget_after: int, floor: float, problem: Problem) -> Beam:
-    """The default search: the best candidates by log-prob minus cost to go, shared out over the distances."""
+    """A step of the default search.
+
+    It shares out the best candidates by log-prob minus cost to go over the distances.
+    """
     live, finished = candidates(rows, budget_after, floor, problem)
     count = problem.heuristics.rows(problem.options.beams)
     size, ranked = problem.heuristics.pool * count, sorted(live, key=rank)
@@ -204,7 +207,7 @@ def banked_step(rows: Sequence[Row], budget_after: int, floor: float, problem: P
 
 
 def share_out(pool: Sequence[Row], problem: Problem) -> list[Row]:
-    """The pool in the order of keeping: the r-th of equal distance falls back by group_cost * ln(r)."""
+    """The pool in the order of retention. The r-th row of equal distance falls back by group_cost * ln(r)."""
     place, keyed = Counter[int](), []
     for row in pool:
         distance = problem.distance(row.state)
@@ -214,7 +217,10 @@ def share_out(pool: Sequence[Row], problem: Problem) -> list[Row]:
 
 
 def floor(beams: Sequence[Beam], problem: Problem) -> float:
-    """The log-prob that a live row must exceed to become a better answer than the n-th best so far."""
+    """The log-prob that a live row must exceed to be useful.
+
+    Below it, the row cannot become better than the n-th best answer so far.
+    """
     options, found = problem.options, distinct(beams, problem)
     if len(found) < options.n:
         return -math.inf
@@ -227,7 +233,7 @@ def value(row: Row, options: SearchOptions) -> float:
 
 
 def distinct(beams: Sequence[Beam], problem: Problem) -> list[Row]:
-    """The finished rows of some beams, best first, the best one of each text."""
+    """The finished rows, best first, with the best row of each text."""
 
     def key(row: Row) -> tuple[float, float, int, tuple[int, ...]]:
         worth = [-value(row, problem.options), -row.score / len(row.ids) ** problem.options.length_power]
@@ -252,7 +258,7 @@ def answers(beams: Sequence[Beam], problem: Problem) -> list[Answer]:
 
 
 def main() -> None:
-    """Compares the fast searches with the slow ones; exits with 1 where they differ."""
+    """Compares the fast searches with the slow ones. Exits with 1 if they differ."""
     from tests.decoding.differential import compare_many  # imports this module
 
     parser = argparse.ArgumentParser(description=main.__doc__)

@@ -1,4 +1,4 @@
-"""A shortest word of a DFA, by breadth-first search over single symbols: what the tests compare against."""
+"""A shortest word of a DFA, by breadth-first search over symbols. It is a reference of the tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from compiler.automata import Dfa
 
 
 def shortest_word(dfa: Dfa) -> tuple[int, ...] | None:
-    """A shortest accepted word, as symbols, or None when the language is empty."""
+    """A shortest accepted word as symbols, or None for the empty language."""
     symbol_of = {int(column): symbol for symbol, column in reversed(list(enumerate(dfa.symbol_class.tolist())))}
     came: dict[int, tuple[int, int]] = {}
     seen, frontier = {dfa.start}, [dfa.start]

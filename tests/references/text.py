@@ -1,6 +1,7 @@
-"""Whether a text satisfies a constraint, by the definitions: the reference for every answer in the tests.
+"""Decides by the definitions whether a text satisfies a constraint.
 
-Shares nothing with the compiler but the spec's types and, for LTLf, the parsed formula: no automaton, no transducer.
+The tests check every answer with it. It shares nothing with the compiler except the spec's types and, for LTLf, the
+parsed formula: no automaton, no transducer.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def satisfies(spec: Spec, text: str) -> bool:
 
 
 def strips_a_space(spec: Spec) -> bool:
-    """Whether one leading space is no part of an answer: a whole-text constraint allows it and none forbids it."""
+    """Whether one leading space is not part of an answer.
+
+    That holds if a whole-text constraint allows it and none forbids it.
+    """
     whole = [leaf for leaf in leaves(spec) if isinstance(leaf, RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec)]
     settings = {leaf.leading_space for leaf in whole}
     settings |= {leaf.leading_space for leaf in leaves(spec) if isinstance(leaf, DfaSpec) and leaf.user_dfa.over_bytes}
@@ -101,7 +105,10 @@ class _Number(str):
 
 
 def _valid(spec: JsonSchemaSpec, text: str) -> bool:
-    """The text parses and validates, and is written our way: white space, outputs, numbers, order of properties."""
+    """Whether the text is a valid instance in our notation.
+
+    White space, outputs, numbers and the order of properties are checked.
+    """
     try:
         instance = json.loads(text)
         written = json.loads(text, parse_int=_Number, parse_float=_Number, object_pairs_hook=list)
@@ -113,7 +120,10 @@ def _valid(spec: JsonSchemaSpec, text: str) -> bool:
 
 
 def _written(value: object, instance: Any, schema: Any, newline: str) -> str | None:
-    """The value as we write it; None where the properties are in another order. newline: "" for no white space."""
+    """The value in our notation; None if properties are in another order.
+
+    newline  "" for no white space
+    """
     if isinstance(value, _Number):
         return value if re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) else None
     if not isinstance(value, list) or not value:
@@ -156,7 +166,10 @@ def _length_holds(spec: LengthSpec, text: str) -> bool:
 
 
 def _sentences_hold(units: Sequence[str], minimum: int, maximum: int | None) -> bool:
-    """A sentence is a word and all up to the next end mark; behind the last, end marks and closers alone may stand."""
+    """Whether the number of sentences is within the bounds.
+
+    A sentence is a word and all up to the next end mark. Behind the last one, only end marks and closers may stand.
+    """
     rest, ended = list(units), 0
     while any(re.match(r"\w", unit) for unit in rest):
         word = next(number for number, unit in enumerate(rest) if re.match(r"\w", unit))
@@ -170,10 +183,12 @@ def _sentences_hold(units: Sequence[str], minimum: int, maximum: int | None) -> 
 
 
 def _keywords_hold(spec: KeywordsSpec, text: str) -> bool:
-    """How often each concept occurs; in order, the needed occurrences of each are over before the next one's begin.
+    """Whether each concept occurs as often as required.
 
-    Reads on from each concept to the next, and gives up where a later one comes first (paper, Figure 1). Several may
-    hold at one step; only the awaited one counts there, and the next must come later.
+    In order, the needed occurrences of each are over before the next one's begin.
+
+    Reads on from each concept to the next, and rejects if a later one comes first (paper, Figure 1). Several may hold
+    at one step; only the awaited one counts there, and the next must come later.
     """
     steps = list(_held(_concepts(spec), text))
     names = [str(number) for number in range(len(spec.concepts))]
@@ -208,7 +223,7 @@ def _concepts(spec: KeywordsSpec) -> dict[str, re.Pattern[str]]:
 
 
 def _runs(given: UserDfa, data: bytes) -> bool:
-    """An automaton over bytes, step by step; a character it lists stands for the bytes of its encoding."""
+    """Runs an automaton over bytes step by step. A listed character stands for the bytes of its encoding."""
     states: set[tuple[str, bytes]] = {(given.start, b"")}  # with the bytes still owed to a listed character
     for byte in data:
         following: set[tuple[str, bytes]] = set()
@@ -267,7 +282,7 @@ def _formula(source: str) -> LtlfFormula:
 
 
 def _held(patterns: dict[str, re.Pattern[str]], text: str) -> Iterator[set[str]]:
-    """For each unit the propositions that hold at it: some match starts at a unit's start and ends at its end."""
+    """The propositions that hold at each unit. A match must start at a unit's start and end at its end."""
     units = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
     for number, (_, end) in enumerate(units):
         yield {

@@ -1,4 +1,4 @@
-"""`abs up` for tests: its events, its processes, and its end after every test."""
+"""`abs up` for tests: its events, its processes, and its termination."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_S_MAX = 60.0
 
 
 def end_all(process: subprocess.Popen[Any], started: Collection[psutil.Process]) -> None:
-    """Kill a process, and what it has started, and wait until they are gone."""
+    """Kill a process and its descendants, and wait until they are gone."""
     if process.poll() is None:
         process.kill()
     for one in started:
@@ -95,7 +95,7 @@ class Up:
         return pid
 
     def wait_for_new(self, name: str, old: int) -> int:
-        """The number of the process that took the place of one that ended."""
+        """The number of the process that replaced one."""
         return int(until(lambda: self.pids[name] not in (0, old) and self.pids[name], f"a new process {name}"))
 
     def words(self) -> str:

@@ -1,7 +1,7 @@
-"""Clocks that step while processes run: a process that is started with one reads its time from a file.
+"""Clocks that jump while processes run. A process started with such a clock reads its time from a file.
 
-libfaketime is loaded into such a process before the C library and answers all calls for the time. The monotonic
-clock is not changed, just as when the system's clock is set.
+libfaketime is loaded into the process before the C library and answers all calls for the time. As with a change of the
+system clock, the monotonic clock is not affected.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The service as processes of this machine that a test starts, kills, stops and wakes one by one, on a real server.
+"""The service as local processes that a test starts and kills.
 
-`abs up` (tests/servers/abs_up.py) restarts a process that dies; here only the test does, or `keep_alive`.
+A test can also stop and continue them. The Redis server is real.
+
+`abs up` (tests/servers/abs_up.py) restarts a process that dies. Here only the test or `keep_alive` does.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def fetched(url: str) -> tuple[int, str]:
 
 
 def metric(url: str, name: str, **labels: str) -> float:
-    """A metric of a process, summed over the labels that are not named; 0 where it was never touched.
+    """A metric of a process, summed over unnamed labels. It is 0 if it was never set.
 
     Raises OSError where the process does not answer.
     """
@@ -164,7 +166,7 @@ def _running(part: Part) -> float:
 
 
 class Cluster:
-    """A server and the parts of the service that a test has started."""
+    """A Redis server and the service parts that a test started."""
 
     def __init__(self, folder: Path, server: RedisServer, fork_server: ForkServer | None) -> None:
         self._folder, self.server, self._fork_server = folder, server, fork_server
@@ -189,7 +191,10 @@ class Cluster:
                     part.start()
 
     def restore(self) -> None:
-        """Restarts killed parts, waits until requests are served, and cancels jobs of earlier tests."""
+        """Restarts killed parts, waits until requests are served, and cancels jobs.
+
+        The jobs are those of earlier tests.
+        """
         for part in self.parts.values():
             if not part.alive:
                 part.start()
@@ -202,7 +207,10 @@ class Cluster:
             until(lambda: not any(map(_running, self.parts.values())), "nothing of them runs any more")
 
     def client(self, name: str = "api") -> httpx2.Client:
-        """A client of an API; its jobs are cancelled before the next test. (It reads no certificates: slow.)"""
+        """A client of an API.
+
+        Its jobs are cancelled before the next test. It reads no certificates, which would be slow.
+        """
         hooks = {"response": [self._note]}
         return httpx2.Client(
             base_url=self.parts[name].url, timeout=ASK_S_MAX, trust_env=False, verify=False, event_hooks=hooks,
@@ -213,7 +221,7 @@ class Cluster:
             self._job_paths.add(response.headers["location"])
 
     def busy(self, *names: str, queue: str = "generate") -> Part:
-        """The one of these parts that runs a job of a queue, once one does."""
+        """Waits until one of these parts runs a job of a queue. Returns that part."""
         parts = [self.parts[name] for name in names]
 
         def found() -> Part | None:
@@ -256,7 +264,7 @@ def cluster(
 
 @contextlib.contextmanager
 def scripted_cluster() -> Iterator[Cluster]:
-    """Two APIs, a compile worker and two workers whose generations are scripted; none holds a model."""
+    """Two APIs, a compile worker, and two workers with scripted generations. None holds a model."""
     with cluster() as running:
         for name in ("api", "other"):
             running.add(name, API)

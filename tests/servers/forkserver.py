@@ -1,10 +1,10 @@
-"""Processes that start within hundredths of a second: a fork server that has imported what they need.
+"""A fork server that starts Python processes within hundredths of a second.
 
 Python's start and the service's imports take one to two seconds of processor time in each process, and tests of faults
-start dozens. Otherwise a process is as after `python -m MODULE ARGUMENTS`: environment, arguments, log and signals are
-its own, and it was forked before anything was opened and before any thread was started. It ends with the fork server,
-which ends with its owner. In a run of several test processes, a fork server is itself forked from the process of
-preforked.py, which has imported everything.
+start dozens. The fork server has imported what they need. Otherwise a process is as after `python -m MODULE ARGUMENTS`:
+environment, arguments, log and signals belong to it, and it is forked before any file is opened and before any thread
+starts. It ends with the fork server, which ends with its owner. In a run of several test processes, a fork server is
+itself forked from the process of preforked.py, which has imported everything.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DEV_NULL = Path(os.devnull)
 
 
 class Child:
-    """A process of a fork server, with the methods of a Popen that tests call."""
+    """A fork server's process with the Popen methods that tests call."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -104,7 +104,7 @@ class ForkServer:
         self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None,
         stdin: Path = DEV_NULL,
     ) -> Child:
-        """A new process: python -m ARGUMENTS, in this environment, whose output is appended to a log.
+        """Starts `python -m ARGUMENTS` in this environment with its output in a log.
 
         out  the file of its standard output, where that is not the log
         """
@@ -142,7 +142,7 @@ class ForkServer:
 
 
 def _connection_to_preforked(imported: Sequence[str]) -> socket.socket:
-    """The connection to a new fork server, which first imports the modules of `imported` that it lacks."""
+    """The connection to a new fork server. The server first imports the missing modules of `imported`."""
     line, path = socket.socket(socket.AF_UNIX), str(Path(os.environ[PREFORKED]) / "socket")
     until(lambda: not line.connect_ex(path), "the preforked process starts", PREFORKED_S_MAX)
     line.sendall(json.dumps(imported).encode() + b"\n")
@@ -169,10 +169,10 @@ def spawn(
 def start_process(
     arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path, stdin: Path = DEV_NULL
 ) -> Child | subprocess.Popen[bytes]:
-    """Starts python -m ARGUMENTS in this environment: forked if possible, else as a new process.
+    """Starts `python -m ARGUMENTS` in this environment, forked if possible. Otherwise it starts a new process.
 
-    It is forked where this run has a preforked process and only our settings differ from its environment: the imported
-    modules have read all other variables.
+    Forking is possible if this run has a preforked process and only our settings differ from its environment: the
+    imported modules have read all other variables.
     """
     others = (
         {name: value for name, value in all_of.items() if not name.startswith("ABS_")}
@@ -186,7 +186,7 @@ def start_process(
 def run_process(
     arguments: Sequence[str], environment: Mapping[str, str], s_max: float, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Starts such a process and waits for its end; kills it after `s_max` seconds."""
+    """Starts such a process and waits for its end. Kills it after `s_max` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         source, out, log = (Path(folder) / name for name in ("stdin", "stdout", "stderr"))
         source.write_text(stdin, encoding="utf-8")
@@ -205,7 +205,7 @@ def _report(**event: Any) -> None:
 
 
 def read_line() -> bytes:
-    """Reads one line of standard input, unbuffered, so that `select` sees the next; empty at the end."""
+    """Reads one line of standard input without buffering; empty at the end. `select` thus sees the next line."""
     line = b""
     while not line.endswith(b"\n"):
         if not (byte := os.read(0, 1)):
@@ -252,7 +252,7 @@ def die_with_parent() -> None:
 
 
 def _run_module(order: dict[str, Any]) -> None:
-    """Runs the module of an order in a process that was just forked."""
+    """Runs the module of an order in a freshly forked process."""
     die_with_parent()
     os.dup2(os.open(order["stdin"], os.O_RDONLY), 0)
     for name, standard in (("out", 1), ("log", 2)):

@@ -1,9 +1,9 @@
-"""One process for a whole run of the tests that has imported the slow modules; fork servers are forked from it.
+"""One process that has imported the slow modules. Fork servers of a whole test run are forked from it.
 
-Importing PyTorch, transformers and the service's modules takes seconds of processor time, and a run starts some hundred
-processes that need them. Where tests run in several processes at once, tests/conftest.py starts this process first;
-elsewhere there is none. Each connection forks one fork server (forkserver.py), which serves that connection and ends
-with it.
+Importing PyTorch, transformers and the service's modules takes seconds of processor time, and a run starts about a
+hundred processes that need them. If tests run in several processes at once, tests/conftest.py starts this process
+first; otherwise there is none. Each connection forks one fork server (forkserver.py), which serves that connection and
+ends with it.
 """
 
 from __future__ import annotations

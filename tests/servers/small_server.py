@@ -1,4 +1,4 @@
-"""A process with our HTTP server and security middleware around an application of four paths.
+"""A process with our HTTP server and security middleware around four paths.
 
 Run as a module it prints its port and serves until it is stopped. Settings come from the environment.
 """
@@ -25,7 +25,10 @@ BIG_BYTES = 32 * 2**20
 
 
 class SmallApp:
-    """/health, /big (32 MiB), /events (endless), /slow (answers when its client has gone, or after a second)."""
+    """Four paths: /health, /big (32 MiB), /events (endless) and /slow.
+
+    The path /slow answers when its client has gone, or after a second.
+    """
 
     def __init__(self) -> None:
         self.state = SimpleNamespace(components=SimpleNamespace(service=SimpleNamespace(jobs=self)))

@@ -1,4 +1,4 @@
-"""Automata over characters: the Boolean operations against `re`, and products against plain loops."""
+"""Compares Boolean operations on character automata with `re` and with plain loops."""
 
 from __future__ import annotations
 

@@ -47,7 +47,10 @@ def test_a_counting_automaton_has_one_state_per_distinguishable_count() -> None:
 def reference_keywords(
     names: Sequence[str], bounds: Sequence[Bounds], ordered: bool, word: Sequence[frozenset[str]]
 ) -> bool:
-    """The definition: totals within the bounds; in order, no duty's name occurs before the duties before it are met."""
+    """Whether a word meets the keyword bounds, by the definition.
+
+    Totals lie within the bounds. In order, no name of a duty occurs before the earlier duties are met.
+    """
     if not all(within(sum(name in step for step in word), pair) for name, pair in zip(names, bounds, strict=True)):
         return False
     if not ordered:
@@ -176,7 +179,7 @@ UNITS = ("word", ".", "”", ",")
 
 
 def reference_sentences(word: Sequence[str]) -> int | None:
-    """The number of sentences; None where something stands after the last end that may not."""
+    """The number of sentences; None if the last one's tail is invalid."""
     count, open_word, after_end = 0, False, True
     for unit in word:
         if unit == ".":

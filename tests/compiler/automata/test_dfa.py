@@ -1,4 +1,4 @@
-"""Laws of the automata: minimization is canonical, the Boolean operations are those of the languages."""
+"""Laws of automata: minimization is canonical, and Boolean operations act on languages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions and distances over tables agree with the plainest ways to compute them, on large tables too."""
+"""Compares partitions and distances over tables with simple reference computations. The tables include large ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_looping_state_may_equal_its_predecessor() -> None:
 
 
 def chain(states: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each state leads on, or to the last one; only the last is apart."""
+    """A chain of states whose last one alone differs. Each state leads to the next, or to the last."""
     table = np.stack([np.minimum(np.arange(states) + 1, states - 1), np.full(states, states - 1)], axis=1)
     return table, (np.arange(states) == states - 1).astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""The expansion to bytes, on every character and on every string of bytes."""
+"""The expansion to bytes, checked on every character and byte string."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def encodings(low: int, high: int, length: int) -> np.ndarray:
 
 
 def accepted_strings(dfa: Dfa, length: int) -> int:
-    """How many byte strings of a length the DFA accepts, all 256**length of them counted."""
+    """The number of accepted byte strings of a length, by full enumeration."""
     ways = np.zeros(dfa.states, dtype=object)
     ways[dfa.start] = 1
     for _ in range(length):
@@ -116,7 +116,7 @@ def test_opaque_codes_are_emitted_on_the_last_byte(family: list[list[tuple[int, 
 
 
 def walk(result: compiler.automata.transducers.ByteTable, row: int, encoded: bytes) -> int:
-    """The code that the bytes of one character arrive at; a dead prefix stays dead."""
+    """The code that the bytes of one character reach. A dead prefix stays dead."""
     for number, byte in enumerate(encoded):
         entry = int(result.table[row, result.byte_class[byte]])
         if entry >= 0:

@@ -1,4 +1,4 @@
-"""Automata over the bytes of UTF-8 read as automata over characters, against the bytes themselves."""
+"""Automata over UTF-8 bytes, read as automata over characters. The byte automata are the reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EDGES = (0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x3FFFF, 
 
 
 def random_byte_dfa(rng: random.Random, states: int, classes: int) -> Dfa:
-    """A DFA over bytes whose classes are a few runs, so that it distinguishes characters of every length."""
+    """A random DFA over bytes whose classes are a few runs. It distinguishes characters of every length."""
     cuts = sorted(rng.sample((*range(1, 256), 0x80, 0xC2, 0xE0, 0xED, 0xF0, 0xF4), classes - 1))
     symbol_class = np.searchsorted(cuts, np.arange(256), side="right").astype(np.int32)
     table = np.array([[rng.randrange(states) for _ in range(classes)] for _ in range(states)], dtype=np.int32)

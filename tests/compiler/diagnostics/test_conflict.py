@@ -1,4 +1,4 @@
-"""Why nothing satisfies a constraint: the conjuncts that are named contradict each other, and each is needed."""
+"""Conflict reports name conjuncts that contradict each other. Each of them is needed."""
 
 from __future__ import annotations
 

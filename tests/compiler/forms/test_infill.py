@@ -1,4 +1,4 @@
-"""Templates against `re.fullmatch` on the patterns they stand for, and choices against the list of their texts."""
+"""Compares templates with `re.fullmatch`, and choices with the list of their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inflections of words: some that everyone knows, and those that the CommonGen references use."""
+"""Inflections of common words and of the words of the CommonGen references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A caller's own automaton: its JSON, its faults, and its language against plain loops over its transitions."""
+"""User automata: their JSON, their faults and their language.
+
+The language is compared with plain loops over the transitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Schemas of many choices about one object: they compile within the limits, and agree with the library `jsonschema`."""
+"""Schemas with many choices about one object.
+
+They compile within the limits and agree with the library `jsonschema`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ STRINGS = {"type": "object", "properties": {name: {"type": "string"} for name in
 
 
 def assert_agrees(schema: Any, values: list[Any]) -> None:
-    """The verdicts on the values are the library's, and there are some of either kind."""
+    """Checks that our verdicts equal the library's. The values must include valid and invalid ones."""
     automaton, validator = compiled(schema, depth=3), Draft202012Validator(schema)
     wanted = [validator.is_valid(value) for value in values]
     texts = [write_instance(schema, value) for value in values]

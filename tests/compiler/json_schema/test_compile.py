@@ -1,4 +1,4 @@
-"""The schema compiler on the case table, its refusals and limits, and what it writes against `json.dumps`."""
+"""The schema compiler on the case table: verdicts, refusals and limits. Its output is compared with `json.dumps`."""
 
 from __future__ import annotations
 

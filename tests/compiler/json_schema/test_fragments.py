@@ -1,4 +1,4 @@
-"""The states of products of fragments, which count against the limit of a compilation."""
+"""The states of products of fragments count against the compilation limit."""
 
 from __future__ import annotations
 

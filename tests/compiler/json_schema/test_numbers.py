@@ -1,4 +1,4 @@
-"""Numbers that a schema lists, however long: the verdicts on them are those of the library `jsonschema`."""
+"""Long numbers in schemas get the verdicts of the library `jsonschema`."""
 
 from __future__ import annotations
 

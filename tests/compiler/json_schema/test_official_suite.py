@@ -1,4 +1,4 @@
-"""The official JSON Schema suite: the supported part, and a guard against its silent loss."""
+"""The official JSON Schema suite, with a guard of the supported part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random schemas: verdicts on random values, and on random accepted texts, against the library `jsonschema`."""
+"""Compares random schemas with `jsonschema` on random values and accepted texts."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def random_schema(rng: random.Random, depth: int) -> Any:
 
 
 def random_text(rng: random.Random, automaton: CharDfa, toward: np.ndarray) -> str:
-    """A random accepted text: at random for a while, then by the shortest way."""
+    """A random accepted text. A walk is random for some steps and then takes the shortest way."""
     dfa, parts = automaton.dfa, automaton.minterms
     state, text, patience = dfa.start, "", rng.randrange(40)
     while not dfa.accepting[state] or (rng.random() < 0.7 and patience > 0):

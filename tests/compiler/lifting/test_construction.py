@@ -1,4 +1,4 @@
-"""The lift against the transducer itself: every token from every state does what its bytes do."""
+"""Compares the lift with the transducer for every token and every state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPECS: tuple[Spec, ...] = (
 def read(
     compiled: CompiledConstraint, transducer_state: int, letter_state: int, token: bytes
 ) -> tuple[int, int] | None:
-    """The pair after the bytes of a token, read one by one; None where it is dead."""
+    """The pair of states after a token's bytes; None if dead."""
     text = compiled.text
     for byte in token:
         transducer_state, letters = text.transducer.step(transducer_state, byte)

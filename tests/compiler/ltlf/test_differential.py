@@ -1,4 +1,4 @@
-"""Our translator against MONA, by LTLf2DFA's programs and our own: the same language for every formula."""
+"""Compares our LTLf translation with MONA's for every formula. MONA reads LTLf2DFA's programs and our own."""
 
 from __future__ import annotations
 

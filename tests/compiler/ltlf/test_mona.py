@@ -239,7 +239,7 @@ def test_an_automaton_from_mona_over_the_limits_is_refused(limits: Limits, limit
 
 
 def ended(pid: int) -> bool:
-    """True once the process is gone or a zombie; waits, since its new parent collects it in its own time."""
+    """Waits until a process is gone or a zombie and returns True. The new parent collects it at an unknown time."""
     for _ in range(100):
         try:
             state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]

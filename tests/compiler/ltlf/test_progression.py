@@ -1,4 +1,4 @@
-"""From LTLf to letter automata: the paper's examples, tables of traces, and laws against a direct evaluator."""
+"""The LTLf translation on the paper's examples, tables of traces, and laws. A direct evaluator is the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The concrete syntax of LTLf: what it accepts, how it reads, and where it says a fault is."""
+"""The syntax of LTLf: accepted formulas, their structure, and positions of faults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Our pattern compiler against FAdo's: the same language on every pattern, decided by product.
+"""Compares the language of our pattern compiler with FAdo's, by product.
 
-FAdo (GPL) is an oracle of the tests alone, which `make test` installs; without it these tests are skipped.
+FAdo (GPL) is an oracle of the tests only. `make test` installs it; without it these tests are skipped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def over(parts: Minterms, dfa: Dfa, common: Minterms) -> Dfa:
 
 
 def assert_same_language(node: Node, what: object) -> None:
-    """The two partitions may differ: ours knows no set of a position that was dropped."""
+    """Checks that both compilers accept the same texts.
+
+    The partitions may differ, since ours omits sets of dropped positions.
+    """
     (ours, our_parts), (theirs, their_parts) = (
         NATIVE.node(node, ResourceGuard(Limits())),
         node_to_dfa_fado(node, ResourceGuard(Limits(compile_s_max=SLOW_S_MAX))),

@@ -1,4 +1,4 @@
-"""The pattern compiler against `re.fullmatch`, on the case table and on random patterns."""
+"""Compares the pattern compiler with `re.fullmatch` on case-table and random patterns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def position_automaton(pattern: str) -> CharNfa:
 
 
 def compile_pattern(pattern: str, limits: Limits | None = None) -> Any:
-    """A function that says whether a text is accepted; the DFAs over characters and over bytes have to agree."""
+    """A function that decides texts. It checks that the DFAs over characters and over bytes agree."""
     guard = ResourceGuard(limits or Limits())
     dfa, parts = pattern_dfa(pattern, guard)
     over_bytes, _ = byte_dfa(dfa, parts, guard)

@@ -1,4 +1,7 @@
-"""Thousands of patterns and texts on which our verdict has to be that of `re.fullmatch`, and what we refuse."""
+"""Compares our verdicts with `re.fullmatch` on thousands of patterns and texts.
+
+The refused patterns are checked too.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def compare(pattern: str, texts: Iterable[str]) -> None:
 
 
 def random_pairs() -> list[tuple[str, list[str]]]:
-    """Random patterns, each with random texts and with others that are near to what it matches."""
+    """Random patterns, each with random texts and with near matches."""
     rng = random.Random(77)
     drawn: list[tuple[str, list[str]]] = []
     while len(drawn) < 150:

@@ -1,4 +1,4 @@
-"""Constraint objects: parsing, refusals with their position, and one hash for equal constraints."""
+"""Constraint objects: parsing, refusals with their position, and one hash per meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Combinations: the paths on which words, whole texts and counts of characters meet, against the definitions."""
+"""Combinations of words, whole texts and character counts, compared with the definitions.
+
+Every compilation path occurs.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ TEXTS = ["".join(text) for length in range(6) for text in itertools.product("ab.
 
 @pytest.fixture(params=["side by side", "letter by letter"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to read a combination: the second is that of large ones."""
+    """Selects each of the two compilation paths in turn. The second is that of large combinations."""
     if request.param == "letter by letter":
         monkeypatch.setattr(combine, "_JOINT_INNER_STATES_MAX", -1)
         monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
@@ -171,7 +174,7 @@ WHOLE = (
 def test_the_per_character_path_accepts_the_same_texts(
     constraint: dict[str, Any], leading_space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path of constraints that would have many states inside characters, against the usual one."""
+    """Compares the path for many inner-character states with the usual one."""
     if "all" not in constraint:
         constraint = {**constraint, "leading_space": leading_space}
     spec, vocabulary = spec_from_json(constraint), byte_vocabulary()

@@ -1,4 +1,4 @@
-"""Which column of the joint product belongs to which part of a constraint."""
+"""Which column of the joint product belongs to which constraint."""
 
 from __future__ import annotations
 

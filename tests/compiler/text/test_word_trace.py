@@ -1,4 +1,4 @@
-"""The word transducer against the definition of the word trace, and the display of a text."""
+"""Compares the word transducer with the definition of the word trace. The display of a text is checked too."""
 
 from __future__ import annotations
 

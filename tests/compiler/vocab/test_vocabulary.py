@@ -1,4 +1,4 @@
-"""Vocabularies: what real tokenizers write, byte for byte, and what cannot be read."""
+"""Vocabularies contain the exact bytes of real tokenizers; unreadable ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A generation's log-probs to the last bit, alone and among others; and the memory it holds."""
+"""A generation's log-probs are bit-identical alone and in a batch. The memory that it holds is checked too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of
 
 
 def _crowd(model: HuggingFaceModel, seeds: list[int], steps: int) -> list[list[Scores]]:
-    """The scores of generations of random shapes that go through the same passes; each one's shape is its seed's."""
+    """The scores of concurrent generations of random shapes. Each shape depends on its seed only."""
     randoms = [np.random.default_rng(seed) for seed in seeds]
     prompts = [random.integers(1, model.vocab_size, random.integers(1, 16)).tolist() for random in randoms]
     opened = [model.prefill(prompt) for prompt in prompts]
@@ -73,7 +73,7 @@ def test_log_probs_are_batch_invariant_for_any_layer_width(name: str) -> None:
 
 
 def test_batches_are_padded_to_full_vector_loops() -> None:
-    """Leftover elements sometimes differ in the last bit, too rarely for the trial to find it."""
+    """Leftover elements sometimes differ in the last bit. The trial would rarely detect that."""
     reader = HuggingFaceModel(ODD["llama, 37"]())._reader
     assert reader.rows_independent and 37 * reader.rows_multiple % 32 == 0
 
@@ -94,7 +94,7 @@ def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedMode
 
 
 class _Held(TorchDispatchMode):
-    """The bytes of all that is made while it is on and not yet gone, and the most there were at once."""
+    """Counts the bytes of live tensors made while active, and their peak."""
 
     def __init__(self) -> None:
         super().__init__()

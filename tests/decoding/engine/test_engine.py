@@ -1,4 +1,4 @@
-"""Many generations at once: the same answers as alone, in fewer passes, within the memory estimate."""
+"""Many generations at once get the same answers in fewer passes. They stay within the memory estimate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VOCABULARY = 12
 
 
 class WatchedModel(HashModel):
-    """Records whose rows are in each pass; a test can hold it before a pass and make it fail."""
+    """Records the rows of each pass. A test can block a pass and make it fail."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(VOCABULARY, (VOCABULARY - 1,), **settings)

@@ -1,4 +1,4 @@
-"""A device that runs out of memory: every request gets the answer that it gets alone, or an error."""
+"""A device that runs out of memory. Every request gets the answer that it gets alone, or an error."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ S_MAX = 120.0
 
 
 class ScarceModel(HashModel):
-    """Has memory for a number of rows in a pass and a number of tokens in all live sessions.
+    """Limits the rows of a pass and the tokens of live sessions.
 
-    Can be held before a pass. `sizes` are the rows of the passes that were tried.
+    A pass can be blocked. `sizes` are the rows of the attempted passes.
     """
 
     def __init__(self, rows: int = 10**9, tokens: int = 10**9) -> None:
@@ -48,7 +48,10 @@ class ScarceModel(HashModel):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
 
     def held(self) -> int:
-        """Tokens of all rows of the sessions that somebody else holds: the list, the loop and the call are ours."""
+        """Tokens of the rows of sessions with outside references.
+
+        Three references are ours: the list, the loop and the call.
+        """
         self._alive = [one for one in self._alive if sys.getrefcount(one) > 3]
         return sum(len(row) for one in self._alive for row in one.rows)
 
@@ -77,7 +80,7 @@ class ScarceModel(HashModel):
 
 
 def _of(beams: int = 2, max_tokens: int = 12) -> Order:
-    """Runs to the end of its budget, with as many rows as beams and no more: the paper's algorithm."""
+    """An order that uses its whole budget with `beams` rows. This is the paper's algorithm."""
     order = _long(beams, max_tokens)
     return dataclasses.replace(order, options=dataclasses.replace(order.options, algorithm="abs"))
 

@@ -1,4 +1,4 @@
-"""What the model wanted is noted beside a run, and changes nothing of it."""
+"""The top tokens are recorded with a run without changing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model ends its texts: the endings that are found, and the search with them."""
+"""The endings of a model's texts, and the search with them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE, WORD, STOP, MARK, EOS = 12, 3, 8, 9, 11
 
 
 class MarkModel(PrefixModel):
-    """Seldom writes a stop; after that it always writes a mark, and then EOS.
+    """Seldom writes a stop; afterwards writes a mark, then EOS.
 
     eos  logit of EOS elsewhere; the other tokens have 0
     """
@@ -123,7 +123,7 @@ def test_a_search_with_endings_finds_the_cheap_ending(beams: int) -> None:
 
 
 def push(budget: int, library: str, before: int | None = None) -> list[float]:
-    """What `Ranking.push` gives each token after a row with WORD, whose last token is `before`."""
+    """The values of `Ranking.push` for each token after a row with WORD. `before` is the last token of the row."""
     model, automaton = MarkModel(), with_word()
     endings = found_endings(model)
     tables = Tables.from_automaton(automaton.with_own_classes(endings.ids), CPU)

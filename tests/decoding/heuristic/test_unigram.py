@@ -1,4 +1,4 @@
-"""The cost to go, shortest paths in nats, and the unigram prior that they are measured by."""
+"""The cost to go (shortest path in nats) and its unigram prior."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODULE = sys.modules["decoding.heuristic.unigram"]
 
 
 def cheapest(automaton: TokenAutomaton, prior: list[float]) -> list[float]:
-    """Dijkstra from every state forward, token by token; infinite where acceptance is out of reach."""
+    """Dijkstra from every state, token by token; infinite if acceptance is unreachable."""
     after = [[automaton.advance(state, token) for token in range(len(prior))] for state in range(automaton.states)]
     costs = []
     for start in range(automaton.states):

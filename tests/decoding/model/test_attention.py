@@ -1,4 +1,4 @@
-"""Rows of one generation that attend kin by kin, against attention written out row by row."""
+"""Compares prefix-tree attention of a generation's rows with attention row by row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROMPT, WIDTH, SHARING = 5, 8, 2
 
 
 class Written:
-    """A tree that grows, and beside it what each of its rows has written: its own keys and values, token by token."""
+    """A growing prefix tree, and the keys and values of each row."""
 
     def __init__(self, group: int, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -28,7 +28,7 @@ class Written:
         return torch.from_numpy(self.random.standard_normal((heads, tokens, WIDTH))).float()
 
     def step(self, rows: int, count: int) -> tuple[Nodes, Tensor, Tensor]:
-        """Adds rows of tokens: the part of the pass, its attention and the expected prefix_tree."""
+        """Adds tokens to rows and returns nodes, attention and the expected result."""
         parents = np.sort(self.random.integers(0, len(self.rows), rows))[self.random.permutation(rows)]
         part = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
         query = self.drawn(self.heads, rows * count)

@@ -22,7 +22,7 @@ from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, windowed
 
 
 def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
-    """Log-probs after the last id of each row, each row on its own, without a cache."""
+    """Log-probs after the last id of each row, computed without a cache."""
     with torch.inference_mode():
         return torch.stack(
             [model(input_ids=torch.tensor([row]), use_cache=False).logits[0, -1].float().log_softmax(0) for row in rows]
@@ -34,7 +34,10 @@ def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: lis
 
 
 def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, tolerance: float = 2e-4) -> None:
-    """Rows that fork, swap, stay, double and vanish, and grow by one token or by several."""
+    """Compares the session with full passes while its rows change.
+
+    Rows fork, swap, stay, double and vanish, and grow by one token or by several.
+    """
     random = np.random.default_rng(0)
     prompt = random.integers(1, plain.config.vocab_size, 7).tolist()
     session, first = model.prefill(prompt)

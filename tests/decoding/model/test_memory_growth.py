@@ -1,4 +1,4 @@
-"""What a model comes to keep of memory beside its generations: nothing for each number of rows that it meets."""
+"""The memory that a model retains beside its generations. It must not grow with each new number of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _MallInfo(ctypes.Structure):
 
 
 def _in_use_mib() -> float:
-    """What the process has allocated and not freed, whatever the allocator holds beside it."""
+    """The memory that the process has allocated and not freed. Memory that the allocator caches does not count."""
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _MallInfo
     info: Any = mallinfo2()
@@ -38,7 +38,7 @@ def _in_use_mib() -> float:
 
 
 def _read(model: HuggingFaceModel, numbers: Iterable[int]) -> None:
-    """For each number: a prompt of as many tokens, a step of as many rows, and a check of as long an answer."""
+    """Runs a prompt, a step and a check of each size. The size is the number of tokens or rows."""
     for number in numbers:
         prompt = [1 + token % 50 for token in range(number)]
         session, _ = model.prefill(prompt)
@@ -49,7 +49,7 @@ def _read(model: HuggingFaceModel, numbers: Iterable[int]) -> None:
 
 
 def _grown_mib() -> float:
-    """By how much it grows over all numbers of rows, once those are known that are computed."""
+    """The growth over all numbers of rows, after a warm-up."""
     model = HuggingFaceModel(llama_of(hidden_size=192, intermediate_size=256, max_position_embeddings=2 * ROWS_MAX))
     assert model.supports_batching
     _read(model, sorted({rows_computed(number) for number in range(1, ROWS_MAX + 1)}))

@@ -1,4 +1,4 @@
-"""Real models whose device's memory runs out in the middle of a pass, at any operation: nothing is lost by it."""
+"""Real models whose device runs out of memory in a pass. The fault may occur at any operation and must lose nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.decoding.random_models import V, llama_of, windowed
 
 
 class _RunsOut(TorchDispatchMode):
-    """Counts the operations that are done while it is on; the one of this number finds no memory."""
+    """Counts operations while active; the operation with a given number fails."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
@@ -100,7 +100,10 @@ FAILURES_MAX = 12
 
 
 class FailingSteps:
-    """A model whose steps and prompts now and then run out of memory, at a random operation, but not for ever."""
+    """A model whose steps and prompts randomly run out of memory.
+
+    The failing operation is random, and retries succeed in the end.
+    """
 
     def __init__(self, model: HuggingFaceModel) -> None:
         self._model, self._draw = model, random.Random(3)

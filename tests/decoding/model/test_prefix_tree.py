@@ -12,7 +12,10 @@ from decoding.model.prefix_tree import PrefixTree, slots_at_most
 
 
 def _grown(seed: int, rows_max: int, steps: int, stretch_max: int) -> tuple[PrefixTree, int, int]:
-    """Grows a tree at random, each node's key its own number, and checks what every node sees; (tree, most rows, T)."""
+    """Grows a random prefix tree and checks the ancestors of every node.
+
+    Each node's key is its number. Returns (tree, largest number of rows, T).
+    """
     random = np.random.default_rng(seed)
     tree = PrefixTree(torch.device("cpu"))
     prompt = torch.arange(-3.0, 0.0).view(3, 1, 1)

@@ -1,4 +1,4 @@
-"""The searches against their slow reference, and the laws that hold for every answer."""
+"""The searches, compared with their slow reference and general laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's figures 1 and 3, replayed with a model that gives the figure's logits.
+"""Replays the paper's figures 1 and 3 with their logits.
 
 Errors of the figures, which this test does not expect:
 - Figure 1 prints d(q4) = 2. Its own table leads from q4 by eos to the accepting q5, so d(q4) = 1, which the other
@@ -45,7 +45,7 @@ LOGITS, STEPS = FIGURE["logits"], FIGURE["step"]
 
 
 def _automaton() -> TokenAutomaton:
-    """Figure 1's table; "toys" counts as the concept toy, as in the figure."""
+    """Figure 1's automaton. As in the figure, "toys" counts as the concept toy."""
     column = {"coffee": 0, "cat": 1, "toy": 2, "toys": 2}
     return from_table(
         np.array([column.get(word, 3) for word in WORDS]),
@@ -74,7 +74,7 @@ def _run(rank_by: str) -> tuple[list[BeamStep], str]:
 
 
 def _pushed_logits(text: str) -> dict[str, float]:
-    """Every word after `text` with its logit after the step's push, those dropped left out."""
+    """The logits of all kept words after `text`, with the step's push."""
     automaton, log_probs, device = _automaton(), _model().log_probs((0, *_ids(text))), torch.device("cpu")
     state = reduce(automaton.advance, _ids(text), automaton.start)
     tables = Tables.from_automaton(automaton, device)

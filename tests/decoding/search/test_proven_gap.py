@@ -1,4 +1,4 @@
-"""The proven gap of an answer is a true bound: all satisfying token sequences of small languages are enumerated."""
+"""The proven gap of an answer is a true bound. All satisfying token sequences of small languages are enumerated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Texts = dict[tuple[int, ...], float]  # the log-prob of each satisfying token se
 
 
 class Language(NamedTuple):
-    """All that a search is given but its options, and what it could find."""
+    """The inputs of a search except its options, and all its texts."""
 
     constraint: PreparedConstraint
     model: HashModel
@@ -45,7 +45,7 @@ class Language(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The values and gaps of a search's answers, and the best value that exists."""
+    """The values and gaps of a search's answers, and the optimum."""
 
     values: list[float]
     gaps: list[float]
@@ -55,7 +55,10 @@ class Found(NamedTuple):
 def enumerate_texts(
     automaton: TokenAutomaton, model: HashModel, max_tokens: int, forced: Callable[[int, int], int | None] | None = None
 ) -> Texts:
-    """None of more than PREFIXES_MAX prefixes. forced: the only token by state and budget after it, if there is one."""
+    """All texts of the language; None beyond PREFIXES_MAX prefixes.
+
+    forced  the only allowed token by state and remaining budget, if there is one
+    """
     texts, prefixes = Texts(), list[tuple[tuple[int, ...], int, float]]([((), automaton.start, 0.0)])
     for ids, state, log_prob in prefixes:  # grows on the way
         z = [max(one, LOG_PROB_FLOOR) for one in model.log_probs((*PROMPT, *ids)).tolist()]
@@ -88,7 +91,10 @@ def random_language(seed: int) -> Language:
 
 
 def over_bytes(step: NDArray[np.int64], accepting: NDArray[np.bool_], eos_count: int = 1) -> TokenAutomaton:
-    """Over TOKENS, and EOS ids after them. step: [S, 3], the state after a, b and c; the last state is dead."""
+    """An automaton over TOKENS, followed by EOS ids.
+
+    step  [S, 3]  the states after a, b and c; the last state is dead
+    """
 
     def after(state: int, token: bytes | None) -> int:
         return reduce(lambda at, byte: int(step[at, byte - ord("a")]), token, state) if token else len(step) - 1
@@ -109,7 +115,7 @@ def spell(text: bytes, closed: bool) -> list[int]:
 
 
 def stretch(automaton: TokenAutomaton, state: int) -> tuple[bytes, bool]:
-    """The bytes that all texts share from a state on, and whether they end after them."""
+    """The common prefix of all texts from a state. The flag says whether all of them end after it."""
     ids, after = (0, 1, 2, automaton.eos_ids[0]), partial(automaton.advance, state)
     live = [id for id in ids if automaton.distance[after(id)] != UNREACHABLE]
     if len(live) > 1 or live[0] in automaton.eos_ids:
@@ -119,7 +125,7 @@ def stretch(automaton: TokenAutomaton, state: int) -> tuple[bytes, bool]:
 
 
 def forced_token(automaton: TokenAutomaton, state: int, budget_after: int) -> int | None:
-    """The first token of the spelling of the stretch, unless it takes too long."""
+    """The first token of the stretch's spelling, unless that exceeds the budget."""
     ids = spell(*stretch(automaton, state))
     return ids[0] if ids and automaton.distance[automaton.advance(state, ids[0])] <= budget_after else None
 
@@ -219,7 +225,7 @@ def test_abs_and_sampling_prove_no_gap(seed: int) -> None:
 
 
 class Gated(HashModel):
-    """Reads no prompt before its gate is open, and knows the most requests of one pass."""
+    """Delays prompts until its gate opens, and records the largest pass."""
 
     gate, most = threading.Event(), 0
 

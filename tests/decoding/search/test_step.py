@@ -1,4 +1,7 @@
-"""The steps against their slow reference, and their parts: ties, the layout of ids, the successors."""
+"""The search steps, compared with their slow reference.
+
+Ties, the layout of ids, and the successors are tested separately.
+"""
 
 from __future__ import annotations
 
@@ -220,7 +223,7 @@ def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
 
 
 def _live_token(automaton: TokenAutomaton, state: int, budget_after: int) -> int:
-    """The first id other than EOS after which acceptance is within the budget."""
+    """The first non-EOS id after which acceptance is within the budget."""
     distance = automaton.distance[automaton.successors(state)[automaton.token_class]]
     allowed = np.setdiff1d(np.flatnonzero(distance <= budget_after), automaton.eos_ids)
     return int(allowed[0])

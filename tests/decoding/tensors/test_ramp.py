@@ -18,7 +18,10 @@ from decoding.search.abs_search import push_up_table
 def test_alphas_count_the_budget_before_the_step_as_figure_3(
     budget_before: int, distance: int, alpha: float
 ) -> None:
-    """With T - t, as Equation 2 is printed, the first would be .625, and the last would divide by zero."""
+    """With T - t, as printed in Equation 2, alpha would differ.
+
+    The first would be .625, and the last would divide by zero.
+    """
     assert push_up(distance, budget_before, 0.25, 1.0) == pytest.approx(alpha, abs=5e-4)
 
 

@@ -1,6 +1,6 @@
-"""With this folder on PYTHONPATH neither a process nor its children unpickle anything; attempts are logged.
+"""Makes a process and its children refuse and log unpickling. It takes effect with this folder on PYTHONPATH.
 
-NO_PICKLE_LOG names a file. A line says that a process has come under this rule, or who tried to break it, and where.
+NO_PICKLE_LOG names a file. It gets a line for each process under this rule, and for each attempt with its place.
 """
 
 from __future__ import annotations
