@@ -58,7 +58,7 @@ def compile_tests(config: pytest.Config, folder: Path) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {f"tests/{name}": place for place, name in enumerate(LONG)}
+    order = {f"tests/{name}": index for index, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(LONG)))
 
 

@@ -50,21 +50,21 @@ class PrefixModel:
     def _extend(self, feed: StepInput[PrefixSession]) -> Scores:
         assert len(feed.parents), "a step without a live row"
         tokens = feed.tokens.tolist()
-        before = [feed.session.rows[parent] for parent in feed.parents.tolist()]
-        feed.session.rows = [(*row, *ids) for row, ids in zip(before, tokens, strict=True)]
+        rows = [feed.session.rows[parent] for parent in feed.parents.tolist()]
+        feed.session.rows = [(*row, *ids) for row, ids in zip(rows, tokens, strict=True)]
         self.rows_read += feed.tokens.numel()
-        own, peak = torch.empty(len(tokens), len(tokens[0]) - 1), torch.empty(len(tokens), len(tokens[0]) - 1)
-        for number, (row, ids) in enumerate(zip(before, tokens, strict=True)):
-            for place, token in enumerate(ids[1:]):
-                inner = self.log_probs((*row, *ids[: place + 1]))
-                own[number, place], peak[number, place] = inner[token], inner.max()
-        return Scores(torch.stack([self.log_probs(row) for row in feed.session.rows]), own, peak)
+        token_log_probs, peak = torch.empty(len(tokens), len(tokens[0]) - 1), torch.empty(len(tokens), len(tokens[0]) - 1)
+        for number, (row, ids) in enumerate(zip(rows, tokens, strict=True)):
+            for index, token in enumerate(ids[1:]):
+                inner = self.log_probs((*row, *ids[: index + 1]))
+                token_log_probs[number, index], peak[number, index] = inner[token], inner.max()
+        return Scores(torch.stack([self.log_probs(row) for row in feed.session.rows]), token_log_probs, peak)
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         return 8 * (prompt_tokens + rows * max_tokens)
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
-        rows = [self.log_probs((*prompt_ids, *tokens[:place])) for place in range(len(tokens))]
+        rows = [self.log_probs((*prompt_ids, *tokens[:index])) for index in range(len(tokens))]
         return ScoredSequence(
             tuple(float(row[token]) for row, token in zip(rows, tokens, strict=True)),
             tuple(float(row.max()) for row in rows),
@@ -88,15 +88,15 @@ class HashModel(PrefixModel):
         self._seed, self._levels, self._memory, self._zeros, self._spread = seed, levels, memory, zeros, spread
 
     def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
-        known = prefix if self._memory is None else prefix[len(prefix) - min(self._memory, len(prefix)) :]
-        digest = hashlib.sha256(repr((self._seed, known)).encode()).digest()
+        context = prefix if self._memory is None else prefix[len(prefix) - min(self._memory, len(prefix)) :]
+        digest = hashlib.sha256(repr((self._seed, context)).encode()).digest()
         random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
         logits = random.normal(scale=self._spread, size=self.vocab_size)
         if self._levels:
             logits = random.integers(0, self._levels, self.vocab_size).astype(float)
-        gone = random.random(self.vocab_size) < self._zeros
-        gone[random.integers(self.vocab_size)] = False
-        logits[gone] = -np.inf
+        is_zero = random.random(self.vocab_size) < self._zeros
+        is_zero[random.integers(self.vocab_size)] = False
+        logits[is_zero] = -np.inf
         return torch.tensor(logits, dtype=torch.float32).log_softmax(dim=0)
 
 
@@ -112,8 +112,8 @@ class ScriptedModel(PrefixModel):
         self._prompt_length = prompt_length
 
     def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
-        written = prefix[self._prompt_length :]
-        logits = torch.full((self.vocab_size,), self._fill.get(written, self._floor))
-        for token, logit in self._script.get(written, {}).items():
+        generated = prefix[self._prompt_length :]
+        logits = torch.full((self.vocab_size,), self._fill.get(generated, self._floor))
+        for token, logit in self._script.get(generated, {}).items():
             logits[token] = logit
         return logits.log_softmax(dim=0)

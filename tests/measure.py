@@ -80,8 +80,8 @@ def requests() -> Iterator[str]:
     vocabulary = open_model_files(BUILT_IN_MODEL).vocabulary
     with profiler.record() as entered:
         compile_spec(spec_from_json({"json_schema": SCHEMA}), vocabulary)
-    more = {file for file, _, _ in entered} - cached
-    yield f"a cold compilation of a schema of two fields: {len(more)} files more, {len(entered)} functions"
+    new_files = {file for file, _, _ in entered} - cached
+    yield f"a cold compilation of a schema of two fields: {len(new_files)} files more, {len(entered)} functions"
 
 
 def long_functions() -> Iterator[str]:
@@ -104,7 +104,7 @@ def counted(package: str) -> str:
 
 def code_lines(text: str) -> set[int]:
     """The numbers of code lines, without blank lines, comments or docstrings."""
-    tree, held = ast.parse(text), set[int]()
+    tree, lines = ast.parse(text), set[int]()
     docstrings = {
         id(node.body[0])
         for node in ast.walk(tree)
@@ -114,9 +114,9 @@ def code_lines(text: str) -> set[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and id(node) not in docstrings:
             first = node.body[0].lineno - 1 if isinstance(node, _COMPOUND) else node.end_lineno
-            held.update(range(node.lineno, max(node.lineno, first or 0) + 1))
+            lines.update(range(node.lineno, max(node.lineno, first or 0) + 1))
     blank = {number for number, line in enumerate(text.splitlines(), 1) if not line.strip() or line.strip()[0] == "#"}
-    return held - blank
+    return lines - blank
 
 
 _COMPOUND = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.While, ast.With, ast.Try)

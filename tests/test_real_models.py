@@ -53,10 +53,10 @@ def captions() -> Loaded:
     return load(BUILT_IN, "sentence:")
 
 
-def check(loaded: Loaded, spec: Spec, extra_tokens: int, beams: int, **more: Any) -> None:
+def check(loaded: Loaded, spec: Spec, extra_tokens: int, beams: int, **extra_options: Any) -> None:
     model, vocabulary, prompt = loaded
     compiled = compile_spec(spec, vocabulary)
-    options = SearchOptions(compiled.tokens.min_tokens + extra_tokens, beams, n=min(beams, 3), **more)
+    options = SearchOptions(compiled.tokens.min_tokens + extra_tokens, beams, n=min(beams, 3), **extra_options)
     answers = generate(model, prompt, compiled.tokens, options)
     assert answers
     for answer in answers:
@@ -77,7 +77,7 @@ def test_characters_of_several_tokens_work_in_every_form(
 
 @pytest.mark.parametrize("spec", PLAIN, ids=str)
 @pytest.mark.parametrize(
-    "more",
+    "options",
     [
         {"algorithm": "banked"},
         {"algorithm": "banked", "length_penalty": 1.0},
@@ -86,8 +86,8 @@ def test_characters_of_several_tokens_work_in_every_form(
     ],
     ids=str,
 )
-def test_the_built_in_model_satisfies(captions: Loaded, spec: Spec, more: dict[str, Any]) -> None:
-    check(captions, spec, 12, 8, **more)
+def test_the_built_in_model_satisfies(captions: Loaded, spec: Spec, options: dict[str, Any]) -> None:
+    check(captions, spec, 12, 8, **options)
 
 
 @pytest.mark.parametrize("spec", PLAIN, ids=str)

@@ -84,8 +84,8 @@ def constraints() -> dict[str, str]:
 
 def test_the_top_level_has_only_listed_entries() -> None:
     skip = ignored()
-    there = {path.name for path in ROOT.iterdir() if path.name not in skip and not path.name.endswith(".egg-info")}
-    assert there == TOP_LEVEL
+    entries = {path.name for path in ROOT.iterdir() if path.name not in skip and not path.name.endswith(".egg-info")}
+    assert entries == TOP_LEVEL
 
 
 def test_the_licence_is_apache_2_in_full() -> None:
@@ -102,9 +102,9 @@ def test_every_constraint_is_one_public_version() -> None:
 
 def test_every_declared_dependency_is_locked() -> None:
     described = project()
-    wanted = list(described["dependencies"])  # type: ignore[call-overload]
-    wanted += [one for extra in described["optional-dependencies"].values() for one in extra]  # type: ignore[attr-defined]
-    names = {canonical(match[0]) for match in map(NAME.match, wanted) if match}
+    expected = list(described["dependencies"])  # type: ignore[call-overload]
+    expected += [requirement for extra in described["optional-dependencies"].values() for requirement in extra]  # type: ignore[attr-defined]
+    names = {canonical(match[0]) for match in map(NAME.match, expected) if match}
     assert names <= constraints().keys()
 
 
@@ -131,8 +131,8 @@ def test_the_changelog_knows_the_version() -> None:
 
 def test_nothing_is_tied_to_one_machine() -> None:
     for path, text in texts():
-        found = ONE_MACHINE.search(text)
-        assert not found, f"{path}: {found}"
+        match = ONE_MACHINE.search(text)
+        assert not match, f"{path}: {match}"
         assert "../shared" not in text or path == SHARED_FOLDER_READER, path
 
 
@@ -147,11 +147,11 @@ def generate_bodies(text: str) -> list[object]:
 
 
 def test_the_tutorial_shows_the_requests_of_the_demo() -> None:
-    sent = [body for _, body in REQUESTS]
+    bodies = [body for _, body in REQUESTS]
     tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    assert generate_bodies(tutorial.partition("## 6.")[2]) == sent
-    (shown,) = generate_bodies((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert shown in sent
+    assert generate_bodies(tutorial.partition("## 6.")[2]) == bodies
+    (tutorial_bodies,) = generate_bodies((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert tutorial_bodies in bodies
 
 
 def test_the_readme_has_at_most_220_lines() -> None:
@@ -160,28 +160,28 @@ def test_the_readme_has_at_most_220_lines() -> None:
 
 def test_contributing_names_every_file_of_a_request_option() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add a request option")[2]
-    named = set(re.findall(r"`((?:abs_client|app|decoding)/[\w./]+)`", page.partition("\n## ")[0]))
+    files = set(re.findall(r"`((?:abs_client|app|decoding)/[\w./]+)`", page.partition("\n## ")[0]))
     packages = ("abs_client/", "app/", "compiler/", "decoding/")
-    assert named == {path for path, text in texts() if path.startswith(packages) and "length_penalty" in text}
+    assert files == {path for path, text in texts() if path.startswith(packages) and "length_penalty" in text}
 
 
 def test_the_page_of_settings_names_every_setting() -> None:
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     fields = {field.name for kind in (Settings, Limits) for field in dataclasses.fields(kind)} - {"limits"}
-    named = set(re.findall(r"^\| `ABS_([A-Z0-9_]+)`", page, re.MULTILINE))
-    assert named == {name.upper() for name in fields}
+    settings = set(re.findall(r"^\| `ABS_([A-Z0-9_]+)`", page, re.MULTILINE))
+    assert settings == {name.upper() for name in fields}
 
 
 def test_the_table_of_errors_is_that_of_the_service() -> None:
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([0-9, ]+) \| \[`([a-z_]+)`\]\(#\2\) \| (.*) \|$", page, re.MULTILINE)
-    shown = {code: (statuses, set(re.findall(r"`([a-z_]+)`", fields))) for statuses, code, fields in rows}
-    known: dict[str, tuple[str, set[str]]] = {}
+    documented = {code: (statuses, set(re.findall(r"`([a-z_]+)`", fields))) for statuses, code, fields in rows}
+    actual: dict[str, tuple[str, set[str]]] = {}
     for row in ERRORS.values():
         if row.code != "client_gone":  # the connection is closed: no caller reads this one
-            assert known.setdefault(row.code, (str(row.status), set()))[0] == str(row.status)
-            known[row.code][1].update(row.fields)
-    assert shown == known
+            assert actual.setdefault(row.code, (str(row.status), set()))[0] == str(row.status)
+            actual[row.code][1].update(row.fields)
+    assert documented == actual
 
 
 def test_the_architecture_page_is_short() -> None:
@@ -200,7 +200,7 @@ def vague_words(path: str, text: str) -> list[str]:
     """`file:line: word` of each vague word. In test data only comments count."""
     if path.startswith(SENTENCES):
         text = "\n".join(line if line.startswith("#") else "" for line in text.split("\n"))
-    return [f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]}" for found in VAGUE.finditer(text)]
+    return [f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}" for match in VAGUE.finditer(text)]
 
 
 def test_no_file_has_vague_words() -> None:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.captions.train --data train.jsonl.gz --out DIRECTORY
 
-Half of the examples read "sentence: TEXT", half "concepts: a, b, c\\nsentence: TEXT" with the concepts shuffled, so that
-the model serves with and without the concepts in its prompt. Training uses no constraints.
+Half of the examples read "sentence: TEXT", half "concepts: a, b, c\\nsentence: TEXT" with the concepts shuffled, so
+that the model serves with and without the concepts in its prompt. Training uses no constraints.
 """
 
 from __future__ import annotations
@@ -98,23 +98,23 @@ def build_model() -> LlamaForCausalLM:
     )
 
 
-def encode(tokenizer: Tokenizer, caption: Caption, dice: random.Random) -> list[int]:
+def encode(tokenizer: Tokenizer, caption: Caption, rng: random.Random) -> list[int]:
     """The ids of one example, `<eos>` at both ends. Its prompt names the concepts with probability one half."""
     head = ""
-    if dice.random() < 0.5:
-        shuffled = dice.sample(caption.concepts, len(caption.concepts))
+    if rng.random() < 0.5:
+        shuffled = rng.sample(caption.concepts, len(caption.concepts))
         head = f"concepts: {', '.join(shuffled)}\n"
     ids: list[int] = tokenizer.encode(f"{head}sentence: {caption.text}").ids
     return [*ids, EOS_ID]
 
 
-def batches(examples: list[list[int]], size: int, dice: random.Random) -> Iterator[list[list[int]]]:
+def batches(examples: list[list[int]], size: int, rng: random.Random) -> Iterator[list[list[int]]]:
     """Batches of at most `size` examples of like length, in random order."""
     block_size = size * BATCHES_A_BLOCK
     for start in range(0, len(examples), block_size):
         block = sorted(examples[start : start + block_size], key=len)
         groups = [block[at : at + size] for at in range(0, len(block), size)]
-        dice.shuffle(groups)
+        rng.shuffle(groups)
         yield from groups
 
 
@@ -136,12 +136,12 @@ def epochs_of_batches(
     captions: list[Caption], tokenizer: Tokenizer, recipe: Recipe
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Endless batches; each epoch shuffles the captions and draws new prompts."""
-    dice = random.Random(recipe.seed)
+    rng = random.Random(recipe.seed)
     order = list(captions)
     while True:
-        dice.shuffle(order)
-        examples = [encode(tokenizer, caption, dice) for caption in order]
-        yield from map(pad, batches(examples, recipe.batch, dice))
+        rng.shuffle(order)
+        examples = [encode(tokenizer, caption, rng) for caption in order]
+        yield from map(pad, batches(examples, recipe.batch, rng))
 
 
 def train(captions: list[Caption], tokenizer: Tokenizer, recipe: Recipe) -> tuple[LlamaForCausalLM, list[float]]:

@@ -112,8 +112,8 @@ def _goals(rows: Sequence[Row]) -> str:
             f"{REFERENCE:,} beams: met by {count - len(missed)} of {count} families{_exceptions(missed)} (of the "
             f"default with {REFERENCE:,} beams in all families: {count - len(missed_reference)} of {count})"
         )
-    ahead, compared = families_ahead(rows)
-    goals.append(f"a more probable mean with 8 beams than Algorithm 1's with 128: {ahead} of {compared} families")
+    ahead, comparisons = families_ahead(rows)
+    goals.append(f"a more probable mean with 8 beams than Algorithm 1's with 128: {ahead} of {comparisons} families")
     shares = {name: _ahead(by_setting) for name, by_setting in families.items()}
     behind = [f"{model}, {family} ({share})" for (model, family), share in shares.items() if share not in ("", "100 %")]
     goals.append("ahead on every case" + (_exceptions(behind) or ": met"))

@@ -22,20 +22,20 @@ def random_model(random: np.random.Generator, size: int, eos_ids: tuple[int, ...
 def best_of_all(model: BigramModel, first: int, automaton: TokenAutomaton, budget: int) -> float | None:
     """The largest log-prob of sequences of at most `budget` ids, by enumeration."""
     table = model.log_probs.tolist()
-    after = [[automaton.advance(state, token) for token in range(len(table))] for state in range(automaton.states)]
-    found = []
+    successors = [[automaton.advance(state, token) for token in range(len(table))] for state in range(automaton.states)]
+    log_probs = []
 
-    def extend(state: int, last: int, log_prob: float, left: int) -> None:
+    def extend(state: int, previous: int, log_prob: float, tokens_left: int) -> None:
         for token in range(len(table)):
-            state_after, sum_after = after[state][token], log_prob + table[last][token]
+            state_after, sum_after = successors[state][token], log_prob + table[previous][token]
             if token not in model.eos_ids:
-                if left > 1:
-                    extend(state_after, token, sum_after, left - 1)
+                if tokens_left > 1:
+                    extend(state_after, token, sum_after, tokens_left - 1)
             elif automaton.distance[state_after] == 0:
-                found.append(sum_after)
+                log_probs.append(sum_after)
 
     extend(automaton.start, first, 0.0, budget)
-    return max(found, default=None)
+    return max(log_probs, default=None)
 
 
 @pytest.mark.parametrize(("draw", "budget"), [(lambda random: random_table(random, ids=6), 5), (random_factored, 3)])
@@ -46,14 +46,14 @@ def test_no_satisfying_text_is_more_probable(
     for _ in range(30):
         automaton = draw(random)
         model = random_model(random, automaton.vocabulary_size, automaton.eos_ids)
-        wanted = best_of_all(model, 0, automaton, budget)
-        if wanted is None:
+        expected = best_of_all(model, 0, automaton, budget)
+        if expected is None:
             with pytest.raises(ValueError, match="satisfies"):
                 most_probable(model, (0,), automaton, budget)
             continue
         tokens, log_prob = most_probable(model, (0,), automaton, budget)
-        assert log_prob == pytest.approx(wanted, abs=1e-5)
-        assert sum(model.score((0,), tokens).log_probs) == pytest.approx(wanted, abs=1e-5)
+        assert log_prob == pytest.approx(expected, abs=1e-5)
+        assert sum(model.score((0,), tokens).log_probs) == pytest.approx(expected, abs=1e-5)
         assert len(tokens) <= budget and tokens[-1] in automaton.eos_ids
         assert most_probable(model, (0,), automaton, budget, lower_bound=log_prob) == (tokens, log_prob)
 

@@ -27,15 +27,15 @@ GAPS = (" ", ", ", ".", "\n", "-", "’", " 日本 ", "")
 
 def texts(count: int) -> list[str]:
     """Random sentences of words near the keywords. A third of them hold every keyword, so that both verdicts occur."""
-    dice, found = random.Random(7), ["", "dog", "dog kick ball", "ball kick dog", "dog. dog kicked-balls ball"]
+    rng, result = random.Random(7), ["", "dog", "dog kick ball", "ball kick dog", "dog. dog kicked-balls ball"]
     for number in range(count):
-        words = dice.choices(WORDS, k=dice.randrange(1, 7))
+        words = rng.choices(WORDS, k=rng.randrange(1, 7))
         if number % 3 == 0:
-            words += [dice.choice(forms) for forms in CONCEPTS]
+            words += [rng.choice(forms) for forms in CONCEPTS]
         if number % 2:
-            dice.shuffle(words)
-        found.append("".join(word + dice.choice(GAPS) for word in words))
-    return found
+            rng.shuffle(words)
+        result.append("".join(word + rng.choice(GAPS) for word in words))
+    return result
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -51,7 +51,7 @@ def test_the_equal_pattern_has_exactly_the_language_of_the_keywords(ordered: boo
 
 
 def test_the_simpler_ordered_pattern_accepts_every_exact_match() -> None:
-    exact, simpler = (re.compile(one(CONCEPTS)) for one in (Pattern(UNICODE).ordered, Pattern(UNICODE).subsequence))
+    exact, simpler = (re.compile(write(CONCEPTS)) for write in (Pattern(UNICODE).ordered, Pattern(UNICODE).subsequence))
     accepted = [text for text in texts(600) if exact.fullmatch(text)]
     assert accepted and all(simpler.fullmatch(text) for text in accepted)
     assert simpler.fullmatch("ball dog kick ball") and not exact.fullmatch("ball dog kick ball")
@@ -110,61 +110,61 @@ def test_a_row_for_an_unknown_engine_is_refused() -> None:
 
 
 def test_one_expression_serves_all_engines_but_the_exceptions() -> None:
-    one, other = Expression("regex", "a"), Expression("regex", "b")
-    assert for_all(one) == dict.fromkeys(PEERS, one)
-    but = {"xgrammar": other, "llguidance": None}
-    assert for_all(one, but=but) == {"outlines_core": one, "xgrammar": other}
+    expression, exception = Expression("regex", "a"), Expression("regex", "b")
+    assert for_all(expression) == dict.fromkeys(PEERS, expression)
+    but = {"xgrammar": exception, "llguidance": None}
+    assert for_all(expression, but=but) == {"outlines_core": expression, "xgrammar": exception}
 
 
-def samples(automaton: TextAutomaton, count: int, dice: random.Random) -> list[str]:
+def samples(automaton: TextAutomaton, count: int, rng: random.Random) -> list[str]:
     """Random accepted texts.
 
     A walk over bytes is random for some steps and then takes the shortest way to acceptance.
     """
-    tokens, found = automaton.byte_automaton, []
+    tokens, result = automaton.byte_automaton, []
     for _ in range(count):
-        state, read, wander = tokens.start, b"", dice.randrange(60)
-        while tokens.distance[state] > 1 or (wander and dice.random() < 0.9):
-            after = tokens.successors(state)[tokens.token_class[:256]]
-            to_go = tokens.distance[after]
-            closer = to_go < tokens.distance[state] if not wander else to_go < UNREACHABLE
+        state, text, random_steps = tokens.start, b"", rng.randrange(60)
+        while tokens.distance[state] > 1 or (random_steps and rng.random() < 0.9):
+            successors = tokens.successors(state)[tokens.token_class[:256]]
+            to_go = tokens.distance[successors]
+            closer = to_go < tokens.distance[state] if not random_steps else to_go < UNREACHABLE
             choices = closer.nonzero()[0].tolist()
             if not choices:
                 break
-            wander = max(0, wander - 1)
-            read += bytes([dice.choice(choices)])
-            state = int(after[read[-1]])
-        found.append(read.decode())
-    return found
+            random_steps = max(0, random_steps - 1)
+            text += bytes([rng.choice(choices)])
+            state = int(successors[text[-1]])
+        result.append(text.decode())
+    return result
 
 
-def bent(text: str, dice: random.Random) -> str:
+def perturb(text: str, rng: random.Random) -> str:
     """The text with one character left out, doubled or replaced."""
-    at = dice.randrange(len(text) + 1)
-    return text[:at] + dice.choice(("", text[at : at + 1] * 2, "x", " ", "7", ".", "\n")) + text[at + 1 :]
+    at = rng.randrange(len(text) + 1)
+    return text[:at] + rng.choice(("", text[at : at + 1] * 2, "x", " ", "7", ".", "\n")) + text[at + 1 :]
 
 
 def same_language_rows(shared: Path) -> list[tuple[CompileCase, str]]:
     """The rows that some engine writes as an equivalent regex."""
-    found = []
+    result = []
     for row in suite(shared):
-        patterns = {one.text for one in row.peers.values() if one.kind == "regex" and not one.note}
-        found += [(row, pattern) for pattern in sorted(patterns)]
-    return found
+        patterns = {peer.text for peer in row.peers.values() if peer.kind == "regex" and not peer.note}
+        result += [(row, pattern) for pattern in sorted(patterns)]
+    return result
 
 
 def test_an_unmarked_regex_has_the_language_of_its_constraint(shared: Path) -> None:
-    dice, rows, verdicts = random.Random(11), same_language_rows(shared), []
+    rng, rows, verdicts = random.Random(11), same_language_rows(shared), []
     for row, pattern in rows:
         try:
             automaton = compile_text(spec_from_json(dict(row.constraint)))
         except LimitExceeded:
             continue  # the benchmark reports it
-        meant = re.compile(pattern)
-        accepted = samples(automaton, 12, dice)
-        for text in (*accepted, *(bent(text, dice) for text in accepted)):
+        peer_pattern = re.compile(pattern)
+        accepted = samples(automaton, 12, rng)
+        for text in (*accepted, *(perturb(text, rng) for text in accepted)):
             verdicts.append(check_text(automaton, text).satisfied)
-            assert (meant.fullmatch(text) is not None) == verdicts[-1], (row.name, text)
+            assert (peer_pattern.fullmatch(text) is not None) == verdicts[-1], (row.name, text)
     assert len(rows) > 30 and 300 < sum(verdicts) < len(verdicts) - 100
 
 

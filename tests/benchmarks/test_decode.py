@@ -36,9 +36,9 @@ def _cells(run: dict[str, Any]) -> list[str]:
 
 
 def test_goals_use_the_median_of_paired_ratios() -> None:
-    kept = _cells(_run(8.0, 10.0))
-    assert kept[2:6] == ["9.0 (8.0-10)", "11 (10-12)", "0.82 (0.80-0.83)", "0.90: met"]
-    assert kept[6:] == ["1.0", "4.0", "0.25", "1.0: met"]
+    cells = _cells(_run(8.0, 10.0))
+    assert cells[2:6] == ["9.0 (8.0-10)", "11 (10-12)", "0.82 (0.80-0.83)", "0.90: met"]
+    assert cells[6:] == ["1.0", "4.0", "0.25", "1.0: met"]
     assert _cells(_run(10.0, 10.0, 2.0**23))[5::4] == ["0.90: missed", "1.0: missed"]
 
 

@@ -41,8 +41,8 @@ def may_be_worn(names: tuple[str, ...]) -> bool:
 
     No formula is used: no item repeats, each group has an item, and no two items exclude each other.
     """
-    worn = set(names)
-    if len(worn) < len(names) or not (worn & TOPS and worn & BOTTOMS and worn & SHOES):
+    items = set(names)
+    if len(items) < len(names) or not (items & TOPS and items & BOTTOMS and items & SHOES):
         return False
     return not any(_forbidden(first, second) for first, second in itertools.combinations(names, 2))
 
@@ -52,17 +52,17 @@ def _forbidden(first: str, second: str) -> bool:
 
 
 def test_the_accepted_sequences_follow_the_papers_sentences() -> None:
-    found = set(accepted_sequences(clothing_constraint().text))
+    result = set(accepted_sequences(clothing_constraint().text))
     every = itertools.chain.from_iterable(itertools.permutations(range(10), length) for length in range(7))
-    assert found == {labels for labels in every if may_be_worn(tuple(LABELS[label] for label in labels))}
-    assert len(found) == 507
+    assert result == {labels for labels in every if may_be_worn(tuple(LABELS[label] for label in labels))}
+    assert len(result) == 507
 
 
 def test_images_have_the_labels_of_their_pieces() -> None:
     split = Split(np.zeros((40, 28, 28), np.uint8), np.arange(40) % 10)
     drawn = draw([(0, 1, 5), (3, 7)], split, 20, np.random.default_rng(1))
-    assert {worn.labels for worn in drawn} == {(0, 1, 5), (3, 7)}
-    assert all(tuple(split.labels[worn.images]) == worn.labels for worn in drawn)
+    assert {outfit.labels for outfit in drawn} == {(0, 1, 5), (3, 7)}
+    assert all(tuple(split.labels[outfit.images]) == outfit.labels for outfit in drawn)
 
 
 def test_the_data_set_is_read_unchanged(shared: Path) -> None:
@@ -76,27 +76,27 @@ def test_a_constrained_search_corrects_errors_of_the_model() -> None:
     log_probs[range(4), [0, 1, 7, 0]] = -0.1  # the last piece looks like a second T-shirt ...
     log_probs[3, 6] = -0.5  # ... or else like a shirt, which does not go with one
     log_probs[3, 4] = -2.0  # or like a coat, which may come after it
-    worn = [Outfit((0, 1, 7, 4), np.arange(4))]
-    said: list[str] = []
-    judge = FashionScorer(worn, frozenset(accepted_sequences(constraint.text)), said.append)
+    outfits = [Outfit((0, 1, 7, 4), np.arange(4))]
+    messages: list[str] = []
+    scorer = FashionScorer(outfits, frozenset(accepted_sequences(constraint.text)), messages.append)
     for beams in (0, 10):
-        scored = judge.score("abs", beams, constrained_decoder(log_probs, constraint, beams))
-        assert (scored.accuracy, scored.sequence_accuracy, scored.satisfied) == (1.0, 1.0, 1.0)
-    wrong = judge.score("CNN", 0, lambda some: [(0, 1, 7, 0)])
+        score = scorer.score("abs", beams, constrained_decoder(log_probs, constraint, beams))
+        assert (score.accuracy, score.sequence_accuracy, score.satisfied) == (1.0, 1.0, 1.0)
+    wrong = scorer.score("CNN", 0, lambda images: [(0, 1, 7, 0)])
     assert (wrong.accuracy, wrong.sequence_accuracy, wrong.satisfied) == (0.75, 0.0, 0.0)
-    assert len(said) == 3
+    assert len(messages) == 3
 
 
 @pytest.mark.usefixtures("results")
 def test_the_report_has_means_ranges_and_goals() -> None:
-    def scored(system: str, beams: int, accuracy: float, sequences: float) -> dict[str, Any]:
-        known = {"accuracy": accuracy, "sequence_accuracy": sequences, "satisfied": 1.0, "ms": 0.5}
-        return {"system": system, "beams": beams} | known
+    def score_row(system: str, beams: int, accuracy: float, sequences: float) -> dict[str, Any]:
+        metrics = {"accuracy": accuracy, "sequence_accuracy": sequences, "satisfied": 1.0, "ms": 0.5}
+        return {"system": system, "beams": beams} | metrics
 
     repeats = [
         {"seed": seed, "sequences": 9, "test_accuracy": 0.91, "allowed": 507, "length": 4.5, "scored": [
-            scored("CNN", 0, 0.912, 0.64), scored("CNN-LSTM", 0, 0.94, 0.7), scored("abs", 10, 0.95 + seed / 100, 0.8),
-            scored("exact", 0, 0.97, 0.9),
+            score_row("CNN", 0, 0.912, 0.64), score_row("CNN-LSTM", 0, 0.94, 0.7), score_row("abs", 10, 0.95 + seed / 100, 0.8),
+            score_row("exact", 0, 0.97, 0.9),
         ]}
         for seed in range(2)
     ]  # fmt: skip
@@ -106,4 +106,10 @@ def test_the_report_has_means_ranges_and_goals() -> None:
 
 
 def test_the_formula_contains_the_papers_rules() -> None:
-    assert [clothing_formula().count(part) for part in ("G(", "->", "!F ", "WX G !", " | ")] == [40, 40, 30, 10, 6]
+    assert [clothing_formula().count(operator) for operator in ("G(", "->", "!F ", "WX G !", " | ")] == [
+        40,
+        40,
+        30,
+        10,
+        6,
+    ]

@@ -43,12 +43,12 @@ def test_cached_constraints_are_answered_at_the_requested_rate(measured: dict[st
 
 def test_the_report_lists_the_goals_met(measured: dict[str, Any]) -> None:
     about = {"date": "d", "machine": "m", "command": "c"}
-    good = copy.deepcopy(measured) | about
+    run_data = copy.deepcopy(measured) | about
     for name in ("warm_mib", "end_mib", "ratio"):
-        for held in good["sustained"]["memory"].values():
-            held[name] = 1.0
-    assert "- no process grows by more than 5%: met" in load_section(good)
-    bad = copy.deepcopy(good)
+        for sizes in run_data["sustained"]["memory"].values():
+            sizes[name] = 1.0
+    assert "- no process grows by more than 5%: met" in load_section(run_data)
+    bad = copy.deepcopy(run_data)
     bad["sustained"]["statuses"][500] = 1
     bad["sustained"]["violations"] = 2
     bad["sustained"]["memory"]["api"]["ratio"] = 1.06
@@ -67,8 +67,8 @@ def test_growth_compares_memory_after_warm_up_and_end() -> None:
 def test_the_answer_checks_reject_wrong_answers() -> None:
     _, ordered = load.keywords(("dog", ("run", "runs")))
     assert ordered("The dog runs.") and not ordered("It runs, the dog.") and not ordered("a hotdog runs")
-    _, whole = load.pattern(r"[a-z]+\.")
-    assert whole("dog.") and not whole("dog. ")
-    dice = random.Random(1)
-    assert not any(asked.satisfies("") for asked in (load.cold_request(dice), *load.common_requests(4, dice)))
+    _, pattern_request = load.pattern(r"[a-z]+\.")
+    assert pattern_request("dog.") and not pattern_request("dog. ")
+    rng = random.Random(1)
+    assert not any(request.satisfies("") for request in (load.cold_request(rng), *load.common_requests(4, rng)))
     assert load.percentiles([3.0, 1.0, 2.0])["p50"] == 2.0

@@ -13,9 +13,9 @@ from benchmarks.report.readme import BEGIN, END, README, summary, write_readme
 from benchmarks.report.results_page import stored_runs
 
 
-def row(system: str, whole: float, **metrics: float) -> dict[str, Any]:
-    plain = {"sets": 4, "errors": 0, "error": ""}
-    return plain | {"model": "m", "family": "f", "system": system, "complete": whole} | metrics
+def row(system: str, share: float, **metrics: float) -> dict[str, Any]:
+    counts = {"sets": 4, "errors": 0, "error": ""}
+    return counts | {"model": "m", "family": "f", "system": system, "complete": share} | metrics
 
 
 COMMONGEN = {
@@ -36,8 +36,8 @@ RUNTIMES = {
 
 
 def test_the_readme_shows_the_stored_figures() -> None:
-    _, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    summary_text, end, _ = rest.partition(END)
+    _, _, remainder = README.read_text(encoding="utf-8").partition(BEGIN)
+    summary_text, end, _ = remainder.partition(END)
     assert end and summary_text.strip() == summary(stored_runs()).strip(), "python -m benchmarks.report"
 
 
@@ -73,9 +73,9 @@ def test_a_faster_system_with_full_coverage_is_named() -> None:
     text = summary({"infilling": {"rows": rows}})
     assert "- 10% masked, m: 100 ms for an answer, guidance 40, ours with 1 beam 50\n\nguidance decodes" in text
     assert text.count("ms for an answer") == 1 and "The HMM" not in text
-    more = [row | {"share": 0.2, "coverage": 0.25} for row in rows if row["system"] == "guidance"]
+    faster_rows = [row | {"share": 0.2, "coverage": 0.25} for row in rows if row["system"] == "guidance"]
     assert "| stories with gaps, m |" in text
-    assert "| guidance | 62 % |" in summary({"infilling": {"rows": rows + more}})
+    assert "| guidance | 62 % |" in summary({"infilling": {"rows": rows + faster_rows}})
 
 
 @pytest.mark.usefixtures("results")

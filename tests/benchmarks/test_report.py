@@ -28,21 +28,21 @@ class TwoTokens:
     """Masks that allow token 0 twice and then only EOS, id 1."""
 
     def __init__(self) -> None:
-        self.read = 0
-        self.looked_up = 0
+        self.tokens_read = 0
+        self.look_ups = 0
 
     def restart(self) -> None:
-        self.read = 0
+        self.tokens_read = 0
 
     def look_up(self) -> None:
-        self.looked_up += 1
+        self.look_ups += 1
 
     def allowed(self) -> np.ndarray:
-        return np.array([0] if self.read < 2 else [1])
+        return np.array([0] if self.tokens_read < 2 else [1])
 
     def advance(self, token: int) -> None:
-        assert token == 0 and self.read < 2
-        self.read += 1
+        assert token == 0 and self.tokens_read < 2
+        self.tokens_read += 1
 
 
 class Pretender:
@@ -101,11 +101,11 @@ def test_the_walk_makes_the_stated_number_of_lookups() -> None:
             return masks
 
     compile_outcome(Kept(lambda: None), Expression("regex", "a"))
-    assert masks.looked_up == STEPS
+    assert masks.look_ups == STEPS
 
 
 @pytest.mark.parametrize(
-    ("work", "outcome", "says"),
+    ("work", "outcome", "message"),
     [
         (refuse, "refused", "no such thing"),
         (outgrow, "limit", "dfa_states_max"),
@@ -114,9 +114,9 @@ def test_the_walk_makes_the_stated_number_of_lookups() -> None:
         (lambda: os._exit(3), "failed", "ended with status"),
     ],
 )
-def test_a_failed_compile_reports_its_outcome(work: Callable[[], object], outcome: str, says: str) -> None:
-    found = outcome_of(work)
-    assert found.outcome == outcome and says in found.message and not found.figures
+def test_a_failed_compile_reports_its_outcome(work: Callable[[], object], outcome: str, message: str) -> None:
+    result = outcome_of(work)
+    assert result.outcome == outcome and message in result.message and not result.figures
 
 
 def test_a_compile_over_the_time_limit_is_ended() -> None:
@@ -129,13 +129,13 @@ def figures(ms: float, mib: float = 1.0, p99: float = 9.0) -> dict[str, float]:
     return {"ms": ms, "peak_bytes": mib * 2**20, **look_up, **counts}
 
 
-def row(case: str, engine: str, repeat: int, ms: float | None, outcome: str = "ok", **more: Any) -> dict[str, Any]:
-    found = {"case": case, "engine": engine, "repeat": repeat, "outcome": outcome, "message": "because | of it"}
-    return found | {"figures": figures(ms, **more) if ms else {}}
+def row(case: str, engine: str, repeat: int, ms: float | None, outcome: str = "ok", **fields: Any) -> dict[str, Any]:
+    fields_of_row = {"case": case, "engine": engine, "repeat": repeat, "outcome": outcome, "message": "because | of it"}
+    return fields_of_row | {"figures": figures(ms, **fields) if ms else {}}
 
 
 def run(rows: list[dict[str, Any]], notes: dict[str, str] | None = None) -> dict[str, Any]:
-    names = dict.fromkeys(one["case"] for one in rows)
+    names = dict.fromkeys(row["case"] for row in rows)
     return {
         "date": "2026-01-02",
         "machine": "a machine",
@@ -151,7 +151,7 @@ def run(rows: list[dict[str, Any]], notes: dict[str, str] | None = None) -> dict
 def test_ratios_pair_the_turns_and_take_the_median() -> None:
     rows = [row("a", "ours", turn, ms) for turn, ms in enumerate((10, 20, 40))]
     rows += [row("a", "xgrammar", turn, ms) for turn, ms in enumerate((20, 20, 20))]
-    by_case = {("a", engine): [one for one in rows if one["engine"] == engine] for engine in ("ours", "xgrammar")}
+    by_case = {("a", engine): [row_ for row_ in rows if row_["engine"] == engine] for engine in ("ours", "xgrammar")}
     assert ratios(by_case, ["a"], "xgrammar", "ms") == {"a": 1.0}
     assert ratios(by_case, ["a"], "llguidance", "ms") == {}
 
@@ -176,9 +176,9 @@ def test_the_report_names_losses_stopped_engines_and_missed_goals() -> None:
 
 
 def test_simpler_forms_are_marked_and_not_compared_by_tokens() -> None:
-    other = row("a", "xgrammar", 0, 5)
-    other["figures"]["first_ids"] = 9
-    rows = [row("a", "ours", 0, 10), other]
+    peer = row("a", "xgrammar", 0, 5)
+    peer["figures"]["first_ids"] = 9
+    rows = [row("a", "ours", 0, 10), peer]
     assert "a, XGrammar: 9 tokens, ours 7" in compile_section(run(rows))
     starred = compile_section(run(rows, {"xgrammar": "ASCII only"}))
     assert "5.0\\*" in starred and "XGrammar: ASCII only: a" in starred and "9 tokens" not in starred
@@ -186,8 +186,8 @@ def test_simpler_forms_are_marked_and_not_compared_by_tokens() -> None:
 
 @pytest.mark.parametrize(("values", "law", "number"), [([2, 8, 18, 32], "power", 2.0), ([2, 4, 8, 16], "factor", 2.0)])
 def test_the_growth_law_is_fitted(values: list[float], law: str, number: float) -> None:
-    found, by = fitted_law([1, 2, 3, 4], values)
-    assert found == law and by == pytest.approx(number)
+    result, by = fitted_law([1, 2, 3, 4], values)
+    assert result == law and by == pytest.approx(number)
 
 
 def test_the_growth_law_uses_the_upper_half_of_sizes() -> None:
@@ -213,9 +213,9 @@ def test_the_report_needs_no_matplotlib(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(results_page, "REPORT", tmp_path / "RESULTS.md")
     monkeypatch.setattr(results_page, "write_readme", lambda runs: None)
-    committed = REPORT.read_text(encoding="utf-8")
+    report_text = REPORT.read_text(encoding="utf-8")
     results_page.write_report()
-    assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == committed
+    assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == report_text
 
 
 def test_numbers_are_shown_with_the_digits_they_deserve() -> None:

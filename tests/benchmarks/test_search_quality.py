@@ -20,13 +20,13 @@ from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 
 
-def row(algorithm: str, beams: int, *log_probs: float, **other: Any) -> dict[str, Any]:
+def row(algorithm: str, beams: int, *log_probs: float, **fields: Any) -> dict[str, Any]:
     return {
         "model": "m", "family": "f", "algorithm": algorithm, "beams": beams, "length_penalty": 0.0,
         "cases": len(log_probs), "log_prob": sum(log_probs) / len(log_probs), "tokens": 9.0, "words": 7.5,
         "bleu_4": 12.34, "cider": 5.67, "seconds": 0.25,
         "log_probs": {str(at): value for at, value in enumerate(log_probs)},
-    } | other  # fmt: skip
+    } | fields  # fmt: skip
 
 
 def section(*rows: dict[str, Any]) -> str:
@@ -36,18 +36,18 @@ def section(*rows: dict[str, Any]) -> str:
 
 
 def test_the_gap_is_over_the_cases_of_both() -> None:
-    known = row("banked", REFERENCE, -10.0, -20.0)
-    assert gap(row("banked", 16, -11.0, -22.0, -500.0), known) == pytest.approx((10.0, 0.0))
-    assert gap(None, known) is None
+    reference = row("banked", REFERENCE, -10.0, -20.0)
+    assert gap(row("banked", 16, -11.0, -22.0, -500.0), reference) == pytest.approx((10.0, 0.0))
+    assert gap(None, reference) is None
 
 
 def test_the_gap_has_a_standard_error() -> None:
-    own, known = row("banked", 16, -12.0, -20.0, -33.0), row("banked", REFERENCE, -10.0, -20.0, -30.0)
+    candidate, reference = row("banked", 16, -12.0, -20.0, -33.0), row("banked", REFERENCE, -10.0, -20.0, -30.0)
     ratio = 65 / 60
     residuals = [12 - 10 * ratio, 20 - 20 * ratio, 33 - 30 * ratio]
-    error = 100 * (sum(one * one for one in residuals) / 2 / 3) ** 0.5 / 20
-    assert gap(own, known) == pytest.approx((100 * (ratio - 1), error))
-    assert f"| {100 * (ratio - 1):.1f} ± {error:.1f} |" in section(own, known)
+    error = 100 * (sum(residual * residual for residual in residuals) / 2 / 3) ** 0.5 / 20
+    assert gap(candidate, reference) == pytest.approx((100 * (ratio - 1), error))
+    assert f"| {100 * (ratio - 1):.1f} ± {error:.1f} |" in section(candidate, reference)
 
 
 def test_the_gap_uses_the_exact_optimum_if_known() -> None:
@@ -74,10 +74,10 @@ def test_goals_use_the_widest_search_without_an_exact_optimum() -> None:
 
 
 def test_length_penalties_are_shown_where_texts_were_judged() -> None:
-    plain, judged = row("banked", 16, -1.0), row("banked", 16, -2.0, length_penalty=0.7)
-    assert "| m | f | 0.7 | 12.3 | 5.7 | 7.5 | -2.0 |" in section(plain, judged)
-    assert "BLEU" not in section(plain | {"bleu_4": None}, judged)
-    assert "BLEU" not in section(plain)
+    default, penalized = row("banked", 16, -1.0), row("banked", 16, -2.0, length_penalty=0.7)
+    assert "| m | f | 0.7 | 12.3 | 5.7 | 7.5 | -2.0 |" in section(default, penalized)
+    assert "BLEU" not in section(default | {"bleu_4": None}, penalized)
+    assert "BLEU" not in section(default)
 
 
 def test_means_are_compared_over_the_same_cases() -> None:
@@ -89,10 +89,10 @@ class Answers:
     """A bench that answers a case with its name as log-prob."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def answer(self, case: QualityCase, setting: Setting, lower_bound: float) -> QualityAnswer:
-        self.asked.append(case.name)
+        self.requests.append(case.name)
         return QualityAnswer("a text", float(case.name), 3, 0.5)
 
 
@@ -105,18 +105,18 @@ def cases(*log_probs: float) -> list[QualityCase]:
     return [QualityCase(f"{log_prob}", "", {}, ("a text that people wrote",)) for log_prob in log_probs]
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_stored_row_is_extended_by_its_missing_cases(again: bool, rows: RowStore) -> None:
+@pytest.mark.parametrize("remeasure", [False, True])
+def test_a_stored_row_is_extended_by_its_missing_cases(remeasure: bool, rows: RowStore) -> None:
     bench, setting = Answers(), Setting("stories260k", "ordered", "banked", 16)
     half = search_quality.quality_row(bench, setting, cases(-1.0, -2.0), {})
     rows.store(half, asdict(setting))
-    bench.asked.clear()
-    whole = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), again)
-    assert bench.asked == (["-1.0", "-6.0", "-2.0"] if again else ["-6.0"])
-    assert whole is not None and (whole["cases"], whole["log_prob"], whole["tokens"]) == (3, -3.0, 3.0)
-    assert sorted(whole["log_probs"].values()) == [-6.0, -2.0, -1.0]
-    assert (whole["bleu_4"] is None) == (not again)  # of the half of the texts nothing is known any more
-    rows.store(whole, asdict(setting))
+    bench.requests.clear()
+    extended_row = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), remeasure)
+    assert bench.requests == (["-1.0", "-6.0", "-2.0"] if remeasure else ["-6.0"])
+    assert extended_row is not None and (extended_row["cases"], extended_row["log_prob"], extended_row["tokens"]) == (3, -3.0, 3.0)
+    assert sorted(extended_row["log_probs"].values()) == [-6.0, -2.0, -1.0]
+    assert (extended_row["bleu_4"] is None) == (not remeasure)  # of the half of the texts nothing is known any more
+    rows.store(extended_row, asdict(setting))
     assert search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), again=False) is None
 
 
@@ -124,16 +124,16 @@ def test_a_row_with_judged_texts_is_measured_again(rows: RowStore) -> None:
     bench, setting = Answers(), Setting("captions", "ordered, concepts in the prompt", "banked", 16, 0.5)
     half = search_quality.quality_row(bench, setting, cases(-1.0), {})
     rows.store(half, asdict(setting))
-    whole = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0), again=False)
-    assert whole is not None and whole["bleu_4"] is not None and whole["log_prob"] == -3.5
+    result = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0), again=False)
+    assert result is not None and result["bleu_4"] is not None and result["log_prob"] == -3.5
 
 
 @pytest.mark.parametrize(("model", "concept_families"), [("captions", 4), ("bigram", 2)])
 def test_a_model_has_the_requested_number_of_cases(shared: Path, model: str, concept_families: int) -> None:
-    found = families(model, shared / "data" / "commongen" / "dev.jsonl", 20)
-    assert len(found) == concept_families + 1
-    assert {len(cases) for family, cases in found.items() if family != PATTERNS} == {20}
-    assert len({case.name for case in found[PATTERNS]}) == 50
+    result = families(model, shared / "data" / "commongen" / "dev.jsonl", 20)
+    assert len(result) == concept_families + 1
+    assert {len(cases) for family, cases in result.items() if family != PATTERNS} == {20}
+    assert len({case.name for case in result[PATTERNS]}) == 50
 
 
 def test_every_pattern_compiles_and_can_be_met_in_the_budget(shared: Path, captions_dir: Path) -> None:

@@ -29,38 +29,38 @@ def fake() -> Iterator[SystemProcess]:
     system.close()
 
 
-def said(system: SystemProcess, pattern: str) -> tuple[str, str]:
+def ask(system: SystemProcess, pattern: str) -> tuple[str, str]:
     answer = system.ask(TextConstraint(pattern), "p", 7)
     assert answer.ms == answer.prepare_ms + answer.answer_ms >= 0
     return answer.text, answer.error
 
 
 def test_a_system_prepares_once_for_answers_under_one_constraint(fake: SystemProcess) -> None:
-    assert said(fake, "a") == (">p a 7 1", "")
-    assert said(fake, "a") == (">p a 7 1", "")
-    assert said(fake, "b") == (">p b 7 2", "")
+    assert ask(fake, "a") == (">p a 7 1", "")
+    assert ask(fake, "a") == (">p a 7 1", "")
+    assert ask(fake, "b") == (">p b 7 2", "")
 
 
 def test_an_inexpressible_constraint_is_reported_and_work_continues(fake: SystemProcess) -> None:
-    assert said(fake, "unsayable") == ("", "ConstraintNotSupported: not this")
-    assert said(fake, "a") == (">p a 7 2", "")
+    assert ask(fake, "unsayable") == ("", "ConstraintNotSupported: not this")
+    assert ask(fake, "a") == (">p a 7 2", "")
 
 
 def test_a_dead_or_late_process_is_restarted(fake: SystemProcess) -> None:
-    assert said(fake, "die") == ("", "its process died")
-    assert said(fake, "slow") == ("", f"no answer within {SECONDS_MAX:g} s")
-    assert said(fake, "a") == (">p a 7 1", "")
+    assert ask(fake, "die") == ("", "its process died")
+    assert ask(fake, "slow") == ("", f"no answer within {SECONDS_MAX:g} s")
+    assert ask(fake, "a") == (">p a 7 1", "")
 
 
 def test_a_repeatedly_late_system_is_skipped(fake: SystemProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "TIMEOUTS_MAX", 1)
-    said(fake, "slow")
-    assert "skipped" in said(fake, "a")[1]
+    ask(fake, "slow")
+    assert "skipped" in ask(fake, "a")[1]
 
 
 def test_a_system_that_fails_to_start_reports_why() -> None:
-    nowhere = run_system(Entry("tests.benchmarks.fake_system:Fake"), "nowhere", 1)
-    with nowhere as system, pytest.raises(SystemUnavailable, match="there is no model here"):
+    answer = run_system(Entry("tests.benchmarks.fake_system:Fake"), "nowhere", 1)
+    with answer as system, pytest.raises(SystemUnavailable, match="there is no model here"):
         system.ask(TextConstraint("a"), "p", 1)
     entry = Entry("tests.benchmarks.fake_system:Fake", "an-environment-of-unknown")
     with pytest.raises(SystemUnavailable, match="make reference"):
@@ -131,26 +131,26 @@ def accepted(text: tuple[int, ...], ordered: bool) -> bool:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("left", range(1, 6))
-def test_the_acceptance_probability_sums_over_all_texts(ordered: bool, left: int) -> None:
+@pytest.mark.parametrize("tokens_left", range(1, 6))
+def test_the_acceptance_probability_sums_over_all_texts(ordered: bool, tokens_left: int) -> None:
     decoder, hmm = looking_ahead(ordered), small_hmm()
-    found = decoder._acceptance_prob(left)[0, ROOT]
-    summed = torch.zeros(3)
-    for text in itertools.product(range(5), repeat=left):
+    result = decoder._acceptance_prob(tokens_left)[0, ROOT]
+    expected = torch.zeros(3)
+    for text in itertools.product(range(5), repeat=tokens_left):
         if accepted(text, ordered):
             backward = torch.ones(3)
             for token in reversed(text):
                 backward = hmm.transition @ (hmm.emission[:, token] * backward)
-            summed += backward
-    assert torch.allclose(found, summed, atol=1e-5)
+            expected += backward
+    assert torch.allclose(result, expected, atol=1e-5)
 
 
 def test_means_are_found_where_points_lie_close_together() -> None:
     torch.manual_seed(1)
-    middles = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    points = middles.repeat(50, 1) + torch.rand(150, 2)
-    found = k_means(points, 3)
-    assert torch.cdist(middles + 0.5, found).min(1).values.max() < 0.3
+    centres = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    points = centres.repeat(50, 1) + torch.rand(150, 2)
+    result = k_means(points, 3)
+    assert torch.cdist(centres + 0.5, result).min(1).values.max() < 0.3
 
 
 def test_a_round_of_estimation_makes_texts_likelier() -> None:

@@ -44,10 +44,10 @@ class ScriptedDecoder:
     """A decoder with two scripted answers that fails with a large budget."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.budgets: list[int] = []
 
     def ask(self, constraint: TextConstraint, prompt: str, max_tokens: int) -> SystemAnswer:
-        self.asked.append(max_tokens)
+        self.budgets.append(max_tokens)
         return SystemAnswer(" ab" if max_tokens > 4 else "a", 0.5, 1.5, "" if max_tokens < 8 else "E: x")
 
 
@@ -58,9 +58,9 @@ def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest
     row = truncation_row("XGrammar", {"a?b": 2, "ab": 4}, Questioner(1, 1.0, progress))
     assert row is not None and progress.finished
     assert progress.tasks[0].total == 2 * len(TIMES)
-    assert decoder.asked == [40, 2, 4, 2, 5, 3, 6, 4, 8, 6, 12, 8, 16]  # the first of all counts for nothing
-    found = [(one["satisfied"], one["failed"], one["ms"]) for one in row["by_times"]]
-    assert found == [(0, 0, 2), (1, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2), (0, 2, 2)]
+    assert decoder.budgets == [40, 2, 4, 2, 5, 3, 6, 4, 8, 6, 12, 8, 16]  # the first of all counts for nothing
+    result = [(entry["satisfied"], entry["failed"], entry["ms"]) for entry in row["by_times"]]
+    assert result == [(0, 0, 2), (1, 0, 2), (1, 0, 2), (0, 1, 2), (1, 1, 2), (0, 2, 2)]
     assert row["missed"][0] == {"pattern": "a?b", "budget": 2, "text": "a", "error": ""}
 
 
@@ -82,20 +82,20 @@ def test_the_report_shows_shares_and_wrong_answers() -> None:
 
 
 def test_pattern_parts_and_concepts_are_equivalent() -> None:
-    free, ordered = concept_constraint(CONCEPTS, ordered=False), concept_constraint(CONCEPTS, ordered=True)
+    any_order, ordered = concept_constraint(CONCEPTS, ordered=False), concept_constraint(CONCEPTS, ordered=True)
     for text, both, in_order in (
         ("A dog runs.", True, True), ("He ran with Dogs", True, False), ("ran dog ran", True, True),
         ("a hotdog runs", False, False), ("dog", False, False), ("dog run2", False, False),
     ):  # fmt: skip
-        assert (re.fullmatch(free.pattern, text) is not None) == both, text
-        assert all(re.fullmatch(part, text) for part in free.parts) == both, text
+        assert (re.fullmatch(any_order.pattern, text) is not None) == both, text
+        assert all(re.fullmatch(part, text) for part in any_order.parts) == both, text
         assert (re.fullmatch(ordered.pattern, text) is not None) == in_order, text
 
 
 def test_concept_sets_span_the_split_and_appear_in_prompts(shared: Path) -> None:
-    found = concept_sets(shared / "data" / "commongen" / "dev.jsonl", PROMPTS["captions"], 50, ordered=True)
-    assert len({case.name for case in found}) == 50 and all(case.references for case in found)
-    first = found[0]
+    result = concept_sets(shared / "data" / "commongen" / "dev.jsonl", PROMPTS["captions"], 50, ordered=True)
+    assert len({case.name for case in result}) == 50 and all(case.references for case in result)
+    first = result[0]
     assert first.prompt == f"concepts: {', '.join(first.concepts)}\nsentence:"
     assert first.constraint.ordered and len(first.constraint.concepts) == len(first.concepts)
 
@@ -160,9 +160,9 @@ def test_a_masked_text_matches_its_pattern_and_keeps_its_prompt(seed: int) -> No
 def test_the_mean_share_of_masked_words_is_as_configured(shared: Path) -> None:
     path = shared / "data" / "stories" / "tinystories_1000.jsonl"
     for share in (0.1, 0.3):
-        found = gapped_stories(path, 40, share)
-        assert all(re.fullmatch(story.pattern, story.text) for story in found)
-        assert statistics.fmean(story.masked for story in found) == pytest.approx(share, abs=0.03)
+        result = gapped_stories(path, 40, share)
+        assert all(re.fullmatch(story.pattern, story.text) for story in result)
+        assert statistics.fmean(story.masked for story in result) == pytest.approx(share, abs=0.03)
     with pytest.raises(ValueError, match="fewer than"):
         gapped_stories(path, 2000, 0.1)
 
@@ -172,12 +172,12 @@ def test_coverage_counts_matching_answers_scored_with_their_prompt() -> None:
     from benchmarks.tasks.infilling import infilling_row
 
     story = mask(SENTENCES, 0.3, random.Random(1))
-    found = [SystemAnswer(story.text, 1.0, 2.0, ""), SystemAnswer("", 1.0, 4.0, "E: x")]
-    row = infilling_row({"model": "m"}, [story, story], found)
+    result = [SystemAnswer(story.text, 1.0, 2.0, ""), SystemAnswer("", 1.0, 4.0, "E: x")]
+    row = infilling_row({"model": "m"}, [story, story], result)
     assert (row["coverage"], row["errors"], row["error"], row["answer_ms"]) == (0.5, 1, "E: x", 2.0)
-    assert infilling_row({}, [story], found[:1])["bleu_4"] == pytest.approx(100.0)
-    stripped = [found[0]._replace(text=story.text.strip())]  # as some tokenizers decode it
-    assert infilling_row({}, [story], stripped)["coverage"] == 1.0
+    assert infilling_row({}, [story], result[:1])["bleu_4"] == pytest.approx(100.0)
+    stripped_answers = [result[0]._replace(text=story.text.strip())]  # as some tokenizers decode it
+    assert infilling_row({}, [story], stripped_answers)["coverage"] == 1.0
 
 
 @pytest.mark.usefixtures("results")

@@ -40,13 +40,13 @@ def test_a_few_steps_make_a_directory_that_transformers_loads(tmp_path: Path) ->
     save(model, tokenizer, tmp_path)
     assert len(losses) == 12
     assert losses[-1] < losses[0] - 1.0
-    again = AutoModelForCausalLM.from_pretrained(tmp_path, local_files_only=True)
-    loaded = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    loaded_model = AutoModelForCausalLM.from_pretrained(tmp_path, local_files_only=True)
+    loaded_tokenizer = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     text = CAPTIONS[0].text
-    assert loaded(text).input_ids[0] == EOS_ID
-    assert loaded.decode(loaded(text).input_ids, skip_special_tokens=True) == text
+    assert loaded_tokenizer(text).input_ids[0] == EOS_ID
+    assert loaded_tokenizer.decode(loaded_tokenizer(text).input_ids, skip_special_tokens=True) == text
     for name, weights in model.state_dict().items():
-        assert torch.equal(weights, again.state_dict()[name]), name
+        assert torch.equal(weights, loaded_model.state_dict()[name]), name
 
 
 def test_training_twice_with_one_seed_gives_the_same_losses() -> None:
@@ -57,8 +57,8 @@ def test_training_twice_with_one_seed_gives_the_same_losses() -> None:
 
 def test_batches_cover_examples_once_and_labels_skip_padding() -> None:
     examples = [[EOS_ID, *range(1, length), EOS_ID] for length in range(1, 41)]
-    seen = [example for batch in batches(examples, 7, random.Random(1)) for example in batch]
-    assert sorted(seen) == sorted(examples)
+    batched = [example for batch in batches(examples, 7, random.Random(1)) for example in batch]
+    assert sorted(batched) == sorted(examples)
     ids, labels = pad([[0, 5, 0], [0, 5, 6, 7, 0]])
     assert ids.tolist() == [[0, 5, 0, 0, 0], [0, 5, 6, 7, 0]]
     skip = IGNORED_LABEL
@@ -67,9 +67,9 @@ def test_batches_cover_examples_once_and_labels_skip_padding() -> None:
 
 def test_an_example_names_all_concepts_or_none() -> None:
     tokenizer = train_tokenizer(caption.text for caption in CAPTIONS)
-    dice, heads = random.Random(2), set()
+    rng, heads = random.Random(2), set()
     for _ in range(30):
-        text = tokenizer.decode(encode(tokenizer, CAPTIONS[0], dice))
+        text = tokenizer.decode(encode(tokenizer, CAPTIONS[0], rng))
         head, _, sentence = text.partition("sentence: ")
         assert sentence == CAPTIONS[0].text
         heads.add(head)
@@ -94,13 +94,13 @@ def test_the_learning_rate_rises_and_then_falls_to_nothing() -> None:
 
 def test_the_built_in_model_matches_the_training_scripts_shape(captions_dir: Path) -> None:
     built_in = AutoModelForCausalLM.from_pretrained(captions_dir, local_files_only=True)
-    fresh = build_model()
-    ours, theirs = fresh.config.to_dict(), built_in.config.to_dict()
+    new_model = build_model()
+    ours, theirs = new_model.config.to_dict(), built_in.config.to_dict()
     for field in ("dtype", "_name_or_path", "transformers_version", "architectures"):
         ours.pop(field, None), theirs.pop(field, None)
     assert ours == theirs
     shapes = {name: weights.shape for name, weights in built_in.state_dict().items()}
-    assert shapes == {name: weights.shape for name, weights in fresh.state_dict().items()}
+    assert shapes == {name: weights.shape for name, weights in new_model.state_dict().items()}
 
 
 def test_the_built_in_model_has_learnt_captions(captions_dir: Path) -> None:
@@ -118,6 +118,6 @@ def test_the_script_trains_the_built_in_tokenizer(shared: Path, captions_dir: Pa
     captions = read_captions(shared / "data" / "commongen" / "train.jsonl.gz")
     assert len(captions) == 67_389
     trained = json.loads(train_tokenizer(caption.text for caption in captions).to_str())
-    shipped = json.loads((captions_dir / "tokenizer.json").read_text(encoding="utf-8"))
-    assert trained["model"]["vocab"] == shipped["model"]["vocab"]
-    assert trained["model"]["merges"] == shipped["model"]["merges"]
+    built_in = json.loads((captions_dir / "tokenizer.json").read_text(encoding="utf-8"))
+    assert trained["model"]["vocab"] == built_in["model"]["vocab"]
+    assert trained["model"]["merges"] == built_in["model"]["merges"]

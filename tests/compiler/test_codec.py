@@ -38,18 +38,18 @@ def compiled(request: pytest.FixtureRequest) -> CompiledConstraint:
 
 
 def test_decode_undoes_encode(compiled: CompiledConstraint) -> None:
-    again = decode(encode(compiled, SECRET), SECRET, BYTES.fingerprint)
-    assert (again.spec, again.vocabulary, again.state_distances) == (
+    copy = decode(encode(compiled, SECRET), SECRET, BYTES.fingerprint)
+    assert (copy.spec, copy.vocabulary, copy.state_distances) == (
         compiled.spec,
         compiled.vocabulary,
         compiled.state_distances,
     )
     for name in TokenAutomaton.__slots__:
-        assert np.array_equal(getattr(again.tokens, name), getattr(compiled.tokens, name)), name
-    assert again.text.symbol_names == compiled.text.symbol_names
-    assert again.text.letter_names == compiled.text.letter_names
+        assert np.array_equal(getattr(copy.tokens, name), getattr(compiled.tokens, name)), name
+    assert copy.text.symbol_names == compiled.text.symbol_names
+    assert copy.text.letter_names == compiled.text.letter_names
     for text in ("dog", "a cat", "é日", "a b", ""):
-        assert check_text(again.text, text) == check_text(compiled.text, text)
+        assert check_text(copy.text, text) == check_text(compiled.text, text)
 
 
 def test_decode_makes_no_use_of_pickle(compiled: CompiledConstraint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,14 +65,14 @@ def test_decode_makes_no_use_of_pickle(compiled: CompiledConstraint, monkeypatch
 def test_bytes_that_were_changed_anywhere_do_not_decode(compiled: CompiledConstraint) -> None:
     data, draw = encode(compiled, SECRET), random.Random(1)
     for _ in range(400):
-        mutated = bytearray(data)
+        mutant = bytearray(data)
         for _ in range(draw.randint(1, 3)):
-            mutated[draw.randrange(len(mutated))] ^= 1 << draw.randrange(8)
+            mutant[draw.randrange(len(mutant))] ^= 1 << draw.randrange(8)
         if draw.random() < 0.3:
-            del mutated[draw.randrange(len(mutated)) :]
-        if bytes(mutated) != data:
+            del mutant[draw.randrange(len(mutant)) :]
+        if bytes(mutant) != data:
             with pytest.raises(ArtefactInvalid):
-                decode(bytes(mutated), SECRET, BYTES.fingerprint)
+                decode(bytes(mutant), SECRET, BYTES.fingerprint)
 
 
 @pytest.mark.parametrize("data", [b"", b"x", codec.MAGIC, bytes(48), bytes(500), codec.MAGIC + bytes(200)])
@@ -89,33 +89,33 @@ def test_another_secret_and_another_vocabulary_are_refused(compiled: CompiledCon
         decode(data, SECRET, "0" * 64)
 
 
-def forged(raw: bytes, declared: int | None = None) -> bytes:
+def forge(raw: bytes, declarations: int | None = None) -> bytes:
     """A forged body, signed with the right secret."""
     body = zstandard.ZstdCompressor().compress(raw)
-    head = struct.pack("<8sII", codec.MAGIC, len(raw) if declared is None else declared, len(body))
+    head = struct.pack("<8sII", codec.MAGIC, len(raw) if declarations is None else declarations, len(body))
     return head + codec._sign(head, body, SECRET) + body
 
 
 def test_a_frame_larger_than_its_declared_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArtefactInvalid, match="another length"):
-        decode(forged(bytes(5_000_000), 16), SECRET, BYTES.fingerprint)
+        decode(forge(bytes(5_000_000), 16), SECRET, BYTES.fingerprint)
     monkeypatch.setattr(codec, "RAW_BYTES_MAX", 1_000)
     with pytest.raises(ArtefactInvalid, match="another format"):
-        decode(forged(bytes(5_000)), SECRET, BYTES.fingerprint)
+        decode(forge(bytes(5_000)), SECRET, BYTES.fingerprint)
 
 
 def test_a_signed_but_inconsistent_body_is_refused(compiled: CompiledConstraint) -> None:
     data = encode(compiled, SECRET)
     raw = zstandard.ZstdDecompressor().decompress(data[codec._HEADER.size :])
-    good = load(raw)
-    assert decode(forged(save(good)), SECRET, BYTES.fingerprint).spec == compiled.spec
-    document = json.loads(good["document"].tobytes())
+    fields = load(raw)
+    assert decode(forge(save(fields)), SECRET, BYTES.fingerprint).spec == compiled.spec
+    document = json.loads(fields["document"].tobytes())
     broken: list[dict[str, np.ndarray]] = [
-        {**good, "tokens.token_class": good["tokens.token_class"] + 10_000},
-        {**good, "transducer.next_state": good["transducer.next_state"] - 99_999},
-        {**good, "letters.accepting": good["letters.accepting"][:-1]},
-        {name: array for name, array in good.items() if name != "tokens.distance"},
-        {**good, "document": np.frombuffer(b"{not json", dtype=np.uint8)},
+        {**fields, "tokens.token_class": fields["tokens.token_class"] + 10_000},
+        {**fields, "transducer.next_state": fields["transducer.next_state"] - 99_999},
+        {**fields, "letters.accepting": fields["letters.accepting"][:-1]},
+        {name: array for name, array in fields.items() if name != "tokens.distance"},
+        {**fields, "document": np.frombuffer(b"{not json", dtype=np.uint8)},
     ]
     for change in (
         {"starts": {}},
@@ -125,13 +125,13 @@ def test_a_signed_but_inconsistent_body_is_refused(compiled: CompiledConstraint)
         {"boundary_states": -1},
     ):
         text = json.dumps({**document, **change}).encode()
-        broken.append({**good, "document": np.frombuffer(text, dtype=np.uint8)})
+        broken.append({**fields, "document": np.frombuffer(text, dtype=np.uint8)})
     for arrays in broken:
         with pytest.raises(ArtefactInvalid):
             decode(
-                forged(save({name: np.ascontiguousarray(array) for name, array in arrays.items()})),
+                forge(save({name: np.ascontiguousarray(array) for name, array in arrays.items()})),
                 SECRET,
                 BYTES.fingerprint,
             )
     with pytest.raises(ArtefactInvalid):
-        decode(forged(b"not a safetensors file"), SECRET, BYTES.fingerprint)
+        decode(forge(b"not a safetensors file"), SECRET, BYTES.fingerprint)

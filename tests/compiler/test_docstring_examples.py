@@ -39,5 +39,5 @@ def test_the_examples_of_a_module_hold(name: str) -> None:
 
 def test_the_main_functions_have_examples() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    found = (finder.find(importlib.import_module(name)) for name in modules("compiler"))
-    assert {test.name for tests in found for test in tests if test.examples} >= WITH_EXAMPLES
+    docstring_tests = (finder.find(importlib.import_module(name)) for name in modules("compiler"))
+    assert {test.name for tests in docstring_tests for test in tests if test.examples} >= WITH_EXAMPLES

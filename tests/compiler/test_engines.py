@@ -64,7 +64,7 @@ def test_mona_is_chosen_for_formulas_alone() -> None:
     engines = open_engines(ltlf="mona", mona=mona_binary())
     assert engines.node is NATIVE.node
     formula = parse_formula("a U (b & X a)", guard())
-    ours, theirs = (one.formula(formula, LETTERS, guard()) for one in (NATIVE, engines))
+    ours, theirs = (engine.formula(formula, LETTERS, guard()) for engine in (NATIVE, engines))
     assert_same(ours, theirs)
 
 
@@ -83,24 +83,24 @@ def test_fado_is_chosen_for_patterns_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "module", "message"),
+    ("selection", "module", "message"),
     [
         ({"ltlf": "mona"}, "ltlf2dfa.parser.ltlf", "pip install 'abs-server"),
         ({"regex": "fado"}, "FAdo", "pip install --no-deps FAdo"),
     ],
 )
 def test_a_missing_package_is_reported_when_the_engine_is_chosen(
-    chosen: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch
+    selection: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_ltlf2dfa.cache_clear()
     require_fado.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(EngineFailure, match=message):
-        open_engines(**chosen)
+        open_engines(**selection)
 
 
 def test_both_engines_refuse_an_empty_list_of_letters() -> None:
     engines: Engines = open_engines(ltlf="mona", mona=mona_binary())
-    for one in (NATIVE, engines):
+    for engine in (NATIVE, engines):
         with pytest.raises(ValueError, match="at least one letter"):
-            one.formula(parse_formula("a", guard()), [], guard())
+            engine.formula(parse_formula("a", guard()), [], guard())

@@ -45,8 +45,8 @@ def accepts(automaton: TokenAutomaton, tokens: list[int], eos: int) -> bool:
 
 @pytest.fixture(params=CASES, ids=[case["name"] for case in CASES])
 def case(request: pytest.FixtureRequest) -> dict[str, Any]:
-    found: dict[str, Any] = request.param
-    return found
+    result: dict[str, Any] = request.param
+    return result
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def spec(case: dict[str, Any]) -> Spec:
 def test_every_layer_gives_the_verdict_of_the_table(case: dict[str, Any], spec: Spec, verdict: str) -> None:
     compiled = compile_spec(spec, byte_vocabulary())
     for text in case[verdict]:
-        wanted = verdict == "accepts"
-        assert satisfies(spec, text) == wanted, text
+        expected = verdict == "accepts"
+        assert satisfies(spec, text) == expected, text
         check = check_text(compiled.text, text)
-        assert check.satisfied == wanted, text
-        assert (check.violated_at is None) == wanted
-        read = accepts(compiled.tokens, list(text.encode()), 256)
-        assert read == (wanted or answer_text(compiled.text, text) != text), text
+        assert check.satisfied == expected, text
+        assert (check.violated_at is None) == expected
+        verdict_on_bytes = accepts(compiled.tokens, list(text.encode()), 256)
+        assert verdict_on_bytes == (expected or answer_text(compiled.text, text) != text), text
 
 
 def test_distances_are_those_of_the_table(case: dict[str, Any], spec: Spec) -> None:
@@ -98,15 +98,15 @@ def spellings(text: bytes, vocabulary: Vocabulary) -> list[list[int]]:
     if not text:
         return [[]]
     return [
-        [number, *rest]
+        [number, *suffix]
         for number, token in enumerate(vocabulary.tokens)
         if token and text.startswith(token)
-        for rest in spellings(text[len(token) :], vocabulary)
+        for suffix in spellings(text[len(token) :], vocabulary)
     ]
 
 
 @pytest.mark.parametrize(
-    ("constraint", "text", "wanted"),
+    ("constraint", "text", "expected"),
     [
         ({"ltlf": "G !cat"}, "a cat", False),
         ({"ltlf": "G !cat"}, "a ca", True),
@@ -118,13 +118,15 @@ def spellings(text: bytes, vocabulary: Vocabulary) -> list[list[int]]:
         ({"ltlf": "F(é日)"}, "éé日", False),
     ],
 )
-def test_every_tokenization_of_a_text_has_the_same_verdict(constraint: dict[str, Any], text: str, wanted: bool) -> None:
-    parts = {text.encode()[i:j] for i, j in itertools.combinations(range(len(text.encode()) + 1), 2)}
-    vocabulary = Vocabulary((None, *sorted(parts)), (0,))
+def test_every_tokenization_of_a_text_has_the_same_verdict(
+    constraint: dict[str, Any], text: str, expected: bool
+) -> None:
+    pieces = {text.encode()[i:j] for i, j in itertools.combinations(range(len(text.encode()) + 1), 2)}
+    vocabulary = Vocabulary((None, *sorted(pieces)), (0,))
     automaton = compile_spec(spec_from_json(constraint), vocabulary).tokens
-    found = spellings(text.encode(), vocabulary)
-    assert len(found) >= 2 ** (len(text.encode()) - 1)
-    assert {accepts(automaton, tokens, 0) for tokens in found} == {wanted}
+    result = spellings(text.encode(), vocabulary)
+    assert len(result) >= 2 ** (len(text.encode()) - 1)
+    assert {accepts(automaton, tokens, 0) for tokens in result} == {expected}
 
 
 def brute_distances(automaton: TokenAutomaton) -> np.ndarray:
@@ -306,9 +308,9 @@ def test_a_refused_construct_names_the_field() -> None:
 
 
 def test_a_cancelled_compilation_stops() -> None:
-    asked = itertools.count()
+    checks = itertools.count()
     with pytest.raises(CompileCancelled):
-        compile_spec(RegexSpec(".{5000}"), byte_vocabulary(), cancelled=lambda: next(asked) > 20)
+        compile_spec(RegexSpec(".{5000}"), byte_vocabulary(), cancelled=lambda: next(checks) > 20)
     with pytest.raises(CompileCancelled):
         compile_text(LtlfSpec("F dog"), cancelled=lambda: True)
 

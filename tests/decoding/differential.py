@@ -81,8 +81,8 @@ class RandomForced:
                 self._token[state] = int(random.choice(np.flatnonzero(live)))
 
     def tokens(self, states: Wholes, budget_after: int) -> Wholes:
-        late = self._automaton.distance[self.after(states)] > budget_after
-        return np.where(late, NO_FORCED_TOKEN, self._token[states])
+        is_late = self._automaton.distance[self.after(states)] > budget_after
+        return np.where(is_late, NO_FORCED_TOKEN, self._token[states])
 
     def ends(self, tokens: Wholes) -> NDArray[np.bool_]:
         return np.isin(tokens, self._automaton.eos_ids)
@@ -96,8 +96,8 @@ class RandomForced:
 
 def random_endings(automaton: TokenAutomaton, random: np.random.Generator) -> Endings:
     """Random endings: some ids other than EOS, and nats after each pair."""
-    others = np.setdiff1d(np.arange(automaton.vocabulary_size), automaton.eos_ids)
-    ids = np.sort(random.choice(others, min(len(others), int(random.integers(1, 7))), replace=False))
+    other_ids = np.setdiff1d(np.arange(automaton.vocabulary_size), automaton.eos_ids)
+    ids = np.sort(random.choice(other_ids, min(len(other_ids), int(random.integers(1, 7))), replace=False))
     nats = random.exponential(3.0, (len(ids) + 1, len(ids)))
     nats[random.random(nats.shape) < 0.4] = np.inf
     index = np.zeros(automaton.vocabulary_size, dtype=np.int64)
@@ -146,8 +146,8 @@ class Case:
         endings: dict[tuple[int | None, int], float] = {}
         if self.endings is not None:
             ids = self.endings.ids.tolist()
-            for before, row in zip([None, *ids], self.endings.nats.tolist(), strict=True):
-                endings |= {(before, token): nats for token, nats in zip(ids, row, strict=True)}
+            for last_token, row in zip([None, *ids], self.endings.nats.tolist(), strict=True):
+                endings |= {(last_token, token): nats for token, nats in zip(ids, row, strict=True)}
         cost = None if self.cost is None else self.cost.tolist()
         return Problem(
             lambda ids: self.model.log_probs(ids).tolist(), self.automaton, self.options, cost, self.forced_token,
@@ -166,7 +166,7 @@ class Case:
         tables = self.constraint.tables
         tables = tables if like_an_accelerator else tables.for_search()
         advance = self._abs_step(tables) if self.options.algorithm == "abs" else self._banked_step(tables)
-        distance, options, found = self.automaton.distance, self.options, NBest(self.options, None)
+        distance, options, result = self.automaton.distance, self.options, NBest(self.options, None)
         beams, history = Beams.start(self.automaton.start, tables.distance), list[Beam]()
         ids: list[tuple[int, ...]] = [()]
         for budget_before in range(options.max_tokens, 0, -1):
@@ -174,15 +174,15 @@ class Case:
             if not live:
                 break
             log_probs = torch.stack([self.model.log_probs(ids[row]) for row in live])
-            after, lost = advance(beams, log_probs, budget_before, found.floor)
-            history.append(Beam(_rows(after, ids, live), lost))
-            kept = history[-1].rows
+            successor, lost_score = advance(beams, log_probs, budget_before, result.floor)
+            history.append(Beam(_rows(successor, ids, live), lost_score))
+            rows = history[-1].rows
             if options.algorithm == "banked":
-                kept = [row for row in kept if distance[row.state]]
-                assert kept == history[-1].rows[: len(kept)]  # the finished rows are last
-                for row in history[-1].rows[len(kept) :]:
-                    found.add(Hypothesis(row.ids, row.score, row.log_prob))
-            beams, ids = after.select(arange(after.state, len(kept))), [row.ids for row in kept]
+                rows = [row for row in rows if distance[row.state]]
+                assert rows == history[-1].rows[: len(rows)]  # the finished rows are last
+                for row in history[-1].rows[len(rows) :]:
+                    result.add(Hypothesis(row.ids, row.score, row.log_prob))
+            beams, ids = successor.select(arange(successor.state, len(rows))), [row.ids for row in rows]
         return history
 
     def _abs_step(self, tables: Tables) -> Step:
@@ -206,14 +206,14 @@ class Case:
             )
             if stretch:
                 stretch -= 1
-                own = like(tables.distance, log_probs)[arange(tokens, len(tokens)), tokens]
+                token_log_probs = like(tables.distance, log_probs)[arange(tokens, len(tokens)), tokens]
                 peak = like(tables.distance, log_probs.amax(dim=1))
-                return jump_forward(beams, tokens, own, peak, tables, ranking, floor), DEAD_SCORE
-            some = tokens if any(token is not None for token in forced) else None
-            after, lost = step(beams, log_probs, tables, ranking, budget_before, some, floor)
-            states = after.state[after.score != DEAD_SCORE].tolist()
+                return jump_forward(beams, tokens, token_log_probs, peak, tables, ranking, floor), DEAD_SCORE
+            forced_tokens = tokens if any(token is not None for token in forced) else None
+            successor, lost = step(beams, log_probs, tables, ranking, budget_before, forced_tokens, floor)
+            states = successor.state[successor.score != DEAD_SCORE].tolist()
             stretch = forced_ahead([Row((), state) for state in states], budget_before - 1, problem)
-            return after, float(lost[0])
+            return successor, float(lost[0])
 
         return advance
 

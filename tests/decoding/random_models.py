@@ -38,7 +38,7 @@ GROUPED = {
 ENDS = {"vocab_size": V, "bos_token_id": 0, "eos_token_id": 60}
 
 
-def made(config: PreTrainedConfig) -> PreTrainedModel:
+def make_model(config: PreTrainedConfig) -> PreTrainedModel:
     """The same weights on every call."""
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(config).eval()
@@ -46,20 +46,20 @@ def made(config: PreTrainedConfig) -> PreTrainedModel:
 
 def gpt2_of(**changes: object) -> PreTrainedModel:
     sizes = {"n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2}
-    return made(GPT2Config(**{**sizes, **ENDS, **changes}))
+    return make_model(GPT2Config(**{**sizes, **ENDS, **changes}))
 
 
 def llama_of(**changes: object) -> PreTrainedModel:
-    return made(LlamaConfig(**{**GROUPED, **changes}))
+    return make_model(LlamaConfig(**{**GROUPED, **changes}))
 
 
 def neox_of(width: int, inner: int, heads: int = 4) -> PreTrainedModel:
     sizes = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": heads}
-    return made(GPTNeoXConfig(**ENDS, **sizes))
+    return make_model(GPTNeoXConfig(**ENDS, **sizes))
 
 
-def windowed(length: int | None) -> PreTrainedModel:
-    return made(MistralConfig(**GROUPED, sliding_window=length))
+def mistral_of(length: int | None) -> PreTrainedModel:
+    return make_model(MistralConfig(**GROUPED, sliding_window=length))
 
 
 SHARED: dict[str, Callable[[], PreTrainedModel]] = {
@@ -68,23 +68,23 @@ SHARED: dict[str, Callable[[], PreTrainedModel]] = {
     "llama, grouped keys": llama_of,
     "llama, one key for all": lambda: llama_of(num_key_value_heads=1),
     "llama, large": lambda: llama_of(hidden_size=256),
-    "mistral, no window": lambda: windowed(None),
-    "qwen3, normed keys": lambda: made(Qwen3Config(**GROUPED, head_dim=10)),
-    "cohere, scaled logits": lambda: made(CohereConfig(**GROUPED)),
+    "mistral, no window": lambda: mistral_of(None),
+    "qwen3, normed keys": lambda: make_model(Qwen3Config(**GROUPED, head_dim=10)),
+    "cohere, scaled logits": lambda: make_model(CohereConfig(**GROUPED)),
     "neox": lambda: neox_of(24, 32, heads=2),
-    "opt": lambda: made(
+    "opt": lambda: make_model(
         OPTConfig(
             **ENDS, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, ffn_dim=32, word_embed_proj_dim=24
         )
     ),
-    "mixtral, experts": lambda: made(MixtralConfig(**GROUPED, num_local_experts=3)),
+    "mixtral, experts": lambda: make_model(MixtralConfig(**GROUPED, num_local_experts=3)),
 }
 ROPE_BY_LENGTH = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
 PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
-    "mistral, a window of 5": (lambda: windowed(5), "does not see all"),
-    "mistral, a long window": (lambda: windowed(4096), "does not see all"),
+    "mistral, a window of 5": (lambda: mistral_of(5), "does not see all"),
+    "mistral, a long window": (lambda: mistral_of(4096), "does not see all"),
     "gemma3, windows in some layers": (
-        lambda: made(
+        lambda: make_model(
             Gemma3TextConfig(
                 **GROUPED,
                 head_dim=8,
@@ -100,15 +100,15 @@ PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
         "longest row",
     ),
     "bloom, biases by distance": (
-        lambda: made(BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2)),
+        lambda: make_model(BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2)),
         "cannot be exchanged",
     ),
     "lfm2, convolutions": (
-        lambda: made(Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
+        lambda: make_model(Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
         "more than keys",
     ),
     "jamba, states": (
-        lambda: made(
+        lambda: make_model(
             JambaConfig(
                 **GROUPED,
                 pad_token_id=0,

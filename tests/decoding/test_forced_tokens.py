@@ -37,17 +37,17 @@ def _stretch(
     files: ModelFiles, forced: ForcedTokens, state: int, budget_after: int = 1000, tokens_max: int = 100
 ) -> list[bytes | None]:
     """The forced tokens from a state to the first choice."""
-    written = []
+    tokens = []
     states = np.array([state])
-    while len(written) < tokens_max:
+    while len(tokens) < tokens_max:
         token = int(forced.tokens(states, budget_after)[0])
         if token == NO_FORCED_TOKEN:
             break
         if token in files.vocabulary.eos_ids:
-            return [*written, b"<end>"]
-        written.append(files.vocabulary.tokens[token])
+            return [*tokens, b"<end>"]
+        tokens.append(files.vocabulary.tokens[token])
         states = forced.after(states)
-    return written
+    return tokens
 
 
 def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(
@@ -55,13 +55,13 @@ def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(
 ) -> None:
     compiled = _compiled(files, TEMPLATE)
     forced = ForcedTokens(compiled.tokens, pieces)
-    begun = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
-    assert b'{"name": "'.startswith(begun) and len(begun) >= len(b'{"name":')
+    prefix = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
+    assert b'{"name": "'.startswith(prefix) and len(prefix) >= len(b'{"name":')
     ids = files.vocabulary.tokens
     begun_ids = map(ids.index, (b"{", b'"', b"n", b"ame", b'"', b":", b" ", b'"', b"A"))
     state = reduce(compiled.tokens.advance, begun_ids, compiled.tokens.start)
-    rest = b"".join(piece or b"" for piece in _stretch(files, forced, state))
-    assert b'nn", "likes": "'.startswith(rest) and rest.startswith(b'nn", "likes":')
+    suffix = b"".join(piece or b"" for piece in _stretch(files, forced, state))
+    assert b'nn", "likes": "'.startswith(suffix) and suffix.startswith(b'nn", "likes":')
 
 
 def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, tokenizer: Tokenizer, pieces: TokenBytes) -> None:
@@ -83,9 +83,9 @@ def test_forced_tokens_do_not_depend_on_earlier_queries(files: ModelFiles, piece
     compiled = _compiled(files, TEMPLATE)
     states = np.flatnonzero(compiled.tokens.distance < 1000)
     forwards, backwards = ForcedTokens(compiled.tokens, pieces), ForcedTokens(compiled.tokens, pieces)
-    found = forwards.tokens(states, 1000)
-    assert (backwards.tokens(states[::-1], 1000)[::-1] == found).all()
-    assert (found != NO_FORCED_TOKEN).any() and (found == NO_FORCED_TOKEN).any()
+    result = forwards.tokens(states, 1000)
+    assert (backwards.tokens(states[::-1], 1000)[::-1] == result).all()
+    assert (result != NO_FORCED_TOKEN).any() and (result == NO_FORCED_TOKEN).any()
 
 
 class SlowForced(ForcedTokens):
@@ -98,13 +98,13 @@ class SlowForced(ForcedTokens):
     def _stretch(self, state: int) -> tuple[bytes, bool]:
         automaton, pieces, text = self._automaton, self._pieces, bytearray()
         while len(text) < 512:
-            after = automaton.distance[automaton.successors(state)[automaton.token_class]]
-            live = np.flatnonzero(after != UNREACHABLE).tolist()
-            begins = {b"<end>" if id in pieces.eos_ids else (self._vocabulary[id] or b"")[:1] for id in live}
-            if begins == {b"<end>"}:
+            distances = automaton.distance[automaton.successors(state)[automaton.token_class]]
+            live = np.flatnonzero(distances != UNREACHABLE).tolist()
+            first_bytes = {b"<end>" if id in pieces.eos_ids else (self._vocabulary[id] or b"")[:1] for id in live}
+            if first_bytes == {b"<end>"}:
                 return bytes(text), True
-            byte = begins.pop()
-            if begins or byte not in pieces.byte_id:
+            byte = first_bytes.pop()
+            if first_bytes or byte not in pieces.byte_id:
                 break
             if pieces.byte_id[byte] not in live:
                 return b"", False
@@ -129,26 +129,26 @@ def test_forced_tokens_equal_those_of_the_reference(
 ) -> None:
     automaton = _compiled(files, constraint).tokens
     states = np.flatnonzero(automaton.distance < 1000)[-300:]
-    found = ForcedTokens(automaton, pieces).tokens(states, 1000)
-    assert (found == SlowForced(automaton, pieces, files.vocabulary.tokens).tokens(states, 1000)).all()
+    result = ForcedTokens(automaton, pieces).tokens(states, 1000)
+    assert (result == SlowForced(automaton, pieces, files.vocabulary.tokens).tokens(states, 1000)).all()
 
 
 def test_a_long_literal_takes_work_in_proportion_to_its_bytes(
     files: ModelFiles, pieces: TokenBytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     automaton = _compiled(files, {"choice": [LITERAL], "leading_space": "forbid"}).tokens
-    forced, plain, asked = ForcedTokens(automaton, pieces), TokenAutomaton.successors, list[int]()
+    forced, successors, states = ForcedTokens(automaton, pieces), TokenAutomaton.successors, list[int]()
 
     def counted(self: TokenAutomaton, state: int) -> NDArray[np.int64]:
-        asked.append(state)
-        return plain(self, state)
+        states.append(state)
+        return successors(self, state)
 
     monkeypatch.setattr(TokenAutomaton, "successors", counted)
     stretch = _stretch(files, forced, automaton.start, tokens_max=1000)
     assert b"".join(piece or b"" for piece in stretch) == LITERAL.encode() + b"<end>"
-    assert len(asked) <= len(LITERAL) + 2 * len(stretch) + 1  # a byte each; for each token, where it leads to
+    assert len(states) <= len(LITERAL) + 2 * len(stretch) + 1  # a byte each; for each token, where it leads to
     _stretch(files, forced, automaton.start, tokens_max=1000)
-    assert len(asked) <= len(LITERAL) + 2 * len(stretch) + 1
+    assert len(states) <= len(LITERAL) + 2 * len(stretch) + 1
 
 
 class StepByStep(BankedSearch):
@@ -161,9 +161,9 @@ class StepByStep(BankedSearch):
         if not len(self._history) or (tokens == NO_FORCED_TOKEN).any() or self._forced.ends(tokens).any():
             return super().advance(scores)
         log_probs = scores.log_probs[self._on_device(self._fed[live])].numpy()
-        own, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
+        token_log_probs, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
         beams = jump_forward(
-            self._beams, *map(self._array, (tokens, own, peak)), self._tables, self._ranking, self._n_best.floor
+            self._beams, *map(self._array, (tokens, token_log_probs, peak)), self._tables, self._ranking, self._n_best.floor
         )
         return [self._take(beams, keep_finished=False)]
 
@@ -174,25 +174,25 @@ class StepByStep(BankedSearch):
 class Counting(HashModel):
     """Counts the most rows and the most tokens of one feed."""
 
-    widest, most = 0, 0
+    rows_max, tokens_max = 0, 0
 
     def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         scores = super().step(feeds)
         for feed in feeds:
-            self.widest = max(self.widest, len(feed.session.rows))
-            self.most = max(self.most, sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
+            self.rows_max = max(self.rows_max, len(feed.session.rows))
+            self.tokens_max = max(self.tokens_max, sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
         return scores
 
 
 def test_jump_forward_stays_within_the_declared_rows(files: ModelFiles, pieces: TokenBytes) -> None:
-    one_of_many = r"[a-p] man and a woman and a dog and a cat and a man and a girl in the park and on the beach"
-    compiled = _compiled(files, {"regex": one_of_many, "leading_space": "forbid"})
+    pattern = r"[a-p] man and a woman and a dog and a cat and a man and a girl in the park and on the beach"
+    compiled = _compiled(files, {"regex": pattern, "leading_space": "forbid"})
     constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
     options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 1, beams=3)
     model = Counting(files.vocabulary.size, files.vocabulary.eos_ids)
     drive(model, (5,), BankedSearch(constraint, options))
-    assert model.widest == rows_of(options)
-    assert 3 * options.max_tokens < model.most <= rows_of(options) * options.max_tokens
+    assert model.rows_max == rows_of(options)
+    assert 3 * options.max_tokens < model.tokens_max <= rows_of(options) * options.max_tokens
 
 
 @pytest.mark.parametrize("beams", [1, 2, 7])
@@ -204,10 +204,10 @@ def test_jump_forward_saves_passes_and_changes_no_beam(
     for seed in range(6):
         options = SearchOptions(max_tokens=compiled.tokens.min_tokens + 14, beams=beams, n=min(2, beams))
         ahead, alone = ([], []), ([], [])
-        for search, (events, found) in ((BankedSearch, ahead), (StepByStep, alone)):
+        for search, (events, result) in ((BankedSearch, ahead), (StepByStep, alone)):
             model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=seed, levels=5)
-            found += drive(model, (5,), search(constraint, options), on_step=events.append)
-            found.append(model.passes)
+            result += drive(model, (5,), search(constraint, options), on_step=events.append)
+            result.append(model.passes)
         assert ahead[0] == alone[0]
         assert ahead[1][:-1] == alone[1][:-1]
         assert ahead[1][-1] < alone[1][-1]

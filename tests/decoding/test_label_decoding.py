@@ -20,7 +20,7 @@ from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, Opt
 from decoding.label_decoding import BeamOptions, beam_labels, best_labels
 from decoding.options import push_up, pushed
 from decoding.tensors import LOG_PROB_FLOOR
-from tests.decoding.random_automata import anything
+from tests.decoding.random_automata import all_texts
 
 Labels = tuple[int, ...]
 Matrix = NDArray[np.float64]
@@ -64,10 +64,10 @@ def accepted(automaton: TokenAutomaton, rows: int) -> list[Labels]:
     return [labels for labels in itertools.product(names, repeat=rows) if accepts(automaton, labels)]
 
 
-def accepted_lengths(automaton: TokenAutomaton, most: int) -> list[int]:
-    """The accepted lengths up to `most`, from the sets of reachable states."""
+def accepted_lengths(automaton: TokenAutomaton, length_max: int) -> list[int]:
+    """The accepted lengths up to `length_max`, from the sets of reachable states."""
     lengths, states = [], {automaton.start}
-    for length in range(most + 1):
+    for length in range(length_max + 1):
         if any(to_go(automaton, state) == 0 for state in states):
             lengths.append(length)
         names = range(automaton.vocabulary_size - 1)
@@ -86,24 +86,34 @@ def slow_beams(matrix: Matrix, automaton: TokenAutomaton, options: BeamOptions) 
     """Algorithm 1 over a matrix in plain Python. Returns None if no row can be extended."""
     rows = [((), automaton.start, 0.0, 0.0)]
     steps, names = len(matrix), range(automaton.vocabulary_size - 1)
-    after = {state: [automaton.advance(state, label) for label in names] for state in range(automaton.states)}
-    possible = [{state for state in after if to_go(automaton, state) == 0}]
+    successors = {state: [automaton.advance(state, label) for label in names] for state in range(automaton.states)}
+    possible = [{state for state in successors if to_go(automaton, state) == 0}]
     for _ in range(steps):
-        possible.append({state for state in after if any(reached in possible[-1] for reached in after[state])})
+        possible.append({state for state in successors if any(target in possible[-1] for target in successors[state])})
     for step, line in enumerate(matrix):
-        own = [max(float(value), LOG_PROB_FLOOR) for value in line]
-        found = []
+        row_log_probs = [max(float(value), LOG_PROB_FLOOR) for value in line]
+        result = []
         for number, (labels, state, score, log_prob) in enumerate(rows):
-            here = to_go(automaton, state)
+            distance = to_go(automaton, state)
             for label in names:
-                reached = after[state][label]
-                if reached in possible[steps - step - 1]:
-                    alpha = push_up(int(here), steps - step, options.alpha_min, options.gamma)
-                    gains = to_go(automaton, reached) < here
-                    step_score = pushed(own[label], max(own), alpha) if gains else own[label]
-                    key = (-(score + step_score), -(log_prob + own[label]), -own[label], label, number)
-                    found.append((key, ((*labels, label), reached, score + step_score, log_prob + own[label])))
-        rows = [row for _, row in sorted(found)[: options.beams]]
+                target = successors[state][label]
+                if target in possible[steps - step - 1]:
+                    alpha = push_up(int(distance), steps - step, options.alpha_min, options.gamma)
+                    gains = to_go(automaton, target) < distance
+                    step_score = (
+                        pushed(row_log_probs[label], max(row_log_probs), alpha) if gains else row_log_probs[label]
+                    )
+                    key = (
+                        -(score + step_score),
+                        -(log_prob + row_log_probs[label]),
+                        -row_log_probs[label],
+                        label,
+                        number,
+                    )
+                    result.append(
+                        (key, ((*labels, label), target, score + step_score, log_prob + row_log_probs[label]))
+                    )
+        rows = [row for _, row in sorted(result)[: options.beams]]
     if not rows:
         return None
     labels, _, score, log_prob = min(rows, key=lambda row: (-row[3], -row[2]))
@@ -111,23 +121,23 @@ def slow_beams(matrix: Matrix, automaton: TokenAutomaton, options: BeamOptions) 
 
 
 def test_the_best_sequence_is_the_best_of_all() -> None:
-    found = 0
+    found_count = 0
     for automaton, matrix in cases(300, 6):
         every = accepted(automaton, len(matrix))
         if not every:
             with pytest.raises(LengthImpossible):
                 best_labels(matrix, automaton)
             continue
-        found += 1
+        found_count += 1
         best = max(total(matrix, labels) for labels in every)
         path = best_labels(matrix, automaton)
         assert path.labels == min(labels for labels in every if total(matrix, labels) == best)
         assert path.log_prob == path.score == best
-    assert 100 < found < 300
+    assert 100 < found_count < 300
 
 
 def test_beams_choose_the_labels_of_the_reference() -> None:
-    settled = 0
+    comparisons = 0
     for number, (automaton, matrix) in enumerate(cases(400, 8)):
         options = BeamOptions((1, 2, 3, 8)[number % 4], (0.0, 0.5, 1.0)[number % 3], (1.0, 0.5)[number % 2])
         expected = slow_beams(matrix, automaton, options)
@@ -135,11 +145,11 @@ def test_beams_choose_the_labels_of_the_reference() -> None:
             with pytest.raises(LengthImpossible):
                 beam_labels(matrix, automaton, options)
             continue
-        settled += 1
+        comparisons += 1
         path = beam_labels(matrix, automaton, options)
         assert path.labels == expected[0]
         assert (path.log_prob, path.score) == pytest.approx(expected[1:])
-    assert settled > 150
+    assert comparisons > 150
 
 
 def test_unpruned_beams_find_the_best_sequence() -> None:
@@ -150,11 +160,11 @@ def test_unpruned_beams_find_the_best_sequence() -> None:
 
 
 def test_one_beam_respects_the_exact_sequence_length() -> None:
-    even = from_table(np.array([0, 0, 0]), np.array([[1], [0]]), np.array([True, False]), 0, (2,))
-    assert len(beam_labels(np.log([[0.9, 0.1]] * 6), even, BeamOptions(1)).labels) == 6
-    with pytest.raises(LengthImpossible) as caught:
-        beam_labels(np.log([[0.9, 0.1]] * 7), even, BeamOptions(1))
-    assert (caught.value.rows, caught.value.lengths) == (7, (6, 8))
+    automaton = from_table(np.array([0, 0, 0]), np.array([[1], [0]]), np.array([True, False]), 0, (2,))
+    assert len(beam_labels(np.log([[0.9, 0.1]] * 6), automaton, BeamOptions(1)).labels) == 6
+    with pytest.raises(LengthImpossible) as excinfo:
+        beam_labels(np.log([[0.9, 0.1]] * 7), automaton, BeamOptions(1))
+    assert (excinfo.value.rows, excinfo.value.lengths) == (7, (6, 8))
 
 
 def test_the_lengths_named_are_the_nearest_that_are_accepted() -> None:
@@ -164,11 +174,14 @@ def test_the_lengths_named_are_the_nearest_that_are_accepted() -> None:
         if accepted(automaton, rows):
             continue
         refused += 1
-        with pytest.raises(LengthImpossible) as caught:
+        with pytest.raises(LengthImpossible) as excinfo:
             best_labels(matrix, automaton)
-        near = caught.value.lengths
+        near = excinfo.value.lengths
         lengths = accepted_lengths(automaton, 40)
-        shorter, longer = [one for one in lengths if one < rows], [one for one in lengths if one > rows]
+        shorter, longer = (
+            [length for length in lengths if length < rows],
+            [length for length in lengths if length > rows],
+        )
         assert near == (*shorter[-1:], *longer[:1])
     assert refused > 20
 
@@ -193,13 +206,13 @@ def test_decoded_labels_satisfy_a_compiled_constraint(constraint: dict[str, obje
     matrix = np.log(np.random.default_rng(4).dirichlet(np.ones(4) / 3, 12))
     exact = best_labels(matrix, automaton)
     assert check_labels(text, [names.split()[label] for label in exact.labels]).satisfied
-    before = -math.inf
+    previous = -math.inf
     for beams in (1, 4, 64):
         path = beam_labels(matrix, automaton, BeamOptions(beams))
         assert check_labels(text, [names.split()[label] for label in path.labels]).satisfied
         assert path.log_prob <= exact.log_prob + 1e-9
-        before = max(before, path.log_prob)
-    assert before == pytest.approx(exact.log_prob, abs=1.0)
+        previous = max(previous, path.log_prob)
+    assert previous == pytest.approx(exact.log_prob, abs=1.0)
 
 
 def test_a_table_of_many_states_is_read_block_by_block() -> None:
@@ -213,20 +226,20 @@ def test_a_table_of_many_states_is_read_block_by_block() -> None:
 
 
 def test_faulty_input_is_refused() -> None:
-    any_two = anything(3)
+    any_two = all_texts(3)
     for value in (math.nan, math.inf):
         with pytest.raises(ModelOutputInvalid):
             best_labels(np.array([[value, 0.0]]), any_two)
     with pytest.raises(VocabularyMismatch):
         best_labels(np.zeros((3, 3)), any_two)
     for field, value in (("beams", 0), ("alpha_min", 1.5), ("alpha_min", math.nan), ("gamma", 0.0)):
-        with pytest.raises(OptionsInvalid) as caught:
+        with pytest.raises(OptionsInvalid) as excinfo:
             BeamOptions(**{"beams": 2, field: value})  # type: ignore[arg-type]
-        assert caught.value.field == field
+        assert excinfo.value.field == field
 
 
 def test_a_cancelled_decode_stops() -> None:
-    any_two = anything(3)
+    any_two = all_texts(3)
     with pytest.raises(Cancelled):
         best_labels(np.zeros((3, 2)), any_two, lambda: True)
     with pytest.raises(Cancelled):

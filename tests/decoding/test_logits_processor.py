@@ -57,16 +57,16 @@ def batch(tokenizer: Tokenizer, prompts: Sequence[str]) -> dict[str, Tensor]:
     }
 
 
-def written(ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
+def text_of_ids(ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
     """The bytes before the first EOS, which must be there."""
     end = list(ids).index(*vocabulary.eos_ids)
     return b"".join(vocabulary.tokens[token] or b"" for token in ids[:end])
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("mode", WAYS, ids=str)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_every_answer_satisfies_its_constraint_within_the_budget(
-    spec: Spec, way: dict[str, Any], model: Any, tokenizer: Tokenizer, files: ModelFiles
+    spec: Spec, mode: dict[str, Any], model: Any, tokenizer: Tokenizer, files: ModelFiles
 ) -> None:
     compiled = compile_spec(spec, files.vocabulary)
     torch.manual_seed(5)
@@ -74,22 +74,22 @@ def test_every_answer_satisfies_its_constraint_within_the_budget(
         budget = compiled.tokens.min_tokens + extra
         inputs = batch(tokenizer, PROMPTS)
         processor = ConstraintLogitsProcessor(compiled.tokens, budget)
-        out = model.generate(**inputs, max_new_tokens=budget, pad_token_id=PAD, logits_processor=[processor], **way)
-        assert len(out) == len(PROMPTS) * way.get("num_return_sequences", 1)
-        for row in out[:, inputs["input_ids"].shape[1] :].tolist():
+        output = model.generate(**inputs, max_new_tokens=budget, pad_token_id=PAD, logits_processor=[processor], **mode)
+        assert len(output) == len(PROMPTS) * mode.get("num_return_sequences", 1)
+        for row in output[:, inputs["input_ids"].shape[1] :].tolist():
             assert len(row) <= budget
-            text = written(row, files.vocabulary).decode()
+            text = text_of_ids(row, files.vocabulary).decode()
             assert satisfies(spec, answer_text(compiled.text, text)), text
 
 
 def test_greedy_is_unchanged_if_all_is_allowed(model: Any, tokenizer: Tokenizer, files: ModelFiles) -> None:
-    anything = compile_spec(RegexSpec(r"[\s\S]*"), files.vocabulary).tokens
+    all_texts = compile_spec(RegexSpec(r"[\s\S]*"), files.vocabulary).tokens
     inputs = batch(tokenizer, ["sentence:"])
-    free, kept = (
+    expected, result = (
         model.generate(**inputs, max_new_tokens=40, pad_token_id=PAD, do_sample=False, logits_processor=processors)
-        for processors in ([], [ConstraintLogitsProcessor(anything, 40)])
+        for processors in ([], [ConstraintLogitsProcessor(all_texts, 40)])
     )
-    assert len(free[0]) > 8 and torch.equal(free, kept)
+    assert len(expected[0]) > 8 and torch.equal(expected, result)
 
 
 def test_a_reordered_row_keeps_its_state() -> None:
@@ -103,8 +103,8 @@ def test_a_reordered_row_keeps_its_state() -> None:
             allowed = processor(ids, torch.zeros(6, 24)).isfinite()
             assert torch.equal(allowed, alone(automaton, budget, ids, step))
             token = torch.multinomial(allowed.float(), 1)
-            moved = torch.randint(0, 6, (6,))
-            ids = torch.cat([ids, token], dim=1)[moved]
+            order = torch.randint(0, 6, (6,))
+            ids = torch.cat([ids, token], dim=1)[order]
 
 
 def alone(automaton: TokenAutomaton, budget: int, ids: Tensor, step: int) -> Tensor:
@@ -128,9 +128,9 @@ def a_then_b() -> TokenAutomaton:
     return from_table(np.array([0, 1, 0]), table, np.array([False, False, True, False]), 0, (2,))
 
 
-def allowed_ids(processor: ConstraintLogitsProcessor, *written: int, ids: int = 3) -> list[int]:
-    """The ids allowed after a prompt of one id and `written`."""
-    scores = processor(torch.tensor([[1, *written]]), torch.zeros(1, ids))
+def allowed_ids(processor: ConstraintLogitsProcessor, *text_of_ids: int, ids: int = 3) -> list[int]:
+    """The ids allowed after a prompt of one id and `text_of_ids`."""
+    scores = processor(torch.tensor([[1, *text_of_ids]]), torch.zeros(1, ids))
     return [int(token) for token in scores[0].isfinite().nonzero()[:, 0]]
 
 
@@ -140,8 +140,8 @@ def test_shortened_sequences_are_followed() -> None:
         ([], [0]), ([0], [1]), ([0, 1], [0, 2]), ([0], [1]), ([0, 1, 0, 1], [0, 2]), ([0, 1, 0, 1, 0, 1], [2]),
         ([0, 1, 0, 1], [0, 2]), ([0, 1, 2], [2]), ([0, 1, 2, 1, 1], [2]),
     ]  # fmt: skip
-    for written, wanted in steps:
-        assert allowed_ids(processor, *written) == wanted, written
+    for text_of_ids, expected in steps:
+        assert allowed_ids(processor, *text_of_ids) == expected, text_of_ids
 
 
 def test_a_processor_accepts_the_prompt_length_alone() -> None:
@@ -177,9 +177,9 @@ def test_padding_ids_must_be_declared_and_are_never_generated() -> None:
 def test_impossible_budgets_and_options_are_refused_at_construction() -> None:
     with pytest.raises(BudgetTooSmall, match="needs at least 3 tokens, max_tokens is 2"):
         ConstraintLogitsProcessor(a_then_b(), 2)
-    nothing = from_table(np.array([0, 0]), np.array([[0]]), np.array([False]), 0, (1,))
+    empty_language = from_table(np.array([0, 0]), np.array([[0]]), np.array([False]), 0, (1,))
     with pytest.raises(BudgetTooSmall, match="any number"):
-        ConstraintLogitsProcessor(nothing, 100)
+        ConstraintLogitsProcessor(empty_language, 100)
     for field in ("max_new_tokens", "prompt_length", "extra_ids"):
         with pytest.raises(OptionsInvalid, match=field):
             ConstraintLogitsProcessor(a_then_b(), **{"max_new_tokens": 5, field: -1})

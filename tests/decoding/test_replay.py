@@ -39,18 +39,18 @@ def _model() -> HashModel:
     return HashModel(4, (EOS,), seed=5)
 
 
-def _claimed(
+def _claim(
     automaton: TokenAutomaton, tokens: tuple[int, ...], options: SearchOptions = OPTIONS
 ) -> tuple[Hypothesis, ScoredSequence]:
     """A hypothesis of arbitrary tokens with their true sums and model scores."""
-    rescored = _model().score((), tokens)
+    model_scores = _model().score((), tokens)
     distance = automaton.distance.tolist()
     score, state = 0.0, automaton.start
-    for place, (token, own, peak) in enumerate(zip(tokens, rescored.log_probs, rescored.max_log_probs, strict=True)):
-        before, state = state, automaton.advance(state, token)
-        alpha = push_up(distance[before], options.max_tokens - place, options.alpha_min, options.gamma)
-        score += pushed(own, peak, alpha) if distance[state] < distance[before] else own
-    return Hypothesis(tokens, score, sum(rescored.log_probs)), rescored
+    for index, (token, token_log_prob, peak) in enumerate(zip(tokens, model_scores.log_probs, model_scores.max_log_probs, strict=True)):
+        source, state = state, automaton.advance(state, token)
+        alpha = push_up(distance[source], options.max_tokens - index, options.alpha_min, options.gamma)
+        score += pushed(token_log_prob, peak, alpha) if distance[state] < distance[source] else token_log_prob
+    return Hypothesis(tokens, score, sum(model_scores.log_probs)), model_scores
 
 
 def test_a_replayed_trace_adds_up_to_the_answers_scores() -> None:
@@ -73,12 +73,12 @@ def test_a_step_scores_the_push_only_when_it_comes_closer() -> None:
     logits = {(): {OTHER: 2.0}, (OTHER,): {A: 1.0, OTHER: 2.0}, (OTHER, A): {B: 3.0}, (OTHER, A, B): {EOS: 3.0}}
     model = ScriptedModel(4, (EOS,), logits, floor=0.0)
     ids = (OTHER, A, B, EOS)
-    rescored = model.score((), ids)
-    z, peak = rescored.log_probs, rescored.max_log_probs
+    model_scores = model.score((), ids)
+    z, peak = model_scores.log_probs, model_scores.max_log_probs
     alphas = [0.25 + 0.75 * 3 / 4, 1.0, 1.0, 1.0]
     score = z[0] + peak[1] + peak[2] + peak[3]
     options = replace(OPTIONS, max_tokens=4)
-    trace = replay(_a_then_b(), Hypothesis(ids, score, sum(z)), rescored, options, 1e-6)
+    trace = replay(_a_then_b(), Hypothesis(ids, score, sum(z)), model_scores, options, 1e-6)
     assert [step.distance for step in trace] == [3, 2, 1, 0]
     assert [step.alpha for step in trace] == pytest.approx(alphas)
     assert [step.score for step in trace] == pytest.approx([z[0], peak[1], peak[2], peak[3]])
@@ -89,15 +89,15 @@ def test_a_step_scores_the_push_only_when_it_comes_closer() -> None:
 def test_replayed_sums_equal_those_of_the_search(max_tokens: int) -> None:
     options = replace(OPTIONS, max_tokens=max_tokens, n=3)
     for answer in generate(_model(), (), _a_then_b(), options):
-        hypothesis, _ = _claimed(_a_then_b(), answer.tokens, options)
+        hypothesis, _ = _claim(_a_then_b(), answer.tokens, options)
         assert hypothesis.score == pytest.approx(answer.score)
         assert hypothesis.log_prob == pytest.approx(answer.log_prob)
 
 
 @pytest.mark.parametrize("tokens", [(A, B, EOS), (A, A, OTHER, B, EOS), (OTHER, OTHER, OTHER, A, B, EOS)])
 def test_any_accepted_tokens_within_the_budget_replay(tokens: tuple[int, ...]) -> None:
-    hypothesis, rescored = _claimed(_a_then_b(), tokens)
-    assert [step.token for step in replay(_a_then_b(), hypothesis, rescored, OPTIONS, TOLERANCE)] == list(tokens)
+    hypothesis, model_scores = _claim(_a_then_b(), tokens)
+    assert [step.token for step in replay(_a_then_b(), hypothesis, model_scores, OPTIONS, TOLERANCE)] == list(tokens)
 
 
 LIES: dict[str, tuple[tuple[int, ...], str]] = {
@@ -111,20 +111,20 @@ LIES: dict[str, tuple[tuple[int, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_invalid_tokens_with_correct_sums_are_rejected(lie: str) -> None:
-    tokens, words = LIES[lie]
-    hypothesis, rescored = _claimed(_a_then_b(), tokens)
+@pytest.mark.parametrize("fault", LIES)
+def test_invalid_tokens_with_correct_sums_are_rejected(fault: str) -> None:
+    tokens, words = LIES[fault]
+    hypothesis, model_scores = _claim(_a_then_b(), tokens)
     with pytest.raises(ReplayRejected, match=words):
-        replay(_a_then_b(), hypothesis, rescored, OPTIONS, TOLERANCE)
+        replay(_a_then_b(), hypothesis, model_scores, OPTIONS, TOLERANCE)
 
 
 def test_an_answer_over_budget_with_correct_sums_is_rejected() -> None:
-    enough = replace(OPTIONS, max_tokens=4, alpha_min=1.0)  # at full push the sums are the same under any budget
-    hypothesis, rescored = _claimed(_a_then_b(), (OTHER, A, B, EOS), enough)
-    assert replay(_a_then_b(), hypothesis, rescored, enough, TOLERANCE)
+    options = replace(OPTIONS, max_tokens=4, alpha_min=1.0)  # at full push the sums are the same under any budget
+    hypothesis, model_scores = _claim(_a_then_b(), (OTHER, A, B, EOS), options)
+    assert replay(_a_then_b(), hypothesis, model_scores, options, TOLERANCE)
     with pytest.raises(ReplayRejected, match="the answer has 4 tokens, the budget is 3"):
-        replay(_a_then_b(), hypothesis, rescored, replace(enough, max_tokens=3), TOLERANCE)
+        replay(_a_then_b(), hypothesis, model_scores, replace(options, max_tokens=3), TOLERANCE)
 
 
 def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
@@ -133,37 +133,37 @@ def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
     distance = automaton.distance.copy()
     distance[automaton.advance(automaton.start, A)] = OPTIONS.max_tokens
     wrong = replace(automaton, distance=distance)
-    hypothesis, rescored = _claimed(wrong, (A, B, EOS))
+    hypothesis, model_scores = _claim(wrong, (A, B, EOS))
     with pytest.raises(ReplayRejected, match="after token 0 acceptance is 6 tokens away, with 5 left"):
-        replay(wrong, hypothesis, rescored, OPTIONS, TOLERANCE)
+        replay(wrong, hypothesis, model_scores, OPTIONS, TOLERANCE)
 
 
-@pytest.mark.parametrize("off_by", [0.5, -0.5, inf, -inf, nan])
+@pytest.mark.parametrize("error", [0.5, -0.5, inf, -inf, nan])
 @pytest.mark.parametrize(("field", "words"), [("log_prob", "the log-probs"), ("score", "the scores")])
-def test_a_wrong_sum_of_a_true_answer_is_rejected(field: str, words: str, off_by: float) -> None:
-    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
-    wrong = replace(hypothesis, **{field: getattr(hypothesis, field) + off_by})
+def test_a_wrong_sum_of_a_true_answer_is_rejected(field: str, words: str, error: float) -> None:
+    hypothesis, model_scores = _claim(_a_then_b(), (A, B, EOS))
+    wrong = replace(hypothesis, **{field: getattr(hypothesis, field) + error})
     with pytest.raises(ReplayRejected, match=f"{words} of the tokens add up to"):
-        replay(_a_then_b(), wrong, rescored, OPTIONS, TOLERANCE)
+        replay(_a_then_b(), wrong, model_scores, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_are_accepted_within_the_tolerance_per_token(sign: int) -> None:
-    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
+    hypothesis, model_scores = _claim(_a_then_b(), (A, B, EOS))
     near, far = sign * 2.9 * TOLERANCE, sign * 3.1 * TOLERANCE
-    within = replace(hypothesis, score=hypothesis.score + near, log_prob=hypothesis.log_prob - near)
-    assert replay(_a_then_b(), within, rescored, OPTIONS, TOLERANCE)
-    for beyond in (
+    accepted_answer = replace(hypothesis, score=hypothesis.score + near, log_prob=hypothesis.log_prob - near)
+    assert replay(_a_then_b(), accepted_answer, model_scores, OPTIONS, TOLERANCE)
+    for wrong_answer in (
         replace(hypothesis, score=hypothesis.score + far),
         replace(hypothesis, log_prob=hypothesis.log_prob + far),
     ):
         with pytest.raises(ReplayRejected, match="of the tokens add up to"):
-            replay(_a_then_b(), beyond, rescored, OPTIONS, TOLERANCE)
+            replay(_a_then_b(), wrong_answer, model_scores, OPTIONS, TOLERANCE)
 
 
 @pytest.mark.parametrize(("log_probs", "peaks"), [(2, 2), (4, 4), (2, 3), (4, 3), (3, 2), (3, 4)])
 def test_an_answer_with_missing_token_scores_is_rejected(log_probs: int, peaks: int) -> None:
-    hypothesis, rescored = _claimed(_a_then_b(), (A, B, EOS))
-    z, best = (*rescored.log_probs, -1.0), (*rescored.max_log_probs, -1.0)
+    hypothesis, model_scores = _claim(_a_then_b(), (A, B, EOS))
+    z, best = (*model_scores.log_probs, -1.0), (*model_scores.max_log_probs, -1.0)
     with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):
         replay(_a_then_b(), hypothesis, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)

@@ -47,12 +47,12 @@ class Remembering(HashModel):
 
     def __init__(self, seed: int, spread: float) -> None:
         super().__init__(4, (2, 3), seed=seed, spread=spread)
-        self._known: dict[Text, Tensor] = {}
+        self._log_probs: dict[Text, Tensor] = {}
 
     def log_probs(self, prefix: Text) -> Tensor:
-        if prefix not in self._known:
-            self._known[prefix] = super().log_probs(prefix)
-        return self._known[prefix]
+        if prefix not in self._log_probs:
+            self._log_probs[prefix] = super().log_probs(prefix)
+        return self._log_probs[prefix]
 
 
 def even_number_of_b() -> TokenAutomaton:
@@ -76,12 +76,12 @@ def masked(log_probs: list[float], allowed: list[int], temperature: float, top_p
     if temperature == 0.0:
         return {ranked[0]: 1.0}
     weights = {token: math.exp((log_probs[token] - log_probs[ranked[0]]) / temperature) for token in ranked}
-    total, kept, before = sum(weights.values()), dict[int, float](), 0.0
+    total, nucleus, cumulative = sum(weights.values()), dict[int, float](), 0.0
     for token in ranked:
-        if before < top_p * total:
-            kept[token] = weights[token]
-        before += weights[token]
-    return {token: weight / sum(kept.values()) for token, weight in kept.items()}
+        if cumulative < top_p * total:
+            nucleus[token] = weights[token]
+        cumulative += weights[token]
+    return {token: weight / sum(nucleus.values()) for token, weight in nucleus.items()}
 
 
 def texts(
@@ -92,25 +92,25 @@ def texts(
         yield text, p
         return
     budget_after = options.max_tokens - len(text) - 1
-    after = {token: automaton.advance(state, token) for token in range(automaton.vocabulary_size)}
-    allowed = [token for token, reached in after.items() if automaton.distance[reached] <= budget_after]
+    successors = {token: automaton.advance(state, token) for token in range(automaton.vocabulary_size)}
+    allowed = [token for token, target in successors.items() if automaton.distance[target] <= budget_after]
     log_probs = model.log_probs((*PROMPT, *text)).tolist()
     for token, share in masked(log_probs, allowed, options.temperature, options.top_p).items():
-        yield from texts(model, automaton, options, after[token], (*text, token), p * share)
+        yield from texts(model, automaton, options, successors[token], (*text, token), p * share)
 
 
-def surprise(found: Counter[Text], expected: dict[Text, float]) -> float:
+def chi_square_deviation(result: Counter[Text], expected: dict[Text, float]) -> float:
     """Chi-square of the counts, in standard deviations above its mean.
 
     Texts with fewer than 5 expected counts form one class.
     """
-    rows = sum(found.values())
+    rows = sum(result.values())
     rare = {text for text, p in expected.items() if p * rows < 5}
-    cells = [(found[text], p * rows) for text, p in expected.items() if text not in rare]
-    cells.append((sum(found[text] for text in rare), sum(expected[text] for text in rare) * rows))
-    statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in cells if wanted > 0)
-    freedom = sum(wanted > 0 for _, wanted in cells) - 1
-    return (statistic - freedom) / math.sqrt(2 * max(1, freedom))
+    cells = [(result[text], p * rows) for text, p in expected.items() if text not in rare]
+    cells.append((sum(result[text] for text in rare), sum(expected[text] for text in rare) * rows))
+    statistic = sum((count - expected_count) ** 2 / expected_count for count, expected_count in cells if expected_count > 0)
+    degrees_of_freedom = sum(expected_count > 0 for _, expected_count in cells) - 1
+    return (statistic - degrees_of_freedom) / math.sqrt(2 * max(1, degrees_of_freedom))
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (2.0, 0.8), (5.0, 0.7)])
@@ -118,21 +118,21 @@ def test_sample_frequencies_match_the_masked_model(temperature: float, top_p: fl
     automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
     options = SamplingOptions(6, 7, 6000, temperature, top_p)
     expected = dict(texts(model, automaton, options, automaton.start))
-    found = Counter(answer.tokens for answer in sample(model, automaton, options))
+    result = Counter(answer.tokens for answer in sample(model, automaton, options))
     assert sum(expected.values()) == pytest.approx(1.0)
-    assert set(found) <= set(expected) and len(found) > 5
-    assert surprise(found, expected) < 4.0
+    assert set(result) <= set(expected) and len(result) > 5
+    assert chi_square_deviation(result, expected) < 4.0
 
 
 def test_the_frequency_test_distinguishes_the_conditioned_model() -> None:
     automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
     options = SamplingOptions(6, 7, 6000)
-    found = Counter(answer.tokens for answer in sample(model, automaton, options))
-    own = {
+    result = Counter(answer.tokens for answer in sample(model, automaton, options))
+    conditioned = {
         text: math.exp(sum(float(model.log_probs((*PROMPT, *text[:i]))[text[i]]) for i in range(len(text))))
         for text, _ in texts(model, automaton, options, automaton.start)
     }
-    assert surprise(found, {text: p / sum(own.values()) for text, p in own.items()}) > 20.0
+    assert chi_square_deviation(result, {text: p / sum(conditioned.values()) for text, p in conditioned.items()}) > 20.0
 
 
 def test_a_sample_reports_model_and_masked_log_probs() -> None:
@@ -169,11 +169,11 @@ def test_temperature_zero_takes_the_best_of_the_tokens_allowed() -> None:
 
 def test_a_sample_does_not_depend_on_the_number_of_samples() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
-    many = sample(model, automaton, SamplingOptions(9, 123, 40))
+    samples = sample(model, automaton, SamplingOptions(9, 123, 40))
     for count in (1, 3, 17):
-        assert sample(model, automaton, SamplingOptions(9, 123, count)) == many[:count]
-    assert len(set(many)) > 5
-    assert sample(model, automaton, SamplingOptions(9, 124, 40)) != many
+        assert sample(model, automaton, SamplingOptions(9, 123, count)) == samples[:count]
+    assert len(set(samples)) > 5
+    assert sample(model, automaton, SamplingOptions(9, 124, 40)) != samples
 
 
 def test_every_bit_of_a_seed_changes_the_samples() -> None:
@@ -182,14 +182,14 @@ def test_every_bit_of_a_seed_changes_the_samples() -> None:
     assert len(drawn) == 64
 
 
-@pytest.mark.parametrize("few", [1, 3, 39, 40])
+@pytest.mark.parametrize("chunk_rows", [1, 3, 39, 40])
 def test_samples_do_not_depend_on_the_chunk_size(
-    few: int, monkeypatch: pytest.MonkeyPatch
+    chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     options = SamplingOptions(9, 123, 40, 1.3, 0.9)
     at_once = sample(model, automaton, options)
-    monkeypatch.setattr("decoding.sampling.rows_at_a_time", lambda vocab_size, device: few)
+    monkeypatch.setattr("decoding.sampling.rows_at_a_time", lambda vocab_size, device: chunk_rows)
     assert sample(model, automaton, options) == at_once
 
 
@@ -237,12 +237,12 @@ def test_a_draw_inverts_the_cumulative_distribution() -> None:
 def test_the_nucleus_is_the_smallest_sufficient_set() -> None:
     log_probs = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1]]).log()
     allowed = torch.tensor([[True, True, False, True, True]])  # 1/6, 1/3, -, 1/3, 1/6
-    seen = {}
+    results = {}
     for top_p in (0.01, 0.33, 0.34, 0.66, 0.67, 1.0):
         uniform = torch.linspace(0.0, 0.999, 50, dtype=torch.float64)
         token, _ = draw(log_probs.expand(50, -1), allowed.expand(50, -1), uniform, 1.0, top_p)
-        seen[top_p] = sorted(set(token.tolist()))
-    assert seen == {0.01: [1], 0.33: [1], 0.34: [1, 3], 0.66: [1, 3], 0.67: [0, 1, 3], 1.0: [0, 1, 3, 4]}
+        results[top_p] = sorted(set(token.tolist()))
+    assert results == {0.01: [1], 0.33: [1], 0.34: [1, 3], 0.66: [1, 3], 0.67: [0, 1, 3], 1.0: [0, 1, 3, 4]}
 
 
 @pytest.mark.parametrize("levels", [3, 40, 10**9], ids=str)
@@ -250,21 +250,21 @@ def test_a_nucleus_equals_that_of_the_sorted_row(levels: int) -> None:
     random = np.random.default_rng(levels)
     weight = torch.tensor(random.integers(0, levels, (20, 2000)) * (random.random((20, 2000)) < 0.9))
     for top_p in (0.001, 0.2, 0.6, 0.95, 0.9999):
-        kept = nucleus(weight, top_p)
-        for row, found in zip(weight.tolist(), kept.tolist(), strict=True):
-            enough, total, wanted = math.ceil(sum(row) * top_p), 0, [0] * len(row)
+        nuclei = nucleus(weight, top_p)
+        for row, result in zip(weight.tolist(), nuclei.tolist(), strict=True):
+            threshold, total, expected = math.ceil(sum(row) * top_p), 0, [0] * len(row)
             for token in sorted(range(len(row)), key=lambda token: (-row[token], token)):
-                if total < enough:
-                    wanted[token] = row[token]
+                if total < threshold:
+                    expected[token] = row[token]
                 total += row[token]
-            assert found == wanted
+            assert result == expected
 
 
 @pytest.mark.parametrize("top_p", [1 - 1e-7, 1 - 1e-8, 1 - 1e-12, 1 - 2**-53])
 def test_a_nucleus_of_nearly_everything_is_not_rounded_to_nothing(top_p: float) -> None:
     weight = torch.tensor(np.random.default_rng(4).integers(2**30, 2**42, (200, 30)))
-    kept = nucleus(weight, top_p).sum(dim=1).double()
-    assert bool((kept >= weight.sum(dim=1).double() * (top_p - 1e-15)).all())
+    nucleus_size = nucleus(weight, top_p).sum(dim=1).double()
+    assert bool((nucleus_size >= weight.sum(dim=1).double() * (top_p - 1e-15)).all())
 
 
 def test_a_request_gives_the_same_tokens_in_any_batch() -> None:
@@ -276,8 +276,8 @@ def test_a_request_gives_the_same_tokens_in_any_batch() -> None:
     alone = [sample(model, automaton, options) for options in orders]
     with Engine(model, 10**9) as engine, ThreadPoolExecutor(len(orders)) as threads:
         runs = [partial(Sampling, constraint, options) for options in orders]
-        crowd = [threads.submit(engine.generate, run, PROMPT) for run in runs]
-        assert [answer.result(60) for answer in crowd] == alone
+        batch = [threads.submit(engine.generate, run, PROMPT) for run in runs]
+        assert [answer.result(60) for answer in batch] == alone
 
 
 def test_eos_paths_do_not_change_the_samples() -> None:
@@ -302,8 +302,8 @@ def test_samples_of_a_trained_model_satisfy_the_constraint(
             for answer in drive(model, prompt, Sampling(constraint, options)):
                 text = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
                 assert satisfies(spec, answer_text(compiled.text, text)), text
-                rescored = model.score(prompt, answer.tokens)
-                assert sum(rescored.log_probs) == pytest.approx(answer.log_prob, abs=1e-2)
+                model_scores = model.score(prompt, answer.tokens)
+                assert sum(model_scores.log_probs) == pytest.approx(answer.log_prob, abs=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +314,6 @@ def test_samples_of_a_trained_model_satisfy_the_constraint(
     ],
 )  # fmt: skip
 def test_options_out_of_range_are_refused_by_name(field: str, value: float) -> None:
-    with pytest.raises(OptionsInvalid) as caught:
+    with pytest.raises(OptionsInvalid) as excinfo:
         SamplingOptions(**{"max_tokens": 8, "seed": 0, field: value})  # type: ignore[arg-type]
-    assert caught.value.field == field
+    assert excinfo.value.field == field

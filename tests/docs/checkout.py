@@ -51,12 +51,12 @@ def typed_in_a_checkout(block: Block) -> bool:
 
 def commands() -> dict[str, list[str]]:
     """The distinct lines of these blocks, in page order. Each has the names of its blocks."""
-    found: dict[str, list[str]] = {}
+    block_names: dict[str, list[str]] = {}
     for page in (ROOT / "README.md", *pages()):
         for block in filter(typed_in_a_checkout, blocks(page)):
             for line in block.code.splitlines():
-                found.setdefault(line.partition(" #")[0].strip(), []).append(block.name)
-    return found
+                block_names.setdefault(line.partition(" #")[0].strip(), []).append(block.name)
+    return block_names
 
 
 class Checkout:
@@ -73,9 +73,9 @@ class Checkout:
 
     def _bring_up_to_date(self) -> None:
         """Copies the uncommitted changes, so that this tree is tested."""
-        here = shlex.quote(str(ROOT))
-        listed = self.run(f"cd {here}; git diff --name-only -z HEAD; git ls-files -z --others --exclude-standard")
-        for name in filter(None, listed.split("\0")):
+        root = shlex.quote(str(ROOT))
+        paths = self.run(f"cd {root}; git diff --name-only -z HEAD; git ls-files -z --others --exclude-standard")
+        for name in filter(None, paths.split("\0")):
             if (ROOT / name).is_file():
                 (self.path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, self.path / name)
@@ -96,9 +96,9 @@ class Checkout:
 
         Without PYTHONPATH Python could import the installed package instead of the clone.
         """
-        kept = {name: value for name, value in os.environ.items() if not _NOT_A_READER_S.match(name)}
+        variables = {name: value for name, value in os.environ.items() if not _NOT_A_READER_S.match(name)}
         docker = os.environ.get("DOCKER_CONFIG", str(Path.home() / ".docker"))  # it says where the engine is
-        return kept | {
+        return variables | {
             "HOME": str(self.home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120",
             "PYTHONPATH": str(self.path), "PYTHONSAFEPATH": "1",
             "HF_HOME": str(self.home / "hub"), "HF_HUB_OFFLINE": "1",
@@ -109,8 +109,8 @@ class Checkout:
     def typed(self, line: str, port: int = 8000) -> list[str]:
         """A line as it is run here."""
         folder = self.home / OF_A_FOLDER[1:]
-        for shown, here in (("8000", port), ("<this repository>", ROOT), (OF_A_FOLDER, folder)):
-            line = line.replace(shown, shlex.quote(str(here)))
+        for placeholder, replacement in (("8000", port), ("<this repository>", ROOT), (OF_A_FOLDER, folder)):
+            line = line.replace(placeholder, shlex.quote(str(replacement)))
         return ["bash", "-euo", "pipefail", "-c", line]
 
     def run(self, line: str, s_max: float = COMMAND_S_MAX) -> str:
@@ -120,20 +120,20 @@ class Checkout:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         ) as process:
             try:
-                said, complained = process.communicate(timeout=s_max)
+                output, errors = process.communicate(timeout=s_max)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # all that it started, too
                 raise
-        assert process.returncode == 0, f"{line}\n{said}\n{complained}"
-        return said
+        assert process.returncode == 0, f"{line}\n{output}\n{errors}"
+        return output
 
     def _put_models(self) -> None:
         """Creates the models of the pages at the paths of the pages."""
         shutil.copytree(BUILT_IN_MODEL, self.home / OF_A_FOLDER[1:])
         folder = self.home / "hub" / "hub" / f"models--{OF_THE_HUB.replace('/', '--')}"
         commit = hashlib.sha1(OF_THE_HUB.encode()).hexdigest()
-        for made in ("refs", "blobs", f"snapshots/{commit}"):
-            (folder / made).mkdir(parents=True)
+        for subfolder in ("refs", "blobs", f"snapshots/{commit}"):
+            (folder / subfolder).mkdir(parents=True)
         (folder / "refs" / "main").write_text(commit, encoding="ascii")
         for file in Path(BUILT_IN_MODEL).iterdir():  # as the hub's client keeps it: by content, linked from a commit
             blob = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -154,7 +154,7 @@ class Started:
                 stderr=subprocess.STDOUT, start_new_session=True,
                 env=checkout.environment() | {"PORT": str(port), "ABS_PORT": str(port)},
             )
-        self._seen: set[psutil.Process] = set()
+        self._processes: set[psutil.Process] = set()
 
     def log(self) -> str:
         """What it wrote."""
@@ -170,20 +170,20 @@ class Started:
     def processes(self) -> set[psutil.Process]:
         """All live processes that the line started. A process whose parent has exited is recognised by its session."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            self._seen |= set(psutil.Process(self.process.pid).children(recursive=True))
+            self._processes |= set(psutil.Process(self.process.pid).children(recursive=True))
         for pid in psutil.pids():
             with contextlib.suppress(OSError, psutil.NoSuchProcess):
                 if pid != self.process.pid and os.getsid(pid) == self.process.pid:
-                    self._seen.add(psutil.Process(pid))
-        return {one for one in self._seen if alive(one.pid)}
+                    self._processes.add(psutil.Process(pid))
+        return {process for process in self._processes if alive(process.pid)}
 
     def command_lines(self) -> list[str]:
         """Of all these processes."""
-        found = []
-        for one in self.processes():
+        lines = []
+        for process in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
-                found.append(" ".join(one.cmdline()))
-        return found
+                lines.append(" ".join(process.cmdline()))
+        return lines
 
     def interrupt(self) -> int:
         """Sends Ctrl-C to the terminal's foreground processes and returns the exit status."""

@@ -33,48 +33,48 @@ MORE = "…"  # pages shorten: at the end of a text or a list it stands for the 
 PAGES = [page for page in pages() if any(block.language in ("sh", "python") for block in blocks(page))]
 
 
-def differs(shown: Any, said: Any, where: str = "answer", exactly: bool = True) -> str:
+def differs(expected: Any, actual: Any, where: str = "answer", exact: bool = True) -> str:
     """The first difference between a shown and an actual answer, or "".
 
     exactly  False compares only names of fields and types of values, since the texts of a model may change
     """
-    match shown, said:
+    match expected, actual:
         case dict(), dict():
-            for name, value in shown.items():
-                if name not in said:
+            for name, value in expected.items():
+                if name not in actual:
                     return f"{where} has no {name}"
-                found = differs(value, said[name], f"{where}.{name}", exactly)
-                if found:
-                    return found
+                difference = differs(value, actual[name], f"{where}.{name}", exact)
+                if difference:
+                    return difference
             return ""
         case list(), list():
-            return _list(shown, said, where, exactly)
+            return _list(expected, actual, where, exact)
         case bool(), bool():
-            return "" if shown == said or not exactly else f"{where} is {said}"
-        case (int() | float(), int() | float()) if not isinstance(shown, bool) and not isinstance(said, bool):
-            close = math.isclose(shown, said, rel_tol=0.01) or not exactly
-            return "" if close else f"{where} is {said}, not {shown}"
+            return "" if expected == actual or not exact else f"{where} is {actual}"
+        case (int() | float(), int() | float()) if not isinstance(expected, bool) and not isinstance(actual, bool):
+            close = math.isclose(expected, actual, rel_tol=0.01) or not exact
+            return "" if close else f"{where} is {actual}, not {expected}"
         case str(), str():
-            same = not exactly or shown == said or (shown.endswith(MORE) and said.startswith(shown[: -len(MORE)]))
-            return "" if same else f"{where} is {said!r}, not {shown!r}"
-    return "" if shown is None and said is None else f"{where} is {said!r}, not {shown!r}"
+            same = not exact or expected == actual or (expected.endswith(MORE) and actual.startswith(expected[: -len(MORE)]))
+            return "" if same else f"{where} is {actual!r}, not {expected!r}"
+    return "" if expected is None and actual is None else f"{where} is {actual!r}, not {expected!r}"
 
 
-def _list(shown: list[Any], said: list[Any], where: str, exactly: bool) -> str:
-    cut = bool(shown) and shown[-1] == MORE
-    wanted = shown[:-1] if cut else shown
-    if exactly and (len(said) < len(wanted) if cut else len(said) != len(wanted)):
-        return f"{where} has {len(said)} entries"
-    if not exactly and wanted and not said:
+def _list(expected: list[Any], actual: list[Any], where: str, exact: bool) -> str:
+    cut = bool(expected) and expected[-1] == MORE
+    required = expected[:-1] if cut else expected
+    if exact and (len(actual) < len(required) if cut else len(actual) != len(required)):
+        return f"{where} has {len(actual)} entries"
+    if not exact and required and not actual:
         return f"{where} is empty"
-    pairs = zip(wanted, said, strict=False)
-    return next(filter(None, (differs(a, b, f"{where}.{n}", exactly) for n, (a, b) in enumerate(pairs))), "")
+    pairs = zip(required, actual, strict=False)
+    return next(filter(None, (differs(a, b, f"{where}.{n}", exact) for n, (a, b) in enumerate(pairs))), "")
 
 
-def same_output(shown: str, said: str) -> bool:
+def same_output(expected: str, actual: str) -> bool:
     """Whether lines match the shown ones. "…" stands for any text, and a line of it alone for any lines."""
-    parts = [re.escape(part) for part in shown.strip().split(MORE)]
-    return re.fullmatch(".*?".join(parts), said.strip(), re.DOTALL) is not None
+    parts = [re.escape(line) for line in expected.strip().split(MORE)]
+    return re.fullmatch(".*?".join(parts), actual.strip(), re.DOTALL) is not None
 
 
 @pytest.fixture
@@ -102,16 +102,16 @@ def run_python(block: Block, code: str, names: dict[str, Any]) -> str:
     return words.getvalue()
 
 
-def compare(block: Block, said: str, ran: Block) -> None:
+def compare(block: Block, output: str, executed: Block) -> None:
     """What the block before it has printed, with what this one shows."""
     if block.language != "json":
-        assert same_output(block.code, said), f"{block.name} shows something else than\n{said}"
+        assert same_output(block.code, output), f"{block.name} shows something else than\n{output}"
         return
-    answer = json.loads(said)
+    answer = json.loads(output)
     like = block.title == "an answer"
-    found = differs(json.loads(block.code), answer, exactly=not like)
-    assert not found, f"{block.name}: {found}"
-    if like and "choices" in answer and "constraint" in ran.code:
+    difference = differs(json.loads(block.code), answer, exact=not like)
+    assert not difference, f"{block.name}: {difference}"
+    if like and "choices" in answer and "constraint" in executed.code:
         assert all(choice["satisfied"] for choice in answer["choices"])
 
 
@@ -136,26 +136,26 @@ def test_the_blocks_of_a_page_print_the_shown_output(
 
 
 def test_the_blocks_of_the_readme_run(url: str, tmp_path: Path) -> None:
-    shown = blocks(ROOT / "README.md")
-    assert [block.title for block in shown] == ["", "an answer"]
+    readme_blocks = blocks(ROOT / "README.md")
+    assert [block.title for block in readme_blocks] == ["", "an answer"]
     run_page(ROOT / "README.md", url, tmp_path, {})
 
 
 def run_page(page: Path, url: str, folder: Path, names: dict[str, Any]) -> None:
-    ran: Block | None = None
-    said = ""
+    previous: Block | None = None
+    previous_output = ""
     for block in blocks(page):
         code = block.code.replace(WRITTEN_URL, url)
         if block.title in ("answer", "an answer"):
-            assert ran is not None, f"{block.name} shows an answer to nothing"
-            compare(block, said, ran)
+            assert previous is not None, f"{block.name} shows an answer to nothing"
+            compare(block, previous_output, previous)
         elif block.language in ("sh", "python") and not typed_in_a_checkout(block):
-            said = run_shell(code, folder) if block.language == "sh" else run_python(block, code, names)
-            ran = block
+            previous_output = run_shell(code, folder) if block.language == "sh" else run_python(block, code, names)
+            previous = block
 
 
 def test_each_block_has_a_checked_language() -> None:
     for page in pages():
         for block in blocks(page):
-            plain = block.language == "text" and block.title
-            assert block.language in ("sh", "python", "json") or plain, f"{block.name}: ```{block.language}"
+            has_plain_text = block.language == "text" and block.title
+            assert block.language in ("sh", "python", "json") or has_plain_text, f"{block.name}: ```{block.language}"

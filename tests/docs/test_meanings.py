@@ -78,14 +78,14 @@ def test_each_formula_of_a_table_gives_its_verdict(table: Table) -> None:
 
 @pytest.mark.parametrize(("regex", "formula"), IDIOMS, ids=[formula for _, formula in IDIOMS])
 def test_each_regex_idiom_equals_its_formula(regex: str, formula: str) -> None:
-    program, judge = compile(code_of(regex), "regex", "eval"), of_formula(code_of(formula))
+    program, holds = compile(code_of(regex), "regex", "eval"), of_formula(code_of(formula))
     draw, verdicts = random.Random(20), set()
     for _ in range(TEXTS):
         text = " ".join(draw.choices(WORDS, k=draw.randint(1, 6)))
         text = draw.choice(["", " "]) + (text.replace(" ,", ",") if draw.random() < 0.5 else text)
-        said = {name: partial(getattr(re, name), string=text, flags=re.I | re.S) for name in PYTHON}
-        verdict = bool(eval(program, {"len": len, **said}))
-        assert check_text(judge, text).satisfied == verdict, text
+        functions = {name: partial(getattr(re, name), string=text, flags=re.I | re.S) for name in PYTHON}
+        verdict = bool(eval(program, {"len": len, **functions}))
+        assert check_text(holds, text).satisfied == verdict, text
         verdicts.add(verdict)
     assert verdicts == {True, False}, "the texts do not tell it from a formula that is always the same"
 
@@ -95,8 +95,8 @@ def test_the_pages_have_tables_of_each_kind() -> None:
 
 
 def test_the_drawings_are_up_to_date() -> None:
-    wanted = drawings()
-    assert len(wanted) >= 10
-    for path, picture in wanted.items():
+    expected = drawings()
+    assert len(expected) >= 10
+    for path, picture in expected.items():
         assert path.read_text(encoding="utf-8") == picture, f"{path.name}: run python -m docs.tools.draw"
-    assert {path for path in (DOCS / "images").glob("*.svg")} == set(wanted)
+    assert {path for path in (DOCS / "images").glob("*.svg")} == set(expected)

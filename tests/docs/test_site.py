@@ -39,10 +39,10 @@ class Fetches(HTMLParser):
         self.urls: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "link" and given.get("rel") in NOT_FETCHED:
+        attributes = dict(attrs)
+        if tag == "link" and attributes.get("rel") in NOT_FETCHED:
             return
-        self.urls += [given[name] or "" for name in FETCHED.get(tag, ()) if name in given]
+        self.urls += [attributes[name] or "" for name in FETCHED.get(tag, ()) if name in attributes]
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +57,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
-    front = (site / "index.html").read_text(encoding="utf-8")
+    home_page = (site / "index.html").read_text(encoding="utf-8")
     for page in pages():
-        place = page.relative_to(DOCS).with_suffix("").as_posix()
-        if place != "index":
-            assert (site / place / "index.html").is_file(), place
-            assert f'href="{place}/"' in front, f"{place} is not in the navigation"
+        name = page.relative_to(DOCS).with_suffix("").as_posix()
+        if name != "index":
+            assert (site / name / "index.html").is_file(), name
+            assert f'href="{name}/"' in home_page, f"{name} is not in the navigation"
 
 
 def test_table_cells_show_bars_without_backslashes(site: Path) -> None:
@@ -74,10 +74,10 @@ def test_table_cells_show_bars_without_backslashes(site: Path) -> None:
 
 def test_no_page_asks_another_host_for_anything(site: Path) -> None:
     for page in site.rglob("*.html"):
-        found = Fetches()
-        found.feed(page.read_text(encoding="utf-8"))
-        assert found.urls
-        for url in found.urls:
+        fetches = Fetches()
+        fetches.feed(page.read_text(encoding="utf-8"))
+        assert fetches.urls
+        for url in fetches.urls:
             parts = urlsplit(url)
             assert not parts.netloc and parts.scheme in ("", "data"), f"{page.relative_to(site)}: {url}"
     for sheet in site.rglob("*.css"):
@@ -122,15 +122,15 @@ NOT_OF_THE_SERVICE = {"ABS_BASE_URL", "ABS_KEY", "ABS_MODEL_DIR", "ABS_MODEL_NAM
 
 
 def test_settings_that_the_pages_name_exist() -> None:
-    known = set(re.findall(r"`(ABS_[A-Z0-9_]+)`", settings_page.PAGE.read_text(encoding="utf-8")))
+    settings = set(re.findall(r"`(ABS_[A-Z0-9_]+)`", settings_page.PAGE.read_text(encoding="utf-8")))
     for page in pages():
         for name in re.findall(r"\bABS_[A-Z0-9_]*[A-Z0-9]\b(?!_)", page.read_text(encoding="utf-8")):
-            whole = name.removesuffix("_FILE") if name not in known else name
-            assert whole in known | NOT_OF_THE_SERVICE, (page.name, name)
+            setting = name.removesuffix("_FILE") if name not in settings else name
+            assert setting in settings | NOT_OF_THE_SERVICE, (page.name, name)
 
 
 @pytest.fixture(scope="module")
-def served(site: Path) -> Iterator[str]:
+def site_url(site: Path) -> Iterator[str]:
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass
@@ -141,19 +141,19 @@ def served(site: Path) -> Iterator[str]:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: .ci/run installs one")
-def test_a_browser_finds_by_search_and_reaches_no_other_host(served: str) -> None:
+def test_a_browser_finds_by_search_and_reaches_no_other_host(site_url: str) -> None:
     from playwright.sync_api import sync_playwright
 
-    asked: list[str] = []
+    urls: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(f"{served}/constraints/ltlf/")
+        page.on("request", lambda request: urls.append(request.url))
+        page.goto(f"{site_url}/constraints/ltlf/")
         assert page.locator("img[src$='ltlf-order.svg']").evaluate("image => image.naturalWidth") > 300
         page.locator(".md-search__input").click()
         page.keyboard.type("leading space")
         page.locator(".md-search-result__link").first.wait_for()
         browser.close()
-    hosts = {urlsplit(url).netloc for url in asked if not url.startswith(("data:", "blob:"))}
-    assert hosts == {urlsplit(served).netloc}, hosts
+    hosts = {urlsplit(url).netloc for url in urls if not url.startswith(("data:", "blob:"))}
+    assert hosts == {urlsplit(site_url).netloc}, hosts

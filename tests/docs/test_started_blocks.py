@@ -47,11 +47,11 @@ def checkout() -> Iterator[Checkout]:
 
 
 def demo(checkout: Checkout) -> None:
-    said = checkout.run("make demo")
+    output = checkout.run("make demo")
     for number, (title, _) in enumerate(REQUESTS, 1):
-        assert f"{number} of {len(REQUESTS)}: {title}" in said, said
-    assert said.count("satisfied: yes") == said.count("distances:") == len(REQUESTS), said
-    assert "stopped" in said.splitlines()[-1]
+        assert f"{number} of {len(REQUESTS)}: {title}" in output, output
+    assert output.count("satisfied: yes") == output.count("distances:") == len(REQUESTS), output
+    assert "stopped" in output.splitlines()[-1]
     # A clone comes without bytecode: this was written when the command ran.
     assert list((checkout.path / "app" / "cli" / "__pycache__").glob("demo.*.pyc")), "it was not the clone's demo"
 
@@ -82,8 +82,8 @@ def containers(checkout: Checkout) -> None:
 
 def engine_there(checkout: Checkout) -> bool:
     """Whether containers can be started: the client alone does not say so."""
-    asked = checkout.typed("docker version && docker compose version")
-    if subprocess.run(asked, env=checkout.environment(), capture_output=True, timeout=60).returncode:
+    command = checkout.typed("docker version && docker compose version")
+    if subprocess.run(command, env=checkout.environment(), capture_output=True, timeout=60).returncode:
         return False
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", 8000)) != 0
@@ -117,8 +117,8 @@ def test_a_command_that_stays_running_answers_until_it_is_interrupted(checkout: 
 
 def model_of(line: str) -> str:
     """The API's name of the model that a line loads. It is a folder's last name, or the name on the hub."""
-    given = dict(word.split("=") for word in line.split() if "=" in word)
-    return {OF_A_FOLDER: "my-model", OF_THE_HUB: OF_THE_HUB}.get(given.get("ABS_MODEL", ""), "captions")
+    variables = dict(word.split("=") for word in line.split() if "=" in word)
+    return {OF_A_FOLDER: "my-model", OF_THE_HUB: OF_THE_HUB}.get(variables.get("ABS_MODEL", ""), "captions")
 
 
 def test_every_command_of_the_pages_is_run_here() -> None:

@@ -49,29 +49,29 @@ class Witness:
         self._service, self._key = service, key
         self.answers: list[float] = []
         self.faults: list[str] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Witness:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join()
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         with client_of(self._service, self._key, WAIT_S_MAX) as http:
-            while not self._over.is_set():
-                began = time.monotonic()
+            while not self._stop.is_set():
+                start = time.monotonic()
                 try:
                     answer = http.post("/check", json={"constraint": {"regex": "a+"}, "text": "aa"})
                     if answer.status_code != 200:
                         self.faults.append(answer.text)
                 except httpx2.HTTPError as error:
                     self.faults.append(type(error).__name__)
-                self.answers.append(time.monotonic() - began)
-                self._over.wait(0.05)
+                self.answers.append(time.monotonic() - start)
+                self._stop.wait(0.05)
 
 
 class Attack:
@@ -113,11 +113,11 @@ def slow_bodies(attack: Attack) -> None:
 def _trickle(attack: Attack, head: bytes) -> None:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(attack.connect()) for _ in range(20 * attack.size)]
-        for one in sockets:
-            one.sendall(head)
+        for connection in sockets:
+            connection.sendall(head)
         ends = time.monotonic() + SOCKET_S_MAX
         while sockets and time.monotonic() < ends:
-            sockets = [one for one in sockets if _still_open(one)]
+            sockets = [connection for connection in sockets if _still_open(connection)]
             time.sleep(0.2)
     assert not sockets, "a slow client is let go"
 
@@ -141,34 +141,34 @@ def silent_readers(attack: Attack) -> None:
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + attack.key + b"\r\n"
     with contextlib.ExitStack() as stack:
         for _ in range(3 * attack.size):
-            one = stack.enter_context(attack.connect())
-            one.settimeout(0.5)
+            reader = stack.enter_context(attack.connect())
+            reader.settimeout(0.5)
             with contextlib.suppress(OSError):
-                one.sendall(request * 200)
+                reader.sendall(request * 200)
         time.sleep(3)
 
 
 def noise(attack: Attack) -> None:
     """Requests with bytes changed, left out and put in, at random."""
-    good = (
+    valid_request = (
         b"POST /compile HTTP/1.1\r\nHost: localhost\r\n" + attack.key
         + b'Content-Type: application/json\r\nContent-Length: 32\r\n\r\n{"constraint": {"regex": "a+"}}\n'
     )
     for _ in range(100 * attack.size):
-        data = bytearray(good)
+        data = bytearray(valid_request)
         for _ in range(attack.chance.randrange(1, 8)):
-            place = attack.chance.randrange(len(data))
+            index = attack.chance.randrange(len(data))
             change = attack.chance.randrange(3)
-            data[place : place + (change != 1)] = b"" if change == 2 else bytes([attack.chance.randrange(256)])
-        said = attack.ask(bytes(data))
-        assert not said or said.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200 ")), (bytes(data), said[:300])
+            data[index : index + (change != 1)] = b"" if change == 2 else bytes([attack.chance.randrange(256)])
+        output = attack.ask(bytes(data))
+        assert not output or output.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200 ")), (bytes(data), output[:300])
 
 
 def bad_json(attack: Attack) -> None:
     """Bodies that are deep, long, ambiguous, compressed or no JSON at all."""
-    deep, much = b"[" * 100_000 + b"]" * 100_000, b'{"constraint": {"regex": "' + b"a" * 900_000 + b'"}}'
+    deep, large = b"[" * 100_000 + b"]" * 100_000, b'{"constraint": {"regex": "' + b"a" * 900_000 + b'"}}'
     bodies = [
-        deep, b'{"a":' * 100_000, much, b'{"constraint": NaN}', b'{"constraint": {"max_chars": 1e999}}',
+        deep, b'{"a":' * 100_000, large, b'{"constraint": NaN}', b'{"constraint": {"max_chars": 1e999}}',
         b'{"constraint": {"regex": "\\ud800"}}', b'{"constraint": {}, "constraint": {}}', b"\xff\xfe{}", b"9" * 5_000,
         b'{"constraint": {"regex": "a"}} trailing', b"", b"null", b'"a"', b"\x00" * 1_000,
         json.dumps({"constraint": {"all": [{"regex": "a"}] * 50_000}}).encode(),
@@ -231,7 +231,7 @@ def attack_all(service: ServiceProcess, key: str, size: int) -> dict[str, float]
     waits = {}
     with Witness(service, key) as witness:  # once, to come to rest
         time.sleep(1)
-    before = resident_bytes(service.process.pid)
+    memory_before = resident_bytes(service.process.pid)
     for attack in ATTACKS:
         with Witness(service, key) as witness, client_of(service, key, SOCKET_S_MAX) as http:
             attack(Attack(service, key, size, http))
@@ -239,7 +239,7 @@ def attack_all(service: ServiceProcess, key: str, size: int) -> dict[str, float]
         assert max(witness.answers) < WAIT_S_MAX, attack.__name__
         waits[attack.__name__] = max(witness.answers)
         assert service.process.poll() is None
-    assert resident_bytes(service.process.pid) - before < GROWTH_BYTES_MAX
+    assert resident_bytes(service.process.pid) - memory_before < GROWTH_BYTES_MAX
     assert "Traceback" not in service.log and key not in service.log
     return waits
 
@@ -256,9 +256,9 @@ def schemathesis(service: ServiceProcess, key: str, folder: Path, *options: str)
     ]
     environment = os.environ | {"SCHEMATHESIS_HOOKS": str(ROOT / "schemathesis_hooks.py"), "NO_COLOR": "1"}
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, f"{said[-8_000:]}\n{service.log[-4_000:]}"
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, f"{output[-8_000:]}\n{service.log[-4_000:]}"
+    return output
 
 
 def main() -> None:
@@ -266,12 +266,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=100, help="of schemathesis, for each path")
     parser.add_argument("--size", type=int, default=10, help="of the other attacks")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with attacked_service() as (service, key):
-        for name, wait_s in attack_all(service, key, chosen.size).items():
+        for name, wait_s in attack_all(service, key, options.size).items():
             print(f"{name}: honest requests waited {wait_s:.2f} s at most")
         with tempfile.TemporaryDirectory() as folder:
-            print(schemathesis(service, key, Path(folder), "--max-examples", str(chosen.examples))[-600:])
+            print(schemathesis(service, key, Path(folder), "--max-examples", str(options.examples))[-600:])
 
 
 if __name__ == "__main__":

@@ -53,19 +53,19 @@ class ReferenceTooSlow(Exception):
     """Python's `re` backtracks for too long on a random pattern. The case is counted as unchecked."""
 
 
-def _give_up(*_: object) -> None:
+def _raise_too_slow(*_: object) -> None:
     raise ReferenceTooSlow
 
 
 def _satisfies(spec: Spec, text: str) -> bool:
     """The verdict of the reference, within REFERENCE_S_MAX seconds."""
-    before = signal.signal(signal.SIGALRM, _give_up)
+    old_handler = signal.signal(signal.SIGALRM, _raise_too_slow)
     signal.setitimer(signal.ITIMER_REAL, REFERENCE_S_MAX)
     try:
         return satisfies(spec, text)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, old_handler)
 
 
 def run_case(seed: int) -> str:
@@ -92,32 +92,32 @@ def run_case(seed: int) -> str:
         return f"over {error.limit}"
     _confirm_nothing_shorter(spec, vocabulary, compiled.tokens.min_tokens, draw)
     model = real[0] if real else _fake_model(vocabulary, draw)
-    before, start = _beginning(spec, vocabulary, compiled.tokens, draw)
+    prefix, start = _random_prefix(spec, vocabulary, compiled.tokens, draw)
     least = int(compiled.tokens.distance[start])
     if least == UNREACHABLE:
-        _confirm_nothing_shorter(spec, vocabulary, None, draw, before)
+        _confirm_nothing_shorter(spec, vocabulary, None, draw, prefix)
         return "prompt refused"
     budget = max(1, least + draw.choice((-1, 0, 0, 1, 2, 5, 12)))
-    case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0], *before), budget, start)
-    outcome = _generate(spec, compiled, case, before, draw)
+    case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0], *prefix), budget, start)
+    outcome = _generate(spec, compiled, case, prefix, draw)
     return f"{outcome} by a real model" if real else outcome
 
 
-def _beginning(
+def _random_prefix(
     spec: Spec, vocabulary: Vocabulary, automaton: TokenAutomaton, draw: random.Random
 ) -> tuple[tuple[int, ...], int]:
     """A few tokens of prompt that belong to the text, usually none. The second value is the state after them."""
-    state, before = automaton.start, []
+    state, prefix = automaton.start, []
     if draw.random() < FULL_SCOPE_SHARE:
         spelled = [id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids]
         for _ in range(draw.randint(1, 4)):
             token = draw.choice(spelled)
-            after = automaton.advance(state, token)
-            if automaton.distance[after] == UNREACHABLE and draw.random() < 0.8:
+            next_state = automaton.advance(state, token)
+            if automaton.distance[next_state] == UNREACHABLE and draw.random() < 0.8:
                 continue
-            state = after
-            before.append(token)
-    return tuple(before), state
+            state = next_state
+            prefix.append(token)
+    return tuple(prefix), state
 
 
 def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
@@ -133,31 +133,31 @@ def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
 
 
 def _generate(
-    spec: Spec, compiled: CompiledConstraint, case: Case, before: tuple[int, ...], draw: random.Random
+    spec: Spec, compiled: CompiledConstraint, case: Case, prefix: tuple[int, ...], draw: random.Random
 ) -> str:
     name = draw.choices(list(PATHS), [share for _, share in PATHS.values()])[0]
     try:
-        found = PATHS[name][0](case, draw)
+        result = PATHS[name][0](case, draw)
     except BudgetTooSmall as error:
         if case.budget >= case.least or error.min_tokens != case.least:
             raise Broken(f"budget {case.budget} refused, least is {case.least}") from error
         return "budget refused"
-    if case.budget < case.least or not found:
+    if case.budget < case.least or not result:
         raise Broken(f"budget {case.budget} answered, least is {case.least}")
-    for tokens in found:
-        _judge(spec, compiled, case, before, tokens)
+    for tokens in result:
+        _judge(spec, compiled, case, prefix, tokens)
     return f"answered ({name})"
 
 
 def _judge(
-    spec: Spec, compiled: CompiledConstraint, case: Case, before: tuple[int, ...], tokens: tuple[int, ...]
+    spec: Spec, compiled: CompiledConstraint, case: Case, prefix: tuple[int, ...], tokens: tuple[int, ...]
 ) -> None:
     """Checks the answer by its text, with the prompt if that counts."""
-    *written, last = tokens
+    *text_tokens, end = tokens
     eos_ids = case.vocabulary.eos_ids
-    if len(tokens) > case.budget or last not in eos_ids or set(written) & set(eos_ids):
+    if len(tokens) > case.budget or end not in eos_ids or set(text_tokens) & set(eos_ids):
         raise Broken(f"tokens {tokens} for a budget of {case.budget}")
-    raw = text_bytes(case.vocabulary, (*before, *written)).decode()
+    raw = text_bytes(case.vocabulary, (*prefix, *text_tokens)).decode()
     text = answer_text(compiled.text, raw)
     optional = strips_a_space(spec)
     if text != raw and not (optional and raw == " " + text):
@@ -174,20 +174,20 @@ def _allowed(spec: Spec, raw: bytes) -> bool:
         text = raw.decode()
     except UnicodeDecodeError:
         return False
-    stripped = strips_a_space(spec) and text.startswith(" ")
-    return _satisfies(spec, text) or (stripped and _satisfies(spec, text[1:]))
+    has_space = strips_a_space(spec) and text.startswith(" ")
+    return _satisfies(spec, text) or (has_space and _satisfies(spec, text[1:]))
 
 
 def _confirm_nothing_shorter(
-    spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random, before: tuple[int, ...] = ()
+    spec: Spec, vocabulary: Vocabulary, least: int | None, draw: random.Random, prefix: tuple[int, ...] = ()
 ) -> None:
     """Confirms that no text of fewer than `least` tokens is acceptable.
 
     Only enumerable texts are checked; `least` None means no text at all.
 
-    before  the prefix of every text
+    prefix  of every text
     """
-    begun = text_bytes(vocabulary, before)
+    prefix_bytes = text_bytes(vocabulary, prefix)
     ids = [token for token in vocabulary.tokens if token]
     for length in range(0, 6):
         if least is not None and length + 1 >= least:
@@ -197,8 +197,10 @@ def _confirm_nothing_shorter(
         else:
             texts = (b"".join(draw.choices(ids, k=length)) for _ in range(50))
         for raw in texts:
-            if _allowed(spec, begun + raw):
-                raise Broken(f"{begun + raw!r} satisfies {spec} in {length + 1} tokens, the compiler says {least}")
+            if _allowed(spec, prefix_bytes + raw):
+                raise Broken(
+                    f"{prefix_bytes + raw!r} satisfies {spec} in {length + 1} tokens, the compiler says {least}"
+                )
 
 
 def _confirm_unsatisfiable(spec: Spec, draw: random.Random) -> None:
@@ -244,19 +246,19 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
-    wanted = parser.parse_args()
+    args = parser.parse_args()
     outcomes: collections.Counter[str] = collections.Counter()
-    started = time.monotonic()
-    first = wanted.seed * 10_000_000
-    with multiprocessing.get_context("spawn").Pool(wanted.jobs) as pool:
-        cases = pool.imap_unordered(_run, range(first, first + wanted.cases), chunksize=50)
+    start = time.monotonic()
+    first = args.seed * 10_000_000
+    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        cases = pool.imap_unordered(_run, range(first, first + args.cases), chunksize=50)
         for number, (seed, outcome, message) in enumerate(cases, 1):
             outcomes[outcome] += 1
             if message:
                 print(f"seed {seed}: {message}", flush=True)
             if number % 5_000 == 0:
-                print(f"{number} cases, {time.monotonic() - started:.0f} s: {dict(outcomes)}", flush=True)
-    print(f"{wanted.cases} cases from seed {first}, {time.monotonic() - started:.0f} s: {dict(outcomes)}")
+                print(f"{number} cases, {time.monotonic() - start:.0f} s: {dict(outcomes)}", flush=True)
+    print(f"{args.cases} cases from seed {first}, {time.monotonic() - start:.0f} s: {dict(outcomes)}")
     return 1 if outcomes["FAILED"] else 0
 
 

@@ -120,14 +120,14 @@ def spelling(vocabulary: Vocabulary) -> Callable[[bytes, bool], Sequence[int]]:
     longest = max(map(len, ids), default=0)
 
     def spell(text: bytes, closed: bool) -> Sequence[int]:
-        found, at = [], 0
+        tokens, at = [], 0
         while at < len(text):
             size = next((size for size in range(longest, 0, -1) if text[at : at + size] in ids), 0)
             if not size or at + size > len(text):
                 return ()
-            found.append(ids[text[at : at + size]])
+            tokens.append(ids[text[at : at + size]])
             at += size
-        return found if closed else found[:-1]
+        return tokens if closed else tokens[:-1]
 
     return spell
 
@@ -166,10 +166,10 @@ def by_search(case: Case, draw: random.Random) -> list[Tokens]:
     widest = max(sum(not row.finished for row in event.rows) for event in events)
     if widest > run.size.rows:
         raise AssertionError(f"{widest} rows were read side by side, more than {run.size.rows}")
-    found = [answer.tokens for answer in answers]
-    if len({text_bytes(case.vocabulary, tokens[:-1]) for tokens in found}) != len(found):
+    token_lists = [answer.tokens for answer in answers]
+    if len({text_bytes(case.vocabulary, tokens[:-1]) for tokens in token_lists}) != len(token_lists):
         raise AssertionError("two answers have the same text")
-    return found
+    return token_lists
 
 
 def by_sampling(case: Case, draw: random.Random) -> list[Tokens]:
@@ -179,28 +179,28 @@ def by_sampling(case: Case, draw: random.Random) -> list[Tokens]:
     return [answer.tokens for answer in drive(case.model, case.prompt_ids, run)]
 
 
-def in_a_crowd(case: Case, draw: random.Random) -> list[Tokens]:
+def in_a_batch(case: Case, draw: random.Random) -> list[Tokens]:
     """Several generations in one engine, each the same as alone."""
     PreparedConstraint.prepare(case.automaton, CPU).refuse_early(
         case.model, len(case.prompt_ids), case.budget, case.start
     )
     seeds = [draw.randrange(2**30) for _ in range(3)]
 
-    def again(seed: int) -> Generation:
+    def new_run(seed: int) -> Generation:
         return _search_or_sampling(case, random.Random(seed))
 
     with Engine(case.model, MEMORY_BYTES) as engine, ThreadPoolExecutor(len(seeds)) as callers:
 
         def ask(seed: int) -> tuple[Hypothesis, ...]:
-            return engine.generate(lambda: again(seed), case.prompt_ids)
+            return engine.generate(lambda: new_run(seed), case.prompt_ids)
 
-        crowd = list(callers.map(ask, seeds))
-    alone = [drive(case.model, case.prompt_ids, again(seed)) for seed in seeds]
-    if crowd != alone:
-        raise AssertionError(f"in a crowd {crowd}, alone {alone}")
-    for answers in crowd:
+        batch_answers = list(callers.map(ask, seeds))
+    alone = [drive(case.model, case.prompt_ids, new_run(seed)) for seed in seeds]
+    if batch_answers != alone:
+        raise AssertionError(f"in a batch {batch_answers}, alone {alone}")
+    for answers in batch_answers:
         confirm_gaps(answers)
-    return [answer.tokens for answers in crowd for answer in answers]
+    return [answer.tokens for answers in batch_answers for answer in answers]
 
 
 def by_the_library(case: Case, draw: random.Random) -> list[Tokens]:
@@ -213,17 +213,17 @@ def by_the_library(case: Case, draw: random.Random) -> list[Tokens]:
     model = _library_model(case.vocabulary.size, draw.randrange(3))
     processor = ConstraintLogitsProcessor(case.automaton, case.budget)
     torch.manual_seed(draw.randrange(2**30))
-    how = draw.choice(({"do_sample": False}, {"do_sample": True}, {"do_sample": False, "num_beams": 4}))
+    mode = draw.choice(({"do_sample": False}, {"do_sample": True}, {"do_sample": False, "num_beams": 4}))
     prompt = torch.tensor([[token % case.vocabulary.size for token in case.prompt_ids]])
     eos_ids = list(case.vocabulary.eos_ids)
-    settings = GenerationConfig(max_new_tokens=case.budget, eos_token_id=eos_ids, pad_token_id=eos_ids[0], **how)
+    settings = GenerationConfig(max_new_tokens=case.budget, eos_token_id=eos_ids, pad_token_id=eos_ids[0], **mode)
     with torch.inference_mode():
         (row,) = model.generate(
             prompt, attention_mask=torch.ones_like(prompt), generation_config=settings, logits_processor=[processor]
         )
-    written = row[prompt.shape[1] :].tolist()
-    ends = [place for place, token in enumerate(written) if token in case.vocabulary.eos_ids]
-    return [tuple(written[: ends[0] + 1]) if ends else tuple(written)]
+    tokens = row[prompt.shape[1] :].tolist()
+    ends = [index for index, token in enumerate(tokens) if token in case.vocabulary.eos_ids]
+    return [tuple(tokens[: ends[0] + 1]) if ends else tuple(tokens)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -243,6 +243,6 @@ def text_bytes(vocabulary: Vocabulary, ids: Sequence[int]) -> bytes:
 PATHS: dict[str, tuple[Path, float]] = {  # with how often each is taken
     "search": (by_search, 0.6),
     "sampling": (by_sampling, 0.17),
-    "crowd": (in_a_crowd, 0.15),
+    "crowd": (in_a_batch, 0.15),
     "library": (by_the_library, 0.08),
 }

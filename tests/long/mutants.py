@@ -79,72 +79,72 @@ def messages() -> Values:
     return Values(keys, stored, read)
 
 
-def flipped(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    data = bytearray(values.stored[place])
+def flip_bit(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    data = bytearray(values.stored[index])
     for bit in draw.sample(range(8 * len(data)), draw.randint(1, 8)):
         data[bit // 8] ^= 1 << bit % 8
-    return values.keys[place], bytes(data)
+    return values.keys[index], bytes(data)
 
 
-def cut(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    data = values.stored[place]
-    return values.keys[place], data[: draw.randrange(len(data))]
+def cut_end(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    data = values.stored[index]
+    return values.keys[index], data[: draw.randrange(len(data))]
 
 
-def longer(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    return values.keys[place], values.stored[place] + draw.randbytes(draw.randint(1, 100))
+def append_bytes(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    return values.keys[index], values.stored[index] + draw.randbytes(draw.randint(1, 100))
 
 
-def moved(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    other = draw.choice([number for number in range(len(values.keys)) if number != place])
-    return values.keys[place], values.stored[other]
+def swap_values(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    source = draw.choice([number for number in range(len(values.keys)) if number != index])
+    return values.keys[index], values.stored[source]
 
 
-def crossed(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+def mix_values(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
     """The beginning of one, the rest of another."""
-    _, other = moved(values, draw, place)
-    at = draw.choice((8, 16, HEADER.size, draw.randrange(1, min(len(other), len(values.stored[place])))))
-    made = values.stored[place][:at] + other[at:]
-    return values.keys[place], made if made != values.stored[place] else made + b"\0"
+    _, data = swap_values(values, draw, index)
+    at = draw.choice((8, 16, HEADER.size, draw.randrange(1, min(len(data), len(values.stored[index])))))
+    mixture = values.stored[index][:at] + data[at:]
+    return values.keys[index], mixture if mixture != values.stored[index] else mixture + b"\0"
 
 
-def overwritten(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    data = bytearray(values.stored[place])
+def overwrite_bytes(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    data = bytearray(values.stored[index])
     at = draw.randrange(len(data))
     data[at : at + 16] = bytes(byte ^ draw.randint(1, 255) for byte in data[at : at + 16])
-    return values.keys[place], bytes(data)
+    return values.keys[index], bytes(data)
 
 
-def nonsense(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    return values.keys[place], draw.choice((b"", MAGIC)) + draw.randbytes(draw.choice((0, 1, 47, 48, 49, 500)))
+def random_bytes(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    return values.keys[index], draw.choice((b"", MAGIC)) + draw.randbytes(draw.choice((0, 1, 47, 48, 49, 500)))
 
 
-def signed_by_a_stranger(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    key = values.keys[place]
+def signed_by_a_stranger(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    key = values.keys[index]
     if values is messages():
         return key, sign(STRANGER, key, dump(Failure("SpecUnsatisfiable", "forged", {})))
-    return key, encode(compile_spec(RegexSpec(PATTERNS[place]), VOCABULARY), automaton_secret(STRANGER, key))
+    return key, encode(compile_spec(RegexSpec(PATTERNS[index]), VOCABULARY), automaton_secret(STRANGER, key))
 
 
-def of_an_older_format(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
-    return values.keys[place], b"ABSDFA%02d" % draw.choice((0, 1, 99)) + values.stored[place][8:]
+def of_an_older_format(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
+    return values.keys[index], b"ABSDFA%02d" % draw.choice((0, 1, 99)) + values.stored[index][8:]
 
 
-def said_otherwise(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+def changed_header(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
     """A header with other lengths, and a signature that was made up."""
-    data = values.stored[place].ljust(HEADER.size, b"\0")
+    data = values.stored[index].ljust(HEADER.size, b"\0")
     _, raw, length, signature = HEADER.unpack_from(data)
     lengths = draw.choice(((raw + 1, length), (raw, length + 1), (2**32 - 1, length), (0, 0), (length, raw)))
-    forged = draw.choice((signature, bytes(32), draw.randbytes(32)))
-    return values.keys[place], HEADER.pack(MAGIC, *lengths, forged) + data[HEADER.size :]
+    new_signature = draw.choice((signature, bytes(32), draw.randbytes(32)))
+    return values.keys[index], HEADER.pack(MAGIC, *lengths, new_signature) + data[HEADER.size :]
 
 
-def a_bomb(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]:
+def declare_bomb(values: Values, draw: random.Random, index: int) -> tuple[str, bytes]:
     """A correctly signed value that unpacks to more than it declares.
 
     It may also exceed the limit. Only a valid signature gets it that far.
     """
-    key = values.keys[place]
+    key = values.keys[index]
     body = _bomb(draw.random() < 0.5)
     raw = draw.choice((100, RAW_BYTES_MAX, RAW_BYTES_MAX + 1, 2**32 - 1))
     secret = automaton_secret(draw.choice((SECRET, STRANGER)), key)
@@ -152,8 +152,8 @@ def a_bomb(values: Values, draw: random.Random, place: int) -> tuple[str, bytes]
 
 
 @functools.cache
-def _bomb(says_its_size: bool) -> bytes:
-    return zstandard.ZstdCompressor(write_content_size=says_its_size).compress(bytes(BOMB_BYTES))
+def _bomb(declares_size: bool) -> bytes:
+    return zstandard.ZstdCompressor(write_content_size=declares_size).compress(bytes(BOMB_BYTES))
 
 
 def _signed(head: bytes, body: bytes, secret: bytes) -> bytes:
@@ -161,8 +161,8 @@ def _signed(head: bytes, body: bytes, secret: bytes) -> bytes:
 
 
 WAYS: tuple[Way, ...] = (
-    flipped, cut, longer, moved, crossed, overwritten, nonsense, signed_by_a_stranger, of_an_older_format,
-    said_otherwise, a_bomb,
+    flip_bit, cut_end, append_bytes, swap_values, mix_values, overwrite_bytes, random_bytes, signed_by_a_stranger, of_an_older_format,
+    changed_header, declare_bomb,
 )
 
 
@@ -170,13 +170,13 @@ def run_case(seed: int) -> str:
     """Change one value and have it read: the way it was changed. Raises Accepted, or what reading must not raise."""
     draw = random.Random(seed)
     values = automata() if draw.random() < 0.8 else messages()
-    way = draw.choice(WAYS)
-    key, data = way(values, draw, draw.randrange(len(values.keys)))
+    mutate = draw.choice(WAYS)
+    key, data = mutate(values, draw, draw.randrange(len(values.keys)))
     try:
         values.read(key, data)
     except ArtefactInvalid:
-        return way.__name__
-    raise Accepted(f"seed {seed}: a value that was {way.__name__} was accepted")
+        return mutate.__name__
+    raise Accepted(f"seed {seed}: a value that was {mutate.__name__} was accepted")
 
 
 def confirm_all_are_read() -> None:
@@ -191,18 +191,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
-    wanted = parser.parse_args()
+    args = parser.parse_args()
     confirm_all_are_read()
     refused: collections.Counter[str] = collections.Counter()
-    failed, started, first = 0, time.monotonic(), wanted.seed * 10_000_000
-    for seed in range(first, first + wanted.cases):
+    failed, start, first = 0, time.monotonic(), args.seed * 10_000_000
+    for seed in range(first, first + args.cases):
         try:
             refused[run_case(seed)] += 1
         except Exception as error:  # whatever it is, the seed must be known
             failed += 1
             print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-    took = time.monotonic() - started
-    print(f"{wanted.cases} values, {took:.0f} s: {failed} accepted or badly refused; {dict(refused)}")
+    seconds = time.monotonic() - start
+    print(f"{args.cases} values, {seconds:.0f} s: {failed} accepted or badly refused; {dict(refused)}")
     return 1 if failed else 0
 
 

@@ -25,8 +25,8 @@ def test_attacks_delay_no_honest_request_and_leak_no_resource(service: tuple[Ser
 
 
 def test_the_service_conforms_to_its_openapi_document(service: tuple[ServiceProcess, str], tmp_path: Path) -> None:
-    said = schemathesis(*service, tmp_path, "--max-examples", "5", "--phases", "fuzzing,stateful")
-    assert "No issues found" in said or "passed" in said
+    output = schemathesis(*service, tmp_path, "--max-examples", "5", "--phases", "fuzzing,stateful")
+    assert "No issues found" in output or "passed" in output
     assert service[0].log.count("route=/generate status=20"), "some requests were more than refused"
 
 

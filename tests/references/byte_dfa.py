@@ -9,7 +9,7 @@ from compiler.automata.transducers import expand
 from compiler.limits import Limits, ResourceGuard
 
 
-def byte_dfa(dfa: Dfa, parts: Minterms, guard: ResourceGuard | None = None) -> tuple[Dfa, int]:
+def byte_dfa(dfa: Dfa, minterms: Minterms, guard: ResourceGuard | None = None) -> tuple[Dfa, int]:
     """The byte DFA of the texts whose minterms `dfa` accepts, and B. B is the number of states between characters.
 
     State 0 is dead, states 1..B-1 are the live ones of `dfa` in their order, those from B on are inside a character.
@@ -18,9 +18,9 @@ def byte_dfa(dfa: Dfa, parts: Minterms, guard: ResourceGuard | None = None) -> t
     live = np.flatnonzero(live_states(dfa))
     index = np.zeros(dfa.states, dtype=np.int64)
     index[live] = np.arange(1, len(live) + 1)
-    table = np.zeros((len(live) + 1, parts.count), dtype=np.int64)
+    table = np.zeros((len(live) + 1, minterms.count), dtype=np.int64)
     table[1:] = index[dfa.next_state[live]][:, dfa.symbol_class]
-    expanded = expand(table, parts, 0, guard or ResourceGuard(Limits()))
+    expanded = expand(table, minterms, 0, guard or ResourceGuard(Limits()))
     boundary = expanded.boundary
     next_state = np.where(expanded.table < 0, boundary - 1 - expanded.table, expanded.table)
     accepting = np.zeros(len(next_state), dtype=bool)

@@ -27,12 +27,12 @@ class Case(NamedTuple):
     letters: Letters
 
 
-def one_at_a_time(names: Sequence[str], empty: bool = True) -> Letters:
+def singletons(names: Sequence[str], empty: bool = True) -> Letters:
     return tuple(frozenset({name}) for name in names) + (frozenset(),) * empty
 
 
 def all_subsets(names: Sequence[str]) -> Letters:
-    return tuple(frozenset(held) for size in range(len(names) + 1) for held in itertools.combinations(names, size))
+    return tuple(frozenset(subset) for size in range(len(names) + 1) for subset in itertools.combinations(names, size))
 
 
 def suite() -> list[Case]:
@@ -42,15 +42,15 @@ def suite() -> list[Case]:
 
 def larger() -> list[Case]:
     """More cases for measurements, too slow for a test. One of the engines takes up to two seconds."""
-    cases = [Case("chains of X", f"F(a & {'X ' * count}b)", one_at_a_time("ab")) for count in (9, 10, 11)]
+    cases = [Case("chains of X", f"F(a & {'X ' * count}b)", singletons("ab")) for count in (9, 10, 11)]
     clothing = max((case.source for case in _clothes()), key=len)
     cases.append(Case("clothing", clothing, all_subsets(CLOTHES)))
     for count in (14, 15):
         names = [f"p{number}" for number in range(count)]
-        cases.append(Case("chains of U", " U ".join(names), one_at_a_time(names)))
+        cases.append(Case("chains of U", " U ".join(names), singletons(names)))
     for count in (9, 10):
         names = [f"w{number}" for number in range(count)]
-        cases.append(Case("keywords in any order", " & ".join(f"F {name}" for name in names), one_at_a_time(names)))
+        cases.append(Case("keywords in any order", " & ".join(f"F {name}" for name in names), singletons(names)))
     rng = random.Random(8)
     for count in (8, 10, 12):
         for _ in range(4):
@@ -62,11 +62,11 @@ def larger() -> list[Case]:
 
 def _conjunction(family: str, rng: random.Random, patterns: Sequence[str], names: Sequence[str], count: int) -> Case:
     """The first patterns over a, b and c, name by name."""
-    chosen = []
+    formulas = []
     for _ in range(count):
-        held = rng.sample(names, 3)
-        chosen.append(rng.choice(patterns).format(a=held[0], b=held[1], c=held[2]))
-    return Case(family, " & ".join(f"({part})" for part in chosen), one_at_a_time(names))
+        letters = rng.sample(names, 3)
+        formulas.append(rng.choice(patterns).format(a=letters[0], b=letters[1], c=letters[2]))
+    return Case(family, " & ".join(f"({part})" for part in formulas), singletons(names))
 
 
 # --- Declare --------------------------------------------------------------------------------------------------------
@@ -78,8 +78,8 @@ def _declare_templates() -> Iterator[Case]:
     for template in DECLARE.values():
         source = template.format(a="a", b="b")
         yield Case("Declare templates", source, all_subsets("ab"))
-        yield Case("Declare templates", source, one_at_a_time("abc"))
-        yield Case("Declare templates", f"!({source})", one_at_a_time("ab", empty=False))
+        yield Case("Declare templates", source, singletons("abc"))
+        yield Case("Declare templates", f"!({source})", singletons("ab", empty=False))
 
 
 def _declare_conjunctions() -> Iterator[Case]:
@@ -112,20 +112,20 @@ _WORN = ("F(Top | Pullover | Shirt | Dress)", "F(Trouser | Dress)", 'F(Sandal | 
 def clothing() -> list[str]:
     """The thirteen formulas, whose conjunction is the paper's constraint."""
     formulas = []
-    for worn, forbidden in _NEVER_AFTER.items():
-        after = {item: "WX G !" if item == worn else "!F " for item in forbidden}
-        formulas.append(" & ".join(f'G("{worn}" -> {never}"{item}")' for item, never in after.items()))
+    for outfit, forbidden in _NEVER_AFTER.items():
+        prefixes = {item: "WX G !" if item == outfit else "!F " for item in forbidden}
+        formulas.append(" & ".join(f'G("{outfit}" -> {prefix}"{item}")' for item, prefix in prefixes.items()))
     return [*formulas, *_WORN]
 
 
 def _clothes() -> Iterator[Case]:
     formulas = clothing()
-    letters = one_at_a_time(CLOTHES)
+    letters = singletons(CLOTHES)
     for formula in formulas:
         yield Case("clothing", formula, letters)
     for count in (5, 10, 12, 13):
         yield Case("clothing", " & ".join(f"({formula})" for formula in formulas[:count]), letters)
-    yield Case("clothing", " & ".join(f"({formula})" for formula in formulas), one_at_a_time(CLOTHES, empty=False))
+    yield Case("clothing", " & ".join(f"({formula})" for formula in formulas), singletons(CLOTHES, empty=False))
     yield Case("clothing", " & ".join(f"({formula})" for formula in formulas[3:]), letters)
 
 
@@ -133,31 +133,33 @@ def _ordered_keywords() -> Iterator[Case]:
     """Ordered CommonGen as in the paper's appendix and its Figure 1. The end of sentence is optional."""
     for count in range(2, 7):
         words = _WORDS[:count]
-        before = [f"((!({later} | dot) U {word}) & F {later})" for word, later in itertools.pairwise(words)]
-        closed = [*before, f"((!(eos | dot) U {words[-1]}) & F eos)", "G(dot -> X eos)"]
-        some = f"G({' | '.join([*words, 'dot', 'eos', 'nomatch'])})"
+        precedences = [
+            f"((!({successor} | dot) U {word}) & F {successor})" for word, successor in itertools.pairwise(words)
+        ]
+        closed = [*precedences, f"((!(eos | dot) U {words[-1]}) & F eos)", "G(dot -> X eos)"]
+        any_letter = f"G({' | '.join([*words, 'dot', 'eos', 'nomatch'])})"
         names = [*words, "dot", "eos", "nomatch"]
-        yield Case("Ordered CommonGen", " & ".join([*closed, some]), one_at_a_time(names, empty=False))
-        yield Case("Ordered CommonGen", " & ".join([*closed, some]), one_at_a_time(names))
-        yield Case("Ordered CommonGen", " & ".join(before), one_at_a_time([*words, "dot"]))
+        yield Case("Ordered CommonGen", " & ".join([*closed, any_letter]), singletons(names, empty=False))
+        yield Case("Ordered CommonGen", " & ".join([*closed, any_letter]), singletons(names))
+        yield Case("Ordered CommonGen", " & ".join(precedences), singletons([*words, "dot"]))
         figure = "(!eos) U (eos & last)"
         for position in range(count - 1, -1, -1):
             missing = " & ".join(f"!{name}" for name in [*words[position + 1 :], "eos"])
             figure = f"({missing}) U ({words[position]} & X({figure}))"
-        yield Case("Ordered CommonGen", figure, one_at_a_time([*words, "eos", "nomatch"], empty=False))
+        yield Case("Ordered CommonGen", figure, singletons([*words, "eos", "nomatch"], empty=False))
 
 
 def _unordered_keywords() -> Iterator[Case]:
     for count in range(1, 9):
         names = [f"w{number}" for number in range(count)]
         every = " & ".join(f"F {name}" for name in names)
-        yield Case("keywords in any order", every, one_at_a_time(names))
-        yield Case("keywords in any order", f"({every}) & G(dot -> last)", one_at_a_time([*names, "dot"]))
+        yield Case("keywords in any order", every, singletons(names))
+        yield Case("keywords in any order", f"({every}) & G(dot -> last)", singletons([*names, "dot"]))
         if count <= 4:
             yield Case("keywords in any order", every, all_subsets(names))
         if count <= 6:
-            once = " & ".join(f"!F({name} & X F {name})" for name in names)
-            yield Case("keywords in any order", f"{every} & {once}", one_at_a_time(names))
+            at_most_once = " & ".join(f"!F({name} & X F {name})" for name in names)
+            yield Case("keywords in any order", f"{every} & {at_most_once}", singletons(names))
 
 
 # --- chains ---------------------------------------------------------------------------------------------------------
@@ -168,32 +170,32 @@ def _next_chains() -> Iterator[Case]:
         steps = "X " * count
         yield Case("chains of X", f"{steps}a", all_subsets("a"))
         yield Case("chains of X", f"{'WX ' * count}a", all_subsets("a"))
-        yield Case("chains of X", f"F(a & {steps}b)", one_at_a_time("ab"))
+        yield Case("chains of X", f"F(a & {steps}b)", singletons("ab"))
         deep = "".join(f"a & X({'ab'[step % 2]} & " for step in range(count)) + "last" + ")" * count
-        yield Case("chains of X", deep, one_at_a_time("ab"))
+        yield Case("chains of X", deep, singletons("ab"))
     for count in (12, 20, 30, 40):
         yield Case("chains of X", f"{'X ' * count}a", all_subsets("a"))
         yield Case("chains of X", f"{'WX ' * count}last", all_subsets("a"))
     for count in range(2, 9):
         both = " & ".join(f"(X p{number} | X q{number})" for number in range(count))
         names = [f"{kind}{number}" for number in range(count) for kind in "pq"]
-        yield Case("chains of X", f"F({both})", one_at_a_time(names))
+        yield Case("chains of X", f"F({both})", singletons(names))
 
 
 def _until_chains() -> Iterator[Case]:
     for count in range(2, 14):
         names = [f"p{number}" for number in range(count)]
-        yield Case("chains of U", " U ".join(names), one_at_a_time(names))
-        yield Case("chains of U", " R ".join(names[:6]), one_at_a_time(names[:6]))
+        yield Case("chains of U", " U ".join(names), singletons(names))
+        yield Case("chains of U", " R ".join(names[:6]), singletons(names[:6]))
         if count <= 8:
-            left = names[0]
+            formula = names[0]
             for name in names[1:]:
-                left = f"({left}) U {name}"
-            yield Case("chains of U", left, one_at_a_time(names))
-            yield Case("chains of U", f"!({left})", one_at_a_time(names))
+                formula = f"({formula}) U {name}"
+            yield Case("chains of U", formula, singletons(names))
+            yield Case("chains of U", f"!({formula})", singletons(names))
         if count <= 6:
             yield Case("chains of U", " U ".join(names), all_subsets(names))
-            yield Case("chains of U", " U ".join(f"(X {name})" for name in names), one_at_a_time(names))
+            yield Case("chains of U", " U ".join(f"(X {name})" for name in names), singletons(names))
 
 
 # --- random ---------------------------------------------------------------------------------------------------------
@@ -217,14 +219,14 @@ def _random_conjunctions() -> Iterator[Case]:
 
 def _random_formulas() -> Iterator[Case]:
     rng = random.Random(1_919)
-    everything = all_subsets(NAMES)
+    letters = all_subsets(NAMES)
     for _ in range(110):
-        yield Case("random formulas", random_formula(rng), everything)
+        yield Case("random formulas", random_formula(rng), letters)
     for _ in range(50):
-        yield Case("random formulas", random_formula(rng), tuple(rng.sample(everything, rng.randint(1, 5))))
+        yield Case("random formulas", random_formula(rng), tuple(rng.sample(letters, rng.randint(1, 5))))
     names = [f"n{number}" for number in range(6)]
     for _ in range(40):
-        yield Case("random formulas", random_formula(rng, names), one_at_a_time(names))
+        yield Case("random formulas", random_formula(rng, names), singletons(names))
 
 
 _FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (

@@ -30,6 +30,6 @@ def _ordered(instance: object, scope: PropertyScope) -> object:
     if not isinstance(instance, dict):
         return instance
     names = [name for name in scope.names if name in instance]
-    declared = {name: _ordered(instance[name], scope.property(name)) for name in names}
-    others = [name for name in instance if name not in declared]
-    return {**declared, **{name: _ordered(instance[name], scope.property(None)) for name in others}}
+    properties = {name: _ordered(instance[name], scope.property(name)) for name in names}
+    extra_names = [name for name in instance if name not in properties]
+    return {**properties, **{name: _ordered(instance[name], scope.property(None)) for name in extra_names}}

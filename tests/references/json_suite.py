@@ -40,7 +40,7 @@ class Tally:
     wider: list[str] = field(default_factory=list)
 
     @property
-    def right(self) -> int:
+    def correct(self) -> int:
         return self.tests - len(self.narrower) - len(self.wider)
 
 
@@ -68,7 +68,7 @@ def refusal(error: Exception) -> str:
     return error.limit if isinstance(error, LimitExceeded) else "pattern syntax"
 
 
-def judge(group: dict[str, Any], whitespace: Literal["compact", "pretty"]) -> list[bool] | str:
+def judge_group(group: dict[str, Any], whitespace: Literal["compact", "pretty"]) -> list[bool] | str:
     """The verdict on each instance of a group, or the refusal's name."""
     try:
         depth = max(nesting(test["data"]) for test in group["tests"])
@@ -84,7 +84,7 @@ def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> d
     tallies: dict[str, Tally] = {}
     for group in groups(shared):
         tally = tallies.setdefault(group["file"].removesuffix(".json"), Tally())
-        verdicts = judge(group, whitespace)
+        verdicts = judge_group(group, whitespace)
         if isinstance(verdicts, str):
             tally.refused[verdicts] = tally.refused.get(verdicts, 0) + 1
             continue
@@ -100,9 +100,9 @@ def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> d
 def markdown_table(tallies: dict[str, Tally]) -> str:
     """The table of docs/constraints/json_schema.md. Files without a wrong verdict share a row."""
     lines = ["| suite file | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
-    whole = {name: tally for name, tally in tallies.items() if not tally.refused and tally.right == tally.tests}
-    lines.append(_row(", ".join(whole), list(whole.values())))
-    lines += [_row(name, [tally]) for name, tally in tallies.items() if name not in whole]
+    perfect = {name: tally for name, tally in tallies.items() if not tally.refused and tally.correct == tally.tests}
+    lines.append(_row(", ".join(perfect), list(perfect.values())))
+    lines += [_row(name, [tally]) for name, tally in tallies.items() if name not in perfect]
     return "\n".join([*lines, _row("**all**", list(tallies.values()))])
 
 
@@ -110,10 +110,12 @@ def _row(name: str, tallies: list[Tally]) -> str:
     refused: collections.Counter[str] = collections.Counter()
     for tally in tallies:
         refused.update(tally.refused)
-    compiled, right, tests = (sum(getattr(tally, key) for tally in tallies) for key in ("compiled", "right", "tests"))
+    compiled, correct, tests = (
+        sum(getattr(tally, key) for tally in tallies) for key in ("compiled", "correct", "tests")
+    )
     reasons = ", ".join(f"`{reason}` {count}" for reason, count in sorted(refused.items()))
-    shown = reasons if len(tallies) == 1 else str(refused.total() or "")
-    return f"| {name} | {compiled} of {compiled + refused.total()} | {right} of {tests} | {shown} |"
+    refusals = reasons if len(tallies) == 1 else str(refused.total() or "")
+    return f"| {name} | {compiled} of {compiled + refused.total()} | {correct} of {tests} | {refusals} |"
 
 
 def main() -> None:

@@ -20,19 +20,19 @@ def satisfies(formula: LtlfFormula, trace: Sequence[frozenset[str]]) -> bool:
 
 def _truths(formula: LtlfFormula, step: frozenset[str], following: list[bool] | None) -> list[bool]:
     """The truth of every node at a step."""
-    now: list[bool] = []
+    values_now: list[bool] = []
     for index, node in enumerate(formula.nodes):
-        values = [now[argument] for argument in node.args]
+        values = [values_now[argument] for argument in node.args]
         if not node.args:
             leaves = {Op.TRUE: True, Op.FALSE: False, Op.LAST: following is None, Op.NAME: node.name in step}
-            now.append(leaves[node.op])
+            values_now.append(leaves[node.op])
         elif node.op in (Op.NEXT, Op.WEAK_NEXT):
-            now.append(node.op is Op.WEAK_NEXT if following is None else following[node.args[0]])
+            values_now.append(node.op is Op.WEAK_NEXT if following is None else following[node.args[0]])
         elif node.op in (Op.NOT, Op.AND, Op.OR, Op.IMPLIES, Op.IFF):
-            now.append(_boolean(node.op, values))
+            values_now.append(_boolean(node.op, values))
         else:
-            now.append(_lasting(node.op, values, None if following is None else following[index]))
-    return now
+            values_now.append(_temporal(node.op, values, None if following is None else following[index]))
+    return values_now
 
 
 def _boolean(op: Op, values: list[bool]) -> bool:
@@ -45,20 +45,20 @@ def _boolean(op: Op, values: list[bool]) -> bool:
     return all(values) if op is Op.AND else any(values)
 
 
-def _lasting(op: Op, values: list[bool], later: bool | None) -> bool:
+def _temporal(op: Op, values: list[bool], next_value: bool | None) -> bool:
     """The value of a temporal operator at a step: F, G, U, R, W, M.
 
     It depends on the arguments there and on the value at the next step (None: no next).
     """
     if op is Op.FINALLY:
-        return values[0] or bool(later)
+        return values[0] or bool(next_value)
     if op is Op.GLOBALLY:
-        return values[0] and later is not False
+        return values[0] and next_value is not False
     left, right = values
     if op is Op.UNTIL:
-        return right or (left and later is True)
+        return right or (left and next_value is True)
     if op is Op.WEAK_UNTIL:
-        return right or (left and later is not False)
+        return right or (left and next_value is not False)
     if op is Op.RELEASE:
-        return right and (left or later is not False)
-    return right and (left or later is True)
+        return right and (left or next_value is not False)
+    return right and (left or next_value is True)

@@ -28,7 +28,7 @@ def mona_binary() -> str:
         pytest.skip(reason)
 
 
-def mona_itself() -> tuple[str, dict[str, str]]:
+def mona_binary_path() -> tuple[str, dict[str, str]]:
     """The program without the script around it, and the environment it needs. For measurements: a shell takes time."""
     wrapper = Path(mona_binary())
     program = wrapper.parent / "root" / "usr" / "bin" / "mona"
@@ -68,12 +68,12 @@ def _download(cache: Path) -> Path:
     state, archives = cache / "lists", cache / "archives"
     for directory in (state / "partial", archives / "archives" / "partial"):
         directory.mkdir(parents=True, exist_ok=True)
-    own = [f"-oDir::State::Lists={state}", f"-oDir::Cache={archives}"]
+    apt_options = [f"-oDir::State::Lists={state}", f"-oDir::Cache={archives}"]
     try:
         _call(["apt-get", "-q", f"-oDir::Cache={archives}", "download", "mona"], cache)
     except RuntimeError:
-        _call(["apt-get", "-q", *own, "update"], cache)
-        _call(["apt-get", "-q", *own, "download", "mona"], cache)
+        _call(["apt-get", "-q", *apt_options, "update"], cache)
+        _call(["apt-get", "-q", *apt_options, "download", "mona"], cache)
         shutil.rmtree(state)
     return max(cache.glob("mona_*.deb"))
 

@@ -18,20 +18,20 @@ def mona_program(formula: LtlfFormula) -> str:
     The string's positions are the trace's steps; P<i> holds the positions of name i.
     """
     number = {name: index for index, name in enumerate(propositions_of(formula))}
-    declared = f"var2 {', '.join(f'P{index}' for index in number.values())};\n" if number else ""
+    declarations = f"var2 {', '.join(f'P{index}' for index in number.values())};\n" if number else ""
     pieces: list[str] = []
     variables = 0
-    pending: list[str | tuple[int, str]] = [(formula.root, "0")]  # text, or a node to be said of a position
-    while pending:
-        item = pending.pop()
+    stack: list[str | tuple[int, str]] = [(formula.root, "0")]  # text, or a node to be said of a position
+    while stack:
+        item = stack.pop()
         if isinstance(item, str):
             pieces.append(item)
             continue
         index, position = item
-        fresh = (f"x{variables}", f"x{variables + 1}")
+        variable_pair = (f"x{variables}", f"x{variables + 1}")
         variables += 2
-        pending.extend(reversed(_said(formula.nodes[index], position, fresh, number)))
-    return f"m2l-str;\n{declared}{''.join(pieces)};\n"
+        stack.extend(reversed(_template(formula.nodes[index], position, variable_pair, number)))
+    return f"m2l-str;\n{declarations}{''.join(pieces)};\n"
 
 
 _INFIX = {Op.AND: "&", Op.OR: "|", Op.IMPLIES: "=>", Op.IFF: "<=>"}
@@ -49,12 +49,12 @@ _TEMPORAL = {
 _ARGUMENT = re.compile(r"\[([xy])\]")
 
 
-def _said(node: Node, at: str, fresh: tuple[str, str], number: dict[str, int]) -> list[str | tuple[int, str]]:
+def _template(node: Node, at: str, names: tuple[str, str], number: dict[str, int]) -> list[str | tuple[int, str]]:
     """The MONA text of a node at position `at`. A pair (argument, its position) stands for the text of an argument.
 
     First-order variables range over the steps of the trace, so a step that does not exist satisfies no `ex1`.
     """
-    x, y = fresh
+    x, y = names
     if node.op in (Op.TRUE, Op.FALSE):
         return [node.op.value]
     if node.op is Op.LAST:
@@ -63,14 +63,14 @@ def _said(node: Node, at: str, fresh: tuple[str, str], number: dict[str, int]) -
         return [f"{at} in P{number[node.name]}"]
     if node.op is Op.NOT:
         return ["~(", (node.args[0], at), ")"]
-    said: list[str | tuple[int, str]] = []
+    pieces: list[str | tuple[int, str]] = []
     if node.op in _INFIX:
         for argument in node.args:
-            said += [f")\n{_INFIX[node.op]} (" if said else "((", (argument, at)]
-        return [*said, "))"]
+            pieces += [f")\n{_INFIX[node.op]} (" if pieces else "((", (argument, at)]
+        return [*pieces, "))"]
     at_x, at_y = node.args[-1], node.args[0]
     if node.op in (Op.WEAK_UNTIL, Op.STRONG_RELEASE):
         at_x, at_y = at_y, at_x
     for piece in _ARGUMENT.split(_TEMPORAL[node.op]):
-        said.append({"x": (at_x, x), "y": (at_y, y)}.get(piece) or piece.format(at=at, x=x, y=y))
-    return said
+        pieces.append({"x": (at_x, x), "y": (at_y, y)}.get(piece) or piece.format(at=at, x=x, y=y))
+    return pieces

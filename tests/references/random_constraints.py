@@ -98,8 +98,8 @@ def _regex(draw: random.Random) -> Spec:
 
 def _ltlf(draw: random.Random) -> Spec:
     names = draw.sample(NAMES, draw.randint(1, 4))
-    declared = tuple((name, random_proposition(draw)) for name in ("p", "q", "r", "dot") if draw.random() < 0.6)
-    return LtlfSpec(random_formula(draw, names), declared)
+    declarations = tuple((name, random_proposition(draw)) for name in ("p", "q", "r", "dot") if draw.random() < 0.6)
+    return LtlfSpec(random_formula(draw, names), declarations)
 
 
 def _keywords(draw: random.Random) -> Spec:
@@ -112,8 +112,8 @@ def _keywords(draw: random.Random) -> Spec:
 
 
 def _infill(draw: random.Random) -> Spec:
-    own = [f"<|infill:{pattern}|>" for pattern in ("[ab]+", "a{2}|é", r"\w", "")]
-    gaps = ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", *own)
+    custom_gaps = [f"<|infill:{pattern}|>" for pattern in ("[ab]+", "a{2}|é", r"\w", "")]
+    gaps = ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", *custom_gaps)
     pieces = [draw.choice((*gaps, "a", "b ", ".", " ", "é", "<|", "(")) for _ in range(draw.randint(1, 4))]
     return InfillSpec("".join(pieces).replace("<|<|", "<|"), _leading(draw))
 
@@ -126,9 +126,9 @@ def _choice(draw: random.Random) -> Spec:
 def _length(draw: random.Random) -> Spec:
     low = draw.randint(0, 2)
     bounds = {"min_words": low, "max_words": low + draw.randint(0, 3), "max_chars": draw.randint(0, 9)}
-    kept = {name: value for name, value in bounds.items() if draw.random() < 0.5}
-    sentences = None if kept and draw.random() < 0.6 else (draw.randint(0, 1), draw.choice((None, 1, 2)))
-    return LengthSpec(**kept, sentences=sentences)
+    chosen_bounds = {name: value for name, value in bounds.items() if draw.random() < 0.5}
+    sentences = None if chosen_bounds and draw.random() < 0.6 else (draw.randint(0, 1), draw.choice((None, 1, 2)))
+    return LengthSpec(**chosen_bounds, sentences=sentences)
 
 
 def _json(draw: random.Random) -> Spec:
@@ -168,10 +168,10 @@ def _dfa(draw: random.Random) -> Spec:
         return DfaSpec(UserDfa(states[0], accepting, tuple(guards)), (("b", random_proposition(draw)),))
     texts = ("aé", "b日", " .c")
     moves = [UserTransition(state, draw.choice(states), text=text) for state in states for text in texts]
-    kept = tuple(move for move in moves if draw.random() < 0.7)
-    mentioned = {states[0], *(name for move in kept for name in (move.source, move.target))}
+    transitions = tuple(move for move in moves if draw.random() < 0.7)
+    mentioned = {states[0], *(name for move in transitions for name in (move.source, move.target))}
     return DfaSpec(
-        UserDfa(states[0], tuple(name for name in accepting if name in mentioned), kept), (), _leading(draw)
+        UserDfa(states[0], tuple(name for name in accepting if name in mentioned), transitions), (), _leading(draw)
     )
 
 
@@ -226,10 +226,10 @@ def shared_folder() -> Path:
 def real_tokenizer(name: str) -> str | None:
     """The tokenizer.json of a real tokenizer, or None without the data."""
     base = shared_folder()
-    packed, plain = base / "data/tokenizers" / name / "tokenizer.json.gz", base / "models" / name / "tokenizer.json"
-    if packed.exists():
-        return gzip.decompress(packed.read_bytes()).decode()
-    return plain.read_text() if plain.exists() else None
+    archive, tokenizer_file = base / "data/tokenizers" / name / "tokenizer.json.gz", base / "models" / name / "tokenizer.json"
+    if archive.exists():
+        return gzip.decompress(archive.read_bytes()).decode()
+    return tokenizer_file.read_text() if tokenizer_file.exists() else None
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 NAMES = ("a", "b", "c")
-LETTERS = tuple(frozenset(held) for size in range(4) for held in itertools.combinations(NAMES, size))
+LETTERS = tuple(frozenset(subset) for size in range(4) for subset in itertools.combinations(NAMES, size))
 
 
 def random_formula(rng: random.Random, names: Sequence[str] = NAMES) -> str:

@@ -38,7 +38,7 @@ class Row:
     log_prob: float = 0.0
     parent: int = 0
     token: int = field(default=RETAINED, compare=False)
-    own: float = field(default=0.0, compare=False)
+    token_log_prob: float = field(default=0.0, compare=False)
 
 
 class Beam(NamedTuple):
@@ -91,8 +91,8 @@ class Problem:
         if self.distance(state) != 1 or not begins_character:
             return self.cost(state)
         tokens = {ending_token for _, ending_token in self.endings}
-        before = row.ids[-1] if row.ids and row.ids[-1] in tokens else None
-        return min(self.cost(state), self.heuristics.cost_weight * self.endings.get((before, token), math.inf))
+        last_token = row.ids[-1] if row.ids and row.ids[-1] in tokens else None
+        return min(self.cost(state), self.heuristics.cost_weight * self.endings.get((last_token, token), math.inf))
 
     def log_probs(self, row: Row) -> list[float]:
         """Log-probs of the tokens after a row, none below LOG_PROB_FLOOR."""
@@ -104,16 +104,16 @@ class Problem:
         best_eos = min(eos_ids, key=lambda eos: (-z[eos], eos))
         forced = self.forced(row.state, budget_after)
         tokens = [v for v in range(len(z)) if v == best_eos or v not in eos_ids] if forced is None else [forced]
-        after = self.automaton.successors(row.state).tolist()
+        targets = self.automaton.successors(row.state).tolist()
         for token in tokens:
-            state = after[token_class[token]]
+            state = targets[token_class[token]]
             if self.distance(state) <= budget_after:
                 yield token, state
 
 
 def rank(row: Row) -> tuple[float, float, float, int, int]:
     """The sort key of candidates. Ties prefer retained rows, then lower tokens, then lower rows."""
-    return -row.score, -row.log_prob, -row.own, row.token, row.parent
+    return -row.score, -row.log_prob, -row.token_log_prob, row.token, row.parent
 
 
 def beam_search(problem: Problem) -> list[Beam]:
@@ -152,7 +152,7 @@ def abs_step(rows: Sequence[Row], budget_after: int, problem: Problem) -> Beam:
     for number, row in enumerate(rows):
         distance = problem.distance(row.state)
         if distance == 0:
-            candidates.append(replace(row, parent=number, token=RETAINED, own=0.0))
+            candidates.append(replace(row, parent=number, token=RETAINED, token_log_prob=0.0))
             continue
         z = problem.log_probs(row)
         alpha = push_up(distance, budget_after + 1, problem.options)
@@ -166,8 +166,8 @@ def abs_step(rows: Sequence[Row], budget_after: int, problem: Problem) -> Beam:
 
 def push_up(distance: int, budget_before: int, options: SearchOptions) -> float:
     """Equation 2 with T-t+1 in place of T-t."""
-    urgency: float = min(1.0, distance / budget_before) ** options.gamma
-    return options.alpha_min + (1.0 - options.alpha_min) * urgency
+    ramp: float = min(1.0, distance / budget_before) ** options.gamma
+    return options.alpha_min + (1.0 - options.alpha_min) * ramp
 
 
 def candidates(rows: Sequence[Row], budget_after: int, floor: float, problem: Problem) -> tuple[list[Row], list[Row]]:
@@ -177,12 +177,12 @@ def candidates(rows: Sequence[Row], budget_after: int, floor: float, problem: Pr
         z = problem.log_probs(row)
         for token, state in problem.successors(row, z, budget_after):
             log_prob = row.log_prob + z[token]
-            after = Row((*row.ids, token), state, log_prob, log_prob, number, token, z[token])
+            extension = Row((*row.ids, token), state, log_prob, log_prob, number, token, z[token])
             if problem.distance(state) == 0:
-                finished.append(after)
+                finished.append(extension)
             elif log_prob > floor:
                 score = row.log_prob + (-problem.cost_after(row, token, state) + z[token])
-                live.append(replace(after, score=score))
+                live.append(replace(extension, score=score))
     return live, finished
 
 
@@ -201,19 +201,19 @@ def banked_step(rows: Sequence[Row], budget_after: int, floor: float, problem: P
     live, finished = candidates(rows, budget_after, floor, problem)
     count = problem.heuristics.rows(problem.options.beams)
     size, ranked = problem.heuristics.pool * count, sorted(live, key=rank)
-    kept = share_out(ranked[:size], problem)
-    lost = max((row.log_prob for row in kept[count:] + ranked[size:]), default=-math.inf)
-    return Beam(kept[:count] + finished, lost)
+    pool = share_out(ranked[:size], problem)
+    lost = max((row.log_prob for row in pool[count:] + ranked[size:]), default=-math.inf)
+    return Beam(pool[:count] + finished, lost)
 
 
 def share_out(pool: Sequence[Row], problem: Problem) -> list[Row]:
     """The pool in the order of retention. The r-th row of equal distance falls back by group_cost * ln(r)."""
-    place, keyed = Counter[int](), []
+    ranks, ranked = Counter[int](), []
     for row in pool:
         distance = problem.distance(row.state)
-        place[distance] += 1
-        keyed.append((row.score - problem.heuristics.group_cost * math.log(place[distance]), row))
-    return [row for _, row in sorted(keyed, key=lambda entry: -entry[0])]
+        ranks[distance] += 1
+        ranked.append((row.score - problem.heuristics.group_cost * math.log(ranks[distance]), row))
+    return [row for _, row in sorted(ranked, key=lambda entry: -entry[0])]
 
 
 def floor(beams: Sequence[Beam], problem: Problem) -> float:
@@ -221,10 +221,10 @@ def floor(beams: Sequence[Beam], problem: Problem) -> float:
 
     Below it, the row cannot become better than the n-th best answer so far.
     """
-    options, found = problem.options, distinct(beams, problem)
-    if len(found) < options.n:
+    options, answers = problem.options, distinct(beams, problem)
+    if len(answers) < options.n:
         return -math.inf
-    return value(found[options.n - 1], options) * float(options.max_tokens**options.length_power)
+    return value(answers[options.n - 1], options) * float(options.max_tokens**options.length_power)
 
 
 def value(row: Row, options: SearchOptions) -> float:
@@ -236,8 +236,8 @@ def distinct(beams: Sequence[Beam], problem: Problem) -> list[Row]:
     """The finished rows, best first, with the best row of each text."""
 
     def key(row: Row) -> tuple[float, float, int, tuple[int, ...]]:
-        worth = [-value(row, problem.options), -row.score / len(row.ids) ** problem.options.length_power]
-        first, second = reversed(worth) if problem.options.rank_by == "score" else worth
+        merit = [-value(row, problem.options), -row.score / len(row.ids) ** problem.options.length_power]
+        first, second = reversed(merit) if problem.options.rank_by == "score" else merit
         return first, second, len(row.ids), row.ids
 
     best = dict[object, Row]()
@@ -249,12 +249,12 @@ def distinct(beams: Sequence[Beam], problem: Problem) -> list[Row]:
 def answers(beams: Sequence[Beam], problem: Problem) -> list[Answer]:
     """The n best distinct answers, with the proven gap of "banked". In "abs" others can push out a finished row."""
     options = problem.options
-    found = distinct(beams[-1:] if options.algorithm == "abs" else beams, problem)[: options.n]
+    rows = distinct(beams[-1:] if options.algorithm == "abs" else beams, problem)[: options.n]
     if options.algorithm == "abs":
-        return [(row.ids, row.score, row.log_prob, None) for row in found]
+        return [(row.ids, row.score, row.log_prob, None) for row in rows]
     lost = max(beam.lost for beam in beams)
-    best = max(lost / options.max_tokens**options.length_power, value(found[0], options))
-    return [(row.ids, row.score, row.log_prob, best - value(row, options)) for row in found]
+    best = max(lost / options.max_tokens**options.length_power, value(rows[0], options))
+    return [(row.ids, row.score, row.log_prob, best - value(row, options)) for row in rows]
 
 
 def main() -> None:

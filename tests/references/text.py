@@ -81,8 +81,8 @@ def strips_a_space(spec: Spec) -> bool:
 
     That holds if a whole-text constraint allows it and none forbids it.
     """
-    whole = [leaf for leaf in leaves(spec) if isinstance(leaf, RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec)]
-    settings = {leaf.leading_space for leaf in whole}
+    text_specs = [leaf for leaf in leaves(spec) if isinstance(leaf, RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec)]
+    settings = {leaf.leading_space for leaf in text_specs}
     settings |= {leaf.leading_space for leaf in leaves(spec) if isinstance(leaf, DfaSpec) and leaf.user_dfa.over_bytes}
     return settings == {"strip"}
 
@@ -111,15 +111,15 @@ def _valid(spec: JsonSchemaSpec, text: str) -> bool:
     """
     try:
         instance = json.loads(text)
-        written = json.loads(text, parse_int=_Number, parse_float=_Number, object_pairs_hook=list)
+        document = json.loads(text, parse_int=_Number, parse_float=_Number, object_pairs_hook=list)
     except ValueError:
         return False
     schema = json.loads(spec.schema)
     newline = "\n" if spec.whitespace == "pretty" else ""
-    return _validator(spec.schema).is_valid(instance) and _written(written, instance, schema, newline) == text
+    return _validator(spec.schema).is_valid(instance) and _write(document, instance, schema, newline) == text
 
 
-def _written(value: object, instance: Any, schema: Any, newline: str) -> str | None:
+def _write(value: object, instance: Any, schema: Any, newline: str) -> str | None:
     """The value in our notation; None if properties are in another order.
 
     newline  "" for no white space
@@ -130,16 +130,16 @@ def _written(value: object, instance: Any, schema: Any, newline: str) -> str | N
         return json.dumps(instance, ensure_ascii=False)
     inner = newline + "  " if newline else ""
     if isinstance(instance, dict):
-        declared = list(schema.get("properties", {}))
+        names = list(schema.get("properties", {}))
         keys = [key for key, _ in value]
-        ordered = sorted(keys, key=lambda key: declared.index(key) if key in declared else len(declared))
-        found = [_written(one, instance[key], schema.get("properties", {}).get(key, {}), inner) for key, one in value]
-        if None in found or keys != ordered or len(set(keys) & set(declared)) < sum(key in declared for key in keys):
+        ordered = sorted(keys, key=lambda key: names.index(key) if key in names else len(names))
+        texts = [_write(item, instance[key], schema.get("properties", {}).get(key, {}), inner) for key, item in value]
+        if None in texts or keys != ordered or len(set(keys) & set(names)) < sum(key in names for key in keys):
             return None
         colon = ": " if newline else ":"
-        items = [json.dumps(key, ensure_ascii=False) + colon + str(one) for key, one in zip(keys, found, strict=True)]
+        items = [json.dumps(key, ensure_ascii=False) + colon + str(item) for key, item in zip(keys, texts, strict=True)]
         return "{" + inner + ("," + inner).join(items) + newline + "}"
-    parts = [_written(one, each, schema.get("items", {}), inner) for one, each in zip(value, instance, strict=True)]
+    parts = [_write(item, item_instance, schema.get("items", {}), inner) for item, item_instance in zip(value, instance, strict=True)]
     return None if None in parts else "[" + inner + ("," + inner).join(map(str, parts)) + newline + "]"
 
 
@@ -147,12 +147,12 @@ def _written(value: object, instance: Any, schema: Any, newline: str) -> str | N
 def _validator(schema: str) -> Any:
     from compiler.spec import spec_from_json
 
-    def constraint(_: object, wanted: object, instance: object, __: object) -> Iterator[jsonschema.ValidationError]:
-        if isinstance(instance, str) and not satisfies(spec_from_json(wanted), instance):
+    def constraint(_: object, expected: object, instance: object, __: object) -> Iterator[jsonschema.ValidationError]:
+        if isinstance(instance, str) and not satisfies(spec_from_json(expected), instance):
             yield jsonschema.ValidationError("the string does not satisfy its constraint")
 
-    known = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"constraint": constraint})
-    return known(json.loads(schema), format_checker=jsonschema.FormatChecker())
+    validator_class = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"constraint": constraint})
+    return validator_class(json.loads(schema), format_checker=jsonschema.FormatChecker())
 
 
 def _length_holds(spec: LengthSpec, text: str) -> bool:
@@ -170,16 +170,16 @@ def _sentences_hold(units: Sequence[str], minimum: int, maximum: int | None) -> 
 
     A sentence is a word and all up to the next end mark. Behind the last one, only end marks and closers may stand.
     """
-    rest, ended = list(units), 0
-    while any(re.match(r"\w", unit) for unit in rest):
-        word = next(number for number, unit in enumerate(rest) if re.match(r"\w", unit))
-        end = next((number for number, unit in enumerate(rest) if number > word and unit in (".", "!", "?")), None)
+    remainder, count = list(units), 0
+    while any(re.match(r"\w", unit) for unit in remainder):
+        word = next(number for number, unit in enumerate(remainder) if re.match(r"\w", unit))
+        end = next((number for number, unit in enumerate(remainder) if number > word and unit in (".", "!", "?")), None)
         if end is None:
             return False
-        rest, ended = rest[end + 1 :], ended + 1
-    if ended and not all(unit in CLOSERS or unit in (".", "!", "?") for unit in rest):
+        remainder, count = remainder[end + 1 :], count + 1
+    if count and not all(unit in CLOSERS or unit in (".", "!", "?") for unit in remainder):
         return False
-    return minimum <= ended and (maximum is None or ended <= maximum)
+    return minimum <= count and (maximum is None or count <= maximum)
 
 
 def _keywords_hold(spec: KeywordsSpec, text: str) -> bool:
@@ -190,31 +190,31 @@ def _keywords_hold(spec: KeywordsSpec, text: str) -> bool:
     Reads on from each concept to the next, and rejects if a later one comes first (paper, Figure 1). Several may hold
     at one step; only the awaited one counts there, and the next must come later.
     """
-    steps = list(_held(_concepts(spec), text))
+    steps = list(_propositions(_concepts(spec), text))
     names = [str(number) for number in range(len(spec.concepts))]
     counts = spec.counts or ((1, None),) * len(names)
     for name, (minimum, maximum) in zip(names, counts, strict=True):
-        found = sum(name in step for step in steps)
-        if found < minimum or (maximum is not None and found > maximum):
+        count = sum(name in step for step in steps)
+        if count < minimum or (maximum is not None and count > maximum):
             return False
     if not spec.ordered:
         return True
-    needed = [(name, minimum) for name, (minimum, _) in zip(names, counts, strict=True) if minimum]
+    requirements = [(name, minimum) for name, (minimum, _) in zip(names, counts, strict=True) if minimum]
     same = {name: normalize(Proposition(spec.concepts[int(name)], None, spec.case_sensitive)) for name in names}
-    stage, missing = 0, needed[0][1] if needed else 0
+    stage, missing = 0, requirements[0][1] if requirements else 0
     for step in steps:
-        if stage == len(needed):
+        if stage == len(requirements):
             break
-        awaited = same[needed[stage][0]]  # a repeated concept is not its own successor
-        later = any(name in step for name, _ in needed[stage + 1 :] if same[name] != awaited)
-        completes = needed[stage][0] in step and missing == 1
-        if later and not completes:
+        awaited = same[requirements[stage][0]]  # a repeated concept is not its own successor
+        is_early = any(name in step for name, _ in requirements[stage + 1 :] if same[name] != awaited)
+        completes = requirements[stage][0] in step and missing == 1
+        if is_early and not completes:
             return False
-        missing -= needed[stage][0] in step
+        missing -= requirements[stage][0] in step
         if missing == 0:
             stage += 1
-            missing = needed[stage][1] if stage < len(needed) else 0
-    return stage == len(needed)
+            missing = requirements[stage][1] if stage < len(requirements) else 0
+    return stage == len(requirements)
 
 
 def _concepts(spec: KeywordsSpec) -> dict[str, re.Pattern[str]]:
@@ -222,36 +222,36 @@ def _concepts(spec: KeywordsSpec) -> dict[str, re.Pattern[str]]:
     return {str(i): _pattern(concept) for i, concept in enumerate(concepts)}
 
 
-def _runs(given: UserDfa, data: bytes) -> bool:
+def _runs(user_dfa: UserDfa, data: bytes) -> bool:
     """Runs an automaton over bytes step by step. A listed character stands for the bytes of its encoding."""
-    states: set[tuple[str, bytes]] = {(given.start, b"")}  # with the bytes still owed to a listed character
+    states: set[tuple[str, bytes]] = {(user_dfa.start, b"")}  # with the bytes still owed to a listed character
     for byte in data:
         following: set[tuple[str, bytes]] = set()
-        for state, owed in states:
-            if owed:
-                following |= {(state, owed[1:])} if owed[0] == byte else set()
+        for state, pending_bytes in states:
+            if pending_bytes:
+                following |= {(state, pending_bytes[1:])} if pending_bytes[0] == byte else set()
                 continue
-            for one in given.transitions:
-                if one.source != state:
+            for transition in user_dfa.transitions:
+                if transition.source != state:
                     continue
-                if any(low <= byte <= high for low, high in one.byte_ranges or ()):
-                    following.add((one.target, b""))
-                encoded = (char.encode() for char in one.text or "")
-                following |= {(one.target, code[1:]) for code in encoded if code[0] == byte}
+                if any(low <= byte <= high for low, high in transition.byte_ranges or ()):
+                    following.add((transition.target, b""))
+                encoded = (char.encode() for char in transition.text or "")
+                following |= {(transition.target, code[1:]) for code in encoded if code[0] == byte}
         states = following
-    return any(state in given.accepting and not owed for state, owed in states)
+    return any(state in user_dfa.accepting and not pending_bytes for state, pending_bytes in states)
 
 
 def _steps(spec: DfaSpec, text: str) -> bool:
     """An automaton over propositions, step by step."""
-    guards = [_formula(one.when or "true") for one in spec.user_dfa.transitions]
+    guards = [_formula(transition.when or "true") for transition in spec.user_dfa.transitions]
     names = dict.fromkeys(name for guard in guards for name in propositions_of(guard))
     state = spec.user_dfa.start
     for letter in _trace(tuple(names), spec.propositions, text):
         targets = [
-            one.target
-            for one, guard in zip(spec.user_dfa.transitions, guards, strict=True)
-            if one.source == state and reference_ltlf.satisfies(guard, [letter])
+            transition.target
+            for transition, guard in zip(spec.user_dfa.transitions, guards, strict=True)
+            if transition.source == state and reference_ltlf.satisfies(guard, [letter])
         ]
         if not targets:
             return False
@@ -267,12 +267,12 @@ def word_trace(spec: LtlfSpec, text: str) -> list[frozenset[str]]:
 def _trace(
     names: Sequence[str], propositions: Sequence[tuple[str, Proposition]], text: str
 ) -> list[frozenset[str]]:
-    declared = dict(propositions)
-    patterns = {name: _pattern(proposition) for name, proposition in declared.items()}
+    declarations = dict(propositions)
+    patterns = {name: _pattern(proposition) for name, proposition in declarations.items()}
     for name in names:
-        if name not in declared and name not in ("eos", "nomatch"):
+        if name not in declarations and name not in ("eos", "nomatch"):
             patterns[name] = _pattern(Proposition(words=(PUNCTUATION.get(name, name),)))
-    trace = [frozenset(step) or frozenset({"nomatch"}) for step in _held(patterns, text)]
+    trace = [frozenset(step) or frozenset({"nomatch"}) for step in _propositions(patterns, text)]
     return [*trace, frozenset({"eos"})] if "eos" in names else trace
 
 
@@ -281,7 +281,7 @@ def _formula(source: str) -> LtlfFormula:
     return parse_formula(source, ResourceGuard(Limits(formula_chars_max=10**6)))
 
 
-def _held(patterns: dict[str, re.Pattern[str]], text: str) -> Iterator[set[str]]:
+def _propositions(patterns: dict[str, re.Pattern[str]], text: str) -> Iterator[set[str]]:
     """The propositions that hold at each unit. A match must start at a unit's start and end at its end."""
     units = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
     for number, (_, end) in enumerate(units):

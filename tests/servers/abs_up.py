@@ -25,15 +25,15 @@ STOP_S_MAX = 90.0
 WAIT_S_MAX = 60.0
 
 
-def end_all(process: subprocess.Popen[Any], started: Collection[psutil.Process]) -> None:
+def end_all(process: subprocess.Popen[Any], children: Collection[psutil.Process]) -> None:
     """Kill a process and its descendants, and wait until they are gone."""
     if process.poll() is None:
         process.kill()
-    for one in started:
+    for child in children:
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
+            child.kill()
     process.wait(STOP_S_MAX)
-    psutil.wait_procs(started, timeout=STOP_S_MAX)
+    psutil.wait_procs(children, timeout=STOP_S_MAX)
 
 
 class Up:
@@ -45,7 +45,7 @@ class Up:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._words, text=True, env=environment)
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
-        self.seen: list[dict[str, Any]] = []
+        self.events_so_far: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.url = ""
@@ -64,14 +64,14 @@ class Up:
                 event = self._events.get(timeout=0.1)
             except queue.Empty:
                 assert self.process.poll() is None or not self._events.empty(), f"ended: {self.words()}"
-                assert time.monotonic() < ends, f"no such event: {self.seen}\n{self.words()}\n{self.logs()}"
+                assert time.monotonic() < ends, f"no such event: {self.events_so_far}\n{self.words()}\n{self.logs()}"
                 continue
             self._note(event)
             if holds(event):
                 return event
 
     def _note(self, event: dict[str, Any]) -> None:
-        self.seen.append(event)
+        self.events_so_far.append(event)
         if event["event"] == "ready":
             self.url, self._last = event["url"], dict(event["processes"])
         elif event["event"] == "started":

@@ -26,13 +26,13 @@ def library() -> Path:
 
     That of Debian 12, 0.9.10, will not do: under it Python's `time.sleep` fails from 3.11 on.
     """
-    named = os.environ.get("ABS_FAKETIME")
+    configured = os.environ.get("ABS_FAKETIME")
     package = importlib.util.find_spec("libfaketime")  # only found: to import it would ask for more packages
     folders = package.submodule_search_locations if package is not None else None
-    found = Path(named) if named else Path(folders[0], PACKAGED) if folders else None
-    if found is None or not found.is_file():
+    path = Path(configured) if configured else Path(folders[0], PACKAGED) if folders else None
+    if path is None or not path.is_file():
         pytest.skip("no libfaketime 0.9.11 or newer: see tests/requirements-linux.txt, or name one by ABS_FAKETIME")
-    return found
+    return path
 
 
 class Clocks:
@@ -54,9 +54,9 @@ class Clocks:
         """Sets these clocks on, or back, by whole seconds."""
         for name in names:
             self._ahead_s[name] += seconds
-            new = self._folder / f"{name}.new"
-            new.write_text(f"{self._ahead_s[name]:+d}\n")
-            new.replace(self._folder / name)
+            temporary = self._folder / f"{name}.new"
+            temporary.write_text(f"{self._ahead_s[name]:+d}\n")
+            temporary.replace(self._folder / name)
 
     def set_right(self) -> None:
         """Let all of them say again what time it is."""
@@ -67,10 +67,10 @@ class Clocks:
 @contextlib.contextmanager
 def clocks(folder: Path) -> Iterator[Clocks]:
     """Clocks whose files are in a folder. Skips where there is no libfaketime."""
-    found = library()
+    library_path = library()
     with subprocess.Popen(  # removes what it made when it ends; processes that are killed would leave theirs
-        (sys.executable, "-c", KEEP), env={**os.environ, "LD_PRELOAD": str(found)}, stdin=subprocess.PIPE,
+        (sys.executable, "-c", KEEP), env={**os.environ, "LD_PRELOAD": str(library_path)}, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True,
     ) as keeper:
         assert keeper.stdout is not None
-        yield Clocks(folder, found, keeper.stdout.readline().strip())
+        yield Clocks(folder, library_path, keeper.stdout.readline().strip())

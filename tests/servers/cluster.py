@@ -65,7 +65,7 @@ def events(response: httpx2.Response) -> Iterator[Event]:
             fields = {}
 
 
-def fetched(url: str) -> tuple[int, str]:
+def fetch(url: str) -> tuple[int, str]:
     """Status and body of a URL; cheap enough for polling. Raises OSError."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.netloc, timeout=30)
@@ -84,11 +84,11 @@ def metric(url: str, name: str, **labels: str) -> float:
 
     Raises OSError where the process does not answer.
     """
-    wanted = {f'{key}="{value}"' for key, value in labels.items()}
-    _, text = fetched(f"{url}/metrics")
+    pairs = {f'{key}="{value}"' for key, value in labels.items()}
+    _, text = fetch(f"{url}/metrics")
     lines = (re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line) for line in text.splitlines())
     of_name = (line for line in lines if line and line[1] == name)
-    return sum(float(line[3]) for line in of_name if wanted <= set((line[2] or "").split(",")))
+    return sum(float(line[3]) for line in of_name if pairs <= set((line[2] or "").split(",")))
 
 
 class Part:
@@ -102,8 +102,8 @@ class Part:
         self._command, self._log, self._fork_server = command, folder / f"{name}.log", fork_server
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        own = {"ABS_PORT" if "serve" in command else "ABS_METRICS_PORT": str(self.port)}
-        self._environment = {**os.environ, **COMMON, **own, **environment}
+        port_setting = {"ABS_PORT" if "serve" in command else "ABS_METRICS_PORT": str(self.port)}
+        self._environment = {**os.environ, **COMMON, **port_setting, **environment}
         self.process: subprocess.Popen[bytes] | Child | None = None
 
     @property
@@ -121,12 +121,12 @@ class Part:
 
     def wait_until(self, path: str = "/health") -> None:
         """Until it answers well at a path."""
-        until(lambda: self._well(path), f"{self.name}{path}", START_S_MAX)
+        until(lambda: self._answers_ok(path), f"{self.name}{path}", START_S_MAX)
 
-    def _well(self, path: str) -> bool:
+    def _answers_ok(self, path: str) -> bool:
         assert self.alive, self.log()
         try:
-            return fetched(self.url + path)[0] == 200
+            return fetch(self.url + path)[0] == 200
         except OSError:
             return False
 
@@ -172,7 +172,7 @@ class Cluster:
         self._folder, self.server, self._fork_server = folder, server, fork_server
         self.parts: dict[str, Part] = {}
         self._job_paths: set[str] = set()
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
 
@@ -185,7 +185,7 @@ class Cluster:
 
     def _keep(self) -> None:
         """Restarts parts that are to be kept alive."""
-        while not self._over.wait(0.2):
+        while not self._stop.wait(0.2):
             for part in list(self.parts.values()):
                 if part.keep_alive and not part.alive:
                     part.start()
@@ -224,16 +224,16 @@ class Cluster:
         """Waits until one of these parts runs a job of a queue. Returns that part."""
         parts = [self.parts[name] for name in names]
 
-        def found() -> Part | None:
+        def running_part() -> Part | None:
             return next((part for part in parts if part.metric("abs_running_requests", queue=queue) > 0), None)
 
-        part = until(found, f"a job runs in {names}")
+        part = until(running_part, f"a job runs in {names}")
         assert isinstance(part, Part)
         return part
 
     def end(self) -> None:
         """Leave nothing behind."""
-        self._over.set()
+        self._stop.set()
         self._keeper.join()
         for part in self.parts.values():
             part.end()
@@ -246,15 +246,15 @@ def clocked_server(clocks: Clocks) -> AbstractContextManager[RedisServer]:
 
 @contextlib.contextmanager
 def cluster(
-    forked: bool = not FULL, imported: Sequence[str] = IMPORTED, clocks: Clocks | None = None
+    use_fork_server: bool = not FULL, imported: Sequence[str] = IMPORTED, clocks: Clocks | None = None
 ) -> Iterator[Cluster]:
     """Redis without parts. Parts are started as usual, or forked from a process with these imports.
 
     clocks  Redis uses the clock "server"; parts may use others
     """
-    served = running_server() if clocks is None else clocked_server(clocks)
-    parent = closing(ForkServer(imported, clocks.of("fork_server") if clocks else {})) if forked else nullcontext()
-    with short_folder() as folder, served as server, parent as forking:
+    redis_server = running_server() if clocks is None else clocked_server(clocks)
+    parent = closing(ForkServer(imported, clocks.of("fork_server") if clocks else {})) if use_fork_server else nullcontext()
+    with short_folder() as folder, redis_server as server, parent as forking:
         running = Cluster(folder, server, forking)
         try:
             yield running

@@ -28,11 +28,11 @@ class FlakyProxy:
         self.flaky = flaky
         self.broken: Counter[str] = Counter()
         self._server, self._rng = server, random.Random(1)
-        self._silences = 0
+        self._silent_count = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._listen(),))
-        self._over = asyncio.Event()
+        self._closing = asyncio.Event()
         self._lines: set[asyncio.Task[None]] = set()
 
     @property
@@ -45,16 +45,16 @@ class FlakyProxy:
 
     def stop_replies(self) -> None:
         """Open connections stay open but get no more replies; new connections do."""
-        self._silences += 1
+        self._silent_count += 1
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
         self._loop.close()
 
     async def _listen(self) -> None:
         async with await asyncio.start_server(self._carry, sock=self._listener):
-            await self._over.wait()
+            await self._closing.wait()
             for line in self._lines:
                 line.cancel()
             await asyncio.gather(*self._lines, return_exceptions=True)
@@ -68,9 +68,9 @@ class FlakyProxy:
             theirs, ours = await self._connect()
             try:
                 requests = asyncio.create_task(self._requests(reader, ours))
-                replies = asyncio.create_task(self._replies(theirs, writer, self._silences))
-                _, left = await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
-                for task in left:
+                replies = asyncio.create_task(self._replies(theirs, writer, self._silent_count))
+                _, pending = await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
+                for task in pending:
                     task.cancel()
                 await asyncio.gather(requests, replies, return_exceptions=True)
             finally:
@@ -89,24 +89,24 @@ class FlakyProxy:
 
     async def _requests(self, reader: asyncio.StreamReader, ours: asyncio.StreamWriter) -> None:
         while piece := await reader.read(PIECE_BYTES):
-            if self._breaks("request lost"):
+            if self._consume_fault("request lost"):
                 return
             ours.write(piece)
             await ours.drain()
 
     async def _replies(self, theirs: asyncio.StreamReader, writer: asyncio.StreamWriter, silences: int) -> None:
         while piece := await theirs.read(PIECE_BYTES):
-            if self._breaks("reply lost"):
+            if self._consume_fault("reply lost"):
                 return
-            if silences < self._silences or self._breaks("line dead"):
+            if silences < self._silent_count or self._consume_fault("line dead"):
                 await asyncio.Event().wait()
-            cut = self._breaks("reply cut")
+            cut = self._consume_fault("reply cut")
             writer.write(piece[: len(piece) // 2] if cut else piece)
             await writer.drain()
             if cut:
                 return
 
-    def _breaks(self, how: str) -> bool:
-        breaks = self.flaky and self._rng.random() < CHANCE[how]
-        self.broken[how] += breaks
+    def _consume_fault(self, kind: str) -> bool:
+        breaks = self.flaky and self._rng.random() < CHANCE[kind]
+        self.broken[kind] += breaks
         return breaks

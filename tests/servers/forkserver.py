@@ -174,11 +174,11 @@ def start_process(
     Forking is possible if this run has a preforked process and only our settings differ from its environment: the
     imported modules have read all other variables.
     """
-    others = (
+    other_variables = (
         {name: value for name, value in all_of.items() if not name.startswith("ABS_")}
         for all_of in (environment, os.environ)
     )
-    if PREFORKED in os.environ and next(others) == next(others):
+    if PREFORKED in os.environ and next(other_variables) == next(other_variables):
         return _own_fork_server().start(arguments, environment, log, out, stdin)
     return spawn(arguments, environment, log, out, stdin)
 
@@ -216,13 +216,13 @@ def read_line() -> bytes:
 
 def _fork_loop() -> dict[str, Any] | None:
     """Forks at each order. Returns the order in each child, and None here when the owner has ended."""
-    woken, waker = os.pipe()
-    os.set_blocking(waker, False)
+    wake_reader, wake_writer = os.pipe()
+    os.set_blocking(wake_writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(waker)
+    signal.set_wakeup_fd(wake_writer)
     while True:
-        if woken in select.select([0, woken], [], [])[0]:
-            os.read(woken, 4_096)
+        if wake_reader in select.select([0, wake_reader], [], [])[0]:
+            os.read(wake_reader, 4_096)
             _reap()
             continue
         line = read_line()
@@ -232,7 +232,7 @@ def _fork_loop() -> dict[str, Any] | None:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for end in (woken, waker):
+            for end in (wake_reader, wake_writer):
                 os.close(end)
             order: dict[str, Any] = json.loads(line)
             return order
@@ -241,8 +241,8 @@ def _fork_loop() -> dict[str, Any] | None:
 
 def _reap() -> None:
     with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-            _report(event="ended", pid=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
+        while (status := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            _report(event="ended", pid=status[0], status=os.waitstatus_to_exitcode(status[1]))
 
 
 def die_with_parent() -> None:

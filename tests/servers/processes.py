@@ -25,7 +25,7 @@ def resident_bytes(pid: int) -> int:
 def children(pid: int) -> list[int]:
     """The live processes that a process started, from all its threads."""
     lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for one in lists for child in one.read_text().split() if alive(int(child))]
+    return [int(child) for task_file in lists for child in task_file.read_text().split() if alive(int(child))]
 
 
 def alive(pid: int) -> bool:

@@ -32,9 +32,9 @@ VERSION_MIN = (7, 0)
 def server_program() -> str:
     """The server to run."""
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found and version_of(found) >= VERSION_MIN:
-            return found
+        program = shutil.which(name)
+        if program and version_of(program) >= VERSION_MIN:
+            return program
     return packaged_server_program()
 
 
@@ -51,8 +51,8 @@ def old_server_program() -> str:
 
 def version_of(program: str) -> tuple[int, int]:
     """Major and minor version; zeros for other programs."""
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
-    match = re.search(r"v=(\d+)\.(\d+)", said)
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
+    match = re.search(r"v=(\d+)\.(\d+)", output)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
@@ -86,9 +86,9 @@ class RedisServer:
             "appendonly": "yes", "maxmemory-policy": "volatile-lru", "save": "", "daemonize": "no",
             "logfile": str(self.folder / "log"),
         }
-        given = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        options = [word for name, value in settings.items() for word in (f"--{name}", value)]
         self._process = subprocess.Popen(
-            [self._program or server_program(), *given, *self._options], env={**os.environ, **self._environment}
+            [self._program or server_program(), *options, *self._options], env={**os.environ, **self._environment}
         )
         until(self._answers, "the server answers", START_S_MAX)
 
@@ -128,7 +128,7 @@ class RedisServer:
             line.settimeout(START_S_MAX)
             try:
                 line.connect(str(self.socket))
-                return [_asked(line, words) for words in commands]
+                return [_ask(line, words) for words in commands]
             except OSError:
                 return [""] * len(commands)
 
@@ -137,7 +137,7 @@ class RedisServer:
         assert self.ask("FLUSHALL") == "+OK"
 
 
-def _asked(line: socket.socket, words: tuple[str, ...]) -> str:
+def _ask(line: socket.socket, words: tuple[str, ...]) -> str:
     parts = b"".join(b"$%d\r\n%s\r\n" % (len(word.encode()), word.encode()) for word in words)
     line.sendall(b"*%d\r\n%s" % (len(words), parts))
     return line.recv(65_536).decode(errors="replace").strip()

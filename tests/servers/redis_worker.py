@@ -38,38 +38,38 @@ def settings(lease_s: float, wait_s: float = 20.0) -> Settings:
 
 async def run(broker: Broker, delivery: Delivery) -> None:
     """Do what a job's body says."""
-    word, _, rest = delivery.body.decode().partition(" ")
+    word, _, arguments = delivery.body.decode().partition(" ")
     job_id = delivery.job_id
     if word == "die":
-        once, _, text = rest.partition(" ")
+        once, _, text = arguments.partition(" ")
         if not once or delivery.attempt == 1:
             os._exit(1)
-        rest = text
+        arguments = text
     if word == "hold" and delivery.attempt == 1:
         await broker.cancelled(job_id)
     if word == "tell":
-        count, pause = rest.split()
+        count, pause = arguments.split()
         for number in range(int(count)):
             await broker.publish(job_id, b"%d" % number)
             await asyncio.sleep(float(pause))
     if word == "lie":
-        await asyncio.sleep(float(rest) if delivery.attempt == 1 else 0)
-        rest = "first" if delivery.attempt == 1 else "second"
-        await broker.publish(job_id, rest.encode())
-    await broker.finish(job_id, rest.encode())
+        await asyncio.sleep(float(arguments) if delivery.attempt == 1 else 0)
+        arguments = "first" if delivery.attempt == 1 else "second"
+        await broker.publish(job_id, arguments.encode())
+    await broker.finish(job_id, arguments.encode())
 
 
 async def work(url: str, lease_s: float) -> None:
     """Take jobs for ever."""
     broker = RedisBroker.from_url(url, settings(lease_s))
-    free = asyncio.Semaphore(SLOTS)
+    slots = asyncio.Semaphore(SLOTS)
     async with asyncio.TaskGroup() as group:
         while True:
-            await free.acquire()
+            await slots.acquire()
             delivery = await broker.take("q", SLOTS)
             sys.stdout.write(f"took {delivery.job_id} {delivery.attempt}\n")  # at once: it may be killed at any time
             sys.stdout.flush()
-            group.create_task(run(broker, delivery)).add_done_callback(lambda _: free.release())
+            group.create_task(run(broker, delivery)).add_done_callback(lambda _: slots.release())
 
 
 class WorkerProcess:

@@ -46,7 +46,7 @@ class RestartingService:
 def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
     """`abs up` with these numbers of workers."""
     port = free_port()
-    metrics = {name: f"http://127.0.0.1:{port + place}" for place, name in enumerate(names_of(workers), 1)}
+    metrics = {name: f"http://127.0.0.1:{port + index}" for index, name in enumerate(names_of(workers), 1)}
     options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
     with (
         short_folder() as folder,
@@ -67,7 +67,7 @@ def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService
 @contextlib.contextmanager
 def forked_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
     """A forked API and these numbers of forked workers."""
-    with cluster(forked=True, imported=WITH_MODEL) as running:
+    with cluster(use_fork_server=True, imported=WITH_MODEL) as running:
         running.add("api", API, **SETTINGS)
         names = names_of(workers)
         for name in names:
@@ -81,13 +81,13 @@ def forked_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
             {name: running.parts[name].url for name in names},
             spares_new_workers=False,
             alive=lambda worker: running.parts[worker].alive,
-            kill=functools.partial(kill_forked, running),
+            kill=functools.partial(kill_part, running),
             logs=lambda: "\n".join(part.log() for part in running.parts.values()),
             end=running.end,
         )
 
 
-def kill_forked(running: Cluster, name: str) -> None:
+def kill_part(running: Cluster, name: str) -> None:
     """Kills a part; the server, which nothing else restarts, is started again."""
     if name == "server":
         running.server.kill()

@@ -59,11 +59,11 @@ def first_line(process: subprocess.Popen[bytes] | Child, out: Path) -> str:
 @contextlib.contextmanager
 def serving(folder: Path, *arguments: str, **settings: object) -> Iterator[ServiceProcess]:
     """A service with these settings, which ends with the statement's body. The folder gets its log."""
-    given = {name if name.isupper() else f"ABS_{name.upper()}": str(value) for name, value in settings.items()}
-    log, out = folder / "log", folder / "out"
-    process = start_process(["app.main", "serve", "--port", "0", *arguments], os.environ | given, log, out)
+    variables = {name if name.isupper() else f"ABS_{name.upper()}": str(value) for name, value in settings.items()}
+    log, stdout_file = folder / "log", folder / "out"
+    process = start_process(["app.main", "serve", "--port", "0", *arguments], os.environ | variables, log, stdout_file)
     try:
-        yield ServiceProcess(process, log, out)
+        yield ServiceProcess(process, log, stdout_file)
     finally:
         process.terminate()
         try:

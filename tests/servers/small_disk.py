@@ -56,7 +56,7 @@ def small_disk(inside: Path) -> Iterator[SmallDisk]:
         raise NoDisk(str(error)) from error
     with keeper:  # it ends when its input does
         assert keeper.stdout is not None
-        said = keeper.stdout.readline().strip()
-        if said != "mounted":
-            raise NoDisk(said)
+        status = keeper.stdout.readline().strip()
+        if status != "mounted":
+            raise NoDisk(status)
         yield SmallDisk(inside, keeper.pid)

@@ -62,11 +62,11 @@ class SmallApp:
 
     async def tell(self, receive: Any, send: Any) -> None:
         """Events until the client has gone."""
-        gone = asyncio.ensure_future(receive())
-        while not gone.done():
+        disconnect = asyncio.ensure_future(receive())
+        while not disconnect.done():
             await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
             await asyncio.sleep(0)
-        print(gone.result()["type"], flush=True)
+        print(disconnect.result()["type"], flush=True)
 
 
 class Server:
@@ -103,11 +103,11 @@ class Server:
 
 def read_all(connection: socket.socket) -> bytes:
     """All bytes until the other side closes."""
-    parts = []
+    chunks = []
     with contextlib.suppress(ConnectionResetError):
-        while part := connection.recv(65_536):
-            parts.append(part)
-    return b"".join(parts)
+        while chunk := connection.recv(65_536):
+            chunks.append(chunk)
+    return b"".join(chunks)
 
 
 @contextlib.contextmanager

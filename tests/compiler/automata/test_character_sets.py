@@ -33,18 +33,18 @@ interval = st.tuples(st.sampled_from(EDGES), st.sampled_from(EDGES)).map(lambda 
 char_sets = st.lists(interval, max_size=4).map(charset)
 
 
-def points(one: CharSet) -> set[int]:
-    return {code for low, high in one for code in range(low, high)}
+def points(char_set: CharSet) -> set[int]:
+    return {code for low, high in char_set for code in range(low, high)}
 
 
 @given(st.lists(interval, max_size=4))
 def test_a_set_holds_its_scalar_values_in_canonical_form(intervals: list[tuple[int, int]]) -> None:
-    one = charset(intervals)
-    edges = [edge for pair in one for edge in pair]
+    char_set = charset(intervals)
+    edges = [edge for pair in char_set for edge in pair]
     assert edges == sorted(set(edges))
     for code in (*EDGES[:-1], 0xD900):
-        held = any(low <= code < high for low, high in intervals) and not 0xD800 <= code < 0xE000
-        assert contains(one, code) == held
+        is_member = any(low <= code < high for low, high in intervals) and not 0xD800 <= code < 0xE000
+        assert contains(char_set, code) == is_member
 
 
 @given(char_sets, char_sets)
@@ -73,18 +73,18 @@ def test_adjacent_and_overlapping_intervals_become_one() -> None:
 )
 def test_categories_are_those_of_str(escape: str, holds: object) -> None:
     assert callable(holds)
-    wanted = {code for code in SCALARS if holds(chr(code))}
-    assert points(category(escape)) == wanted
+    expected = {code for code in SCALARS if holds(chr(code))}
+    assert points(category(escape)) == expected
     assert category(escape.upper()) == charset_complement(category(escape))
-    in_ascii = {code for code in wanted if code < 128 and code not in range(28, 32)}  # re.ASCII leaves those four out
+    in_ascii = {code for code in expected if code < 128 and code not in range(28, 32)}  # re.ASCII leaves those four out
     assert points(category(escape, ascii_only=True)) == in_ascii
 
 
 @pytest.mark.parametrize("text", ["k", "s", "ß", "İ", "ı", "µ", "ΐ", "ϐ", "ﬅ", "Ǆ", "\U00010400", "1", "_", "é"])
 def test_folding_a_literal_is_what_re_does_with_every_character(text: str) -> None:
     every = "".join(map(chr, SCALARS))
-    wanted = {ord(char) for char in re.findall(re.escape(text), every, re.IGNORECASE)}
-    assert points(literal(ord(text), fold_case=True)) == wanted
+    expected = {ord(char) for char in re.findall(re.escape(text), every, re.IGNORECASE)}
+    assert points(literal(ord(text), fold_case=True)) == expected
     assert points(literal(ord(text), fold_case=True, ascii_only=True)) == {
         ord(char) for char in re.findall(re.escape(text), every, re.IGNORECASE | re.ASCII)
     }
@@ -96,19 +96,19 @@ def test_folding_a_literal_is_what_re_does_with_every_character(text: str) -> No
 )
 def test_folding_a_class_is_what_re_does_with_every_character(source: str) -> None:
     every = "".join(map(chr, SCALARS))
-    plain = charset((ord(char), ord(char) + 1) for char in re.findall(source, every))
-    assert points(ignore_case(source, plain)) == set(map(ord, re.findall(source, every, re.IGNORECASE)))
+    unfolded = charset((ord(char), ord(char) + 1) for char in re.findall(source, every))
+    assert points(ignore_case(source, unfolded)) == set(map(ord, re.findall(source, every, re.IGNORECASE)))
 
 
 @given(st.lists(char_sets, max_size=5))
 def test_minterms_are_the_coarsest_partition(sets: list[CharSet]) -> None:
     parts = minterms(sets)
     codes = np.array([code for code in EDGES[:-1] if not 0xD800 <= code < 0xE000])
-    membership = [tuple(contains(one, code) for one in sets) for code in codes.tolist()]
+    membership = [tuple(contains(char_set, code) for char_set in sets) for code in codes.tolist()]
     cells = parts.of(codes).tolist()
     assert len(set(zip(membership, cells, strict=True))) == len(set(membership)) == len(set(cells)) == parts.count
-    for one, members in zip(sets, parts.members, strict=True):
-        assert parts.charset(members) == one
+    for char_set, members in zip(sets, parts.members, strict=True):
+        assert parts.charset(members) == char_set
     assert parts.charset(range(parts.count)) == ANYTHING
 
 
@@ -134,7 +134,7 @@ def test_an_inconsistent_partition_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "name"),
+    ("char_set", "name"),
     [
         (single(0x78), "'x'"),
         (single(0x0A), r"'\n'"),
@@ -149,5 +149,5 @@ def test_an_inconsistent_partition_is_refused() -> None:
         (charset((code, code + 1) for code in range(0x61, 0x7B, 2)), "[acegik…]"),
     ],
 )
-def test_sets_have_short_names(one: CharSet, name: str) -> None:
-    assert describe(one) == name
+def test_sets_have_short_names(char_set: CharSet, name: str) -> None:
+    assert describe(char_set) == name

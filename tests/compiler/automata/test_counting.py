@@ -24,7 +24,7 @@ def guard(**caps: int) -> ResourceGuard:
     return ResourceGuard(Limits(**caps))
 
 
-def within(count: int, bounds: Bounds) -> bool:
+def is_within(count: int, bounds: Bounds) -> bool:
     return bounds[0] <= count and (bounds[1] is None or count <= bounds[1])
 
 
@@ -34,7 +34,7 @@ def test_a_counting_automaton_agrees_with_a_plain_count(counted: list[bool], bou
     dfa = count_dfa(counted, *bounds, guard())
     assert_same(minimize(dfa), dfa)
     for word in traces(len(counted), 4):
-        assert dfa.accepts(word) == within(sum(counted[symbol] for symbol in word), bounds), word
+        assert dfa.accepts(word) == is_within(sum(counted[symbol] for symbol in word), bounds), word
 
 
 def test_a_counting_automaton_has_one_state_per_distinguishable_count() -> None:
@@ -51,7 +51,7 @@ def reference_keywords(
 
     Totals lie within the bounds. In order, no name of a duty occurs before the earlier duties are met.
     """
-    if not all(within(sum(name in step for step in word), pair) for name, pair in zip(names, bounds, strict=True)):
+    if not all(is_within(sum(name in step for step in word), pair) for name, pair in zip(names, bounds, strict=True)):
         return False
     if not ordered:
         return True
@@ -62,8 +62,8 @@ def reference_keywords(
         if len(steps) < minimum:
             return False
         met = steps[minimum - 1]
-        later = {other for other, _ in duties[number + 1 :]} - {name}
-        if any(later & word[step] for step in range(begin, met)):
+        later_names = {other for other, _ in duties[number + 1 :]} - {name}
+        if any(later_names & word[step] for step in range(begin, met)):
             return False
         begin = met + 1
     return True
@@ -148,9 +148,9 @@ def test_twelve_unordered_keywords_are_a_state_for_each_subset() -> None:
 def test_counts_that_need_too_many_states_meet_the_limit(bounds: list[Bounds], ordered: bool) -> None:
     names = [f"k{number}" for number in range(8)]
     letters = [*(frozenset({name}) for name in names), frozenset({"nomatch"})]
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         keyword_counts_dfa(names, bounds, ordered, letters, guard())
-    assert caught.value.limit == "dfa_states_max"
+    assert excinfo.value.limit == "dfa_states_max"
 
 
 def test_one_count_over_the_limit_is_refused() -> None:
@@ -158,9 +158,9 @@ def test_one_count_over_the_limit_is_refused() -> None:
         lambda: count_dfa([True], 0, 10**9, guard()),
         lambda: sentences_dfa([True], [False], [False], 10**9, None, guard()),
     ):
-        with pytest.raises(LimitExceeded) as caught:
+        with pytest.raises(LimitExceeded) as excinfo:
             build()
-        assert caught.value.limit == "dfa_states_max"
+        assert excinfo.value.limit == "dfa_states_max"
 
 
 def test_negative_bounds_and_missing_letters_raise_value_errors() -> None:
@@ -202,7 +202,7 @@ def test_sentences_are_counted_as_a_reader_counts_them(bounds: Bounds, longer: l
     assert_same(minimize(dfa), dfa)
     for symbols in itertools.chain(traces(4, 5), longer):
         count = reference_sentences([UNITS[symbol] for symbol in symbols])
-        assert dfa.accepts(symbols) == (count is not None and within(count, bounds)), symbols
+        assert dfa.accepts(symbols) == (count is not None and is_within(count, bounds)), symbols
 
 
 @pytest.mark.parametrize(

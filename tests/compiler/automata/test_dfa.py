@@ -35,10 +35,10 @@ def language(dfa: Dfa) -> list[bool]:
 @pytest.mark.parametrize("seed", range(40))
 def test_minimizing_keeps_the_language_and_is_idempotent(seed: int) -> None:
     dfa = random_dfa(seed)
-    small = minimize(dfa)
-    assert language(small) == language(dfa)
-    assert small.states <= dfa.states
-    assert_same(minimize(small), small)
+    minimal = minimize(dfa)
+    assert language(minimal) == language(dfa)
+    assert minimal.states <= dfa.states
+    assert_same(minimize(minimal), minimal)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -46,25 +46,25 @@ def test_equal_languages_have_equal_minimal_arrays(seed: int) -> None:
     dfa = random_dfa(seed)
     draw = np.random.default_rng(seed + 1_000)
     order = draw.permutation(dfa.states)
-    renamed = np.empty_like(dfa.next_state)
-    renamed[order] = order[dfa.next_state]
+    next_state = np.empty_like(dfa.next_state)
+    next_state[order] = order[dfa.next_state]
     accepting = np.empty_like(dfa.accepting)
     accepting[order] = dfa.accepting
-    other = Dfa(dfa.symbol_class, renamed, accepting, int(order[dfa.start]))
-    assert_same(minimize(dfa), minimize(other))
-    assert equivalent(dfa, other)
+    permuted_dfa = Dfa(dfa.symbol_class, next_state, accepting, int(order[dfa.start]))
+    assert_same(minimize(dfa), minimize(permuted_dfa))
+    assert equivalent(dfa, permuted_dfa)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_products_and_complements_are_those_of_the_languages(seed: int) -> None:
     left, right = random_dfa(seed), random_dfa(seed + 500)
     guard = ResourceGuard(DEFAULT_LIMITS)
-    both, either = intersection([left, right], guard), union([left, right], guard)
+    both, sum_dfa = intersection([left, right], guard), union([left, right], guard)
     assert equivalent(both, product(left, right, operator.and_))
-    assert equivalent(either, product(left, right, operator.or_))
+    assert equivalent(sum_dfa, product(left, right, operator.or_))
     pairs = list(zip(language(left), language(right), strict=True))
     assert language(both) == [a and b for a, b in pairs]
-    assert language(either) == [a or b for a, b in pairs]
+    assert language(sum_dfa) == [a or b for a, b in pairs]
     assert language(complement(left)) == [not a for a in language(left)]
     assert equivalent(left, right) == (
         minimize(left).states == minimize(right).states and language(left) == language(right)

@@ -50,22 +50,22 @@ def chain(states: int) -> tuple[np.ndarray, np.ndarray]:
     return table, (np.arange(states) == states - 1).astype(np.int64)
 
 
-def tables(dice: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
-    found = [chain(states) for states in (1, 2, 40, 300)]
+def tables(rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
+    cases = [chain(states) for states in (1, 2, 40, 300)]
     for states in (1, 5, 63, 64, 65, 150, 400):
         for columns in (1, 2, 5):
-            step = dice.integers(0, 3, (states, columns))
+            step = rng.integers(0, 3, (states, columns))
             near = np.minimum(np.arange(states)[:, None] + step, states - 1)  # long ways to few ends
-            far = dice.integers(0, states, (states, columns))
-            halved = dice.integers(0, states, (states // 2 + 1, columns))
-            copied = np.concatenate([halved, halved])[:states]  # many equal states
-            ends = (dice.random(states) < 0.05).astype(np.int64)
-            waiting = near.copy()
-            waiting[:, 0] = np.arange(states)  # every state waits for something: a loop each
-            found += [
-                (table, ends) for table in (near, far, copied, waiting, np.concatenate([waiting, waiting])[:states])
+            far = rng.integers(0, states, (states, columns))
+            halved = rng.integers(0, states, (states // 2 + 1, columns))
+            duplicates = np.concatenate([halved, halved])[:states]  # many equal states
+            ends = (rng.random(states) < 0.05).astype(np.int64)
+            target = near.copy()
+            target[:, 0] = np.arange(states)  # every state waits for something: a loop each
+            cases += [
+                (table, ends) for table in (near, far, duplicates, target, np.concatenate([target, target])[:states])
             ]
-    return found
+    return cases
 
 
 def test_the_refined_partition_is_the_coarsest_stable_one() -> None:
@@ -91,16 +91,16 @@ def test_step_counts_agree_with_a_search_per_state() -> None:
         assert steps_along(source, table.reshape(-1), ends == 1).tolist() == steps.tolist()
 
 
-def plain_distances(
+def reference_distances(
     source: np.ndarray, edge: np.ndarray, target: np.ndarray, effect: np.ndarray, function: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
     """Relaxation until nothing changes."""
     best = np.where(end, 0.0, np.inf)
     while True:
-        before = best.copy()
+        previous = best.copy()
         for state, number in zip(source.tolist(), edge.tolist(), strict=True):
-            best[state] = np.minimum(best[state], 1 + before[target[number], function[effect[number]]])
-        if np.array_equal(best, before):
+            best[state] = np.minimum(best[state], 1 + previous[target[number], function[effect[number]]])
+        if np.array_equal(best, previous):
             return np.where(np.isinf(best), UNREACHABLE, best).astype(np.int64)
 
 
@@ -108,20 +108,20 @@ def plain_distances(
 @pytest.mark.parametrize("letter_states", [1, 2, 8, 63, 64, 65, 200])
 def test_distances_agree_with_relaxation(letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.lifting.token_automaton, "_BLOCK_CELLS", block_cells)
-    dice, reached = np.random.default_rng(letter_states), 0
+    rng, reachable_count = np.random.default_rng(letter_states), 0
     for transducer_states in (1, 3, 12, 40):
         edges = 2 * transducer_states
         function = np.concatenate(
-            [[np.arange(letter_states)], dice.integers(0, letter_states, (3, letter_states))]
+            [[np.arange(letter_states)], rng.integers(0, letter_states, (3, letter_states))]
         ).astype(np.int32)
-        target = dice.integers(0, transducer_states, edges).astype(np.int32)
-        effect = dice.integers(0, 4, edges).astype(np.int32)
-        source, edge = np.divmod(distinct(dice.integers(0, transducer_states * edges, 4 * transducer_states)), edges)
-        end = dice.random((transducer_states, letter_states)) < 0.2
-        found = distances(source, edge, target, effect, function, end)
-        assert np.array_equal(found, plain_distances(source, edge, target, effect, function, end))
-        reached += np.count_nonzero((found > 0) & (found < UNREACHABLE))
-    assert reached > 10
+        target = rng.integers(0, transducer_states, edges).astype(np.int32)
+        effect = rng.integers(0, 4, edges).astype(np.int32)
+        source, edge = np.divmod(distinct(rng.integers(0, transducer_states * edges, 4 * transducer_states)), edges)
+        end = rng.random((transducer_states, letter_states)) < 0.2
+        result = distances(source, edge, target, effect, function, end)
+        assert np.array_equal(result, reference_distances(source, edge, target, effect, function, end))
+        reachable_count += np.count_nonzero((result > 0) & (result < UNREACHABLE))
+    assert reachable_count > 10
 
 
 def test_distinct_values_are_sorted_and_single() -> None:
@@ -136,12 +136,12 @@ def test_the_order_of_keys_is_stable(top: int) -> None:
 
 
 def test_sparse_and_dense_row_hashes_agree() -> None:
-    dice = np.random.default_rng(11)
+    rng = np.random.default_rng(11)
     for shape in ((1, 1), (7, 30), (40, 3)):
-        rows = np.where(dice.random(shape) < 0.2, dice.integers(1, 1_000, shape), 0)
+        rows = np.where(rng.random(shape) < 0.2, rng.integers(1, 1_000, shape), 0)
         rows[-1] = 0
-        place = np.flatnonzero(rows)
-        assert hash_sparse_rows(place, rows.reshape(-1)[place], *shape).tolist() == hash_rows(rows).tolist()
+        index = np.flatnonzero(rows)
+        assert hash_sparse_rows(index, rows.reshape(-1)[index], *shape).tolist() == hash_rows(rows).tolist()
 
 
 def test_ranges_are_written_out_one_after_the_other() -> None:

@@ -60,9 +60,9 @@ def test_a_class_accepts_exactly_the_encodings_of_its_characters(pattern: str) -
         state = np.full(len(scalars(low, high)), dfa.start)
         for column in encodings(low, high, length).T:
             state = dfa.next_state[state, dfa.symbol_class[column]]
-        wanted = [reference.fullmatch(chr(code)) is not None for code in scalars(low, high).tolist()]
-        assert dfa.accepting[state].tolist() == wanted
-        assert accepted_strings(dfa, length) == sum(wanted)  # so that no other string of bytes is accepted
+        expected = [reference.fullmatch(chr(code)) is not None for code in scalars(low, high).tolist()]
+        assert dfa.accepting[state].tolist() == expected
+        assert accepted_strings(dfa, length) == sum(expected)  # so that no other string of bytes is accepted
     assert accepted_strings(dfa, 0) == accepted_strings(dfa, 5) == 0
 
 
@@ -90,8 +90,8 @@ def test_invalid_utf_8_leads_to_the_dead_state(invalid: bytes) -> None:
 )
 def test_the_expansion_of_a_minimal_automaton_is_minimal(pattern: str) -> None:
     dfa, _ = pattern_bytes(pattern)
-    again = minimize(dfa)
-    assert (again.states, again.next_state.shape[1]) == (dfa.states, dfa.next_state.shape[1])
+    minimal = minimize(dfa)
+    assert (minimal.states, minimal.next_state.shape[1]) == (dfa.states, dfa.next_state.shape[1])
 
 
 def test_states_are_ordered_dead_boundary_inner() -> None:
@@ -128,9 +128,9 @@ def walk(result: compiler.automata.transducers.ByteTable, row: int, encoded: byt
 
 def test_rows_that_differ_only_in_ascii_share_inner_states() -> None:
     parts = minterms([charset([(0x61, 0x62)]), charset([(0x80, 0x900)])])
-    one = expand(np.array([[1, 2, 3]]), parts, 0, ResourceGuard(Limits()))
-    many = expand(np.array([[1, code, 3] for code in range(5)]), parts, 0, ResourceGuard(Limits()))
-    assert one.inner == many.inner > 0
+    single_row = expand(np.array([[1, 2, 3]]), parts, 0, ResourceGuard(Limits()))
+    five_rows = expand(np.array([[1, code, 3] for code in range(5)]), parts, 0, ResourceGuard(Limits()))
+    assert single_row.inner == five_rows.inner > 0
 
 
 def test_a_fully_dead_table_has_no_inner_state() -> None:
@@ -144,12 +144,12 @@ def test_colliding_hashes_cost_time_but_change_nothing(monkeypatch: pytest.Monke
     honest, _ = byte_dfa(dfa, parts)
     monkeypatch.setattr(compiler.automata.transducers, "mix", lambda values: np.zeros(values.shape, dtype=np.uint64))
     colliding, _ = byte_dfa(dfa, parts)
-    one, other = minimize(honest), minimize(colliding)
-    assert colliding.states == honest.states and (one.next_state == other.next_state).all()
+    expected, result = minimize(honest), minimize(colliding)
+    assert colliding.states == honest.states and (expected.next_state == result.next_state).all()
 
 
 def test_inner_rows_over_the_byte_limit_are_refused_early() -> None:
     dfa, parts = pattern_dfa(r"\w{1,50}", ResourceGuard(Limits()))
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         byte_dfa(dfa, parts, ResourceGuard(Limits(table_bytes_max=100_000)))
-    assert caught.value.limit == "table_bytes_max"
+    assert excinfo.value.limit == "table_bytes_max"

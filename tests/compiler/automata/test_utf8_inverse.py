@@ -35,37 +35,39 @@ def read_by_characters(rng: random.Random) -> tuple[Dfa, CharDfa]:
 @pytest.mark.parametrize("seed", range(20))
 def test_random_automata_over_bytes_agree_with_their_bytes(seed: int) -> None:
     rng = random.Random(seed)
-    over_bytes, found = read_by_characters(rng)
+    over_bytes, result = read_by_characters(rng)
     points = [*EDGES, *(rng.randrange(0x80) for _ in range(20)), *(rng.randrange(0x110000) for _ in range(60))]
     texts = [chr(point) for point in points if not 0xD800 <= point < 0xE000]
     for text in ["", *texts, *("".join(rng.choices(texts, k=rng.randint(2, 5))) for _ in range(150))]:
-        assert found.accepts(text) == over_bytes.accepts(text.encode()), text
+        assert result.accepts(text) == over_bytes.accepts(text.encode()), text
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
-    over_bytes, found = read_by_characters(random.Random(seed))
+    over_bytes, result = read_by_characters(random.Random(seed))
     dfa, parts = pattern_dfa(r"[\s\S]*", ResourceGuard(Limits()))
     within_utf8 = product(over_bytes, byte_dfa(dfa, parts)[0], operator.and_)
-    assert equivalent(byte_dfa(found.dfa, found.minterms)[0], within_utf8)
-    assert minimize(found.dfa).states == found.dfa.states
-    assert len(np.unique(found.dfa.symbol_class)) == found.minterms.count  # no two minterms act alike
+    assert equivalent(byte_dfa(result.dfa, result.minterms)[0], within_utf8)
+    assert minimize(result.dfa).states == result.dfa.states
+    assert len(np.unique(result.dfa.symbol_class)) == result.minterms.count  # no two minterms act alike
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_blockwise_and_whole_composition_give_the_same_automaton(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     over_bytes = random_byte_dfa(random.Random(seed), 5, 8)
-    whole = by_characters(over_bytes, ResourceGuard(Limits()))
+    expected = by_characters(over_bytes, ResourceGuard(Limits()))
     monkeypatch.setattr(utf8_inverse, "_CELLS", 60)
-    pieced = by_characters(over_bytes, ResourceGuard(Limits()))
-    assert (pieced.minterms.cuts == whole.minterms.cuts).all() and (pieced.minterms.cell == whole.minterms.cell).all()
-    assert (pieced.dfa.next_state == whole.dfa.next_state).all()
+    result = by_characters(over_bytes, ResourceGuard(Limits()))
+    assert (result.minterms.cuts == expected.minterms.cuts).all() and (
+        result.minterms.cell == expected.minterms.cell
+    ).all()
+    assert (result.dfa.next_state == expected.dfa.next_state).all()
 
 
 def test_characters_that_all_act_differently_meet_the_limit() -> None:
     rng = np.random.default_rng(0)
     table = rng.integers(0, 40, (40, 256)).astype(np.int32)
-    scrambled = Dfa(np.arange(256, dtype=np.int32), table, rng.random(40) < 0.5)
-    with pytest.raises(LimitExceeded) as caught:
-        by_characters(scrambled, ResourceGuard(Limits()))
-    assert caught.value.limit in ("table_bytes_max", "compile_s_max")
+    random_dfa = Dfa(np.arange(256, dtype=np.int32), table, rng.random(40) < 0.5)
+    with pytest.raises(LimitExceeded) as excinfo:
+        by_characters(random_dfa, ResourceGuard(Limits()))
+    assert excinfo.value.limit in ("table_bytes_max", "compile_s_max")

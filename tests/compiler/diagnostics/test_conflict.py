@@ -29,9 +29,9 @@ POOL: list[dict[str, Any]] = [
 
 
 def refused(constraint: object) -> SpecUnsatisfiable:
-    with pytest.raises(SpecUnsatisfiable) as caught:
+    with pytest.raises(SpecUnsatisfiable) as excinfo:
         compile_text(spec_from_json(constraint))
-    return caught.value
+    return excinfo.value
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["conflict"][-1])
@@ -42,14 +42,14 @@ def test_the_conjuncts_that_contradict_each_other_are_named(case: dict[str, Any]
 CONSTRAINTS = [json.loads(case["constraint"]) for case in CASES]
 
 
-@pytest.mark.parametrize("constraint", [one for one in CONSTRAINTS if "all" in one and "labels" not in one])
+@pytest.mark.parametrize("constraint", [name for name in CONSTRAINTS if "all" in name and "labels" not in name])
 def test_every_named_conjunct_is_necessary(constraint: dict[str, Any]) -> None:
     parts = {
-        int(one.split(".")[1].rstrip("'")[0]) for one in (text.split(" ")[0] for text in refused(constraint).conflict)
+        int(name.split(".")[1].rstrip("'")[0]) for name in (text.split(" ")[0] for text in refused(constraint).conflict)
     }
-    for left_out in parts:
-        rest = [part for number, part in enumerate(constraint["all"]) if number in parts - {left_out}]
-        compile_text(spec_from_json({"all": rest}))
+    for omitted in parts:
+        remainder = [part for number, part in enumerate(constraint["all"]) if number in parts - {omitted}]
+        compile_text(spec_from_json({"all": remainder}))
 
 
 def test_the_message_names_the_contradicting_conjuncts() -> None:
@@ -63,9 +63,9 @@ def test_the_message_names_the_contradicting_conjuncts() -> None:
 
 def test_a_compilation_for_a_vocabulary_names_the_conflict() -> None:
     spec = spec_from_json({"all": [{"regex": "a+"}, {"regex": "b+"}]})
-    with pytest.raises(SpecUnsatisfiable) as caught:
+    with pytest.raises(SpecUnsatisfiable) as excinfo:
         compile_spec(spec, byte_vocabulary())
-    assert caught.value.conflict == ("'all.0' (regex a+)", "'all.1' (regex b+)")
+    assert excinfo.value.conflict == ("'all.0' (regex a+)", "'all.1' (regex b+)")
 
 
 def test_a_smaller_conflict_is_preferred_where_the_conjuncts_are_few() -> None:
@@ -76,7 +76,7 @@ def test_a_smaller_conflict_is_preferred_where_the_conjuncts_are_few() -> None:
 def test_a_conflict_of_two_is_found_among_many_conjuncts() -> None:
     parts: list[object] = [{"regex": f"(?s:.*)x{number}(?s:.*)"} for number in range(12)]
     constraint = {"all": [*parts, {"not": {"regex": "(?s:.*)x7(?s:.*)"}}]}
-    assert [one.split(" ")[0] for one in refused(constraint).conflict] == ["'all.7'", "'all.12'"]
+    assert [text.split(" ")[0] for text in refused(constraint).conflict] == ["'all.7'", "'all.12'"]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -86,18 +86,18 @@ def test_a_reported_conflict_is_minimal_and_unsatisfiable(seed: int) -> None:
     try:
         compile_text(spec_from_json({"all": parts}))
     except SpecUnsatisfiable as error:
-        named = {int(one.split("'")[1].split(".")[1]) for one in error.conflict}
-        kept = [part for number, part in enumerate(parts) if number in named]
-        assert len(kept) == len(error.conflict)
-        refused({"all": kept})
-        for left_out in range(len(kept) if len(kept) > 1 else 0):
-            compile_text(spec_from_json({"all": [part for number, part in enumerate(kept) if number != left_out]}))
+        numbers = {int(text.split("'")[1].split(".")[1]) for text in error.conflict}
+        conflict = [part for number, part in enumerate(parts) if number in numbers]
+        assert len(conflict) == len(error.conflict)
+        refused({"all": conflict})
+        for omitted in range(len(conflict) if len(conflict) > 1 else 0):
+            compile_text(spec_from_json({"all": [part for number, part in enumerate(conflict) if number != omitted]}))
 
 
 def test_a_conflict_stays_unsatisfiable_when_the_search_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conflict, "SEARCH_S_MAX", 0.0)
     error = refused({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
-    assert [one.split(" ")[0] for one in error.conflict] == ["'all.0'", "'all.1'", "'all.2'"]
+    assert [text.split(" ")[0] for text in error.conflict] == ["'all.0'", "'all.1'", "'all.2'"]
 
 
 @pytest.mark.parametrize("error", [EngineFailure("MONA is missing"), MemoryError()])
@@ -127,8 +127,8 @@ def test_a_conjunct_over_a_limit_stays_in_the_conflict(monkeypatch: pytest.Monke
     """What cannot be tried is not known to be needless."""
     limits = Limits(dfa_states_max=60)
     spec = spec_from_json({"all": [{"regex": "(a|b)*a(a|b){8}"}, {"regex": "c"}, {"regex": "d"}]})
-    named = minimal_conflict(spec, NATIVE, ResourceGuard(limits))
-    assert named[-2:] == ("'all.1' (regex c)", "'all.2' (regex d)")
+    conflict = minimal_conflict(spec, NATIVE, ResourceGuard(limits))
+    assert conflict[-2:] == ("'all.1' (regex c)", "'all.2' (regex d)")
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -136,13 +136,13 @@ def test_a_text_satisfies_a_constraint_iff_it_satisfies_every_conjunct(seed: int
     draw = random.Random(seed)
     spec = AllSpec((random_spec(draw), random_spec(draw))) if seed % 2 else random_spec(draw)
     try:
-        found = conjuncts(spec, ResourceGuard(Limits()))
+        result = conjuncts(spec, ResourceGuard(Limits()))
     except LimitExceeded:
         return
     units = ["a", "b", "ab", " ", "1", ".", "é", "A", "", '"', "{", "}"]
     for _ in range(40):
         text = "".join(draw.choice(units) for _ in range(draw.randrange(7)))
-        assert satisfies(spec, text) == all(satisfies(part.spec, text) for part in found), (text, found)
+        assert satisfies(spec, text) == all(satisfies(part.spec, text) for part in result), (text, result)
 
 
 def test_conjuncts_of_a_label_constraint_keep_its_labels() -> None:

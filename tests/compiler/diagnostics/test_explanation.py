@@ -36,7 +36,7 @@ def compiled(constraint: object) -> CompiledConstraint:
     return compile_spec(spec_from_json(constraint), BYTES)
 
 
-def shown(explanation: ConstraintExplanation) -> list[str]:
+def sentences_of(explanation: ConstraintExplanation) -> list[str]:
     assert explanation.shortest is not None
     return [explanation.shortest, *explanation.samples]
 
@@ -46,7 +46,7 @@ def test_every_sample_satisfies_the_constraint(name: str) -> None:
     constraint = compiled(FORMS[name][0])
     for seed in range(5):
         explanation = explain(constraint, seed)
-        assert all(satisfies(constraint.spec, text) for text in shown(explanation))
+        assert all(satisfies(constraint.spec, text) for text in sentences_of(explanation))
         assert len(set(explanation.samples)) == len(explanation.samples) == SAMPLES
 
 
@@ -56,7 +56,7 @@ def test_no_accepted_text_is_shorter_than_the_shortest(name: str) -> None:
     explanation = explain(constraint)
     assert explanation.shortest is not None
     assert len(explanation.shortest.encode()) + 1 <= constraint.tokens.min_tokens  # a leading space may cost one more
-    assert min(len(text.encode()) for text in shown(explanation)) == len(explanation.shortest.encode())
+    assert min(len(text.encode()) for text in sentences_of(explanation)) == len(explanation.shortest.encode())
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -64,7 +64,7 @@ def test_the_first_sentence_describes_the_accepted_texts(name: str) -> None:
     constraint, words = FORMS[name]
     explained = explain(compiled(constraint)).sentences
     assert words in explained[0]
-    assert all(one.endswith(".") and one[0].isupper() for one in explained)
+    assert all(sentence.endswith(".") and sentence[0].isupper() for sentence in explained)
 
 
 def test_the_shortest_text_agrees_with_exhaustive_search() -> None:
@@ -82,16 +82,16 @@ def random_constraints() -> Iterator[Any]:
 
 
 def test_samples_of_random_constraints_satisfy_them() -> None:
-    judged = 0
+    sample_count = 0
     for spec in itertools.islice(random_constraints(), 40):
         try:
             constraint = compile_spec(spec, BYTES)
         except (SpecUnsatisfiable, SpecUnspellable, LimitExceeded):
             continue
-        texts = shown(explain(constraint))
+        texts = sentences_of(explain(constraint))
         assert all(satisfies(spec, text) for text in texts), spec
-        judged += len(texts)
-    assert judged > 40
+        sample_count += len(texts)
+    assert sample_count > 40
 
 
 def test_samples_depend_on_the_seed_alone() -> None:
@@ -119,7 +119,7 @@ def test_a_small_language_is_shown_in_full(constraint: object, texts: set[str] |
 def test_samples_are_readable_where_the_constraint_allows() -> None:
     for pattern in (r"[^x]{20}", r"(?s:.){5,30}", r"\W{4}", r"[\x00-\x7f]{9}"):
         for seed in range(10):
-            for text in shown(explain(compiled({"regex": pattern}), seed)):
+            for text in sentences_of(explain(compiled({"regex": pattern}), seed)):
                 assert text.isascii() and text.isprintable(), (pattern, text)
 
 
@@ -137,7 +137,7 @@ def test_no_sample_is_shown_if_the_shortest_text_is_long() -> None:
 
 def test_a_long_shortest_text_is_shown_with_further_samples() -> None:
     explanation = explain(compiled({"regex": "[ab]{1000}c*"}))
-    assert all(re.fullmatch("[ab]{1000}c*", text) for text in shown(explanation))
+    assert all(re.fullmatch("[ab]{1000}c*", text) for text in sentences_of(explanation))
     assert len(explanation.samples) == SAMPLES
 
 
@@ -145,7 +145,7 @@ def test_samples_are_shown_without_the_optional_leading_space() -> None:
     constraint = compiled({"regex": " ?[a-z]+"})
     explanation = explain(constraint)
     assert "One space before the answer is allowed, and is not part of it." in explanation.sentences
-    assert all(check_text(constraint.text, text).satisfied for text in shown(explanation))
+    assert all(check_text(constraint.text, text).satisfied for text in sentences_of(explanation))
     forbidden = explain(compiled({"regex": "[a-z]+", "leading_space": "forbid"}))
     assert "No space is allowed before the answer." in forbidden.sentences
 
@@ -185,7 +185,7 @@ def test_a_sequence_of_labels_is_shown_as_its_labels() -> None:
     explanation = explain(constraint)
     assert explanation.shortest == "run sit still"
     assert len(set(explanation.samples)) == SAMPLES
-    for text in shown(explanation):
+    for text in sentences_of(explanation):
         steps = re.findall("walk|run|sit still", text)
         assert " ".join(steps) == text
         assert ("run", "sit still") in itertools.pairwise(steps)
@@ -197,10 +197,10 @@ def test_a_sequence_of_labels_is_shown_as_its_labels() -> None:
 
 def test_json_texts_that_are_shown_parse() -> None:
     for seed in range(10):
-        for text in shown(explain(compiled(FORMS["json_schema"][0]), seed)):
-            person = json.loads(text)
-            assert len(person.pop("name")) <= 12
-            assert person.pop("age", 0) >= 0 and not person
+        for text in sentences_of(explain(compiled(FORMS["json_schema"][0]), seed)):
+            value = json.loads(text)
+            assert len(value.pop("name")) <= 12
+            assert value.pop("age", 0) >= 0 and not value
 
 
 def test_an_explanation_uses_the_callers_names() -> None:

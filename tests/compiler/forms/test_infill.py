@@ -56,7 +56,7 @@ def test_random_templates_accept_what_their_pattern_accepts(seed: int) -> None:
         reference = re.compile("".join(GAPS.get(piece, re.escape(piece)) for piece in pieces))
         for _ in range(80):
             text = "".join(
-                rng.choice((piece, rng.choice(FRAGMENTS), "a b", "Go.")) if piece in LITERALS else filled(rng)
+                rng.choice((piece, rng.choice(FRAGMENTS), "a b", "Go.")) if piece in LITERALS else random_filling(rng)
                 for piece in pieces
             )
             verdicts.append(bool(reference.fullmatch(text)))
@@ -64,17 +64,17 @@ def test_random_templates_accept_what_their_pattern_accepts(seed: int) -> None:
     assert verdicts.count(True) > 20 and verdicts.count(False) > 20
 
 
-def filled(rng: random.Random) -> str:
+def random_filling(rng: random.Random) -> str:
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(1, 6)))
 
 
 @pytest.mark.parametrize("gap", [gap for gap in GAPS if gap.startswith("<|infill_")])
 def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
     guard = ResourceGuard(Limits())
-    named = node_to_dfa(infill_node(gap, guard), guard)
+    gap_dfa = node_to_dfa(infill_node(gap, guard), guard)
     spelled = node_to_dfa(infill_node(f"<|infill:{GAPS[gap]}|>", guard), guard)
-    assert (named[1].cuts == spelled[1].cuts).all() and (named[1].cell == spelled[1].cell).all()
-    assert equivalent(named[0], spelled[0])
+    assert (gap_dfa[1].cuts == spelled[1].cuts).all() and (gap_dfa[1].cell == spelled[1].cell).all()
+    assert equivalent(gap_dfa[0], spelled[0])
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_a_named_gap_is_the_pattern_that_documents_it(gap: str) -> None:
     ],
 )
 def test_an_error_names_its_offset_in_the_template(source: str, position: int) -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         infill_node(source, ResourceGuard(Limits()))
-    assert (caught.value.position, caught.value.field) == (position, "infill")
-    assert caught.value.line == source[:position].count("\n") + 1
+    assert (excinfo.value.position, excinfo.value.field) == (position, "infill")
+    assert excinfo.value.line == source[:position].count("\n") + 1
 
 
 def test_an_unknown_gap_error_lists_the_known_gaps() -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         infill_node("<|blank|>", ResourceGuard(Limits()))
     for gap in ("<|infill_word|>", "<|infill_ngram|>", "<|infill_sentence|>", "<|infill:REGEX|>"):
-        assert gap in caught.value.expected
+        assert gap in excinfo.value.expected
 
 
 @pytest.mark.parametrize(
@@ -115,23 +115,23 @@ def test_an_unknown_gap_error_lists_the_known_gaps() -> None:
     ],
 )
 def test_an_unsupported_construct_in_a_gap_is_refused_by_name(source: str, construct: str) -> None:
-    with pytest.raises(SpecUnsupported) as caught:
+    with pytest.raises(SpecUnsupported) as excinfo:
         infill_node(source, ResourceGuard(Limits()))
-    assert (caught.value.construct, caught.value.field) == (construct, "infill")
+    assert (excinfo.value.construct, excinfo.value.field) == (construct, "infill")
 
 
 def test_a_template_that_is_too_long_meets_the_limit() -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         infill_node("a" * 11, ResourceGuard(Limits(template_chars_max=10)))
-    assert caught.value.limit == "template_chars_max"
+    assert excinfo.value.limit == "template_chars_max"
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(alphabet="ab é😀\n", max_size=5), max_size=8), st.text(alphabet="ab é😀\n", max_size=5))
 def test_a_choice_accepts_exactly_its_texts(choices: list[str], other: str) -> None:
-    chosen = accepts(choice_node(choices, ResourceGuard(Limits())))
-    assert all(chosen(text) for text in choices)
-    assert chosen(other) == (other in choices)
+    is_accepted = accepts(choice_node(choices, ResourceGuard(Limits())))
+    assert all(is_accepted(text) for text in choices)
+    assert is_accepted(other) == (other in choices)
 
 
 def test_choices_share_their_common_prefixes() -> None:
@@ -141,18 +141,18 @@ def test_choices_share_their_common_prefixes() -> None:
 
 def test_choices_that_are_prefixes_of_each_other_compile() -> None:
     words = ["ab" * length for length in range(1_200)]
-    chosen = accepts(choice_node(words, ResourceGuard(Limits())))
-    assert all(chosen(word) for word in words) and not chosen("ab" * 1_200) and not chosen("aba")
+    is_accepted = accepts(choice_node(words, ResourceGuard(Limits())))
+    assert all(is_accepted(word) for word in words) and not is_accepted("ab" * 1_200) and not is_accepted("aba")
 
 
 def test_a_thousand_words_fit_the_limits() -> None:
     rng = random.Random(0)
     words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(3, 9))) for _ in range(1_000)]
-    chosen = accepts(choice_node(words, ResourceGuard(Limits())))
-    assert all(chosen(word) for word in words) and not chosen("etaoinshrdlu")
+    is_accepted = accepts(choice_node(words, ResourceGuard(Limits())))
+    assert all(is_accepted(word) for word in words) and not is_accepted("etaoinshrdlu")
 
 
 def test_a_hundred_thousand_words_meet_the_limit() -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         choice_node([f"{number:x}-{number}" for number in range(100_000)], ResourceGuard(Limits()))
-    assert caught.value.limit == "nfa_positions_max"
+    assert excinfo.value.limit == "nfa_positions_max"

@@ -43,7 +43,7 @@ def guard(**caps: int) -> ResourceGuard:
     return ResourceGuard(Limits(**caps))
 
 
-def changed(source: dict[str, Any], number: int, **fields: object) -> dict[str, Any]:
+def with_transition(source: dict[str, Any], number: int, **fields: object) -> dict[str, Any]:
     """The automaton with fields of one transition replaced."""
     copy: dict[str, Any] = json.loads(json.dumps(source))
     copy["transitions"][number] |= fields
@@ -56,13 +56,13 @@ def changed(source: dict[str, Any], number: int, **fields: object) -> dict[str, 
 @pytest.mark.parametrize("source", [FETCH, WORD, {"start": "x", "accepting": ["x"], "transitions": []}])
 def test_the_json_of_an_automaton_survives_a_round_trip(source: dict[str, Any]) -> None:
     automaton = user_dfa_from_json(source, "dfa")
-    written = user_dfa_to_json(automaton)
-    assert user_dfa_from_json(json.loads(json.dumps(written)), "dfa") == automaton
-    assert user_dfa_to_json(user_dfa_from_json(written, "dfa")) == written
+    document = user_dfa_to_json(automaton)
+    assert user_dfa_from_json(json.loads(json.dumps(document)), "dfa") == automaton
+    assert user_dfa_to_json(user_dfa_from_json(document, "dfa")) == document
 
 
 def test_bytes_and_characters_are_written_in_one_order() -> None:
-    left = changed(changed(WORD, 0, bytes=[122, [97, 97], [98, 99], 97]), 1, text="😀éyxx")
+    left = with_transition(with_transition(WORD, 0, bytes=[122, [97, 97], [98, 99], 97]), 1, text="😀éyxx")
     assert user_dfa_from_json(left, "dfa") == user_dfa_from_json(WORD, "dfa")
 
 
@@ -84,31 +84,31 @@ def test_bytes_and_characters_are_written_in_one_order() -> None:
         ({"start": "a", "accepting": [], "transitions": ["b"]}, "dfa.transitions.0"),
         ({"start": "a", "accepting": [], "transitions": [{"from": "a"}]}, "dfa.transitions.0"),
         ({"start": "\ud800", "accepting": [], "transitions": []}, "dfa.start"),
-        (changed(FETCH, 1, to=7), "dfa.transitions.1.to"),
-        (changed(FETCH, 1, to=""), "dfa.transitions.1.to"),
-        (changed(FETCH, 1, label="x"), "dfa.transitions.1"),
-        (changed(FETCH, 1, when=True), "dfa.transitions.1.when"),
-        (changed(FETCH, 1, bytes=[1]), "dfa.transitions.1"),
-        (changed(WORD, 0, bytes=[97, 256]), "dfa.transitions.0.bytes.1"),
-        (changed(WORD, 0, bytes=[[99, 97]]), "dfa.transitions.0.bytes.0"),
-        (changed(WORD, 0, bytes=[[97]]), "dfa.transitions.0.bytes.0"),
-        (changed(WORD, 0, bytes=[True]), "dfa.transitions.0.bytes.0"),
-        (changed(WORD, 0, bytes="az"), "dfa.transitions.0.bytes"),
-        (changed(WORD, 1, text=["x"]), "dfa.transitions.1.text"),
-        (changed(WORD, 1, text="x\udc00"), "dfa.transitions.1.text"),
+        (with_transition(FETCH, 1, to=7), "dfa.transitions.1.to"),
+        (with_transition(FETCH, 1, to=""), "dfa.transitions.1.to"),
+        (with_transition(FETCH, 1, label="x"), "dfa.transitions.1"),
+        (with_transition(FETCH, 1, when=True), "dfa.transitions.1.when"),
+        (with_transition(FETCH, 1, bytes=[1]), "dfa.transitions.1"),
+        (with_transition(WORD, 0, bytes=[97, 256]), "dfa.transitions.0.bytes.1"),
+        (with_transition(WORD, 0, bytes=[[99, 97]]), "dfa.transitions.0.bytes.0"),
+        (with_transition(WORD, 0, bytes=[[97]]), "dfa.transitions.0.bytes.0"),
+        (with_transition(WORD, 0, bytes=[True]), "dfa.transitions.0.bytes.0"),
+        (with_transition(WORD, 0, bytes="az"), "dfa.transitions.0.bytes"),
+        (with_transition(WORD, 1, text=["x"]), "dfa.transitions.1.text"),
+        (with_transition(WORD, 1, text="x\udc00"), "dfa.transitions.1.text"),
     ],
 )
 def test_an_error_names_its_field(source: object, field: str) -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         user_dfa_from_json(source, "dfa")
-    assert caught.value.field == field
+    assert excinfo.value.field == field
 
 
 def test_bytes_and_propositions_do_not_mix() -> None:
-    mixed = {**FETCH, "transitions": [*FETCH["transitions"], {"from": "s2", "to": "s0", "text": "x"}]}
-    with pytest.raises(SpecSyntaxError, match="not both") as caught:
-        user_dfa_from_json(mixed, "dfa")
-    assert caught.value.field == "dfa.transitions.4"
+    source = {**FETCH, "transitions": [*FETCH["transitions"], {"from": "s2", "to": "s0", "text": "x"}]}
+    with pytest.raises(SpecSyntaxError, match="not both") as excinfo:
+        user_dfa_from_json(source, "dfa")
+    assert excinfo.value.field == "dfa.transitions.4"
 
 
 def test_an_automaton_lists_its_states_and_its_alphabet() -> None:
@@ -144,22 +144,22 @@ def random_guard(rng: random.Random, depth: int) -> tuple[str, Any]:
     if kind == "!":
         return f"!({left})", lambda letter: not holds_left(letter)
     right, holds_right = random_guard(rng, depth - 1)
-    whole = {
+    text = {
         "&": lambda letter: holds_left(letter) and holds_right(letter),
         "|": lambda letter: holds_left(letter) or holds_right(letter),
         "->": lambda letter: not holds_left(letter) or holds_right(letter),
         "<->": lambda letter: holds_left(letter) == holds_right(letter),
     }
-    return f"({left}) {kind} ({right})", whole[kind]
+    return f"({left}) {kind} ({right})", text[kind]
 
 
 def reference_accepts(automaton: UserDfa, holds: Sequence[Any], word: Sequence[frozenset[str]]) -> bool:
     state = automaton.start
     for letter in word:
         ways = [
-            one.target
-            for one, applies in zip(automaton.transitions, holds, strict=True)
-            if one.source == state and applies(letter)
+            transition.target
+            for transition, applies in zip(automaton.transitions, holds, strict=True)
+            if transition.source == state and applies(letter)
         ]
         if not ways:
             return False
@@ -169,17 +169,17 @@ def reference_accepts(automaton: UserDfa, holds: Sequence[Any], word: Sequence[f
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: int) -> None:
-    rng, compared, refused = random.Random(seed), 0, 0
-    while compared < 30:
+    rng, comparisons, refused = random.Random(seed), 0, 0
+    while comparisons < 30:
         guards = [random_guard(rng, 2) for _ in range(5)]
         ends = [(rng.choice("pqr"), rng.choice("pqr")) for _ in guards]
         transitions = tuple(UserTransition(*end, when=text) for end, (text, _) in zip(ends, guards, strict=True))
-        known = {"p", *itertools.chain(*ends)}
-        automaton = UserDfa("p", tuple(rng.sample(sorted(known), 1)), transitions)
+        states = {"p", *itertools.chain(*ends)}
+        automaton = UserDfa("p", tuple(rng.sample(sorted(states), 1)), transitions)
         holds = [function for _, function in guards]
         clash = any(
             sum(end[0] == state and applies(letter) for end, applies in zip(ends, holds, strict=True)) > 1
-            for state in known
+            for state in states
             for letter in LETTERS
         )
         if clash:
@@ -187,7 +187,7 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
             with pytest.raises(SpecSyntaxError, match="not deterministic"):
                 user_letter_dfa(automaton, LETTERS, guard())
             continue
-        compared += 1
+        comparisons += 1
         dfa = user_letter_dfa(automaton, LETTERS, guard())
         assert dfa.states == minimize(dfa).states
         for word in traces(len(LETTERS), 3):
@@ -197,14 +197,14 @@ def test_random_automata_over_propositions_are_read_as_written_or_refused(seed: 
 
 
 def test_two_transitions_that_apply_are_both_named_with_a_step() -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
-        user_letter_dfa(user_dfa_from_json(changed(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, guard())
-    assert caught.value.field == "dfa.transitions.1"
-    assert "dfa.transitions.0" in str(caught.value) and "at a step of dog," in str(caught.value)
+    with pytest.raises(SpecSyntaxError) as excinfo:
+        user_letter_dfa(user_dfa_from_json(with_transition(FETCH, 1, when="!cat | dog"), "dfa"), LETTERS, guard())
+    assert excinfo.value.field == "dfa.transitions.1"
+    assert "dfa.transitions.0" in str(excinfo.value) and "at a step of dog," in str(excinfo.value)
 
 
 def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None:
-    source = changed(FETCH, 0, when="dog")
+    source = with_transition(FETCH, 0, when="dog")
     source["transitions"][1]["when"] = "cat"
     user_letter_dfa(user_dfa_from_json(source, "dfa"), LETTERS[:2], guard())
     with pytest.raises(SpecSyntaxError):
@@ -216,23 +216,23 @@ def test_transitions_that_no_real_letter_tells_apart_are_deterministic() -> None
     [("F dog", "F in a guard"), ("dog U cat", "U in a guard"), ("last", "last in a guard"), ("N dog", "N")],
 )
 def test_temporal_guards_are_refused_by_name(condition: str, construct: str) -> None:
-    with pytest.raises(SpecUnsupported) as caught:
-        user_letter_dfa(user_dfa_from_json(changed(FETCH, 2, when=condition), "dfa"), LETTERS, guard())
-    assert (caught.value.construct, caught.value.field) == (construct, "dfa.transitions.2.when")
+    with pytest.raises(SpecUnsupported) as excinfo:
+        user_letter_dfa(user_dfa_from_json(with_transition(FETCH, 2, when=condition), "dfa"), LETTERS, guard())
+    assert (excinfo.value.construct, excinfo.value.field) == (construct, "dfa.transitions.2.when")
 
 
 def test_a_malformed_guard_is_refused_with_field_and_offset() -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
-        guard_propositions(user_dfa_from_json(changed(FETCH, 2, when="dog & "), "dfa"), guard())
-    assert (caught.value.field, caught.value.position) == ("dfa.transitions.2.when", 6)
+    with pytest.raises(SpecSyntaxError) as excinfo:
+        guard_propositions(user_dfa_from_json(with_transition(FETCH, 2, when="dog & "), "dfa"), guard())
+    assert (excinfo.value.field, excinfo.value.position) == ("dfa.transitions.2.when", 6)
 
 
 def test_automata_over_propositions_meet_the_limits() -> None:
     fetch = user_dfa_from_json(FETCH, "dfa")
     for limit, cap in (("formula_chars_max", 30), ("dfa_states_max", 3), ("table_bytes_max", 100)):
-        with pytest.raises(LimitExceeded) as caught:
+        with pytest.raises(LimitExceeded) as excinfo:
             user_letter_dfa(fetch, LETTERS, guard(**{limit: cap}))
-        assert caught.value.limit == limit
+        assert excinfo.value.limit == limit
 
 
 def test_a_compile_over_the_wrong_alphabet_is_refused() -> None:
@@ -246,17 +246,17 @@ def test_a_compile_over_the_wrong_alphabet_is_refused() -> None:
 
 
 def test_an_automaton_over_bytes_follows_its_transitions() -> None:
-    found = user_char_dfa(user_dfa_from_json(WORD, "dfa"), guard())
+    result = user_char_dfa(user_dfa_from_json(WORD, "dfa"), guard())
     for text in ("a", "z", "cxé😀y", "b7-", "bx1-2-y"):
-        assert found.accepts(text), text
+        assert result.accepts(text), text
     for text in ("", "d", "aa", "a7", "a7--", "bè", "b😁", "é"):
-        assert not found.accepts(text), text
+        assert not result.accepts(text), text
 
 
 def test_a_byte_automaton_equals_the_equivalent_pattern() -> None:
-    found = user_char_dfa(user_dfa_from_json(WORD, "dfa"), guard())
+    result = user_char_dfa(user_dfa_from_json(WORD, "dfa"), guard())
     dfa, parts = pattern_dfa(r"[a-cz](?:[xyé😀]|[0-9]-)*", guard())
-    assert same_language(found, CharDfa(dfa, parts))
+    assert same_language(result, CharDfa(dfa, parts))
 
 
 def same_language(left: CharDfa, right: CharDfa) -> bool:
@@ -280,35 +280,37 @@ def test_two_transitions_that_read_one_byte_are_both_named(
     source = {
         "start": "a",
         "accepting": ["b"],
-        "transitions": [{"from": "a", "to": "b", kind: what} for kind, what in transitions],
+        "transitions": [{"from": "a", "to": "b", kind: label} for kind, label in transitions],
     }
-    with pytest.raises(SpecSyntaxError, match="not deterministic") as caught:
+    with pytest.raises(SpecSyntaxError, match="not deterministic") as excinfo:
         user_char_dfa(user_dfa_from_json(source, "dfa"), guard())
-    assert f"dfa.transitions.{first} " in str(caught.value) and caught.value.field == f"dfa.transitions.{second}"
+    assert f"dfa.transitions.{first} " in str(excinfo.value) and excinfo.value.field == f"dfa.transitions.{second}"
 
 
 def test_characters_with_a_shared_first_byte_may_differ() -> None:
     ways = (UserTransition("a", "b", text="é😀"), UserTransition("a", "c", text="è😁"))
-    found = user_char_dfa(UserDfa("a", ("b",), ways), guard())
-    assert found.accepts("é") and found.accepts("😀") and not found.accepts("è") and not found.accepts("😁")
+    result = user_char_dfa(UserDfa("a", ("b",), ways), guard())
+    assert result.accepts("é") and result.accepts("😀") and not result.accepts("è") and not result.accepts("😁")
 
 
 def test_incomplete_utf8_characters_are_not_accepted() -> None:
-    everything = (UserTransition("a", "a", byte_ranges=((0, 255),)),)
-    found = user_char_dfa(UserDfa("a", ("a",), everything), guard())
-    assert found.dfa.states == 1 and found.minterms.count == 1 and found.minterms.charset([0]) == ANYTHING
+    transitions = (UserTransition("a", "a", byte_ranges=((0, 255),)),)
+    result = user_char_dfa(UserDfa("a", ("a",), transitions), guard())
+    assert result.dfa.states == 1 and result.minterms.count == 1 and result.minterms.charset([0]) == ANYTHING
     halves = (
         UserTransition("a", "b", byte_ranges=((0xC3, 0xC3),)),
         UserTransition("b", "c", byte_ranges=((0xA9, 0xA9),)),
     )
     assert is_empty(user_char_dfa(UserDfa("a", ("b",), halves), guard()).dfa)
-    whole = user_char_dfa(UserDfa("a", ("c",), halves), guard())
-    assert whole.accepts("é") and whole.minterms.charset(whole.minterms.word("é")) == single(ord("é"))
+    complete_dfa = user_char_dfa(UserDfa("a", ("c",), halves), guard())
+    assert complete_dfa.accepts("é") and complete_dfa.minterms.charset(complete_dfa.minterms.word("é")) == single(
+        ord("é")
+    )
 
 
 def test_an_automaton_without_transitions_accepts_no_symbol() -> None:
-    found = user_char_dfa(UserDfa("a", ("a",), ()), guard())
-    assert found.accepts("") and not found.accepts("a") and not found.accepts("\U0010ffff")
+    result = user_char_dfa(UserDfa("a", ("a",), ()), guard())
+    assert result.accepts("") and not result.accepts("a") and not result.accepts("\U0010ffff")
 
 
 @pytest.mark.parametrize(
@@ -320,8 +322,8 @@ def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
         UserTransition(source, target, byte_ranges=((byte, byte),))
         for source, target, byte in zip(ends, ends[1:], path, strict=False)
     ]
-    found = user_char_dfa(UserDfa("go", (ends[-1],), (UserTransition("go", "s0", text="a"), *ways)), guard())
-    assert is_empty(found.dfa) and found.dfa.states == 1 and found.minterms.count == 1
+    result = user_char_dfa(UserDfa("go", (ends[-1],), (UserTransition("go", "s0", text="a"), *ways)), guard())
+    assert is_empty(result.dfa) and result.dfa.states == 1 and result.minterms.count == 1
 
 
 @settings(max_examples=40, deadline=None)
@@ -333,16 +335,16 @@ def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: s
         for state, char in sorted(ways)
     )
     automaton = UserDfa("-", tuple("-" + text.encode().hex() for text in texts), transitions)
-    found = user_char_dfa(automaton, guard())
-    assert all(found.accepts(text) for text in texts)
-    assert found.accepts(other) == (other in texts)
+    result = user_char_dfa(automaton, guard())
+    assert all(result.accepts(text) for text in texts)
+    assert result.accepts(other) == (other in texts)
 
 
 def test_automata_over_bytes_meet_the_limits() -> None:
     chain = tuple(UserTransition(f"s{number}", f"s{number + 1}", text="😀") for number in range(100))
-    long = UserDfa("s0", ("s100",), chain)
+    automaton = UserDfa("s0", ("s100",), chain)
     for limit, cap in (("dfa_states_max", 200), ("table_bytes_max", 10_000)):
-        with pytest.raises(LimitExceeded) as caught:
-            user_char_dfa(long, guard(**{limit: cap}))
-        assert caught.value.limit == limit
-    assert user_char_dfa(long, guard()).accepts("😀" * 100)
+        with pytest.raises(LimitExceeded) as excinfo:
+            user_char_dfa(automaton, guard(**{limit: cap}))
+        assert excinfo.value.limit == limit
+    assert user_char_dfa(automaton, guard()).accepts("😀" * 100)

@@ -22,13 +22,13 @@ STRINGS = {"type": "object", "properties": {name: {"type": "string"} for name in
 def assert_agrees(schema: Any, values: list[Any]) -> None:
     """Checks that our verdicts equal the library's. The values must include valid and invalid ones."""
     automaton, validator = compiled(schema, depth=3), Draft202012Validator(schema)
-    wanted = [validator.is_valid(value) for value in values]
+    expected = [validator.is_valid(value) for value in values]
     texts = [write_instance(schema, value) for value in values]
-    assert [automaton.accepts(text) for text in texts] == wanted
-    assert any(wanted) and not all(wanted)
+    assert [automaton.accepts(text) for text in texts] == expected
+    assert any(expected) and not all(expected)
 
 
-def of(*names: str) -> dict[str, str]:
+def required(*names: str) -> dict[str, str]:
     return dict.fromkeys(names, "x")
 
 
@@ -36,17 +36,30 @@ def of(*names: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "keyword",
     [
-        {"dependentRequired": {one: [other] for one, other in PAIRS}},
-        {"allOf": [{"anyOf": [{"required": [one]}, {"required": [other]}]} for one, other in PAIRS]},
-        {"allOf": [{"oneOf": [{"required": [one]}, {"required": [other]}]} for one, other in PAIRS]},
+        {"dependentRequired": {name: [partner] for name, partner in PAIRS}},
+        {"allOf": [{"anyOf": [{"required": [name]}, {"required": [partner]}]} for name, partner in PAIRS]},
+        {"allOf": [{"oneOf": [{"required": [name]}, {"required": [partner]}]} for name, partner in PAIRS]},
     ],
     ids=["dependentRequired", "anyOf", "oneOf"],
 )
 def test_many_choices_about_one_object_compile_like_one(keyword: dict[str, Any], closed: bool) -> None:
     schema = {**STRINGS, **keyword, **({"additionalProperties": False} if closed else {})}
-    firsts, seconds = zip(*PAIRS, strict=True)
-    more = [{**of(*NAMES), "p3": 1}, {**of(*seconds), "q": 1}, {**of(*NAMES), "q": 1}]
-    assert_agrees(schema, [{}, 1, of(*NAMES), of(*firsts), of(*seconds), of("p0"), of("p1"), of(*NAMES[:9]), *more])
+    first_names, second_names = zip(*PAIRS, strict=True)
+    values = [{**required(*NAMES), "p3": 1}, {**required(*second_names), "q": 1}, {**required(*NAMES), "q": 1}]
+    assert_agrees(
+        schema,
+        [
+            {},
+            1,
+            required(*NAMES),
+            required(*first_names),
+            required(*second_names),
+            required("p0"),
+            required("p1"),
+            required(*NAMES[:9]),
+            *values,
+        ],
+    )
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -64,19 +77,30 @@ def test_many_conditions_about_one_object_compile_like_few(otherwise: dict[str, 
         **({"additionalProperties": False} if closed else {}),
     }
     values = [{"kind": f"k{i}", "v": v} for i in (0, 1, 5, count - 1) for v in (0, 1, 4, 5, 10, 11)]
-    more = [{}, {"v": 10}, {"v": 11}, {"kind": "k"}, {"kind": "k", "v": -1}, {"kind": "k3", "v": "x"}, {"kind": 1}, []]
-    assert_agrees(schema, [*values, *({**value, "w": 1} for value in values), *more, {"w": 1, "v": 0, "kind": "k1"}])
+    instances = [
+        {},
+        {"v": 10},
+        {"v": 11},
+        {"kind": "k"},
+        {"kind": "k", "v": -1},
+        {"kind": "k3", "v": "x"},
+        {"kind": 1},
+        [],
+    ]
+    assert_agrees(
+        schema, [*values, *({**value, "w": 1} for value in values), *instances, {"w": 1, "v": 0, "kind": "k1"}]
+    )
 
 
 def test_conditions_that_fail_separately_are_compiled_together() -> None:
     null_a, null_c = ({"properties": {name: {"type": "null"}}, "required": [name]} for name in "ac")
-    only_b = {"properties": {"b": {}}, "additionalProperties": False}
+    b_schema = {"properties": {"b": {}}, "additionalProperties": False}
     schema = {
         "type": "object",
         "properties": {name: {"enum": [0, 1, 2, None]} for name in "abc"},
         "additionalProperties": False,
         "allOf": [
-            {"if": only_b, "then": {"minProperties": 2}, "else": only_b},
+            {"if": b_schema, "then": {"minProperties": 2}, "else": b_schema},
             {"if": null_c, "then": {"required": ["a"]}, "else": {"minProperties": 2}},
             {"if": null_a, "then": {"properties": {"c": {"const": 1}}}},
             {"if": {"maxProperties": 2}, "then": {"properties": {"b": {"type": "integer"}}, "required": ["b"]}},

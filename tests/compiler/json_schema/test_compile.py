@@ -33,23 +33,23 @@ def test_the_table_of_schemas(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", TABLE["refusal"], ids=lambda case: case["schema"])
 def test_an_unsupported_keyword_is_refused_by_name_and_path(case: dict[str, Any]) -> None:
-    with pytest.raises(SpecUnsupported) as caught:
+    with pytest.raises(SpecUnsupported) as excinfo:
         compiled(json.loads(case["schema"]))
-    assert (caught.value.construct, caught.value.field) == (case["construct"], case["field"])
+    assert (excinfo.value.construct, excinfo.value.field) == (case["construct"], case["field"])
 
 
 @pytest.mark.parametrize("case", TABLE["fault"], ids=lambda case: case["schema"])
 def test_an_invalid_schema_is_a_syntax_error_with_its_path(case: dict[str, Any]) -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         compiled(json.loads(case["schema"]))
-    assert caught.value.field == case["field"]
+    assert excinfo.value.field == case["field"]
 
 
 @pytest.mark.parametrize("case", TABLE["limit"], ids=lambda case: case["name"])
 def test_a_schema_that_explodes_ends_at_a_named_limit(case: dict[str, Any]) -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         compiled(json.loads(case["schema"]), depth=case["max_depth"])
-    assert caught.value.limit == case["limit"]
+    assert excinfo.value.limit == case["limit"]
 
 
 def test_a_deeply_nested_schema_meets_nesting_depth_max() -> None:
@@ -70,9 +70,9 @@ def test_every_keyword_of_the_suite_is_supported_or_refused(shared: Path) -> Non
     schemas = [group["schema"] for group in groups(shared)]
     for keyword in {keyword for schema in schemas if isinstance(schema, dict) for keyword in schema}:
         if keyword not in SUPPORTED_KEYWORDS:
-            with pytest.raises(SpecUnsupported) as caught:
+            with pytest.raises(SpecUnsupported) as excinfo:
                 compiled({keyword: {}})
-            assert caught.value.construct == keyword
+            assert excinfo.value.construct == keyword
 
 
 def test_the_automaton_is_minimal() -> None:
@@ -94,8 +94,8 @@ def test_numbers_compare_and_divide_as_decimals_do(seed: int) -> None:
     rng = random.Random(seed)
 
     def number() -> str:
-        whole = str(rng.randrange(10 ** rng.randrange(1, 4)))
-        return rng.choice(("", "-")) + whole + rng.choice(("", ".0", f".{rng.randrange(1000)}", ".5", ".50"))
+        integer_part = str(rng.randrange(10 ** rng.randrange(1, 4)))
+        return rng.choice(("", "-")) + integer_part + rng.choice(("", ".0", f".{rng.randrange(1000)}", ".5", ".50"))
 
     for _ in range(60):
         lower = (Decimal(number()), rng.random() < 0.5) if rng.random() < 0.7 else None
@@ -105,7 +105,7 @@ def test_numbers_compare_and_divide_as_decimals_do(seed: int) -> None:
         dfa = number_dfa(NumberFacts(integer, lower, upper, divisors), NumberSpelling())
         for text in (number() for _ in range(60)):
             value = Decimal(text)
-            fits = (not integer or value == int(value)) and all(value % divisor == 0 for divisor in divisors)
-            fits &= lower is None or value > lower[0] or (value == lower[0] and not lower[1])
-            fits &= upper is None or value < upper[0] or (value == upper[0] and not upper[1])
-            assert dfa.accepts([SYMBOLS.index(char) for char in text]) == fits, (lower, upper, divisors, text)
+            is_valid = (not integer or value == int(value)) and all(value % divisor == 0 for divisor in divisors)
+            is_valid &= lower is None or value > lower[0] or (value == lower[0] and not lower[1])
+            is_valid &= upper is None or value < upper[0] or (value == upper[0] and not upper[1])
+            assert dfa.accepts([SYMBOLS.index(char) for char in text]) == is_valid, (lower, upper, divisors, text)

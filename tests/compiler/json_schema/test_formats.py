@@ -18,8 +18,8 @@ def test_texts_that_a_format_accepts_are_valid(name: str) -> None:
     rng = random.Random(name)
     schema = {"type": "string", "format": name}
     automaton = compiled(schema, depth=1)
-    toward = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
+    steps_to_end = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
     checker = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     for _ in range(300):
-        text = random_text(rng, automaton, toward)
+        text = random_text(rng, automaton, steps_to_end)
         assert checker.is_valid(json.loads(text)), text

@@ -48,7 +48,7 @@ def test_an_enum_number_is_compared_by_value(around: Any, facts: Any) -> None:
 def test_an_enum_number_counts_among_array_items(value: float) -> None:
     schema = {"items": {"enum": [value, 1]}, "contains": {"minimum": 5}, "minContains": 1, "maxContains": 1}
     items = [[], [1], [value], [1, value], [value, value]]
-    assert_agrees({"type": "array", **schema}, [json.dumps(some, separators=(",", ":")) for some in items])
+    assert_agrees({"type": "array", **schema}, [json.dumps(item, separators=(",", ":")) for item in items])
 
 
 def test_a_long_bounded_enum_integer_may_end_in_point_zero() -> None:

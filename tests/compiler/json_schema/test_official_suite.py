@@ -20,12 +20,12 @@ def tallies(shared: Path, whitespace: Literal["compact", "pretty"]) -> dict[str,
 
 
 def test_each_file_of_the_suite_has_its_pinned_tally(shared: Path) -> None:
-    found = {}
+    results = {}
     for name, tally in tallies(shared, "compact").items():
         counts = {"narrower": len(tally.narrower), "wider": len(tally.wider), "refused": tally.refused}
-        given = {key: value for key, value in counts.items() if value}
-        found[name] = {"compiled": tally.compiled, "right": tally.right, **given}
-    assert found == {
+        positive_counts = {key: value for key, value in counts.items() if value}
+        results[name] = {"compiled": tally.compiled, "right": tally.correct, **positive_counts}
+    assert results == {
         name: {key: entry[key] for key in entry if key not in ("file", "why")} for name, entry in PINNED.items()
     }
 
@@ -42,15 +42,15 @@ def test_only_ecmascript_patterns_accept_more_than_the_schema(shared: Path) -> N
 def test_white_space_changes_only_which_limits_are_met(shared: Path) -> None:
     for name, tally in tallies(shared, "pretty").items():
         compact = tallies(shared, "compact")[name]
-        grown = tally.refused.pop("dfa_states_max", 0) - compact.refused.get("dfa_states_max", 0)
-        assert tally.compiled == compact.compiled - grown, name
+        difference = tally.refused.pop("dfa_states_max", 0) - compact.refused.get("dfa_states_max", 0)
+        assert tally.compiled == compact.compiled - difference, name
         assert set(tally.narrower) <= set(compact.narrower) and set(tally.wider) <= set(compact.wider), name
 
 
 def test_refusals_name_a_keyword_or_a_limit(shared: Path) -> None:
     for tally in tallies(shared, "compact").values():
-        known = {*SUPPORTED_KEYWORDS, "$dynamicRef", "pattern syntax", "dfa_states_max"}
-        assert set(tally.refused) <= known
+        names = {*SUPPORTED_KEYWORDS, "$dynamicRef", "pattern syntax", "dfa_states_max"}
+        assert set(tally.refused) <= names
 
 
 def test_the_page_shows_the_table_of_this_run(shared: Path) -> None:

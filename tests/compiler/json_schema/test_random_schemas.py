@@ -48,14 +48,14 @@ def random_value(rng: random.Random, depth: int) -> Any:
     return {rng.choice(NAMES): random_value(rng, depth - 1) for _ in range(rng.randrange(4))}
 
 
-def some(rng: random.Random, **keywords: tuple[float, Callable[[], Any]]) -> dict[str, Any]:
+def random_keywords(rng: random.Random, **keywords: tuple[float, Callable[[], Any]]) -> dict[str, Any]:
     """Keywords and their values, each present with its probability."""
     return {keyword: value() for keyword, (share, value) in keywords.items() if rng.random() < share}
 
 
 def number_schema(rng: random.Random) -> dict[str, Any]:
     bounds = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-    return some(
+    return random_keywords(
         rng,
         type=(0.7, lambda: rng.choice(("number", "integer"))),
         **dict.fromkeys(bounds, (0.3, lambda: rng.choice(NUMBERS))),
@@ -64,7 +64,7 @@ def number_schema(rng: random.Random) -> dict[str, Any]:
 
 
 def string_schema(rng: random.Random) -> dict[str, Any]:
-    return some(
+    return random_keywords(
         rng,
         type=(0.7, lambda: "string"),
         minLength=(0.4, lambda: rng.randrange(3)),
@@ -75,7 +75,7 @@ def string_schema(rng: random.Random) -> dict[str, Any]:
 
 def array_schema(rng: random.Random, depth: int) -> dict[str, Any]:
     below = partial(random_schema, rng, depth - 1)
-    schema = some(
+    schema = random_keywords(
         rng,
         type=(0.7, lambda: "array"),
         items=(0.6, below),
@@ -83,8 +83,8 @@ def array_schema(rng: random.Random, depth: int) -> dict[str, Any]:
         contains=(0.3, below),
     )
     if "contains" in schema:
-        schema |= some(rng, **dict.fromkeys(("minContains", "maxContains"), (0.5, lambda: rng.randrange(3))))
-    schema |= some(rng, **dict.fromkeys(("minItems", "maxItems"), (0.25, lambda: rng.randrange(4))))
+        schema |= random_keywords(rng, **dict.fromkeys(("minContains", "maxContains"), (0.5, lambda: rng.randrange(3))))
+    schema |= random_keywords(rng, **dict.fromkeys(("minItems", "maxItems"), (0.25, lambda: rng.randrange(4))))
     if rng.random() < 0.15:
         schema["items"], schema["uniqueItems"] = {"enum": rng.sample((*TEXTS[:3], 1, None, True), 3)}, True
     return schema
@@ -92,11 +92,11 @@ def array_schema(rng: random.Random, depth: int) -> dict[str, Any]:
 
 def object_schema(rng: random.Random, depth: int) -> dict[str, Any]:
     below = partial(random_schema, rng, depth - 1)
-    schema = some(rng, type=(0.7, lambda: "object"))
+    schema = random_keywords(rng, type=(0.7, lambda: "object"))
     names = rng.sample(NAMES, rng.randint(0, 3))
     if names:
         schema["properties"] = {name: below() for name in names}
-    return schema | some(
+    return schema | random_keywords(
         rng,
         required=(0.5, lambda: rng.sample(NAMES, rng.randint(0, 2))),
         additionalProperties=(0.5, lambda: rng.choice((False, True, below()))),
@@ -127,20 +127,22 @@ def random_schema(rng: random.Random, depth: int) -> Any:
         return {"not": random_schema(rng, depth - 1)}
     if kind < 0.85:
         return {keyword: random_schema(rng, depth - 1) for keyword in rng.sample(("if", "then", "else"), 3)}
-    some = {rng.choice(("allOf", "anyOf", "oneOf")): [random_schema(rng, depth - 1) for _ in range(rng.randint(1, 3))]}
-    return {**some, **(object_schema(rng, depth - 1) if rng.random() < 0.3 and depth > 1 else {})}
+    combination = {
+        rng.choice(("allOf", "anyOf", "oneOf")): [random_schema(rng, depth - 1) for _ in range(rng.randint(1, 3))]
+    }
+    return {**combination, **(object_schema(rng, depth - 1) if rng.random() < 0.3 and depth > 1 else {})}
 
 
-def random_text(rng: random.Random, automaton: CharDfa, toward: np.ndarray) -> str:
+def random_text(rng: random.Random, automaton: CharDfa, steps_to_end: np.ndarray) -> str:
     """A random accepted text. A walk is random for some steps and then takes the shortest way."""
     dfa, parts = automaton.dfa, automaton.minterms
-    state, text, patience = dfa.start, "", rng.randrange(40)
-    while not dfa.accepting[state] or (rng.random() < 0.7 and patience > 0):
-        patience -= 1
+    state, text, steps_left = dfa.start, "", rng.randrange(40)
+    while not dfa.accepting[state] or (rng.random() < 0.7 and steps_left > 0):
+        steps_left -= 1
         following = dfa.next_state[state][dfa.symbol_class]
-        alive = toward[following] < dfa.states
-        if patience < 0:
-            alive &= toward[following] < toward[state]
+        alive = steps_to_end[following] < dfa.states
+        if steps_left < 0:
+            alive &= steps_to_end[following] < steps_to_end[state]
         if not alive.any():
             break
         symbol = rng.choice(np.flatnonzero(alive).tolist())
@@ -150,7 +152,7 @@ def random_text(rng: random.Random, automaton: CharDfa, toward: np.ndarray) -> s
     return text
 
 
-def judge(rng: random.Random, schema: Any, whitespace: Literal["compact", "pretty"]) -> bool:
+def count_verdicts(rng: random.Random, schema: Any, whitespace: Literal["compact", "pretty"]) -> bool:
     """Compare all verdicts on one schema; False where it is refused."""
     validator = Draft202012Validator(schema)
     try:
@@ -160,10 +162,10 @@ def judge(rng: random.Random, schema: Any, whitespace: Literal["compact", "prett
     for value in (random_value(rng, 2) for _ in range(30)):
         text = write_instance(schema, value, whitespace)
         assert automaton.accepts(text) == validator.is_valid(value), (schema, text)
-    toward = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
-    if toward[automaton.dfa.start] < automaton.dfa.states:
+    steps_to_end = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
+    if steps_to_end[automaton.dfa.start] < automaton.dfa.states:
         for _ in range(15):
-            text = random_text(rng, automaton, toward)
+            text = random_text(rng, automaton, steps_to_end)
             assert automaton.accepts(text), (schema, text)
             assert validator.is_valid(json.loads(text)), (schema, text)
     return True
@@ -171,8 +173,8 @@ def judge(rng: random.Random, schema: Any, whitespace: Literal["compact", "prett
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_schemas_agree_with_the_library(seed: int) -> None:
-    rng, judged = random.Random(seed), 0
+    rng, verdicts = random.Random(seed), 0
     for _ in range(40):
         schema = random_schema(rng, 2)
-        judged += judge(rng, schema, rng.choice(("compact", "pretty")))
-    assert judged >= 30
+        verdicts += count_verdicts(rng, schema, rng.choice(("compact", "pretty")))
+    assert verdicts >= 30

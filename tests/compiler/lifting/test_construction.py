@@ -28,7 +28,7 @@ SPECS: tuple[Spec, ...] = (
 )
 
 
-def read(
+def pair_after(
     compiled: CompiledConstraint, transducer_state: int, letter_state: int, token: bytes
 ) -> tuple[int, int] | None:
     """The pair of states after a token's bytes; None if dead."""
@@ -51,7 +51,7 @@ def check_state(
         if text is None:
             continue
         target = int(successors[automaton.token_class[token]])
-        expected = read(compiled, transducer_state, letter_state, text)
+        expected = pair_after(compiled, transducer_state, letter_state, text)
         if expected is None:
             assert automaton.distance[target] == UNREACHABLE
         elif automaton.distance[target] != UNREACHABLE:
@@ -60,26 +60,28 @@ def check_state(
                 after + int(after >= transducer.boundary_states),
                 letters,
             )
-    ended = int(successors[automaton.token_class[vocabulary.eos_ids[0]]])
+    end_state = int(successors[automaton.token_class[vocabulary.eos_ids[0]]])
     final_output = int(transducer.final_output[transducer_state])
-    good = (
+    agrees = (
         final_output != NO_END
         and compiled.text.letters.accepting[compiled.text.letters.run(transducer.outputs[final_output], letter_state)]
     )
-    assert (automaton.distance[ended] == 0) == bool(good)
+    assert (automaton.distance[end_state] == 0) == bool(agrees)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_every_token_does_what_its_bytes_do(spec: Spec) -> None:
     vocabulary = pieces(random.Random(5))
     words = (word.encode() for word in ("dog", " dog", "cat.", "ab é日", "b.a"))
-    whole = Vocabulary((*vocabulary.tokens, *(bytes([byte]) for byte in range(256)), *words), vocabulary.eos_ids)
-    compiled = compile_spec(spec, whole)
+    larger_vocabulary = Vocabulary(
+        (*vocabulary.tokens, *(bytes([byte]) for byte in range(256)), *words), vocabulary.eos_ids
+    )
+    compiled = compile_spec(spec, larger_vocabulary)
     draw = random.Random(9)
     transducer_states = range(1, compiled.text.transducer.states)
     for transducer_state in draw.sample(transducer_states, min(60, len(transducer_states))):
         for letter_state in range(compiled.tokens.letter_states):
-            check_state(compiled, whole, transducer_state, letter_state, range(whole.size))
+            check_state(compiled, larger_vocabulary, transducer_state, letter_state, range(larger_vocabulary.size))
 
 
 @pytest.mark.parametrize("name, size, eos", REAL, ids=[name for name, _, _ in REAL])
@@ -105,10 +107,10 @@ def test_all_eos_ids_share_one_class_that_ends_the_text() -> None:
     vocabulary = Vocabulary((None, b"a", None, b"b"), (0, 2))
     automaton = compile_spec(RegexSpec("a"), vocabulary).tokens
     assert automaton.token_class[0] == automaton.token_class[2]
-    ended = automaton.advance(automaton.advance(automaton.start, 1), 2)
-    assert automaton.distance[ended] == 0
-    assert automaton.advance(ended, 0) == ended
-    assert automaton.distance[automaton.advance(ended, 1)] == UNREACHABLE
+    end_state = automaton.advance(automaton.advance(automaton.start, 1), 2)
+    assert automaton.distance[end_state] == 0
+    assert automaton.advance(end_state, 0) == end_state
+    assert automaton.distance[automaton.advance(end_state, 1)] == UNREACHABLE
 
 
 def test_ids_of_equal_bytes_share_a_class() -> None:
@@ -125,11 +127,11 @@ def test_distance_falls_by_at_most_one_a_token() -> None:
         except SpecError:
             continue
         for state in draw.sample(range(automaton.states), min(50, automaton.states)):
-            after = automaton.distance[automaton.successors(state)]
+            distances = automaton.distance[automaton.successors(state)]
             if automaton.distance[state] not in (0, UNREACHABLE):
-                assert after.min() == automaton.distance[state] - 1
+                assert distances.min() == automaton.distance[state] - 1
             elif automaton.distance[state] == UNREACHABLE:
-                assert after.min() == UNREACHABLE
+                assert distances.min() == UNREACHABLE
         checked += 1
 
 
@@ -154,7 +156,7 @@ def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
         )
 
 
-def plain() -> TokenAutomaton:
+def small_automaton() -> TokenAutomaton:
     return from_table(np.array([0, 1]), np.array([[0, 0]]), np.array([True]), 0, (1,))
 
 
@@ -177,8 +179,8 @@ def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
     ],
 )
 def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: object) -> None:
-    good = plain()
-    fields = {name: getattr(good, name) for name in TokenAutomaton.__slots__}
+    automaton = small_automaton()
+    fields = {name: getattr(automaton, name) for name in TokenAutomaton.__slots__}
     TokenAutomaton(**fields)
     with pytest.raises(ValueError, match=r"index|state|distance|eos|\["):
         TokenAutomaton(**{**fields, field: value})

@@ -31,17 +31,21 @@ def test_joining_functions_joins_their_truth_tables() -> None:
     for _ in range(200):
         left, right = random_function(bdd, rng, 3), random_function(bdd, rng, 3)
         pairs = list(zip(table(bdd, left), table(bdd, right), strict=True))
-        assert table(bdd, bdd.conjoin(left, right)) == tuple(one and other for one, other in pairs)
-        assert table(bdd, bdd.disjoin(left, right)) == tuple(one or other for one, other in pairs)
+        assert table(bdd, bdd.conjoin(left, right)) == tuple(
+            left_value and right_value for left_value, right_value in pairs
+        )
+        assert table(bdd, bdd.disjoin(left, right)) == tuple(
+            left_value or right_value for left_value, right_value in pairs
+        )
 
 
 def test_equal_functions_are_one_node() -> None:
     rng, bdd = random.Random(2), MonotoneBdd(ResourceGuard(Limits()))
-    seen: dict[tuple[bool, ...], int] = {}
+    nodes: dict[tuple[bool, ...], int] = {}
     for _ in range(500):
         function = random_function(bdd, rng, 4)
-        assert seen.setdefault(table(bdd, function), function) == function
-    assert len(seen) > 50
+        assert nodes.setdefault(table(bdd, function), function) == function
+    assert len(nodes) > 50
 
 
 def test_substituting_functions_composes_their_truth_tables() -> None:
@@ -49,10 +53,10 @@ def test_substituting_functions_composes_their_truth_tables() -> None:
     for _ in range(100):
         values = [random_function(bdd, rng, 2) for _ in range(VARIABLES)]
         function = random_function(bdd, rng, 3)
-        composed = bdd.substitute(function, values, {})
+        composition = bdd.substitute(function, values, {})
         for assignment in ASSIGNMENTS:
             inner = [bdd.holds(value, assignment, {}) for value in values]
-            assert bdd.holds(composed, assignment, {}) is bdd.holds(function, inner, {})
+            assert bdd.holds(composition, assignment, {}) is bdd.holds(function, inner, {})
 
 
 def test_a_diagram_deeper_than_the_stack_is_joined_and_substituted() -> None:

@@ -62,6 +62,6 @@ def test_mona_with_native_programs_gives_the_same_automata(family: str, binary: 
 
 def test_few_formulas_of_the_suite_are_trivial() -> None:
     automata = [native(case) for case in suite()]
-    never = [dfa for dfa in automata if is_empty(dfa)]
+    empty_dfas = [dfa for dfa in automata if is_empty(dfa)]
     always = [dfa for dfa in automata if dfa.states == 2 and dfa.next_state.all() and dfa.accepting[1]]
-    assert len(never) + len(always) < len(automata) / 5
+    assert len(empty_dfas) + len(always) < len(automata) / 5

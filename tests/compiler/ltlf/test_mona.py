@@ -18,7 +18,7 @@ from compiler.ltlf.mona import run_mona
 from compiler.ltlf.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators
 from tests.compiler.ltlf.test_progression import parse
 from tests.references.dfa import assert_same
-from tests.references.formula_suite import one_at_a_time, suite
+from tests.references.formula_suite import singletons, suite
 from tests.references.mona_oracle import mona_binary
 from tests.references.mona_program import mona_program
 from tests.references.random_formulas import LETTERS
@@ -43,14 +43,14 @@ def test_many_guard_lines_are_expanded_over_the_letters(binary: str, monkeypatch
     names = [f"w{index}" for index in range(7)]
     formula = parse(" & ".join(f"F {name}" for name in names))
     monkeypatch.setattr(mona, "_CELLS", 100)  # so that the 2,187 lines take many blocks
-    assert_same(ours(formula, one_at_a_time(names)), theirs(formula, one_at_a_time(names), binary))
+    assert_same(ours(formula, singletons(names)), theirs(formula, singletons(names), binary))
 
 
 def test_concurrent_compilations_do_not_mix_their_automata(binary: str) -> None:
     formulas = [parse("X " * count + "a") for count in range(12)]
     with ThreadPoolExecutor(len(formulas)) as threads:
-        found = threads.map(lambda formula: theirs(formula, LETTERS, binary).states, formulas)
-        assert list(found) == [ours(formula, LETTERS).states for formula in formulas]
+        result = threads.map(lambda formula: theirs(formula, LETTERS, binary).states, formulas)
+        assert list(result) == [ours(formula, LETTERS).states for formula in formulas]
 
 
 @pytest.mark.parametrize("write", [ltlf2dfa_program, mona_program])
@@ -94,7 +94,7 @@ def test_a_formula_whose_comment_mona_could_not_read_is_compiled(binary: str) ->
     names = [f"p{index}" for index in range(5)]
     parts = [f"G({a} -> !F {b})" for a in names for b in names] * 20  # 10 kB
     formula = parse(" & ".join([*parts, "F p0"]))
-    assert_same(ours(formula, one_at_a_time(names)), theirs(formula, one_at_a_time(names), binary))
+    assert_same(ours(formula, singletons(names)), theirs(formula, singletons(names), binary))
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ def test_a_timed_out_run_leaves_no_process_or_file(tmp_path: Path, monkeypatch: 
         f"open({str(note)!r}, 'w').write(str(child.pid))\n"
         "time.sleep(600)"
     )
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         formula_to_dfa_mona(parse("a"), LETTERS, ResourceGuard(Limits(compile_s_max=2)), binary=fake(tmp_path, script))
-    assert caught.value.limit == "compile_s_max"
-    assert ended(int(note.read_text(encoding="utf-8")))
+    assert excinfo.value.limit == "compile_s_max"
+    assert is_gone(int(note.read_text(encoding="utf-8")))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "mona"]
 
 
@@ -201,7 +201,7 @@ def test_child_processes_of_a_program_are_ended_with_it(tmp_path: Path) -> None:
         f"open({str(note)!r}, 'w').write(str(child.pid))"
     )
     assert run_mona(fake(tmp_path, script), "", ResourceGuard(PATIENT)) == b""
-    assert ended(int(note.read_text(encoding="utf-8")))
+    assert is_gone(int(note.read_text(encoding="utf-8")))
 
 
 def test_a_program_gets_no_more_memory_than_its_cap(tmp_path: Path) -> None:
@@ -216,15 +216,17 @@ def test_a_program_gets_no_more_memory_than_its_cap(tmp_path: Path) -> None:
 
 def test_a_formula_over_the_memory_cap_meets_its_limit(binary: str) -> None:
     limits = Limits(compile_memory_bytes_max=100 * 2**20, compile_s_max=60)
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         formula_to_dfa_mona(parse("F(a & " + "X " * 24 + "b)"), LETTERS, ResourceGuard(limits), binary=binary)
-    assert caught.value.limit == "compile_memory_bytes_max"
+    assert excinfo.value.limit == "compile_memory_bytes_max"
 
 
 def test_a_cancelled_compile_ends_mona(tmp_path: Path) -> None:
-    asked = iter([False, False, True])
+    cancellations = iter([False, False, True])
     with pytest.raises(CompileCancelled):
-        run_mona(fake(tmp_path, "import time; time.sleep(600)"), "", ResourceGuard(PATIENT, lambda: next(asked)))
+        run_mona(
+            fake(tmp_path, "import time; time.sleep(600)"), "", ResourceGuard(PATIENT, lambda: next(cancellations))
+        )
 
 
 @pytest.mark.parametrize(
@@ -233,12 +235,12 @@ def test_a_cancelled_compile_ends_mona(tmp_path: Path) -> None:
 )
 def test_an_automaton_from_mona_over_the_limits_is_refused(limits: Limits, limit: str, binary: str) -> None:
     formula = parse("F(a & " + "X " * 10 + "b)")
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         formula_to_dfa_mona(formula, LETTERS, ResourceGuard(limits), binary=binary)
-    assert caught.value.limit == limit
+    assert excinfo.value.limit == limit
 
 
-def ended(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     """Waits until a process is gone or a zombie and returns True. The new parent collects it at an unknown time."""
     for _ in range(100):
         try:

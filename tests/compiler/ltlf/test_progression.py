@@ -13,7 +13,7 @@ from compiler.errors import LimitExceeded
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, formula_to_dfa, parse_formula, propositions_of
 from tests.references.dfa import assert_same, equivalent, product
-from tests.references.formula_suite import CLOTHES, all_subsets, clothing, one_at_a_time
+from tests.references.formula_suite import CLOTHES, all_subsets, clothing, singletons
 from tests.references.ltlf import satisfies
 from tests.references.random_formulas import LETTERS, NAMES, random_formula, traces
 from tests.references.shortest_word import shortest_word
@@ -38,7 +38,7 @@ FIGURE_1_STATES = table("figure_1")["states"]
 
 
 def test_the_formula_of_figure_1_gives_its_automaton() -> None:
-    dfa = translate(FIGURE_1, one_at_a_time(["coffee", "cat", "toy", "eos", "nomatch"], empty=False))
+    dfa = translate(FIGURE_1, singletons(["coffee", "cat", "toy", "eos", "nomatch"], empty=False))
     order = ("q0", "q2", "q1", "q3", "q4", "q5")  # the paper's states in canonical, that is breadth-first, order
     states = [[order[dfa.step(state, symbol)] for symbol in range(5)] for state in range(dfa.states)]
     assert dict(zip(order, states, strict=True)) == FIGURE_1_STATES
@@ -51,14 +51,19 @@ ORDERED = """
 & ((!(eos | dot) U thirdword) & F(eos)) & G(dot -> X eos)
 & G(firstword | secondword | thirdword | dot | eos | nomatch)
 """
-ORDERED_LETTERS = one_at_a_time(["firstword", "secondword", "thirdword", "dot", "eos", "nomatch"], empty=False)
+ORDERED_LETTERS = singletons(["firstword", "secondword", "thirdword", "dot", "eos", "nomatch"], empty=False)
 
 
 def test_the_clothing_specification_of_the_paper_has_17_states() -> None:
-    dfa = translate(" & ".join(clothing()), one_at_a_time(CLOTHES))
+    dfa = translate(" & ".join(clothing()), singletons(CLOTHES))
     assert dfa.states == 17
-    worn = [["Trouser", "Shirt", "Sneaker"], ["Dress", "Sandal"], ["Sandal", "Shirt"], ["Shirt", "Trouser", "Trouser"]]
-    assert [dfa.accepts(CLOTHES.index(item) for item in items) for items in worn] == [True, True, False, False]
+    outfit = [
+        ["Trouser", "Shirt", "Sneaker"],
+        ["Dress", "Sandal"],
+        ["Sandal", "Shirt"],
+        ["Shirt", "Trouser", "Trouser"],
+    ]
+    assert [dfa.accepts(CLOTHES.index(item) for item in items) for items in outfit] == [True, True, False, False]
 
 
 def test_the_ordered_specification_of_the_paper_has_7_states() -> None:
@@ -103,7 +108,7 @@ def test_random_formulas_agree_with_the_evaluator_on_short_traces(seed: int) -> 
 def test_formulas_over_many_propositions_agree_with_the_evaluator() -> None:
     rng = random.Random(5)
     names = [f"p{index}" for index in range(9)]
-    letters = [*one_at_a_time(names), *(frozenset(rng.sample(names, 3)) for _ in range(6))]
+    letters = [*singletons(names), *(frozenset(rng.sample(names, 3)) for _ in range(6))]
     for _ in range(60):
         source = random_formula(rng, names)
         formula, dfa = parse(source), translate(source, letters)
@@ -141,23 +146,23 @@ def test_connectives_are_operations_on_automata() -> None:
     rng = random.Random(11)
     for _ in range(40):
         left, right = random_formula(rng), random_formula(rng)
-        one, other = translate(left, LETTERS), translate(right, LETTERS)
-        assert equivalent(translate(f"({left}) & ({right})", LETTERS), product(one, other, operator.and_))
-        assert equivalent(translate(f"({left}) | ({right})", LETTERS), product(one, other, operator.or_))
-        denied = product(complement(one), translate("true", LETTERS), operator.and_)
-        assert equivalent(translate(f"!({left})", LETTERS), denied)
+        left_dfa, right_dfa = translate(left, LETTERS), translate(right, LETTERS)
+        assert equivalent(translate(f"({left}) & ({right})", LETTERS), product(left_dfa, right_dfa, operator.and_))
+        assert equivalent(translate(f"({left}) | ({right})", LETTERS), product(left_dfa, right_dfa, operator.or_))
+        negation = product(complement(left_dfa), translate("true", LETTERS), operator.and_)
+        assert equivalent(translate(f"!({left})", LETTERS), negation)
 
 
 def test_renaming_propositions_renames_letters_and_nothing_else() -> None:
-    others = ("Ankle_boot", "b", "A")
-    letters = [frozenset(others[NAMES.index(name)] for name in letter) for letter in LETTERS]
+    new_names = ("Ankle_boot", "b", "A")
+    letters = [frozenset(new_names[NAMES.index(name)] for name in letter) for letter in LETTERS]
     for seed in range(20):
-        source, renamed = (random_formula(random.Random(seed), names) for names in (NAMES, others))
-        assert_same(translate(source, LETTERS), translate(renamed, letters))
+        source, target = (random_formula(random.Random(seed), names) for names in (NAMES, new_names))
+        assert_same(translate(source, LETTERS), translate(target, letters))
 
 
 def test_names_that_no_letter_holds_are_false_throughout() -> None:
-    assert_same(translate("F b | a", one_at_a_time("a")), translate("a", one_at_a_time("a")))
+    assert_same(translate("F b | a", singletons("a")), translate("a", singletons("a")))
 
 
 def test_a_list_without_letters_is_refused() -> None:
@@ -187,7 +192,7 @@ def test_a_list_without_letters_is_refused() -> None:
     ],
 )
 def test_large_formulas_have_their_minimal_size(source: str, states: int) -> None:
-    assert translate(source, one_at_a_time(propositions_of(parse(source)))).states == states
+    assert translate(source, singletons(propositions_of(parse(source)))).states == states
 
 
 def test_a_tight_cap_refuses_or_gives_the_same_automaton() -> None:
@@ -220,6 +225,6 @@ def test_all_subsets_of_many_propositions_may_be_letters() -> None:
     ],
 )
 def test_a_translation_over_a_limit_stops_and_names_the_limit(source: str, limits: Limits, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as caught:
-        translate(source, one_at_a_time(propositions_of(parse(source))), limits)
-    assert caught.value.limit == limit
+    with pytest.raises(LimitExceeded) as excinfo:
+        translate(source, singletons(propositions_of(parse(source))), limits)
+    assert excinfo.value.limit == limit

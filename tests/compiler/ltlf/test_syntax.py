@@ -55,17 +55,17 @@ def test_names_are_listed_verbatim_in_order_of_occurrence(source: str, names: tu
 
 @pytest.mark.parametrize(("source", "position", "expected"), TABLE["faults"])
 def test_a_syntax_error_names_position_and_expected_tokens(source: str, position: int, expected: str) -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         parse(source)
-    assert caught.value.position == position
-    assert expected in caught.value.expected
-    assert caught.value.field == "ltlf"
+    assert excinfo.value.position == position
+    assert expected in excinfo.value.expected
+    assert excinfo.value.field == "ltlf"
 
 
 def test_a_syntax_error_counts_lines_and_columns_from_one() -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         parse("F a &\n  G(b ^ c)")
-    assert (caught.value.line, caught.value.column) == (2, 7)
+    assert (excinfo.value.line, excinfo.value.column) == (2, 7)
 
 
 def test_an_open_bracket_is_named_by_its_line_and_column() -> None:
@@ -75,9 +75,9 @@ def test_an_open_bracket_is_named_by_its_line_and_column() -> None:
 
 @pytest.mark.parametrize("source", ["secretname ^ b", '"secretname', "a secretname", "secretname)"])
 def test_a_syntax_error_does_not_repeat_the_source(source: str) -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         parse(source)
-    assert "secretname" not in str(caught.value)
+    assert "secretname" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_syntax_error_does_not_repeat_the_source(source: str) -> None:
     ],
 )
 def test_operators_of_other_dialects_are_refused_by_name(source: str, construct: str, position: int) -> None:
-    with pytest.raises(SpecUnsupported) as caught:
+    with pytest.raises(SpecUnsupported) as excinfo:
         parse(source)
-    assert (caught.value.construct, caught.value.position, caught.value.field) == (construct, position, "ltlf")
+    assert (excinfo.value.construct, excinfo.value.position, excinfo.value.field) == (construct, position, "ltlf")
 
 
 ROOMY = Limits(formula_chars_max=1_000_000)
@@ -116,9 +116,9 @@ ROOMY = Limits(formula_chars_max=1_000_000)
     ],
 )
 def test_a_formula_over_a_limit_is_refused_with_its_name(source: str, limits: Limits, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         parse(source, limits)
-    assert caught.value.limit == limit
+    assert excinfo.value.limit == limit
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def tree(pattern: str) -> Node:
     return parse_pattern(pattern, ResourceGuard(Limits()))
 
 
-def over(parts: Minterms, dfa: Dfa, common: Minterms) -> Dfa:
+def with_common_classes(parts: Minterms, dfa: Dfa, common: Minterms) -> Dfa:
     """The same automaton over a finer partition of the characters."""
     first = np.array([ord(common.representative(symbol)) for symbol in range(common.count)])
     return Dfa(dfa.symbol_class[parts.of(first)], dfa.next_state, dfa.accepting, dfa.start)
@@ -55,7 +55,7 @@ def assert_same_language(node: Node, what: object) -> None:
     )
     sets = [parts.charset([symbol]) for parts in (our_parts, their_parts) for symbol in range(parts.count)]
     common = minterms(sets)
-    left, right = over(our_parts, ours, common), over(their_parts, theirs, common)
+    left, right = with_common_classes(our_parts, ours, common), with_common_classes(their_parts, theirs, common)
     assert left.states == right.states and equivalent(left, right), what
 
 
@@ -77,14 +77,14 @@ def test_fado_gives_the_same_language_on_the_table_of_pairs(group: dict[str, lis
 
 @pytest.mark.parametrize("seed", range(8))
 def test_fado_gives_the_same_languages_on_random_patterns(seed: int) -> None:
-    rng, compared = random.Random(40 + seed), 0
-    while compared < 60:
+    rng, comparisons = random.Random(40 + seed), 0
+    while comparisons < 60:
         pattern = random_pattern(rng, 3)
         try:
             node = tree(pattern)
         except SpecSyntaxError:
             continue
-        compared += 1
+        comparisons += 1
         assert_same_language(node, pattern)
 
 
@@ -96,18 +96,18 @@ def test_trees_built_without_a_pattern_compile_with_fado() -> None:
 
 def test_an_oversized_pattern_is_refused_before_fado_runs() -> None:
     node = tree("(?:a{100}){1000}")
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         open_engines(regex="fado").node(node, ResourceGuard(Limits()))
-    assert caught.value.limit == "nfa_positions_max"
+    assert excinfo.value.limit == "nfa_positions_max"
 
 
 def test_an_automaton_from_fado_over_the_limit_is_refused() -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         node_to_dfa_fado(tree("(a|b)*a(a|b){6}"), ResourceGuard(Limits(dfa_states_max=100)))
-    assert caught.value.limit == "dfa_states_max"
+    assert excinfo.value.limit == "dfa_states_max"
 
 
 def test_a_tree_too_deep_for_fado_meets_a_limit() -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         node_to_dfa_fado(deep_tree(3000), ResourceGuard(Limits()))
-    assert caught.value.limit == "nesting_depth_max"
+    assert excinfo.value.limit == "nesting_depth_max"

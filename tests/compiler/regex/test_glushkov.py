@@ -79,14 +79,14 @@ def random_pattern(rng: random.Random, depth: int) -> str:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_patterns_accept_what_fullmatch_accepts(seed: int) -> None:
-    rng, compared = random.Random(seed), 0
-    while compared < 100:
+    rng, comparisons = random.Random(seed), 0
+    while comparisons < 100:
         pattern = rng.choice(("", "", "(?i)", "(?s)", "(?a)", "(?ia)")) + random_pattern(rng, 3)
         try:
             reference = re.compile(pattern)
         except re.error:
             continue
-        accepts, compared = compile_pattern(pattern), compared + 1
+        accepts, comparisons = compile_pattern(pattern), comparisons + 1
         for _ in range(25):
             text = "".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 5)))
             assert accepts(text) == bool(reference.fullmatch(text)), (pattern, text)
@@ -95,8 +95,8 @@ def test_random_patterns_accept_what_fullmatch_accepts(seed: int) -> None:
 @pytest.mark.parametrize("pattern", ["(a|b)*a(a|b){3}", "cat|category|dog", r"\d{2}:\d{2}", ".{0,9}", "a*b*c*"])
 def test_the_result_is_minimal(pattern: str) -> None:
     dfa, _ = pattern_dfa(pattern, ResourceGuard(Limits()))
-    again = minimize(dfa)
-    assert again.states == dfa.states and (again.next_state == dfa.next_state).all()
+    minimal = minimize(dfa)
+    assert minimal.states == dfa.states and (minimal.next_state == dfa.next_state).all()
 
 
 def test_a_pattern_that_nothing_matches_has_an_empty_language() -> None:
@@ -108,18 +108,18 @@ def test_a_pattern_that_nothing_matches_has_an_empty_language() -> None:
     "pattern", ["(?:a{1000}){1000}", "(?:" * 9 + "a" + "{4000000000})" * 9 + "?", "(?:(?:a|b){500}c?){41}"]
 )
 def test_too_many_positions_are_refused_before_any_is_built(pattern: str) -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         position_automaton(pattern)
-    assert caught.value.limit == "nfa_positions_max"
+    assert excinfo.value.limit == "nfa_positions_max"
 
 
 @pytest.mark.parametrize(
     ("pattern", "limit"), [("(a|b)*a(a|b){14}", "dfa_states_max"), ("[abcdefgh]{1,400}", "table_bytes_max")]
 )
 def test_a_blow_up_of_states_or_bytes_meets_the_limit(pattern: str, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         pattern_dfa(pattern, ResourceGuard(Limits(**{limit: 500})))
-    assert caught.value.limit == limit
+    assert excinfo.value.limit == limit
 
 
 @pytest.mark.parametrize("pattern", ["(?:){1000}", "(?:^|$){7}", "(?:^){9,}a?", "(?:a{0}){3}", "a{0,0}"])
@@ -138,8 +138,8 @@ def test_a_thousand_words_are_accepted_and_nothing_else() -> None:
     rng = random.Random(4)
     words = sorted({"".join(rng.choice("etaoinshr") for _ in range(rng.randint(2, 6))) for _ in range(1000)})
     accepts = compile_pattern("|".join(words), Limits(pattern_chars_max=100_000))
-    tried = words + [word[:-1] for word in words] + [word + "e" for word in words]
-    assert [text for text in tried if accepts(text)] == [text for text in tried if text in set(words)]
+    texts = words + [word[:-1] for word in words] + [word + "e" for word in words]
+    assert [text for text in texts if accepts(text)] == [text for text in texts if text in set(words)]
 
 
 def test_trees_built_by_hand_compile_like_patterns() -> None:
@@ -153,7 +153,7 @@ def test_trees_built_by_hand_compile_like_patterns() -> None:
 def test_a_position_automaton_has_first_last_and_follow_sets() -> None:
     nfa = position_automaton("ab*")
     assert (nfa.positions, nfa.first, nfa.last, nfa.follow, nfa.nullable) == (2, 0b01, 0b11, (0b10, 0b10), False)
-    assert [nfa.sets[which] for which in nfa.position_set] == [((97, 98),), ((98, 99),)]
+    assert [nfa.sets[set_number] for set_number in nfa.position_set] == [((97, 98),), ((98, 99),)]
 
 
 def test_words_with_a_common_prefix_share_positions() -> None:
@@ -171,11 +171,11 @@ def deep_tree(depth: int) -> Node:
 
 
 def test_a_tree_too_deep_for_the_stack_meets_a_limit() -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         node_nfa(deep_tree(5000), ResourceGuard(Limits()))
-    assert caught.value.limit == "nesting_depth_max"
+    assert excinfo.value.limit == "nesting_depth_max"
 
 
 def test_equal_languages_have_equal_tables() -> None:
-    one, other = (pattern_dfa(pattern, ResourceGuard(Limits()))[0] for pattern in ("a(b|c)*", "a|a(c*b*)*(b|c)"))
-    assert isinstance(one, Dfa) and (one.next_state == other.next_state).all()
+    first, second = (pattern_dfa(pattern, ResourceGuard(Limits()))[0] for pattern in ("a(b|c)*", "a|a(c*b*)*(b|c)"))
+    assert isinstance(first, Dfa) and (first.next_state == second.next_state).all()

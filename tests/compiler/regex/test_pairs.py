@@ -34,9 +34,9 @@ def reference(pattern: str) -> re.Pattern[str]:
 def compare(pattern: str, texts: Iterable[str]) -> None:
     """The DFA's verdict on each text against `re`'s."""
     dfa, parts = pattern_dfa(pattern, ResourceGuard(Limits()))
-    asked = reference(pattern)
+    regex = reference(pattern)
     for text in texts:
-        assert dfa.accepts(parts.word(text)) is bool(asked.fullmatch(text)), (pattern, text)
+        assert dfa.accepts(parts.word(text)) is bool(regex.fullmatch(text)), (pattern, text)
 
 
 def random_pairs() -> list[tuple[str, list[str]]]:
@@ -46,13 +46,13 @@ def random_pairs() -> list[tuple[str, list[str]]]:
     while len(drawn) < 150:
         pattern = rng.choice(("", "", "(?i)", "(?s)", "(?a)")) + random_pattern(rng, 3)
         try:
-            asked = reference(pattern)
+            regex = reference(pattern)
         except re.error:
             continue
         source = "".join(rng.choice(ALPHABET) for _ in range(40))
-        near = [match[0] for match in asked.finditer(source)][:5]
-        some = ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 4))) for _ in range(6)]
-        drawn.append((pattern, [*near, *(text + "\n" for text in near), *some, rng.choice(WORDS)]))
+        near = [match[0] for match in regex.finditer(source)][:5]
+        texts = ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 4))) for _ in range(6)]
+        drawn.append((pattern, [*near, *(text + "\n" for text in near), *texts, rng.choice(WORDS)]))
     return drawn
 
 
@@ -63,8 +63,8 @@ def test_there_are_enough_pairs_of_either_verdict() -> None:
     by_hand = {(pattern, text) for group in GROUPS for pattern in group["patterns"] for text in group["texts"]}
     drawn = {(pattern, text) for pattern, texts in RANDOM for text in texts}
     assert len(by_hand) >= PAIRS_MIN and len(drawn) >= 1_000
-    matched = sum(reference(pattern).fullmatch(text) is not None for pattern, text in by_hand)
-    assert len(by_hand) / 10 <= matched <= len(by_hand) / 2
+    match_count = sum(reference(pattern).fullmatch(text) is not None for pattern, text in by_hand)
+    assert len(by_hand) / 10 <= match_count <= len(by_hand) / 2
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group["name"])
@@ -80,24 +80,24 @@ def test_the_verdicts_on_random_pairs_are_those_of_fullmatch() -> None:
 
 def test_the_verdicts_on_cpythons_table_are_those_of_fullmatch() -> None:
     cases = pytest.importorskip("test.re_tests", reason="this Python came without its own tests").tests
-    compared = refused = 0
+    comparisons = refused = 0
     for pattern, text, *_ in cases:
         try:
-            asked = reference(pattern)
+            regex = reference(pattern)
         except re.error:
             continue
         try:
-            found = [match[0] for match in asked.finditer(text)]
-            compare(pattern, [text, *found, *(one + "\n" for one in found)])
-            compared += 1
+            matches = [match[0] for match in regex.finditer(text)]
+            compare(pattern, [text, *matches, *(matched_text + "\n" for matched_text in matches)])
+            comparisons += 1
         except SpecUnsupported:
             refused += 1
-    assert compared >= 250 and refused <= compared / 3
+    assert comparisons >= 250 and refused <= comparisons / 3
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["pattern"])
 def test_an_unsupported_construct_is_refused_by_name(row: dict[str, str]) -> None:
     reference(row["pattern"])  # that `re` takes it is why it has to be refused, and not guessed at
-    with pytest.raises(SpecUnsupported) as caught:
+    with pytest.raises(SpecUnsupported) as excinfo:
         parse_pattern(row["pattern"], ResourceGuard(Limits()))
-    assert caught.value.construct == row["construct"]
+    assert excinfo.value.construct == row["construct"]

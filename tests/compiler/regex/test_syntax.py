@@ -77,9 +77,9 @@ def test_patterns_become_trees(pattern: str, tree: Node) -> None:
     ],
 )
 def test_constructs_that_no_automaton_reads_are_refused_by_name(pattern: str, construct: str) -> None:
-    with pytest.raises(SpecUnsupported, match=construct) as caught:
+    with pytest.raises(SpecUnsupported, match=construct) as excinfo:
         parse(pattern)
-    assert caught.value.construct == construct
+    assert excinfo.value.construct == construct
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_constructs_that_no_automaton_reads_are_refused_by_name(pattern: str, co
     ],
 )
 def test_a_refused_construct_is_reported_with_its_position(pattern: str, position: int | None) -> None:
-    with pytest.raises(SpecUnsupported) as caught:
+    with pytest.raises(SpecUnsupported) as excinfo:
         parse(pattern)
-    assert caught.value.position == position
+    assert excinfo.value.position == position
 
 
 def test_the_multi_line_flag_leaves_absolute_anchors_alone() -> None:
@@ -129,21 +129,21 @@ def test_the_multi_line_flag_leaves_absolute_anchors_alone() -> None:
     ],
 )
 def test_a_syntax_error_has_a_position(pattern: str, position: int) -> None:
-    with pytest.raises(SpecSyntaxError, match="not a pattern") as caught:
+    with pytest.raises(SpecSyntaxError, match="not a pattern") as excinfo:
         parse(pattern)
-    assert caught.value.position == position
+    assert excinfo.value.position == position
 
 
 def test_a_syntax_error_does_not_repeat_a_long_pattern() -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         parse(f"(?P={'x' * 1000})")
-    assert len(caught.value.message) < 150
+    assert len(excinfo.value.message) < 150
 
 
 def test_a_syntax_error_has_line_and_column() -> None:
-    with pytest.raises(SpecSyntaxError) as caught:
+    with pytest.raises(SpecSyntaxError) as excinfo:
         parse("(?x)a\n  b)")
-    assert (caught.value.line, caught.value.column) == (2, 4)
+    assert (excinfo.value.line, excinfo.value.column) == (2, 4)
 
 
 @pytest.mark.parametrize("pattern", ["a{4294967295}", "a{1,99999999999}", "(?a)(?u)a", "a{" + "9" * 5000 + "}"])
@@ -154,9 +154,9 @@ def test_every_error_of_re_becomes_a_syntax_error(pattern: str) -> None:
 
 def test_a_pattern_over_the_character_limit_is_refused() -> None:
     assert parse("a" * 20, Limits(pattern_chars_max=20))
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         parse("a" * 21, Limits(pattern_chars_max=20))
-    assert caught.value.limit == "pattern_chars_max"
+    assert excinfo.value.limit == "pattern_chars_max"
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def test_a_pattern_over_the_character_limit_is_refused() -> None:
     ["(" * 70 + "a" + ")" * 70, "(" * 10_000 + "a" + ")" * 10_000, "(" * 10_000, "(?:" * 900 + "a" + ")*" * 900],
 )
 def test_deep_nesting_meets_the_limit_and_not_the_stack(pattern: str) -> None:
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         parse(pattern, Limits(pattern_chars_max=100_000))
-    assert caught.value.limit == "nesting_depth_max"
+    assert excinfo.value.limit == "nesting_depth_max"
 
 
 def test_moderate_nesting_is_read() -> None:
@@ -176,9 +176,9 @@ def test_moderate_nesting_is_read() -> None:
 def test_a_late_compilation_stops_while_it_reads() -> None:
     guard = ResourceGuard(Limits(compile_s_max=0.0))
     time.sleep(0.001)
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded) as excinfo:
         parse_pattern("a", guard)
-    assert caught.value.limit == "compile_s_max"
+    assert excinfo.value.limit == "compile_s_max"
 
 
 def test_the_parser_emits_no_warning() -> None:

@@ -72,16 +72,16 @@ def test_a_malformed_formula_is_refused_with_its_position() -> None:
 
 
 def test_propositions_are_shown_under_the_callers_names() -> None:
-    mine = spec_from_json({"ltlf": "F pet & F beast", "propositions": {"pet": ["dog", "cat"], "beast": ["cat", "dog"]}})
-    names = caller_names(mine)
+    spec = spec_from_json({"ltlf": "F pet & F beast", "propositions": {"pet": ["dog", "cat"], "beast": ["cat", "dog"]}})
+    names = caller_names(spec)
     assert names == {"cat|dog": ("beast", "pet")} or names == {"cat|dog": ("pet", "beast")}
     assert in_caller_names(("cat|dog", "bird"), names) == ("beast", "bird", "pet")
     assert caller_names(spec_from_json({"keywords": [["Runs", "run"]]})) == {"run|runs": ("Runs",)}
 
 
 def test_canonical_proposition_names_are_short_and_never_reserved() -> None:
-    long = [f"word{number}" for number in range(500)]
-    first, second = (meaning_name(Proposition(tuple(words))) for words in (long, long[:-1]))
+    names = [f"word{number}" for number in range(500)]
+    first, second = (meaning_name(Proposition(tuple(words))) for words in (names, names[:-1]))
     assert len(first) < 80 and first != second
     assert meaning_name(Proposition(("eos",))) == "eos'"
     assert meaning_name(Proposition(("a|b",))) != meaning_name(Proposition(("a", "b")))

@@ -25,9 +25,9 @@ GOOD: list[dict[str, Any]] = [
 @pytest.mark.parametrize("constraint", GOOD, ids=str)
 def test_the_canonical_object_reads_back_as_the_same_spec(constraint: dict[str, Any]) -> None:
     spec = spec_from_json(constraint)
-    again = spec_from_json(spec_to_json(spec))
-    assert again == spec
-    assert spec_hash(again) == spec_hash(spec)
+    copy = spec_from_json(spec_to_json(spec))
+    assert copy == spec
+    assert spec_hash(copy) == spec_hash(spec)
 
 
 def test_different_constraints_have_different_hashes() -> None:

@@ -40,14 +40,14 @@ TEXTS = ["".join(text) for length in range(6) for text in itertools.product("ab.
 
 
 @pytest.fixture(params=["side by side", "letter by letter"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def combination_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Selects each of the two compilation paths in turn. The second is that of large combinations."""
     if request.param == "letter by letter":
         monkeypatch.setattr(combine, "_JOINT_INNER_STATES_MAX", -1)
         monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("combination_path")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constraint: str) -> None:
     spec = spec_from_json(json.loads(constraint))
@@ -56,7 +56,7 @@ def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constrai
         assert check_text(automaton, text).satisfied == satisfies(spec, text), text
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("combination_path")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_flattening_a_combination_keeps_its_language(constraint: str) -> None:
     spec, guard = spec_from_json(json.loads(constraint)), ResourceGuard(Limits())
@@ -65,34 +65,34 @@ def test_flattening_a_combination_keeps_its_language(constraint: str) -> None:
         assert texts.accepts(text) == satisfies(spec, text), text
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("combination_path")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
 def test_min_tokens_is_the_length_of_the_shortest_text(constraint: str) -> None:
     spec = spec_from_json(json.loads(constraint))
     compiled = compile_spec(spec, byte_vocabulary())
-    stripped = compiled.text.strips_space
+    strips_space = compiled.text.strips_space
 
-    def good(raw: str) -> bool:
-        return satisfies(spec, raw) or (stripped and raw.startswith(" ") and satisfies(spec, raw[1:]))
+    def is_accepted(raw: str) -> bool:
+        return satisfies(spec, raw) or (strips_space and raw.startswith(" ") and satisfies(spec, raw[1:]))
 
-    shortest = next(raw for raw in TEXTS if good(raw))
+    shortest = next(raw for raw in TEXTS if is_accepted(raw))
     assert compiled.tokens.min_tokens == len(shortest) + 1
     assert satisfies(spec, answer_text(compiled.text, shortest))
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("combination_path")
 def test_one_leading_space_is_stripped_even_if_patterns_allow_it() -> None:
     for constraint in ({"regex": " *b"}, {"all": [{"regex": " *b"}, B]}, {"all": [{"regex": " *b"}, {"max_chars": 4}]}):
         assert answer_text(compile_text(spec_from_json(constraint)), " b") == "b"
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("combination_path")
 def test_character_counts_follow_both_readings_of_a_leading_space() -> None:
     spec = spec_from_json({"all": [{"regex": "(?s:.*)a(?s:.*)"}, {"max_chars": 3}]})
     tokens = compile_spec(spec, byte_vocabulary()).tokens
-    for raw, good in ((" bba", True), ("bbba", False), ("  ba", True), ("   a", True), ("  bba", False)):
+    for raw, verdict in ((" bba", True), ("bbba", False), ("  ba", True), ("   a", True), ("  bba", False)):
         state = reduce(tokens.advance, raw.encode(), tokens.start)
-        assert (tokens.distance[state] == 1) == good, raw
+        assert (tokens.distance[state] == 1) == verdict, raw
 
 
 @pytest.mark.parametrize(
@@ -178,22 +178,24 @@ def test_the_per_character_path_accepts_the_same_texts(
     if "all" not in constraint:
         constraint = {**constraint, "leading_space": leading_space}
     spec, vocabulary = spec_from_json(constraint), byte_vocabulary()
-    usual = compile_spec(spec, vocabulary)
+    expected = compile_spec(spec, vocabulary)
     monkeypatch.setattr(combine, "_INNER_STATES_MAX", -1)
     spelled = compile_spec(spec, vocabulary)
-    assert spelled.text.display_dfa is spelled.text.letters and usual.text.display_dfa is not usual.text.letters
-    assert spelled.tokens.min_tokens == usual.tokens.min_tokens
+    assert spelled.text.display_dfa is spelled.text.letters and expected.text.display_dfa is not expected.text.letters
+    assert spelled.tokens.min_tokens == expected.tokens.min_tokens
     for length in range(5):
         for raw in map("".join, itertools.product(" aé-", repeat=length)):
-            states = usual.tokens.start, spelled.tokens.start
+            states = expected.tokens.start, spelled.tokens.start
             for byte in raw.encode():
-                states = usual.tokens.advance(states[0], byte), spelled.tokens.advance(states[1], byte)
-                assert usual.tokens.distance[states[0]] == spelled.tokens.distance[states[1]], raw
+                states = expected.tokens.advance(states[0], byte), spelled.tokens.advance(states[1], byte)
+                assert expected.tokens.distance[states[0]] == spelled.tokens.distance[states[1]], raw
             assert (
-                check_text(usual.text, raw).satisfied == check_text(spelled.text, raw).satisfied == satisfies(spec, raw)
+                check_text(expected.text, raw).satisfied
+                == check_text(spelled.text, raw).satisfied
+                == satisfies(spec, raw)
             )
-            assert check_text(usual.text, raw).violated_at == check_text(spelled.text, raw).violated_at
-            assert answer_text(usual.text, raw) == answer_text(spelled.text, raw)
+            assert check_text(expected.text, raw).violated_at == check_text(spelled.text, raw).violated_at
+            assert answer_text(expected.text, raw) == answer_text(spelled.text, raw)
     assert (
         decode(encode(spelled, b"secret"), b"secret", vocabulary.fingerprint).state_distances == spelled.state_distances
     )

@@ -19,15 +19,15 @@ from compiler.vocab import byte_vocabulary
 from tests.references import ltlf as reference_ltlf
 
 LABELS = ["Ankle boot", "Sneaker", "Bag"]
-SEQUENCES = [list(found) for length in range(5) for found in itertools.product(LABELS, repeat=length)]
+SEQUENCES = [list(sequence) for length in range(5) for sequence in itertools.product(LABELS, repeat=length)]
 
 
-def judged(constraint: dict[str, Any], labels: list[str]) -> bool:
+def is_satisfied(constraint: dict[str, Any], labels: list[str]) -> bool:
     """The constraint of a row, straight from its meaning."""
     if "all" in constraint:
-        return all(judged(part, labels) for part in constraint["all"])
+        return all(is_satisfied(part, labels) for part in constraint["all"])
     if "not" in constraint:
-        return not judged(constraint["not"], labels)
+        return not is_satisfied(constraint["not"], labels)
     if "regex" in constraint:
         return re.fullmatch(constraint["regex"], " ".join(labels)) is not None
     if "max_words" in constraint:
@@ -36,9 +36,13 @@ def judged(constraint: dict[str, Any], labels: list[str]) -> bool:
         return len(" ".join(labels)) <= constraint["max_chars"]
     if "keywords" in constraint:
         return all(word in labels for word in constraint["keywords"])
-    meant = {"shoe": {"Ankle boot", "Sneaker"}, "Bag": {"Bag"}, "Ankle boot": {"Ankle boot"}, "S": {"Sneaker"}}
+    label_sets = {"shoe": {"Ankle boot", "Sneaker"}, "Bag": {"Bag"}, "Ankle boot": {"Ankle boot"}, "S": {"Sneaker"}}
     trace = [
-        frozenset(name for name, held in meant.items() if label in held and name in constraint["ltlf"])
+        frozenset(
+            name
+            for name, labels_of_name in label_sets.items()
+            if label in labels_of_name and name in constraint["ltlf"]
+        )
         or frozenset({"nomatch"})
         for label in labels
     ]
@@ -64,16 +68,16 @@ CONSTRAINTS: list[dict[str, Any]] = [
 def test_sequences_satisfy_a_constraint_as_defined(constraint: dict[str, Any]) -> None:
     spec = spec_from_json({**constraint, "labels": LABELS})
     compiled = compile_spec(spec, byte_vocabulary())
-    shortest = min(len(labels) for labels in SEQUENCES if judged(constraint, labels))
+    shortest = min(len(labels) for labels in SEQUENCES if is_satisfied(constraint, labels))
     assert compiled.tokens.min_tokens == shortest + 1
     for labels in SEQUENCES:
         check = check_labels(compiled.text, labels)
-        assert check.satisfied == judged(constraint, labels), labels
+        assert check.satisfied == is_satisfied(constraint, labels), labels
         state = reduce(compiled.tokens.advance, map(LABELS.index, labels), compiled.tokens.start)
         assert (compiled.tokens.distance[state] == 1) == check.satisfied
         if check.violated_at is not None and check.violated_at < len(labels):
-            begun = labels[: check.violated_at + 1]
-            assert not any(judged(constraint, begun + more) for more in SEQUENCES if len(more) < 3)
+            prefix = labels[: check.violated_at + 1]
+            assert not any(is_satisfied(constraint, prefix + suffix) for suffix in SEQUENCES if len(suffix) < 3)
 
 
 def test_a_label_outside_the_alphabet_is_refused() -> None:

@@ -31,16 +31,16 @@ def random_text(draw: random.Random) -> str:
 def test_the_letters_of_a_text_are_those_of_the_definition(seed: int) -> None:
     draw = random.Random(seed)
     names = draw.sample(("p", "q", "r", "s"), draw.randint(1, 4))
-    declared = tuple((name, random_proposition(draw)) for name in names)
+    declarations = tuple((name, random_proposition(draw)) for name in names)
     mentioned = [*names, "a", "dot", "nomatch", *(["eos"] if draw.random() < 0.4 else [])]
-    spec = LtlfSpec(" | ".join(f"F {name}" for name in mentioned) + " | true", declared)
+    spec = LtlfSpec(" | ".join(f"F {name}" for name in mentioned) + " | true", declarations)
     automaton = compile_text(spec)
     for _ in range(40):
         text = random_text(draw)
         units = re.findall(r"\w+|[^\w\s]", text)
         words = check_text(automaton, text).words
-        shown = [in_caller_names(step.letters, caller_names(spec)) for step in words]
-        assert shown == [tuple(sorted(held)) for held in word_trace(spec, text)]
+        letters = [in_caller_names(step.letters, caller_names(spec)) for step in words]
+        assert letters == [tuple(sorted(letter)) for letter in word_trace(spec, text)]
         assert [step.text for step in words] == units + [""] * ("eos" in mentioned)
 
 
@@ -63,7 +63,7 @@ def test_check_agrees_with_the_definition_and_locates_the_violation(seed: int) -
         assert check.satisfied == (check.violated_at is None)
         if check.violated_at is not None and check.violated_at < len(text):
             broken = text[: check.violated_at + 1]
-            assert not any(satisfies(spec, broken + more) for more in ("", *PARTS, "a b", ". a", "ab ab"))
+            assert not any(satisfies(spec, broken + suffix) for suffix in ("", *PARTS, "a b", ". a", "ab ab"))
 
 
 def test_an_incomplete_text_is_violated_at_its_end() -> None:
@@ -97,8 +97,8 @@ def test_a_pattern_with_a_leading_space_allows_one_more(raw: str) -> None:
     spec = RegexSpec("( x|y)")
     automaton = compile_spec(spec, byte_vocabulary()).tokens
     state = reduce(automaton.advance, raw.encode(), automaton.start)
-    wanted = satisfies(spec, raw) or (raw.startswith(" ") and satisfies(spec, raw[1:]))
-    assert (automaton.distance[state] == 1) == wanted
+    expected = satisfies(spec, raw) or (raw.startswith(" ") and satisfies(spec, raw[1:]))
+    assert (automaton.distance[state] == 1) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,20 @@ def test_a_pattern_with_a_leading_space_allows_one_more(raw: str) -> None:
 def test_a_replay_is_independent_of_the_tokenization(spec: Spec, text: str) -> None:
     automaton = compile_text(spec)
     raw, draw = text.encode(), random.Random(4)
-    whole = replay(automaton, [raw])
+    expected = replay(automaton, [raw])
     for _ in range(20):
         cuts = sorted(draw.sample(range(1, len(raw)), min(3, len(raw) - 1)))
         pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
         steps = replay(automaton, pieces)
         assert len(steps) == len(pieces) + 1
         assert [letter for step in steps for letter in step.letters] == [
-            letter for step in whole for letter in step.letters
+            letter for step in expected for letter in step.letters
         ]
-        assert steps[-1].state == whole[-1].state
+        assert steps[-1].state == expected[-1].state
     assert check_text(automaton, text).satisfied
 
 
 def test_a_replay_skips_the_optional_leading_space() -> None:
     automaton = compile_text(RegexSpec("ab"))
-    with_space, without = replay(automaton, [b" a", b"b"]), replay(automaton, [b"a", b"b"])
-    assert [step.state for step in with_space] == [step.state for step in without]
+    with_space, without_space = replay(automaton, [b" a", b"b"]), replay(automaton, [b"a", b"b"])
+    assert [step.state for step in with_space] == [step.state for step in without_space]

@@ -49,8 +49,8 @@ def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(real: tuple[str, str,
         if None in pieces:  # a piece for unknown characters, in vocabularies without bytes
             assert name in ("tinystories-656k", "stories260k")
             continue
-        written = b"".join(piece or b"" for piece in pieces).decode()
-        assert written in (sample, " " + sample)  # SentencePiece puts a space before a text
+        spelling = b"".join(piece or b"" for piece in pieces).decode()
+        assert spelling in (sample, " " + sample)  # SentencePiece puts a space before a text
         spelled += 1
     assert spelled >= len(TEXTS) // 3
 
@@ -58,9 +58,9 @@ def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(real: tuple[str, str,
 def test_special_tokens_and_unused_ids_have_no_bytes(real: tuple[str, str, Vocabulary]) -> None:
     _, text, vocabulary = real
     data = json.loads(text)
-    named = {*data["model"]["vocab"].values(), *(token["id"] for token in data["added_tokens"])}
+    used_ids = {*data["model"]["vocab"].values(), *(token["id"] for token in data["added_tokens"])}
     assert all(vocabulary.tokens[token["id"]] is None for token in data["added_tokens"] if token["special"])
-    assert all(vocabulary.tokens[number] is None for number in range(vocabulary.size) if number not in named)
+    assert all(vocabulary.tokens[number] is None for number in range(vocabulary.size) if number not in used_ids)
 
 
 def test_the_trie_spells_each_token_once() -> None:
@@ -69,9 +69,9 @@ def test_the_trie_spells_each_token_once() -> None:
     spelled: dict[int, bytes] = {}
     for trie in (vocabulary.boundary_trie, vocabulary.midchar_trie):
         texts = [b""]
-        for above, level in pairwise(trie.levels):
+        for previous, level in pairwise(trie.levels):
             for node in range(level.start, level.stop):
-                parent = above.start + trie.parent[node]
+                parent = previous.start + trie.parent[node]
                 assert trie.first_child[parent] <= node < trie.first_child[parent + 1]
                 texts.append(texts[parent] + bytes([trie.byte[node]]))
         assert len(texts) == len(trie.parent) == trie.first_child[-1]
@@ -87,14 +87,14 @@ def test_the_trie_spells_each_token_once() -> None:
 def test_different_vocabularies_have_different_fingerprints() -> None:
     base = Vocabulary((b"a", b"bc", None), (2,))
     assert base.fingerprint == Vocabulary((b"a", b"bc", None), (2,)).fingerprint
-    others = [
+    vocabularies = [
         Vocabulary((b"ab", b"c", None), (2,)),
         Vocabulary((b"a", None, None), (2,)),
         Vocabulary((b"a", None, None), (1,)),
         Vocabulary((b"a", b"bc", None, None), (2,)),
         byte_vocabulary(),
     ]
-    assert len({vocabulary.fingerprint for vocabulary in [base, *others]}) == 6
+    assert len({vocabulary.fingerprint for vocabulary in [base, *vocabularies]}) == 6
 
 
 @pytest.mark.parametrize("eos", [(), (3,), (-1,), (0,)])

@@ -22,34 +22,34 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 from tests.decoding.model.test_huggingface import _step
 from tests.decoding.random_automata import of_length
-from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, llama_of, made, windowed
+from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, llama_of, make_model, mistral_of
 
 
-def _crowd(model: HuggingFaceModel, seeds: list[int], steps: int) -> list[list[Scores]]:
+def _batch_scores(model: HuggingFaceModel, seeds: list[int], steps: int) -> list[list[Scores]]:
     """The scores of concurrent generations of random shapes. Each shape depends on its seed only."""
     randoms = [np.random.default_rng(seed) for seed in seeds]
     prompts = [random.integers(1, model.vocab_size, random.integers(1, 16)).tolist() for random in randoms]
     opened = [model.prefill(prompt) for prompt in prompts]
     rows = [1] * len(seeds)
-    found: list[list[Scores]] = [[] for _ in seeds]
+    scores_by_generation: list[list[Scores]] = [[] for _ in seeds]
     for _ in range(steps):
         feeds = []
         for number, random in enumerate(randoms):
-            kept, count = int(random.integers(1, 9)), int(random.choice([1, 1, 1, 3]))
-            parents = torch.from_numpy(random.integers(0, rows[number], kept))
-            tokens = torch.from_numpy(random.integers(1, model.vocab_size, (kept, count)))
+            row_count, count = int(random.integers(1, 9)), int(random.choice([1, 1, 1, 3]))
+            parents = torch.from_numpy(random.integers(0, rows[number], row_count))
+            tokens = torch.from_numpy(random.integers(1, model.vocab_size, (row_count, count)))
             feeds.append(StepInput(opened[number][0], parents, tokens))
-            rows[number] = kept
-        for own, scores in zip(found, model.step(feeds), strict=True):
-            own.append(scores)
-    return found
+            rows[number] = row_count
+        for scores_of_generation, scores in zip(scores_by_generation, model.step(feeds), strict=True):
+            scores_of_generation.append(scores)
+    return scores_by_generation
 
 
 def _check_neighbours(model: HuggingFaceModel) -> None:
     assert model.rows_independent
-    together = _crowd(model, list(range(8)), steps=6)
+    together = _batch_scores(model, list(range(8)), steps=6)
     for seed in range(8):
-        for alone, among in zip(_crowd(model, [seed], steps=6)[0], together[seed], strict=True):
+        for alone, among in zip(_batch_scores(model, [seed], steps=6)[0], together[seed], strict=True):
             for field in ("log_probs", "token_log_probs", "max_log_probs"):
                 assert torch.equal(getattr(alone, field), getattr(among, field))
 
@@ -82,35 +82,35 @@ def test_mixture_of_experts_models_do_not_claim_batch_invariance() -> None:
     assert not HuggingFaceModel(SHARED["mixtral, experts"]()).rows_independent
 
 
-@pytest.mark.parametrize("make", [gpt2_of, lambda: windowed(5)], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, lambda: mistral_of(5)], ids=["shared", "plain"])
 def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedModel]) -> None:
     model = HuggingFaceModel(make())
     session, _ = model.prefill([1, 2, 3])
     scores = _step(model, session, [0, 0, 0, 0], [[1], [2], [3], [4]])
-    held = weakref.ref(session)
+    reference = weakref.ref(session)
     del session
-    assert held() is None
+    assert reference() is None
     assert scores.log_probs.shape == (4, V)
 
 
-class _Held(TorchDispatchMode):
+class _LiveBytes(TorchDispatchMode):
     """Counts the bytes of live tensors made while active, and their peak."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.most = 0
+        self.peak = 0
         self._alive: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for one in made if isinstance(made, tuple | list) else [made]:
-            if isinstance(one, torch.Tensor) and not func.is_view:
-                storage = one.untyped_storage()
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor) and not func.is_view:
+                storage = tensor.untyped_storage()
                 if storage._cdata not in self._alive:
                     self._alive[storage._cdata] = storage.nbytes()
                     weakref.finalize(storage, self._alive.pop, storage._cdata, None)
-        self.most = max(self.most, sum(self._alive.values()))
-        return made
+        self.peak = max(self.peak, sum(self._alive.values()))
+        return result
 
 
 @pytest.mark.parametrize(
@@ -120,25 +120,25 @@ class _Held(TorchDispatchMode):
 def test_a_generation_uses_no_more_memory_than_estimated(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
 ) -> None:
-    wide = {"intermediate_size": 400, "max_position_embeddings": 200}
+    config = {"intermediate_size": 400, "max_position_embeddings": 200}
     if name == "llama, packed":
-        wide["hidden_size"] = 192
-    makers = {"gpt2": lambda: gpt2_of(n_positions=200), "mistral, a window of 5": lambda: windowed(5)}
-    model = HuggingFaceModel(makers.get(name, lambda: llama_of(**wide))())
+        config["hidden_size"] = 192
+    makers = {"gpt2": lambda: gpt2_of(n_positions=200), "mistral, a window of 5": lambda: mistral_of(5)}
+    model = HuggingFaceModel(makers.get(name, lambda: llama_of(**config))())
     announced = model.bytes_for(prompt, rows, tokens)
     model.prefill([1])  # what the library keeps for later
-    with _Held() as held:
+    with _LiveBytes() as live_bytes:
         session, _ = model.prefill(list(range(1, V - 1)) * 2 + [1] * 4 if prompt > V else list(range(1, prompt + 1)))
         for step in range(0, tokens - 1, stretch):
             parents = [0] * rows if step == 0 else list(range(rows))
             _step(model, session, parents, [[row + 1] * stretch for row in range(rows)])
-    assert held.most <= announced < 40 * held.most
+    assert live_bytes.peak <= announced < 40 * live_bytes.peak
 
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked"])
 @pytest.mark.parametrize("name", ["gpt2", "mistral, a window of 5"])
 def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algorithm) -> None:
-    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else windowed(5))
+    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else mistral_of(5))
     length = 30  # tokens before EOS
     automaton = of_length(length, V, *model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)
@@ -147,9 +147,9 @@ def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algor
         options = SearchOptions(max_tokens=length + 1, beams=beams, algorithm=algorithm)
         run = search_of(constraint, options)
         announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
-        with _Held() as held:
+        with _LiveBytes() as live_bytes:
             drive(model, [1, 2, 3], run)
-        assert held.most <= announced < 40 * held.most, beams
+        assert live_bytes.peak <= announced < 40 * live_bytes.peak, beams
 
 
 WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
@@ -158,7 +158,7 @@ WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (1.0, 0.5), (100.0, 0.99)], ids=["all", "few", "many"])
 @pytest.mark.parametrize(
     "make",
-    [lambda: gpt2_of(**WIDE), lambda: made(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
+    [lambda: gpt2_of(**WIDE), lambda: make_model(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
     ids=["shared", "plain"],
 )
 def test_sampling_uses_no_more_memory_than_estimated(
@@ -172,6 +172,6 @@ def test_sampling_uses_no_more_memory_than_estimated(
     for rows, tokens in itertools.product((1, 5, 40, 100), (1, 2, 5)):
         run = Sampling(constraint, SamplingOptions(tokens, 1, rows, temperature, top_p))
         announced = model.bytes_for(3, rows, tokens, run.size.scratch_bytes)
-        with _Held() as held:
+        with _LiveBytes() as live_bytes:
             drive(model, [1, 2, 3], run)
-        assert held.most <= announced, (rows, tokens)
+        assert live_bytes.peak <= announced, (rows, tokens)

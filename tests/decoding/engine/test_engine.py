@@ -33,7 +33,7 @@ class WatchedModel(HashModel):
 
     def __init__(self, **settings: object) -> None:
         super().__init__(VOCABULARY, (VOCABULARY - 1,), **settings)
-        self.crowds: list[list[PrefixSession]] = []
+        self.batches: list[list[PrefixSession]] = []
         self.opened: list[PrefixSession] = []
         self.may_step = threading.Event()
         self.may_step.set()
@@ -46,7 +46,7 @@ class WatchedModel(HashModel):
 
     def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         assert self.may_step.wait(30.0)
-        self.crowds.append([feed.session for feed in feeds])
+        self.batches.append([feed.session for feed in feeds])
         if self.fails:
             raise ModelOutputInvalid("out of order")
         return super().step(feeds)
@@ -86,7 +86,7 @@ def _long(beams: int = 2, max_tokens: int = 12) -> Order:
     return Order((0,), automaton, SearchOptions(max_tokens=max_tokens, beams=beams))
 
 
-def _ask(engine: Engine, order: Order, **more: object) -> tuple[Hypothesis, ...]:
+def _generate(engine: Engine, order: Order, **more: object) -> tuple[Hypothesis, ...]:
     return engine.generate(order.run, order.prompt, **more)
 
 
@@ -102,7 +102,7 @@ def _begin_together(
 ) -> list[Future[tuple[Hypothesis, ...]]]:
     """Sends all orders before the first pass. may_step: the model's."""
     may_step.clear()
-    answers = [callers.submit(_ask, engine, order) for order in orders]
+    answers = [callers.submit(_generate, engine, order) for order in orders]
     _wait_for(lambda: engine.generations + sum(answer.done() for answer in answers) == len(orders))
     may_step.set()
     return answers
@@ -115,7 +115,7 @@ def test_batched_generations_give_the_same_answers_in_fewer_passes() -> None:
         answers = _begin_together(callers, engine, model.may_step, orders)
         assert [answer.result() for answer in answers] == [order.alone() for order in orders]
     longest = max(order.options.max_tokens for order in orders)
-    assert max(map(len, model.crowds)) > 10
+    assert max(map(len, model.batches)) > 10
     assert model.passes < 3 * longest
 
 
@@ -123,14 +123,14 @@ def test_generations_join_and_leave_between_two_passes() -> None:
     model = WatchedModel()
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
-        first = callers.submit(_ask, engine, _long(max_tokens=20))
+        first = callers.submit(_generate, engine, _long(max_tokens=20))
         _wait_for(lambda: len(model.opened) == 1)
-        second = callers.submit(_ask, engine, _long(max_tokens=6))
+        second = callers.submit(_generate, engine, _long(max_tokens=6))
         _wait_for(lambda: engine.generations == 2)
         model.may_step.set()
         assert first.result() == _long(max_tokens=20).alone()
         assert second.result() == _long(max_tokens=6).alone()
-    sizes = [len(crowd) for crowd in model.crowds]
+    sizes = [len(batch) for batch in model.batches]
     assert sizes[0] == 1 and sizes[-1] == 1 and 2 in sizes
     assert model.passes == 19  # as many as the longer one needs alone
 
@@ -138,55 +138,55 @@ def test_generations_join_and_leave_between_two_passes() -> None:
 def test_admission_is_bounded_by_memory_and_serves_every_request() -> None:
     order = _long(beams=3, max_tokens=8)
     model = WatchedModel()
-    each = order.bytes_held()
-    with Engine(model, 2 * each + each // 2) as engine, ThreadPoolExecutor(7) as callers:
+    bytes_each = order.bytes_held()
+    with Engine(model, 2 * bytes_each + bytes_each // 2) as engine, ThreadPoolExecutor(7) as callers:
         answers = _begin_together(callers, engine, model.may_step, [order] * 7)
         assert all(answer.result() == order.alone() for answer in answers)
-    assert max(map(len, model.crowds)) == 2
+    assert max(map(len, model.batches)) == 2
 
 
 def test_a_request_over_the_memory_is_refused_with_both_sizes() -> None:
     model, order = WatchedModel(), _long(beams=10)
     memory_bytes = order.bytes_held() - 1
     with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge) as refusal:
-        _ask(engine, order)
+        _generate(engine, order)
     assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (order.bytes_held(), memory_bytes)
     assert not model.opened
 
 
 def test_a_cancelled_generation_frees_its_memory_for_the_next() -> None:
-    called_off = threading.Event()
+    cancellation = threading.Event()
     model = WatchedModel()
-    each = _long(max_tokens=200).bytes_held()
+    bytes_each = _long(max_tokens=200).bytes_held()
     steps: list[BeamStep] = []
 
     def watch(event: BeamStep) -> None:
         steps.append(event)
         if len(steps) == 3:
-            called_off.set()
+            cancellation.set()
 
-    with Engine(model, each) as engine, ThreadPoolExecutor(2) as callers:
+    with Engine(model, bytes_each) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
-        first = callers.submit(_ask, engine, _long(max_tokens=200), on_step=watch, cancelled=called_off.is_set)
+        first = callers.submit(_generate, engine, _long(max_tokens=200), on_step=watch, cancelled=cancellation.is_set)
         _wait_for(lambda: len(model.opened) == 1)
-        second = callers.submit(_ask, engine, _long(max_tokens=12))
+        second = callers.submit(_generate, engine, _long(max_tokens=12))
         model.may_step.set()
         with pytest.raises(Cancelled):
             first.result()
         assert second.result() == _long(max_tokens=12).alone()
     assert len(model.opened) == 2
-    gone = [number for number, crowd in enumerate(model.crowds) if model.opened[0] in crowd]
-    assert gone == list(range(len(gone))) and len(gone) < 199
-    assert all(crowd == [model.opened[1]] for crowd in model.crowds[len(gone) :])
+    pass_numbers = [number for number, batch in enumerate(model.batches) if model.opened[0] in batch]
+    assert pass_numbers == list(range(len(pass_numbers))) and len(pass_numbers) < 199
+    assert all(batch == [model.opened[1]] for batch in model.batches[len(pass_numbers) :])
 
 
 def test_a_generation_cancelled_while_waiting_never_starts() -> None:
     model = WatchedModel()
     with Engine(model, _long(max_tokens=30).bytes_held()) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
-        first = callers.submit(_ask, engine, _long(max_tokens=30))
+        first = callers.submit(_generate, engine, _long(max_tokens=30))
         _wait_for(lambda: len(model.opened) == 1)
-        second = callers.submit(_ask, engine, _long(), cancelled=lambda: True)
+        second = callers.submit(_generate, engine, _long(), cancelled=lambda: True)
         model.may_step.set()
         with pytest.raises(Cancelled):
             second.result()
@@ -205,12 +205,12 @@ def test_a_slow_listener_gets_every_step_and_delays_no_generation() -> None:
 
     order = _long(max_tokens=15)
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
-        listened = callers.submit(_ask, engine, order, on_step=slow)
-        assert callers.submit(_ask, engine, order).result() == order.alone()
+        job = callers.submit(_generate, engine, order, on_step=slow)
+        assert callers.submit(_generate, engine, order).result() == order.alone()
         _wait_for(lambda: model.passes >= 14)  # all steps with a listener are done, and no event has arrived
         assert not heard
         may_go_on.set()
-        assert listened.result() == order.alone()
+        assert job.result() == order.alone()
     alone: list[BeamStep] = []
     generate(WatchedModel(), order.prompt, order.automaton, order.options, on_step=alone.append)
     assert heard == alone and len(alone) == 15
@@ -223,11 +223,11 @@ def test_a_failing_callback_ends_only_its_own_generation(callback: str) -> None:
 
     order = _long(max_tokens=40)
     with Engine(WatchedModel(), PLENTY) as engine, ThreadPoolExecutor(2) as callers:
-        bad = callers.submit(_ask, engine, order, **{callback: broken})
-        good = callers.submit(_ask, engine, order)
+        bad = callers.submit(_generate, engine, order, **{callback: broken})
+        job = callers.submit(_generate, engine, order)
         with pytest.raises(OSError, match="gone"):
             bad.result()
-        assert good.result() == order.alone()
+        assert job.result() == order.alone()
 
 
 def test_a_generation_without_step_input_fails_alone() -> None:
@@ -242,7 +242,7 @@ def test_a_generation_without_step_input_fails_alone() -> None:
     model = WatchedModel()
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
-        good = callers.submit(_ask, engine, order)
+        job = callers.submit(_generate, engine, order)
         _wait_for(lambda: len(model.opened) == 1)
         broken = Broken(PreparedConstraint.prepare(order.automaton, torch.device("cpu")), order.options)
         bad = callers.submit(engine.generate, lambda: broken, order.prompt)
@@ -250,7 +250,7 @@ def test_a_generation_without_step_input_fails_alone() -> None:
         model.may_step.set()
         with pytest.raises(ValueError, match="no idea"):
             bad.result()
-        assert good.result() == order.alone()
+        assert job.result() == order.alone()
 
 
 def test_a_failed_pass_fails_its_requests_and_the_engine_continues() -> None:
@@ -262,7 +262,7 @@ def test_a_failed_pass_fails_its_requests_and_the_engine_continues() -> None:
             with pytest.raises(ModelOutputInvalid):
                 answer.result()
         model.fails = False
-        assert _ask(engine, _long()) == _long().alone()
+        assert _generate(engine, _long()) == _long().alone()
 
 
 def test_close_cancels_all_requests_and_refuses_new_ones() -> None:
@@ -270,7 +270,7 @@ def test_close_cancels_all_requests_and_refuses_new_ones() -> None:
     engine = Engine(model, _long(max_tokens=200).bytes_held())
     with ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
-        answers = [callers.submit(_ask, engine, _long(max_tokens=200)) for _ in range(2)]
+        answers = [callers.submit(_generate, engine, _long(max_tokens=200)) for _ in range(2)]
         _wait_for(lambda: len(model.opened) == 1)
         closer = threading.Thread(target=engine.close)
         closer.start()
@@ -280,4 +280,4 @@ def test_close_cancels_all_requests_and_refuses_new_ones() -> None:
             with pytest.raises(Cancelled):
                 answer.result()
     with pytest.raises(Cancelled):
-        _ask(engine, _long())
+        _generate(engine, _long())

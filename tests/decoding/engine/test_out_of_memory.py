@@ -19,7 +19,7 @@ from decoding.errors import Cancelled, OutOfMemory
 from decoding.generation import BeamStep, Hypothesis
 from decoding.model import ScoredSequence, Scores, StepInput
 from decoding.search import generate
-from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _ask, _begin_together, _long, _order, _wait_for
+from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _generate, _begin_together, _long, _order, _wait_for
 from tests.fake_models import HashModel, PrefixSession
 
 S_MAX = 120.0
@@ -37,7 +37,7 @@ class ScarceModel(HashModel):
         self.sizes: list[int] = []
         self.failures = 0
         self.checks_fail = 0
-        self.begun = 0
+        self.prefills = 0
         self.may_step = threading.Event()
         self.may_step.set()
         self._alive: list[PrefixSession] = []
@@ -47,18 +47,18 @@ class ScarceModel(HashModel):
             self.failures += 1
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
 
-    def held(self) -> int:
+    def tokens_held(self) -> int:
         """Tokens of the rows of sessions with outside references.
 
         Three references are ours: the list, the loop and the call.
         """
-        self._alive = [one for one in self._alive if sys.getrefcount(one) > 3]
-        return sum(len(row) for one in self._alive for row in one.rows)
+        self._alive = [kept_session for kept_session in self._alive if sys.getrefcount(kept_session) > 3]
+        return sum(len(row) for kept_session in self._alive for row in kept_session.rows)
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[PrefixSession, Tensor]:
-        self.begun += 1
+        self.prefills += 1
         assert self.may_step.wait(S_MAX)
-        self._require(self.held() + len(prompt_ids) <= self.tokens)
+        self._require(self.tokens_held() + len(prompt_ids) <= self.tokens)
         session, first = super().prefill(prompt_ids)
         self._alive.append(session)
         return session, first
@@ -69,7 +69,7 @@ class ScarceModel(HashModel):
         self.sizes.append(rows)
         self._require(rows <= self.rows)
         grows = sum(feed.tokens.numel() + len(feed.parents) for feed in feeds)
-        self._require(self.held() + grows <= self.tokens)
+        self._require(self.tokens_held() + grows <= self.tokens)
         return super().step(feeds)
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
@@ -99,7 +99,9 @@ class Notes:
         self.became.append(action)
 
 
-def crowd(model: ScarceModel, orders: Sequence[Order], notes: Notes | None = None) -> list[tuple[Hypothesis, ...]]:
+def generate_together(
+    model: ScarceModel, orders: Sequence[Order], notes: Notes | None = None
+) -> list[tuple[Hypothesis, ...]]:
     """The answers of all orders, sent at once."""
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(len(orders)) as callers:
         answers = _begin_together(callers, engine, model.may_step, orders)
@@ -109,27 +111,27 @@ def crowd(model: ScarceModel, orders: Sequence[Order], notes: Notes | None = Non
 def test_an_oversized_pass_is_split_and_the_limit_is_remembered() -> None:
     orders = [_of(beams=1 + number % 4, max_tokens=24) for number in range(12)]
     model, notes = ScarceModel(rows=8), Notes()
-    assert crowd(model, orders, notes) == [order.alone() for order in orders]
+    assert generate_together(model, orders, notes) == [order.alone() for order in orders]
     assert set(notes.became) == {"batch_split"} and len(notes.became) < 12  # of some 24 steps
     assert max(model.sizes[model.sizes.index(max(model.sizes)) + 20 :]) <= 8
 
 
 def test_a_row_limit_does_not_change_any_answer() -> None:
     orders = [_order(seed) for seed in range(24)]
-    most = []
+    row_maxima = []
     for order in orders:
         alone = ScarceModel()
         generate(alone, order.prompt, order.automaton, order.options)
-        most += alone.sizes
-    model = ScarceModel(rows=max(most))
-    assert crowd(model, orders) == [order.alone() for order in orders]
+        row_maxima += alone.sizes
+    model = ScarceModel(rows=max(row_maxima))
+    assert generate_together(model, orders) == [order.alone() for order in orders]
     assert model.failures
 
 
 def test_a_preempted_generation_restarts_when_memory_is_free() -> None:
     orders = [_of(beams=3, max_tokens=14 + number % 3) for number in range(9)]
     model, notes = ScarceModel(tokens=200), Notes()  # for some three of them at the end, for all at the beginning
-    assert crowd(model, orders, notes) == [order.alone() for order in orders]
+    assert generate_together(model, orders, notes) == [order.alone() for order in orders]
     assert "restarted" in notes.became and "rejected" not in notes.became
 
 
@@ -139,7 +141,7 @@ def test_a_listener_receives_each_step_once_across_a_restart() -> None:
     heard: list[list[BeamStep]] = [[] for _ in range(5)]
     model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(5) as callers:
-        answers = [callers.submit(_ask, engine, order, on_step=events.append) for events in heard]
+        answers = [callers.submit(_generate, engine, order, on_step=events.append) for events in heard]
         _wait_for(lambda: engine.generations == 5)
         model.may_step.set()
         assert all(answer.result(S_MAX) == order.alone() for answer in answers)
@@ -149,18 +151,18 @@ def test_a_listener_receives_each_step_once_across_a_restart() -> None:
     assert "restarted" in notes.became
 
 
-@pytest.mark.parametrize("scarce", [{"rows": 4}, {"tokens": 40}])
-def test_a_request_too_large_alone_fails_and_the_others_finish(scarce: dict[str, int]) -> None:
-    small, large = _of(beams=2, max_tokens=6), _of(beams=5, max_tokens=20)
-    model, notes = ScarceModel(**scarce), Notes()
+@pytest.mark.parametrize("limits", [{"rows": 4}, {"tokens": 40}])
+def test_a_request_too_large_alone_fails_and_the_others_finish(limits: dict[str, int]) -> None:
+    short_order, long_order = _of(beams=2, max_tokens=6), _of(beams=5, max_tokens=20)
+    model, notes = ScarceModel(**limits), Notes()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(4) as callers:
-        answers = [callers.submit(_ask, engine, order) for order in (small, large, small, small)]
+        answers = [callers.submit(_generate, engine, order) for order in (short_order, long_order, short_order, short_order)]
         with pytest.raises(OutOfMemory, match="fewer beams") as refusal:
             answers.pop(1).result(S_MAX)
         assert refusal.value.needed_bytes == model.bytes_for(1, 5, 20)
         assert refusal.value.__context__ is None  # it would hold what the pass had made
-        assert all(answer.result(S_MAX) == small.alone() for answer in answers)
-        assert _ask(engine, small) == small.alone()
+        assert all(answer.result(S_MAX) == short_order.alone() for answer in answers)
+        assert _generate(engine, short_order) == short_order.alone()
     assert notes.became.count("rejected") == 1
 
 
@@ -168,7 +170,7 @@ def test_a_prefill_out_of_memory_is_retried_later() -> None:
     order = _of(beams=1, max_tokens=8)
     first = Order((0,) * 90, order.automaton, order.options)
     model, notes = ScarceModel(tokens=110), Notes()
-    assert crowd(model, [first, first, order], notes) == [first.alone(), first.alone(), order.alone()]
+    assert generate_together(model, [first, first, order], notes) == [first.alone(), first.alone(), order.alone()]
     assert "restarted" in notes.became and "rejected" not in notes.became
 
 
@@ -185,11 +187,11 @@ def test_memory_may_run_out_at_any_time() -> None:
         model, notes = Unlucky(), Notes()
         answers = []
         with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(len(orders)) as callers:
-            for answer in [callers.submit(_ask, engine, order) for order in orders]:
+            for answer in [callers.submit(_generate, engine, order) for order in orders]:
                 error = answer.exception(S_MAX)
                 assert error is None or isinstance(error, OutOfMemory)
                 answers.append(None if error else answer.result())
-        assert all(found in (None, known) for found, known in zip(answers, alone, strict=True))
+        assert all(result in (None, known) for result, known in zip(answers, alone, strict=True))
         assert notes.became.count("rejected") == answers.count(None) < len(orders) / 2
 
 
@@ -206,11 +208,11 @@ def test_lowered_memory_limits_rise_again() -> None:
         budget.on_step_ok()
     assert (budget.memory_bytes, budget.rows) == (1000, 64)
     budget.on_pass_oom(0)
-    assert list(budget.passes([5, 0, 7], lambda part: part)) == [[5], [0], [7]]
+    assert list(budget.passes([5, 0, 7], lambda size: size)) == [[5], [0], [7]]
 
 
 @pytest.mark.parametrize(
-    ("error", "short"),
+    ("error", "is_memory_error"),
     [
         (torch.OutOfMemoryError("x"), True), (MemoryError(), True), (RuntimeError("CUDA error: out of memory"), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"), True),
@@ -218,8 +220,8 @@ def test_lowered_memory_limits_rise_again() -> None:
         (ValueError("out of memory"), False),
     ],
 )  # fmt: skip
-def test_out_of_memory_errors_are_distinguished_from_other_errors(error: Exception, short: bool) -> None:
-    assert is_out_of_memory(error) == short
+def test_out_of_memory_errors_are_distinguished_from_other_errors(error: Exception, is_memory_error: bool) -> None:
+    assert is_out_of_memory(error) == is_memory_error
 
 
 def test_a_real_allocation_failure_is_recognised() -> None:
@@ -235,17 +237,17 @@ def test_a_check_out_of_memory_waits_for_running_generations() -> None:
     model, notes, order = ScarceModel(), Notes(), _of(max_tokens=30)
     model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(3) as callers:
-        running = callers.submit(_ask, engine, order)
-        _wait_for(lambda: model.begun == 1)
+        running = callers.submit(_generate, engine, order)
+        _wait_for(lambda: model.prefills == 1)
         model.checks_fail = 1
         checked = callers.submit(engine.check, (0,), (1, 2))
         _wait_for(lambda: "check_deferred" in notes.became)
-        later = callers.submit(_ask, engine, order)
+        check = callers.submit(_generate, engine, order)
         _wait_for(lambda: engine.generations == 2)
         assert not checked.done()
         model.may_step.set()
         assert checked.result(S_MAX) == model.score((0,), (1, 2))
-        assert running.result(S_MAX) == later.result(S_MAX) == order.alone()
+        assert running.result(S_MAX) == check.result(S_MAX) == order.alone()
 
 
 def test_a_check_out_of_memory_on_an_idle_engine_fails() -> None:
@@ -256,19 +258,19 @@ def test_a_check_out_of_memory_on_an_idle_engine_fails() -> None:
             engine.check((0,), (1, 2))
         assert notes.became == ["check_deferred", "rejected"]
         assert engine.check((0,), (1, 2)) == model.score((0,), (1, 2))
-        assert _ask(engine, _of()) == _of().alone()
+        assert _generate(engine, _of()) == _of().alone()
 
 
 def test_a_cancelled_check_stops_waiting() -> None:
-    model, notes, called_off = ScarceModel(), Notes(), threading.Event()
+    model, notes, cancellation = ScarceModel(), Notes(), threading.Event()
     model.may_step.clear()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(2) as callers:
-        running = callers.submit(_ask, engine, _of())
-        _wait_for(lambda: model.begun == 1)
+        running = callers.submit(_generate, engine, _of())
+        _wait_for(lambda: model.prefills == 1)
         model.checks_fail = 1
-        checked = callers.submit(engine.check, (0,), (1,), called_off.is_set)
+        checked = callers.submit(engine.check, (0,), (1,), cancellation.is_set)
         _wait_for(lambda: "check_deferred" in notes.became)
-        called_off.set()
+        cancellation.set()
         with pytest.raises(Cancelled):
             checked.result(S_MAX)
         model.may_step.set()
@@ -290,29 +292,29 @@ class HeldChecks(ScarceModel):
 
 
 def test_a_check_cancelled_in_the_queue_is_not_run() -> None:
-    model, called_off, asked = HeldChecks(), threading.Event(), threading.Event()
+    model, cancellation, polled = HeldChecks(), threading.Event(), threading.Event()
 
     def cancelled() -> bool:
-        gone = called_off.is_set()
-        asked.set()
-        return gone
+        is_cancelled = cancellation.is_set()
+        polled.set()
+        return is_cancelled
 
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(4) as callers:
         first = callers.submit(engine.check, (0,), (1,))
         _wait_for(lambda: model.checked == [(0,)])
-        gone = callers.submit(engine.check, (5,), (1,), cancelled)
+        running_job = callers.submit(engine.check, (5,), (1,), cancelled)
         try:
-            _wait_for(asked.is_set)
-            called_off.set()
-            gone_before = callers.submit(engine.check, (6,), (1,), called_off.is_set)
-            later = callers.submit(engine.check, (7,), (1,))
-            _wait_for(gone_before.done)  # while the first is at work
+            _wait_for(polled.is_set)
+            cancellation.set()
+            earlier_job = callers.submit(engine.check, (6,), (1,), cancellation.is_set)
+            later_job = callers.submit(engine.check, (7,), (1,))
+            _wait_for(earlier_job.done)  # while the first is at work
             assert not first.done()
         finally:
             model.may_check.set()
-        for called in (gone, gone_before):
+        for job in (running_job, earlier_job):
             with pytest.raises(Cancelled):
-                called.result(S_MAX)
+                job.result(S_MAX)
         assert first.result(S_MAX) == model.score((0,), (1,))
-        assert later.result(S_MAX) == model.score((7,), (1,))
+        assert later_job.result(S_MAX) == model.score((7,), (1,))
     assert (5,) not in model.checked and (6,) not in model.checked

@@ -94,8 +94,8 @@ def test_the_index_names_the_row_of_each_token() -> None:
 
 
 def test_endings_are_the_same_each_time() -> None:
-    one, other = found_endings(MarkModel()), found_endings(MarkModel())
-    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in Endings.__slots__)
+    first, second = found_endings(MarkModel()), found_endings(MarkModel())
+    assert all(np.array_equal(getattr(first, name), getattr(second, name)) for name in Endings.__slots__)
 
 
 def test_a_model_that_ends_by_eos_has_no_endings() -> None:
@@ -114,16 +114,18 @@ def test_a_search_with_endings_finds_the_cheap_ending(beams: int) -> None:
     model, automaton = MarkModel(), with_word()
     prior, options = unigram_prior(model), SearchOptions(12, beams, length_penalty=0.0)
     endings = find_endings(model, prior)
-    found = [
-        generate(model, (0,), PreparedConstraint.prepare(automaton, CPU, prior=prior, endings=known), options)[0]
-        for known in (endings, None)
+    result = [
+        generate(model, (0,), PreparedConstraint.prepare(automaton, CPU, prior=prior, endings=given_endings), options)[
+            0
+        ]
+        for given_endings in (endings, None)
     ]
-    assert found[0].tokens == (WORD, STOP, MARK, EOS)
-    assert found[0].log_prob >= found[1].log_prob
+    assert result[0].tokens == (WORD, STOP, MARK, EOS)
+    assert result[0].log_prob >= result[1].log_prob
 
 
-def push(budget: int, library: str, before: int | None = None) -> list[float]:
-    """The values of `Ranking.push` for each token after a row with WORD. `before` is the last token of the row."""
+def push(budget: int, library: str, last_token: int | None = None) -> list[float]:
+    """The values of `Ranking.push` for each token after a row with WORD. `last_token` is the last token of the row."""
     model, automaton = MarkModel(), with_word()
     endings = found_endings(model)
     tables = Tables.from_automaton(automaton.with_own_classes(endings.ids), CPU)
@@ -131,17 +133,17 @@ def push(budget: int, library: str, before: int | None = None) -> list[float]:
     state = automaton.advance(automaton.start, WORD)
     ranking = Ranking.of(tables, torch.full((automaton.states,), 50.0, dtype=torch.float64), 4, DEFAULT, endings)
     row = Beams.start(state, tables.distance)
-    row = row if before is None else replace(row, token=row.parent + before)
+    row = row if last_token is None else replace(row, token=row.parent + last_token)
     successor = tables.successors(row.state)
-    found = ranking.score_bonus(row, successor, tables.distance[successor], budget)
-    return [float(found[0, column]) for column in tables.token_class.tolist()]
+    result = ranking.score_bonus(row, successor, tables.distance[successor], budget)
+    return [float(result[0, column]) for column in tables.token_class.tolist()]
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_an_ending_lowers_the_cost_where_only_eos_is_missing(library: str) -> None:
-    without = push(9, library)
-    assert without[STOP] > -0.1
-    assert without[MARK] < -1.0
+    bonus = push(9, library)
+    assert bonus[STOP] > -0.1
+    assert bonus[MARK] < -1.0
     after_stop = push(9, library, STOP)
     assert after_stop[MARK] > -0.1
 
@@ -162,8 +164,10 @@ def test_separate_token_classes_keep_the_language(draw: Callable[[np.random.Gene
         split = automaton.with_own_classes(ids)
         assert np.array_equal(split.distance, automaton.distance)
         for state in range(automaton.states):
-            before, after = (one.successors(state)[one.token_class] for one in (automaton, split))
-            assert np.array_equal(before, after)
+            successors, split_successors = (
+                token_automaton.successors(state)[token_automaton.token_class] for token_automaton in (automaton, split)
+            )
+            assert np.array_equal(successors, split_successors)
         for token in ids.tolist():
             alone = np.count_nonzero(split.token_class == split.token_class[token]) == 1
             assert alone or automaton.token_class[token] >= outer

@@ -23,7 +23,7 @@ MODULE = sys.modules["decoding.heuristic.unigram"]
 
 def cheapest(automaton: TokenAutomaton, prior: list[float]) -> list[float]:
     """Dijkstra from every state, token by token; infinite if acceptance is unreachable."""
-    after = [[automaton.advance(state, token) for token in range(len(prior))] for state in range(automaton.states)]
+    successors = [[automaton.advance(state, token) for token in range(len(prior))] for state in range(automaton.states)]
     costs = []
     for start in range(automaton.states):
         best, heap, answer = {start: 0.0}, [(0.0, start)], float("inf")
@@ -34,7 +34,7 @@ def cheapest(automaton: TokenAutomaton, prior: list[float]) -> list[float]:
                 break
             if cost > best[state]:
                 continue
-            for token, to in enumerate(after[state]):
+            for token, to in enumerate(successors[state]):
                 if cost - prior[token] < best.get(to, float("inf")):
                     best[to] = cost - prior[token]
                     heapq.heappush(heap, (best[to], to))
@@ -48,10 +48,10 @@ def test_the_cost_is_that_of_the_cheapest_path(draw: Callable[[np.random.Generat
     for _ in range(RANDOM_AUTOMATA):
         automaton = draw(random)
         prior = torch.from_numpy(random.normal(scale=3.0, size=automaton.vocabulary_size)).log_softmax(dim=0)
-        found = cost_to_go(automaton, prior)
-        assert found is not None
-        wanted = [cost if cost != float("inf") else 0.0 for cost in cheapest(automaton, prior.tolist())]
-        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-12)
+        result = cost_to_go(automaton, prior)
+        assert result is not None
+        expected = [cost if cost != float("inf") else 0.0 for cost in cheapest(automaton, prior.tolist())]
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_blocks_of_any_size_give_the_same_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,11 +59,11 @@ def test_blocks_of_any_size_give_the_same_costs(monkeypatch: pytest.MonkeyPatch)
     for _ in range(30):
         automaton = random_factored(random)
         prior = torch.from_numpy(random.normal(scale=3.0, size=automaton.vocabulary_size)).log_softmax(dim=0)
-        whole = cost_to_go(automaton, prior)
+        expected = cost_to_go(automaton, prior)
         with monkeypatch.context() as patch:
             patch.setattr(MODULE, "_CELLS", 3)
             pieces = cost_to_go(automaton, prior)
-        assert whole is not None and pieces is not None and torch.equal(whole, pieces)
+        assert expected is not None and pieces is not None and torch.equal(expected, pieces)
 
 
 def chain(length: int) -> TokenAutomaton:
@@ -78,13 +78,13 @@ def chain(length: int) -> TokenAutomaton:
 def test_states_beyond_the_bound_on_work_are_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     automaton, prior = chain(20), torch.tensor([-2.0, -1.0, -3.0], dtype=torch.float64)
     monkeypatch.setattr(MODULE, "_WORK_MAX", 90)
-    found = cost_to_go(automaton, prior)
-    assert found is not None
+    result = cost_to_go(automaton, prior)
+    assert result is not None
     live = automaton.distance != UNREACHABLE
-    assert found[automaton.start] == 3.0 * automaton.min_tokens  # EOS alone costs the most: 3 nats for one token
+    assert result[automaton.start] == 3.0 * automaton.min_tokens  # EOS alone costs the most: 3 nats for one token
     near = automaton.distance == 3
-    assert found[torch.from_numpy(near)].tolist() == [7.0]  # two tokens and EOS, within the bound
-    assert (found.numpy()[live & (automaton.distance > 0)] > 0).all()
+    assert result[torch.from_numpy(near)].tolist() == [7.0]  # two tokens and EOS, within the bound
+    assert (result.numpy()[live & (automaton.distance > 0)] > 0).all()
 
 
 def test_an_automaton_with_too_large_a_table_has_no_costs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from decoding.model.prefix_tree import Nodes, PrefixTree, Prompt
 PROMPT, WIDTH, SHARING = 5, 8, 2
 
 
-class Written:
+class ReferenceTree:
     """A growing prefix tree, and the keys and values of each row."""
 
     def __init__(self, group: int, seed: int) -> None:
@@ -30,25 +30,25 @@ class Written:
     def step(self, rows: int, count: int) -> tuple[Nodes, Tensor, Tensor]:
         """Adds tokens to rows and returns nodes, attention and the expected result."""
         parents = np.sort(self.random.integers(0, len(self.rows), rows))[self.random.permutation(rows)]
-        part = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
+        nodes = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
         query = self.drawn(self.heads, rows * count)
         keys, values = self.drawn(SHARING, rows * count), self.drawn(SHARING, rows * count)
-        found = part.attend(0, query, keys, values, 0.3)
-        wanted = torch.empty_like(found)
-        grown = []
+        result = nodes.attend(0, query, keys, values, 0.3)
+        expected = torch.empty_like(result)
+        new_rows = []
         for row, parent in enumerate(parents.tolist()):
-            own = slice(row * count, (row + 1) * count)
-            before = self.rows[parent]
-            grown.append((
-                torch.cat([before[0], keys[:, own]], dim=1), torch.cat([before[1], values[:, own]], dim=1)
+            columns = slice(row * count, (row + 1) * count)
+            path = self.rows[parent]
+            new_rows.append((
+                torch.cat([path[0], keys[:, columns]], dim=1), torch.cat([path[1], values[:, columns]], dim=1)
             ))
-            for place in range(count):
-                end = grown[row][0].shape[1] - count + place + 1
-                seen = [part[:, :end].repeat_interleave(self.group, dim=0) for part in grown[row]]
-                weights = (0.3 * query[:, row * count + place, None] @ seen[0].transpose(1, 2)).softmax(-1)
-                wanted[:, row * count + place] = (weights @ seen[1])[:, 0]
-        self.rows = grown
-        return part, found, wanted
+            for index in range(count):
+                end = new_rows[row][0].shape[1] - count + index + 1
+                visible = [nodes[:, :end].repeat_interleave(self.group, dim=0) for nodes in new_rows[row]]
+                weights = (0.3 * query[:, row * count + index, None] @ visible[0].transpose(1, 2)).softmax(-1)
+                expected[:, row * count + index] = (weights @ visible[1])[:, 0]
+        self.rows = new_rows
+        return nodes, result, expected
 
 
 @pytest.mark.parametrize("group", [1, 2])
@@ -59,20 +59,20 @@ def test_rows_attend_only_to_their_path_in_any_block_split(
     monkeypatch.setattr(prefix_tree, "_PAIRS_MIN", 0)
     monkeypatch.setattr(prefix_tree, "_GAIN_MIN", 0.0)
     monkeypatch.setattr(prefix_tree, "_BLOCK_ROWS", 5)
-    written = Written(group, seed)
+    tree = ReferenceTree(group, seed)
     for _ in range(8):
-        rows, count = int(written.random.integers(1, 40)), int(written.random.integers(1, 4))
-        part, found, wanted = written.step(rows, count)
-        assert len(part._blocks) == -(-rows * count // 5)
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        rows, count = int(tree.random.integers(1, 40)), int(tree.random.integers(1, 4))
+        nodes, result, expected = tree.step(rows, count)
+        assert len(nodes._blocks) == -(-rows * count // 5)
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_many_rows_with_little_shared_prefix_are_split_into_blocks() -> None:
-    written = Written(1, 0)
-    parted = []
+    tree = ReferenceTree(1, 0)
+    splits = []
     for rows in (8, 300, 300, 40, 8):
-        part, found, wanted = written.step(rows, 1)
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-        parted.append(len(part._blocks))
-    assert parted[0] == parted[-1] == 1
-    assert parted[1] == parted[2] == 10
+        nodes, result, expected = tree.step(rows, 1)
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+        splits.append(len(nodes._blocks))
+    assert splits[0] == splits[-1] == 1
+    assert splits[1] == splits[2] == 10

@@ -43,9 +43,9 @@ def test_a_packed_layer_gives_its_weights_back() -> None:
 def test_a_rows_result_is_independent_of_the_batch_size() -> None:
     layer = PackedLinear(torch.randn(500, 192), torch.randn(500))
     rows = torch.randn(70, 192)
-    whole = layer(rows)
+    expected = layer(rows)
     for count in range(2, 70):
-        assert torch.equal(layer(rows[:count]), whole[:count])
+        assert torch.equal(layer(rows[:count]), expected[:count])
 
 
 @pytest.mark.parametrize("shape", [(192,), (0, 192), (1, 5, 192), (3, 7, 192), (2, 3, 11, 192)])
@@ -57,12 +57,12 @@ def test_a_packed_layer_keeps_the_shape_of_its_input(shape: tuple[int, ...]) -> 
 
 
 def test_batch_sizes_are_rounded_up_to_few_close_values() -> None:
-    found = [rows_computed(count) for count in range(5000)]
-    for count, computed in enumerate(found):
+    result = [rows_computed(count) for count in range(5000)]
+    for count, computed in enumerate(result):
         assert count <= computed <= count + max(3, count // 8)
         assert rows_computed(computed) == computed
-    assert found == sorted(found) and found[1] == 1
-    assert len(set(found[:1001])) <= 50
+    assert result == sorted(result) and result[1] == 1
+    assert len(set(result[:1001])) <= 50
 
 
 def test_small_half_precision_and_subclassed_layers_are_not_packed() -> None:

@@ -18,7 +18,7 @@ from decoding.errors import PromptEmpty
 from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.model import chunked_feed as stretch
 from decoding.model.prefix_tree import Pass, PrefixSharingUnsupported, attend
-from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, windowed
+from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, mistral_of
 
 
 def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
@@ -33,15 +33,15 @@ def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: lis
     return model.step([StepInput(session, torch.tensor(parents), torch.tensor(tokens))])[0]
 
 
-def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, tolerance: float = 2e-4) -> None:
+def _check_against_full_passes(model: HuggingFaceModel, reference: PreTrainedModel, tolerance: float = 2e-4) -> None:
     """Compares the session with full passes while its rows change.
 
     Rows fork, swap, stay, double and vanish, and grow by one token or by several.
     """
     random = np.random.default_rng(0)
-    prompt = random.integers(1, plain.config.vocab_size, 7).tolist()
+    prompt = random.integers(1, reference.config.vocab_size, 7).tolist()
     session, first = model.prefill(prompt)
-    torch.testing.assert_close(first, _full_pass(plain, [prompt])[0], atol=tolerance, rtol=0)
+    torch.testing.assert_close(first, _full_pass(reference, [prompt])[0], atol=tolerance, rtol=0)
     rows = [prompt]
     feeds = [
         ([0, 0, 0], 1),
@@ -56,18 +56,18 @@ def _check_against_full_passes(model: HuggingFaceModel, plain: PreTrainedModel, 
         ([1, 0], 2),
     ]
     for parents, count in feeds:
-        tokens = random.integers(1, plain.config.vocab_size, (len(parents), count)).tolist()
-        found = _step(model, session, parents, tokens)
-        assert found.log_probs.dtype == found.token_log_probs.dtype == found.max_log_probs.dtype == torch.float32
-        assert found.token_log_probs.shape == found.max_log_probs.shape == (len(parents), count - 1)
-        rows = [[*rows[parent], *own] for parent, own in zip(parents, tokens, strict=True)]
-        torch.testing.assert_close(found.log_probs, _full_pass(plain, rows), atol=tolerance, rtol=0)
-        for place in range(count - 1):
-            known = _full_pass(plain, [row[: len(row) - count + place + 1] for row in rows])
-            following = torch.tensor([own[place + 1] for own in tokens])
-            own_expected = known.gather(1, following[:, None])[:, 0]
-            torch.testing.assert_close(found.token_log_probs[:, place], own_expected, atol=tolerance, rtol=0)
-            torch.testing.assert_close(found.max_log_probs[:, place], known.amax(1), atol=tolerance, rtol=0)
+        tokens = random.integers(1, reference.config.vocab_size, (len(parents), count)).tolist()
+        result = _step(model, session, parents, tokens)
+        assert result.log_probs.dtype == result.token_log_probs.dtype == result.max_log_probs.dtype == torch.float32
+        assert result.token_log_probs.shape == result.max_log_probs.shape == (len(parents), count - 1)
+        rows = [[*rows[parent], *new_ids] for parent, new_ids in zip(parents, tokens, strict=True)]
+        torch.testing.assert_close(result.log_probs, _full_pass(reference, rows), atol=tolerance, rtol=0)
+        for index in range(count - 1):
+            full_log_probs = _full_pass(reference, [row[: len(row) - count + index + 1] for row in rows])
+            following = torch.tensor([new_ids[index + 1] for new_ids in tokens])
+            expected_token_log_probs = full_log_probs.gather(1, following[:, None])[:, 0]
+            torch.testing.assert_close(result.token_log_probs[:, index], expected_token_log_probs, atol=tolerance, rtol=0)
+            torch.testing.assert_close(result.max_log_probs[:, index], full_log_probs.amax(1), atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -85,7 +85,7 @@ def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     _check_against_full_passes(model, make())
 
 
-@pytest.mark.parametrize("make", [gpt2_of, lambda: windowed(5)], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, lambda: mistral_of(5)], ids=["shared", "plain"])
 def test_long_inputs_are_read_in_chunks(
     make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,10 +96,10 @@ def test_long_inputs_are_read_in_chunks(
 @pytest.mark.parametrize("name", ["captions", "stories260k", "tinystories-656k"])
 def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> None:
     path = shared / "models" / name
-    plain = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
+    reference = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
     model = HuggingFaceModel.load(str(path))
     assert (model.prefix_sharing_disabled_reason, model.rows_independent) == ("", True)
-    _check_against_full_passes(model, plain)
+    _check_against_full_passes(model, reference)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -113,11 +113,11 @@ def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: to
 
 
 def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
-    plain = gpt2_of(n_embd=256, n_layer=6, n_head=4, vocab_size=5000, eos_token_id=4999).to(torch.bfloat16)
-    for weight in plain.parameters():
+    reference = gpt2_of(n_embd=256, n_layer=6, n_head=4, vocab_size=5000, eos_token_id=4999).to(torch.bfloat16)
+    for weight in reference.parameters():
         weight.data *= 4.0 if weight.ndim > 1 else 1.0
-    plain.lm_head.weight.data *= 8.0  # of the embeddings too
-    assert HuggingFaceModel(plain).prefix_sharing_disabled_reason == ""
+    reference.lm_head.weight.data *= 8.0  # of the embeddings too
+    assert HuggingFaceModel(reference).prefix_sharing_disabled_reason == ""
 
 
 class _OperatorCounter(TorchDispatchMode):
@@ -136,12 +136,12 @@ class _OperatorCounter(TorchDispatchMode):
 def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     session, _ = model.prefill([1, 2])
-    with _OperatorCounter() as asked:
+    with _OperatorCounter() as counter:
         for step in range(40):
             parents = torch.arange(4) // 2 if step else torch.zeros(4, dtype=torch.int64)
             model.step([StepInput(session, parents, parents[:, None])])
-    assert not {"_local_scalar_dense", "equal", "is_nonzero"} & asked.counted.keys()
-    assert 1 <= asked.counted["nonzero"] <= 12
+    assert not {"_local_scalar_dense", "equal", "is_nonzero"} & counter.counted.keys()
+    assert 1 <= counter.counted["nonzero"] <= 12
 
 
 def test_answers_are_scored_while_another_thread_steps() -> None:
@@ -155,48 +155,48 @@ def test_answers_are_scored_while_another_thread_steps() -> None:
 
     with ThreadPoolExecutor(3) as threads:
         stepping = threads.submit(step_on)
-        assert all(found == expected for found in threads.map(lambda _: model.score([5, 6], tokens), range(20)))
+        assert all(result == expected for result in threads.map(lambda _: model.score([5, 6], tokens), range(20)))
         stepping.result()
 
 
 def test_one_model_may_have_two_adapters() -> None:
-    plain = gpt2_of()
+    library_model = gpt2_of()
     for _ in range(2):
-        model = HuggingFaceModel(plain)
+        model = HuggingFaceModel(library_model)
         assert model.prefix_sharing_disabled_reason == ""
         _check_against_full_passes(model, gpt2_of())
 
 
-@pytest.mark.parametrize("more", [{"softcap": 20.0}, {"sliding_window": 4}, {"s_aux": torch.ones(2)}], ids=str)
-def test_unsupported_attention_arguments_are_refused(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"softcap": 20.0}, {"sliding_window": 4}, {"s_aux": torch.ones(2)}], ids=str)
+def test_unsupported_attention_arguments_are_refused(arguments: dict[str, Any]) -> None:
     rows = torch.ones(1, 2, 1, 4)
     shared_pass = Pass([], 1, torch.device("cpu"))
-    with pytest.raises(PrefixSharingUnsupported, match=next(iter(more))):
-        attend(torch.nn.Module(), rows, rows, rows, shared_pass.no_mask, shared_pass=shared_pass, **more)
+    with pytest.raises(PrefixSharingUnsupported, match=next(iter(arguments))):
+        attend(torch.nn.Module(), rows, rows, rows, shared_pass.no_mask, shared_pass=shared_pass, **arguments)
 
 
 def test_concurrent_generations_do_not_affect_each_other() -> None:
-    model, plain = HuggingFaceModel(gpt2_of()), gpt2_of()
-    one, _ = model.prefill([1, 2, 3])
-    other, _ = model.prefill([4])
-    _step(model, one, [0, 0], [[5], [6]])
-    _step(model, other, [0, 0], [[7], [8]])
-    found = _step(model, one, [1], [[9]]).log_probs
-    torch.testing.assert_close(found, _full_pass(plain, [[1, 2, 3, 6, 9]]), atol=2e-4, rtol=0)
-    found = _step(model, other, [1], [[9]]).log_probs
-    torch.testing.assert_close(found, _full_pass(plain, [[4, 8, 9]]), atol=2e-4, rtol=0)
+    model, reference = HuggingFaceModel(gpt2_of()), gpt2_of()
+    session, _ = model.prefill([1, 2, 3])
+    other_session, _ = model.prefill([4])
+    _step(model, session, [0, 0], [[5], [6]])
+    _step(model, other_session, [0, 0], [[7], [8]])
+    result = _step(model, session, [1], [[9]]).log_probs
+    torch.testing.assert_close(result, _full_pass(reference, [[1, 2, 3, 6, 9]]), atol=2e-4, rtol=0)
+    result = _step(model, other_session, [1], [[9]]).log_probs
+    torch.testing.assert_close(result, _full_pass(reference, [[4, 8, 9]]), atol=2e-4, rtol=0)
 
 
 @pytest.mark.parametrize("length", [1, 2, 64, 65, 130])
 def test_scoring_a_finished_continuation_equals_full_passes_at_every_length(length: int) -> None:
-    model, plain = HuggingFaceModel(gpt2_of(n_positions=160)), gpt2_of(n_positions=160)
+    model, reference = HuggingFaceModel(gpt2_of(n_positions=160)), gpt2_of(n_positions=160)
     tokens = np.random.default_rng(length).integers(1, V, length).tolist()
-    rescored = model.score([3, 4], tokens)
+    model_scores = model.score([3, 4], tokens)
     with torch.inference_mode():
-        rows = plain(input_ids=torch.tensor([[3, 4, *tokens]])).logits[0, 1:-1].float().log_softmax(1)
+        rows = reference(input_ids=torch.tensor([[3, 4, *tokens]])).logits[0, 1:-1].float().log_softmax(1)
     expected = rows.gather(1, torch.tensor(tokens)[:, None])[:, 0]
-    torch.testing.assert_close(torch.tensor(rescored.log_probs), expected, atol=2e-4, rtol=0)
-    torch.testing.assert_close(torch.tensor(rescored.max_log_probs), rows.amax(1), atol=2e-4, rtol=0)
+    torch.testing.assert_close(torch.tensor(model_scores.log_probs), expected, atol=2e-4, rtol=0)
+    torch.testing.assert_close(torch.tensor(model_scores.max_log_probs), rows.amax(1), atol=2e-4, rtol=0)
 
 
 def test_an_empty_prompt_begins_with_the_models_own_first_token() -> None:

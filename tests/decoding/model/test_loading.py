@@ -18,7 +18,7 @@ from transformers import (
 
 from decoding.errors import ModelUnavailable
 from decoding.model import HuggingFaceModel
-from tests.decoding.random_models import gpt2_of, made
+from tests.decoding.random_models import gpt2_of, make_model
 
 
 def test_sizes_and_end_tokens_are_read_from_the_models_files(shared: Path) -> None:
@@ -47,9 +47,9 @@ def test_half_precision_weights_use_float32_on_cpu_by_default(
 ) -> None:
     gpt2_of().half().save_pretrained(tmp_path)
     model = HuggingFaceModel.load(str(tmp_path), device="cpu", dtype=dtype)
-    plain = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16).float().eval()
+    reference = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16).float().eval()
     with torch.inference_mode():
-        expected = plain(input_ids=torch.tensor([[1, 2]])).logits[0, -1].log_softmax(0)
+        expected = reference(input_ids=torch.tensor([[1, 2]])).logits[0, -1].log_softmax(0)
     single = dtype in ("auto", "float32")
     assert model.tolerance == (0.01 if single else 0.5)
     torch.testing.assert_close(model.prefill([1, 2])[1], expected, atol=2e-4 if single else 0.05, rtol=0)
@@ -70,7 +70,7 @@ def test_a_folder_without_a_causal_model_is_refused_by_name(tmp_path: Path) -> N
 
 def test_a_model_whose_cache_cannot_be_reordered_is_refused(tmp_path: Path) -> None:
     config = MambaConfig(vocab_size=61, hidden_size=24, num_hidden_layers=1, state_size=4, eos_token_id=60)
-    made(config).save_pretrained(tmp_path)
+    make_model(config).save_pretrained(tmp_path)
     with pytest.raises(ModelUnavailable, match="reordered"):
         HuggingFaceModel.load(str(tmp_path))
 
@@ -94,13 +94,13 @@ def test_longrope_models_end_the_context_at_the_original_length() -> None:
             "original_max_position_embeddings": 32, "factor": 4.0,
         },
     )  # fmt: skip
-    model = made(config)
+    model = make_model(config)
     adapter = HuggingFaceModel(model)
     assert adapter.context_length == 32
     ids = list(range(1, 33))
     with torch.inference_mode():
-        whole = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
-    expected = whole[15:31].gather(1, torch.tensor(ids[16:])[:, None])[:, 0]
+        log_probs = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+    expected = log_probs[15:31].gather(1, torch.tensor(ids[16:])[:, None])[:, 0]
     torch.testing.assert_close(torch.tensor(adapter.score(ids[:16], ids[16:]).log_probs), expected, atol=1e-4, rtol=0)
 
 

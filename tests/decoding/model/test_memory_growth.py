@@ -48,14 +48,14 @@ def _read(model: HuggingFaceModel, numbers: Iterable[int]) -> None:
         model.score(prompt[:3], prompt)
 
 
-def _grown_mib() -> float:
+def _growth_mib() -> float:
     """The growth over all numbers of rows, after a warm-up."""
     model = HuggingFaceModel(llama_of(hidden_size=192, intermediate_size=256, max_position_embeddings=2 * ROWS_MAX))
     assert model.supports_batching
     _read(model, sorted({rows_computed(number) for number in range(1, ROWS_MAX + 1)}))
-    before = _in_use_mib()
+    start_mib = _in_use_mib()
     _read(model, range(2, ROWS_MAX, 2))
-    return _in_use_mib() - before
+    return _in_use_mib() - start_mib
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not say what is in use")
@@ -67,4 +67,4 @@ def test_memory_does_not_grow_with_new_batch_sizes() -> None:
 
 
 if __name__ == "__main__":
-    print(_grown_mib())
+    print(_growth_mib())

@@ -23,20 +23,20 @@ from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, search_of
 from tests.decoding.engine.test_engine import PLENTY, _wait_for
 from tests.decoding.engine.test_out_of_memory import S_MAX, Notes
-from tests.decoding.random_models import V, llama_of, windowed
+from tests.decoding.random_models import V, llama_of, mistral_of
 
 
-class _RunsOut(TorchDispatchMode):
+class _FailAt(TorchDispatchMode):
     """Counts operations while active; the operation with a given number fails."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
-        self._left = at
+        self._remaining = at
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += 1
-        if self.count == self._left:
+        if self.count == self._remaining:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return func(*args, **(kwargs or {}))
 
@@ -56,11 +56,11 @@ STORY: list[tuple[list[int], list[list[int]]]] = [  # grows, drops rows, takes s
 ]
 
 
-def _same(found: Sequence[Scores], known: Sequence[Scores]) -> bool:
+def _are_equal(result: Sequence[Scores], expected: Sequence[Scores]) -> bool:
     columns = ("log_probs", "token_log_probs", "max_log_probs")
     return all(
-        torch.equal(getattr(one, name), getattr(other, name))
-        for one, other in zip(found, known, strict=True) for name in columns
+        torch.equal(getattr(value, name), getattr(expected_value, name))
+        for value, expected_value in zip(result, expected, strict=True) for name in columns
     )
 
 
@@ -73,26 +73,26 @@ def test_a_step_can_be_repeated_after_running_out_of_memory() -> None:
     def begin() -> list[Any]:
         return [model.prefill(prompt)[0] for prompt in prompts]
 
-    sessions, known, lengths = begin(), [], []
+    sessions, expected, lengths = begin(), [], []
     for parents, tokens in STORY:
-        with _RunsOut(-1) as counted:
-            known.append(model.step([_feed(session, parents, tokens) for session in sessions]))
+        with _FailAt(-1) as counted:
+            expected.append(model.step([_feed(session, parents, tokens) for session in sessions]))
         lengths.append(counted.count)
     failures = 0
     for _ in range(12):
         sessions = begin()
         for number, (parents, tokens) in enumerate(STORY):
             feeds = [_feed(session, parents, tokens) for session in sessions]
-            found: list[Scores] = []
+            result: list[Scores] = []
             for group in ([feeds], [feeds[:1], feeds[1:]])[draw.randrange(2)]:
                 for at in (draw.randint(1, lengths[number]), draw.randint(1, lengths[number]), -1):
                     try:
-                        with _RunsOut(at):
-                            found += model.step(group)
+                        with _FailAt(at):
+                            result += model.step(group)
                         break
                     except torch.OutOfMemoryError:
                         failures += 1
-            assert _same(found, known[number]), number
+            assert _are_equal(result, expected[number]), number
     assert failures > 50
 
 
@@ -113,11 +113,11 @@ class FailingSteps:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def _now_and_then(self, share: float, work: Callable[[], Any]) -> Any:
+    def _maybe_fail(self, share: float, work: Callable[[], Any]) -> Any:
         if self._draw.random() >= share or self.failures == FAILURES_MAX:
             return work()
         try:
-            with _RunsOut(self._draw.randint(1, 60)):
+            with _FailAt(self._draw.randint(1, 60)):
                 return work()
         except torch.OutOfMemoryError:
             self.failures += 1
@@ -125,13 +125,13 @@ class FailingSteps:
 
     def prefill(self, prompt_ids: Sequence[int]) -> Any:
         assert self.may_begin.wait(S_MAX)
-        return self._now_and_then(0.1, lambda: self._model.prefill(prompt_ids))
+        return self._maybe_fail(0.1, lambda: self._model.prefill(prompt_ids))
 
     def step(self, feeds: Sequence[StepInput[Any]]) -> Any:
-        return self._now_and_then(0.6 if len(feeds) > 1 else 0.2, lambda: self._model.step(feeds))
+        return self._maybe_fail(0.6 if len(feeds) > 1 else 0.2, lambda: self._model.step(feeds))
 
 
-@pytest.mark.parametrize(("make", "together"), [(llama, True), (lambda: windowed(5), False)], ids=["shared", "plain"])
+@pytest.mark.parametrize(("make", "together"), [(llama, True), (lambda: mistral_of(5), False)], ids=["shared", "plain"])
 def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrainedModel], together: bool) -> None:
     model = HuggingFaceModel(make())
     assert model.supports_batching == together
@@ -140,13 +140,13 @@ def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrain
         torch.tensor([False, False, True]).numpy(), 0, (60,),
     )
     constraint = PreparedConstraint.prepare(automaton, torch.device("cpu"))
-    wanted = [SearchOptions(max_tokens=8 + number % 7, beams=2 + number % 5) for number in range(10)]
-    alone = [drive(model, [number + 1], search_of(constraint, options)) for number, options in enumerate(wanted)]
+    searches = [SearchOptions(max_tokens=8 + number % 7, beams=2 + number % 5) for number in range(10)]
+    alone = [drive(model, [number + 1], search_of(constraint, options)) for number, options in enumerate(searches)]
     failing, notes = FailingSteps(model), Notes()
-    with Engine(failing, PLENTY, notes) as engine, ThreadPoolExecutor(len(wanted)) as callers:  # type: ignore[arg-type]
+    with Engine(failing, PLENTY, notes) as engine, ThreadPoolExecutor(len(searches)) as callers:  # type: ignore[arg-type]
 
         def ask(number: int) -> tuple[Hypothesis, ...]:
-            options = wanted[number]
+            options = searches[number]
 
             def begin() -> Generation:
                 return search_of(constraint, options)
@@ -158,8 +158,8 @@ def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrain
                     continue
             raise AssertionError("out of memory more often than memory ran out")
 
-        answers = callers.map(ask, range(len(wanted)))
-        _wait_for(lambda: engine.generations == len(wanted))
+        answers = callers.map(ask, range(len(searches)))
+        _wait_for(lambda: engine.generations == len(searches))
         failing.may_begin.set()
         assert list(answers) == alone
     assert failing.failures and "restarted" in notes.became and ("batch_split" in notes.became) == together

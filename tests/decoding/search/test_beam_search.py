@@ -26,7 +26,7 @@ from decoding.options import DEFAULT, Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, generate, search_of
 from tests.decoding.differential import ALGORITHMS, MODELS, Case, random_options
-from tests.decoding.random_automata import anything, random_table
+from tests.decoding.random_automata import all_texts, random_table
 from tests.fake_models import HashModel, PrefixModel, ScriptedModel
 from tests.references.search import Answer, answers, beam_search
 
@@ -41,7 +41,7 @@ def test_beams_and_answers_equal_those_of_the_reference(kind: str, maker: str, a
         case = Case(maker, kind, algorithm, seed)
         events: list[BeamStep] = []
         search = search_of(case.constraint, case.options, heuristics=case.heuristics)
-        found = drive(case.model, (), search, events.append)
+        result = drive(case.model, (), search, events.append)
         problem = case.problem
         beams = beam_search(problem)
         assert [event.step_number for event in events] == list(range(1, len(beams) + 1))
@@ -49,7 +49,7 @@ def test_beams_and_answers_equal_those_of_the_reference(kind: str, maker: str, a
             assert [(row.tokens, row.score, row.log_prob, row.state, row.parent) for row in event.rows] == [
                 (row.ids, row.score, row.log_prob, row.state, row.parent) for row in beam.rows
             ]
-        assert _fields(found) == answers(beams, problem)
+        assert _fields(result) == answers(beams, problem)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -63,7 +63,7 @@ def test_answers_distinct_as_texts_equal_those_of_the_reference(kind: str) -> No
 
 
 def test_dropping_rows_below_the_floor_changes_no_value() -> None:
-    saved = 0
+    rows_saved = 0
     for seed in range(40):
         model = HashModel(6, (5,), seed=seed, spread=3.0)
         options = SearchOptions(9, 4, n=1 + seed % 3, length_penalty=0.0)
@@ -71,16 +71,16 @@ def test_dropping_rows_below_the_floor_changes_no_value() -> None:
         values = {}
         for floor, steps in events.items():
             heuristics = replace(DEFAULT, floor=floor)
-            constraint = PreparedConstraint.prepare(anything(6), model.device)
-            found = drive(model, (), search_of(constraint, options, heuristics=heuristics), steps.append)
-            values[floor] = [answer.log_prob for answer in found]
+            constraint = PreparedConstraint.prepare(all_texts(6), model.device)
+            result = drive(model, (), search_of(constraint, options, heuristics=heuristics), steps.append)
+            values[floor] = [answer.log_prob for answer in result]
         assert values[True][0] >= values[False][0]
-        saved += len(events[True]) < len(events[False])
-    assert saved > 10
+        rows_saved += len(events[True]) < len(events[False])
+    assert rows_saved > 10
 
 
-def _fields(found: Sequence[Hypothesis]) -> list[Answer]:
-    return [(answer.tokens, answer.score, answer.log_prob, answer.proven_gap) for answer in found]
+def _fields(hypotheses: Sequence[Hypothesis]) -> list[Answer]:
+    return [(answer.tokens, answer.score, answer.log_prob, answer.proven_gap) for answer in hypotheses]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -91,10 +91,10 @@ def test_answers_are_accepted_within_the_budget_and_distinct(kind: str, algorith
         automaton = random_table(random)
         options = random_options(random, automaton, algorithm)
         model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, **MODELS[kind])
-        found = generate(model, (0,), automaton, options)
-        assert 1 <= len(found) <= options.n
-        assert len({answer.tokens[:-1] for answer in found}) == len(found)
-        for answer in found:
+        result = generate(model, (0,), automaton, options)
+        assert 1 <= len(result) <= options.n
+        assert len({answer.tokens[:-1] for answer in result}) == len(result)
+        for answer in result:
             states = list(accumulate(answer.tokens, automaton.advance, initial=automaton.start))
             assert (automaton.distance[states[:-1]] != 0).all() and automaton.distance[states[-1]] == 0
             assert len(answer.tokens) <= options.max_tokens
@@ -102,21 +102,21 @@ def test_answers_are_accepted_within_the_budget_and_distinct(kind: str, algorith
 
 def test_answers_are_distinct_as_texts_with_text_of() -> None:
     pieces = [b"a", b"b", b"ab", b"ba", b"", b""]  # ids 4 and 5 are EOS
-    automaton = anything(6, 4, 5)
+    automaton = all_texts(6, 4, 5)
     for seed in range(20):
         model = HashModel(6, (4, 5), seed=seed, levels=3)
         options = SearchOptions(max_tokens=4, beams=12, n=12, algorithm="abs")
-        found = generate(model, (0,), automaton, options, text_of=lambda ids: b"".join(pieces[token] for token in ids))
-        texts = [b"".join(pieces[token] for token in answer.tokens) for answer in found]
+        result = generate(model, (0,), automaton, options, text_of=lambda ids: b"".join(pieces[token] for token in ids))
+        texts = [b"".join(pieces[token] for token in answer.tokens) for answer in result]
         assert len(set(texts)) == len(texts)
-        plain = generate(model, (0,), automaton, options)
-        assert len({b"".join(pieces[token] for token in answer.tokens) for answer in plain}) == len(texts)
+        answers = generate(model, (0,), automaton, options)
+        assert len({b"".join(pieces[token] for token in answer.tokens) for answer in answers}) == len(texts)
 
 
 def test_no_rows_are_equal_and_finished_rows_are_not_read() -> None:
     model = HashModel(9, (8,), seed=3)
     steps: list[BeamStep] = []
-    generate(model, (0,), anything(9), SearchOptions(max_tokens=5, beams=6, algorithm="abs"), on_step=steps.append)
+    generate(model, (0,), all_texts(9), SearchOptions(max_tokens=5, beams=6, algorithm="abs"), on_step=steps.append)
     for event in steps:
         assert len({row.tokens for row in event.rows}) == len(event.rows) == 6
     live = sum(not row.finished for event in steps[:-1] for row in event.rows)
@@ -129,7 +129,7 @@ def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
     model = ScriptedModel(3, (2,), {(): {0: 5.0, 2: 5.0}, **certain}, floor=-1000.0)
     steps: list[BeamStep] = []
     options = SearchOptions(max_tokens=4, beams=2, n=2, alpha_min=1.0, algorithm="abs")
-    generate(model, (), anything(3), options, on_step=steps.append)
+    generate(model, (), all_texts(3), options, on_step=steps.append)
     first, second = steps[1].rows
     assert (first.score, first.log_prob) == (second.score, second.log_prob)
     assert first.tokens == (2,)
@@ -169,22 +169,22 @@ def test_an_automaton_with_wrong_distances_exhausts_the_search() -> None:
 
 def test_prompt_and_budget_must_fit_the_context() -> None:
     model = HashModel(5, (4,), context_length=8)
-    assert generate(model, (0, 1, 2), anything(5), SearchOptions(max_tokens=6, beams=2))
+    assert generate(model, (0, 1, 2), all_texts(5), SearchOptions(max_tokens=6, beams=2))
     with pytest.raises(PromptTooLong) as refusal:
-        generate(model, (0, 1, 2), anything(5), SearchOptions(max_tokens=7, beams=2))
+        generate(model, (0, 1, 2), all_texts(5), SearchOptions(max_tokens=7, beams=2))
     assert (refusal.value.prompt_tokens, refusal.value.max_tokens, refusal.value.context_length) == (3, 7, 8)
 
 
 def test_an_automaton_for_another_vocabulary_is_refused() -> None:
     with pytest.raises(VocabularyMismatch):
-        generate(HashModel(6, (4,)), (0,), anything(5), SearchOptions(max_tokens=3))
+        generate(HashModel(6, (4,)), (0,), all_texts(5), SearchOptions(max_tokens=3))
 
 
 def test_a_cancelled_generation_stops_before_its_next_step() -> None:
     steps: list[BeamStep] = []
     with pytest.raises(Cancelled):
         generate(
-            HashModel(50, (49,)), (0,), anything(50), SearchOptions(max_tokens=9, beams=4), on_step=steps.append,
+            HashModel(50, (49,)), (0,), all_texts(50), SearchOptions(max_tokens=9, beams=4), on_step=steps.append,
             cancelled=lambda: len(steps) == 2,
         )
     assert len(steps) == 2
@@ -199,7 +199,7 @@ def test_nan_log_probs_are_reported(bad: float) -> None:
             return row
 
     with pytest.raises(ModelOutputInvalid):
-        generate(Broken(5, (4,)), (0,), anything(5), SearchOptions(max_tokens=5, beams=3))
+        generate(Broken(5, (4,)), (0,), all_texts(5), SearchOptions(max_tokens=5, beams=3))
 
 
 def test_a_model_without_any_possible_token_is_reported() -> None:
@@ -208,7 +208,7 @@ def test_a_model_without_any_possible_token_is_reported() -> None:
             return torch.full((5,), float("-inf"))
 
     with pytest.raises(ModelOutputInvalid):
-        generate(Silent(5, (4,)), (0,), anything(5), SearchOptions(max_tokens=5, beams=3))
+        generate(Silent(5, (4,)), (0,), all_texts(5), SearchOptions(max_tokens=5, beams=3))
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ def _pushed_logits(text: str) -> dict[str, float]:
     state = reduce(automaton.advance, _ids(text), automaton.start)
     tables = Tables.from_automaton(automaton, device)
     alphas = alpha_table(tables, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
-    after = step(Beams.start(state, tables.distance), log_probs[None], tables, alphas, T - len(_ids(text)), 99)
+    successor = step(Beams.start(state, tables.distance), log_probs[None], tables, alphas, T - len(_ids(text)), 99)
     word, logit = next(iter(LOGITS[text].items()))
     normaliser = logit - float(log_probs[ID[word]])
-    rows = zip(after.token.tolist(), after.score.tolist(), strict=True)
+    rows = zip(successor.token.tolist(), successor.score.tolist(), strict=True)
     return {WORDS[token]: score + normaliser for token, score in rows if score != DEAD_SCORE}
 
 
@@ -91,13 +91,13 @@ def test_table_and_distances_are_those_of_figure_1() -> None:
     figure = table("figure_1")
     for state, row in figure["states"].items():
         for word, target in zip(figure["columns"][:-1], row, strict=False):
-            reached = automaton.advance(Q[state], ID[word])
+            state_after = automaton.advance(Q[state], ID[word])
             if state == "q5" and word == "eos":
                 continue  # padding: after EOS only EOS, at no cost
             if target == "q1":
-                assert automaton.distance[reached] == UNREACHABLE
+                assert automaton.distance[state_after] == UNREACHABLE
             else:
-                assert reached == Q[target]
+                assert state_after == Q[target]
     assert [int(automaton.distance[Q[state]]) for state in figure["states"]] == [4, UNREACHABLE, 3, 2, 1, 0]
 
 
@@ -115,15 +115,15 @@ def test_the_alphas_are_the_twelve_of_the_figure() -> None:
     alphas = [{push_up(4, T, 0.25, 1.0)}]
     for event in events[:-1]:
         alphas.append({push_up(row.distance, event.budget_after, 0.25, 1.0) for row in event.rows})
-    for found, printed, event in zip(alphas, STEPS, events, strict=True):
-        assert sorted(found) == pytest.approx(sorted(printed["alphas"]), abs=5e-4)
-        assert {row.alpha for row in event.rows} <= found
+    for alpha, printed, event in zip(alphas, STEPS, events, strict=True):
+        assert sorted(alpha) == pytest.approx(sorted(printed["alphas"]), abs=5e-4)
+        assert {row.alpha for row in event.rows} <= alpha
 
 
 @pytest.mark.parametrize("text", LOGITS)
 def test_exactly_the_words_pruned_in_the_figure_are_pruned(text: str) -> None:
-    kept = _pushed_logits(text)
-    assert [word for word in LOGITS[text] if word not in kept] == FIGURE["dropped"].get(text, [])
+    logits = _pushed_logits(text)
+    assert [word for word in LOGITS[text] if word not in logits] == FIGURE["dropped"].get(text, [])
 
 
 @pytest.mark.parametrize(

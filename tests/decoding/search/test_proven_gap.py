@@ -44,7 +44,7 @@ class Language(NamedTuple):
     text_of: TextOf | None = None
 
 
-class Found(NamedTuple):
+class Gaps(NamedTuple):
     """The values and gaps of a search's answers, and the optimum."""
 
     values: list[float]
@@ -61,18 +61,18 @@ def enumerate_texts(
     """
     texts, prefixes = Texts(), list[tuple[tuple[int, ...], int, float]]([((), automaton.start, 0.0)])
     for ids, state, log_prob in prefixes:  # grows on the way
-        z = [max(one, LOG_PROB_FLOOR) for one in model.log_probs((*PROMPT, *ids)).tolist()]
+        z = [max(logit, LOG_PROB_FLOOR) for logit in model.log_probs((*PROMPT, *ids)).tolist()]
         budget_after = max_tokens - len(ids) - 1
         best_eos = min(automaton.eos_ids, key=lambda eos: (-z[eos], eos))
-        only = forced(state, budget_after) if forced else None
-        for token in range(len(z)) if only is None else [only]:
-            after = automaton.advance(state, token)
-            if automaton.distance[after] > budget_after or (token in automaton.eos_ids and token != best_eos):
+        forced_id = forced(state, budget_after) if forced else None
+        for token in range(len(z)) if forced_id is None else [forced_id]:
+            target = automaton.advance(state, token)
+            if automaton.distance[target] > budget_after or (token in automaton.eos_ids and token != best_eos):
                 continue
-            if automaton.distance[after] == 0:
+            if automaton.distance[target] == 0:
                 texts[(*ids, token)] = log_prob + z[token]
             elif len(prefixes) <= PREFIXES_MAX:
-                prefixes.append(((*ids, token), after, log_prob + z[token]))
+                prefixes.append(((*ids, token), target, log_prob + z[token]))
     return Texts() if len(prefixes) > PREFIXES_MAX else texts
 
 
@@ -96,10 +96,10 @@ def over_bytes(step: NDArray[np.int64], accepting: NDArray[np.bool_], eos_count:
     step  [S, 3]  the states after a, b and c; the last state is dead
     """
 
-    def after(state: int, token: bytes | None) -> int:
+    def next_state(state: int, token: bytes | None) -> int:
         return reduce(lambda at, byte: int(step[at, byte - ord("a")]), token, state) if token else len(step) - 1
 
-    table = np.array([[after(state, token) for token in TOKENS] for state in range(len(step))])
+    table = np.array([[next_state(state, token) for token in TOKENS] for state in range(len(step))])
     classes = np.arange(len(TOKENS) + eos_count) % len(TOKENS)
     return from_table(classes, table, accepting, 0, tuple(range(len(TOKENS), len(classes))))
 
@@ -116,12 +116,12 @@ def spell(text: bytes, closed: bool) -> list[int]:
 
 def stretch(automaton: TokenAutomaton, state: int) -> tuple[bytes, bool]:
     """The common prefix of all texts from a state. The flag says whether all of them end after it."""
-    ids, after = (0, 1, 2, automaton.eos_ids[0]), partial(automaton.advance, state)
-    live = [id for id in ids if automaton.distance[after(id)] != UNREACHABLE]
+    ids, advance = (0, 1, 2, automaton.eos_ids[0]), partial(automaton.advance, state)
+    live = [id for id in ids if automaton.distance[advance(id)] != UNREACHABLE]
     if len(live) > 1 or live[0] in automaton.eos_ids:
         return b"", len(live) == 1
-    rest, closed = stretch(automaton, after(live[0]))
-    return bytes([ord("a") + live[0]]) + rest, closed
+    suffix, closed = stretch(automaton, advance(live[0]))
+    return bytes([ord("a") + live[0]]) + suffix, closed
 
 
 def forced_token(automaton: TokenAutomaton, state: int, budget_after: int) -> int | None:
@@ -151,7 +151,7 @@ def random_stretches(seed: int) -> Language:
 
 
 @cache
-def searches(make: Callable[[int], Language]) -> list[Found]:
+def searches(make: Callable[[int], Language]) -> list[Gaps]:
     """All options of GRID on the languages of all seeds. In a pool of 1 all losers are outside the pool."""
     results = []
     for language, pool in zip(map(make, SEEDS), cycle((Heuristics(pool=1), Heuristics()))):
@@ -163,7 +163,7 @@ def searches(make: Callable[[int], Language]) -> list[Found]:
             values = [answer.log_prob / len(answer.tokens) ** p for answer in answers]
             best = max(log_prob / len(ids) ** p for ids, log_prob in language.texts.items())
             gaps = [gap for answer in answers if (gap := answer.proven_gap) is not None]
-            results.append(Found(values, gaps, best))
+            results.append(Gaps(values, gaps, best))
             assert len(gaps) == len(answers) > 0
     return results
 
@@ -173,34 +173,34 @@ MAKERS = pytest.mark.parametrize("make", [random_language, random_stretches])
 
 @MAKERS
 def test_no_text_is_better_by_more_than_the_gap(make: Callable[[int], Language]) -> None:
-    for found in searches(make):
-        assert all(np.add(found.values, found.gaps) >= found.best - TOLERANCE)
+    for result in searches(make):
+        assert all(np.add(result.values, result.gaps) >= result.best - TOLERANCE)
 
 
 @MAKERS
 def test_a_first_answer_with_gap_zero_is_the_best(make: Callable[[int], Language]) -> None:
-    for found in searches(make):
-        assert found.gaps[0] > 0.0 or abs(found.values[0] - found.best) <= TOLERANCE
+    for result in searches(make):
+        assert result.gaps[0] > 0.0 or abs(result.values[0] - result.best) <= TOLERANCE
 
 
 @MAKERS
 def test_gaps_are_not_negative_and_rise(make: Callable[[int], Language]) -> None:
-    assert all(found.gaps == sorted(found.gaps) and found.gaps[0] >= 0.0 for found in searches(make))
-    assert any(found.gaps[-1] > found.gaps[0] for found in searches(make))
+    assert all(result.gaps == sorted(result.gaps) and result.gaps[0] >= 0.0 for result in searches(make))
+    assert any(result.gaps[-1] > result.gaps[0] for result in searches(make))
 
 
 @MAKERS
 def test_some_gaps_are_zero_and_some_answers_suboptimal(make: Callable[[int], Language]) -> None:
-    assert 40 < sum(found.gaps[0] > 0.0 for found in searches(make)) < len(searches(make)) - 40
-    assert sum(found.values[0] < found.best - TOLERANCE for found in searches(make)) > 10
+    assert 40 < sum(result.gaps[0] > 0.0 for result in searches(make)) < len(searches(make)) - 40
+    assert sum(result.values[0] < result.best - TOLERANCE for result in searches(make)) > 10
 
 
 def test_forced_spelling_excludes_some_better_sequences() -> None:
-    better = 0
-    for one in map(random_stretches, SEEDS):
-        texts = enumerate_texts(one.constraint.automaton, one.model, one.max_tokens)
-        better += max(texts.values(), default=-np.inf) > max(one.texts.values()) + TOLERANCE
-    assert better > 1
+    better_count = 0
+    for language in map(random_stretches, SEEDS):
+        texts = enumerate_texts(language.constraint.automaton, language.model, language.max_tokens)
+        better_count += max(texts.values(), default=-np.inf) > max(language.texts.values()) + TOLERANCE
+    assert better_count > 1
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -227,30 +227,33 @@ def test_abs_and_sampling_prove_no_gap(seed: int) -> None:
 class Gated(HashModel):
     """Delays prompts until its gate opens, and records the largest pass."""
 
-    gate, most = threading.Event(), 0
+    gate, pass_size_max = threading.Event(), 0
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[PrefixSession, torch.Tensor]:
         assert self.gate.wait(60.0)
         return super().prefill(prompt_ids)
 
     def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
-        self.most = max(self.most, len(feeds))
+        self.pass_size_max = max(self.pass_size_max, len(feeds))
         return super().step(feeds)
 
 
 def test_requests_in_an_engine_have_their_own_gaps() -> None:
     language = random_stretches(10)
-    model, new = Gated(language.model.vocab_size, language.model.eos_ids), partial(search_of, language.constraint)
+    model, new_search = (
+        Gated(language.model.vocab_size, language.model.eos_ids),
+        partial(search_of, language.constraint),
+    )
     options = [SearchOptions(language.max_tokens, beams=k, n=2) for k in (2, 3, 4)]
     model.gate.set()
-    alone = [drive(model, PROMPT, new(one)) for one in options]
-    assert model.most == 1 and len({answers[0].proven_gap for answers in alone}) == 3
+    alone = [drive(model, PROMPT, new_search(search_options)) for search_options in options]
+    assert model.pass_size_max == 1 and len({answers[0].proven_gap for answers in alone}) == 3
     model.gate.clear()
     with Engine(model, 2**30) as engine, ThreadPoolExecutor(3) as callers:
-        jobs = [partial(engine.generate, partial(new, one), PROMPT) for one in options]
-        found = [callers.submit(job) for job in jobs]
+        jobs = [partial(engine.generate, partial(new_search, search_options), PROMPT) for search_options in options]
+        futures = [callers.submit(job) for job in jobs]
         while engine.generations < 3:  # the second and the third begin together, behind the first
             model.gate.wait(0.001)
         model.gate.set()
-        assert [future.result() for future in found] == alone
-    assert model.most >= 2
+        assert [future.result() for future in futures] == alone
+    assert model.pass_size_max >= 2

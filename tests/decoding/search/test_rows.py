@@ -28,16 +28,16 @@ class CountingModel(HashModel):
 @pytest.mark.parametrize("beams", [1, 5, 64])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_search_reads_at_most_its_declared_rows(algorithm: str, beams: int) -> None:
-    most, limit = 0, 0
+    row_maximum, limit = 0, 0
     for seed in range(20 if beams < 64 else 8):
         case = Case("factored", "smooth", "abs" if algorithm == "abs" else "banked", seed)
         options = SearchOptions(case.automaton.min_tokens + 6, beams, case.options.algorithm)
         model = CountingModel(case.automaton.vocabulary_size, case.automaton.eos_ids, seed)
         drive(model, (1,), search_of(case.constraint, options))
         limit = rows_of(options)
-        most = max(most, *model.rows, 0)
+        row_maximum = max(row_maximum, *model.rows, 0)
         assert all(rows <= limit for rows in model.rows)
-    assert most > 0.8 * limit
+    assert row_maximum > 0.8 * limit
 
 
 def test_rows_grow_in_proportion_to_the_beams() -> None:

@@ -22,7 +22,7 @@ from decoding.search.banked_search import Ranking, jump_forward, step
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.tensors import Array, Tables, arange, like, rank_in_group, top_k_stable, top_k_unordered
 from tests.decoding.differential import ALGORITHMS, CPU, MODELS, Case, differences
-from tests.decoding.random_automata import anything, random_factored, random_table
+from tests.decoding.random_automata import all_texts, random_factored, random_table
 
 ARRAYS = ("numpy", "torch")
 CASES = {"table": 25, "factored": 20, "wide": 3}
@@ -68,25 +68,25 @@ def test_both_libraries_give_the_same_answers(algorithm: Algorithm, monkeypatch:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_random_cases_exercise_every_part(algorithm: Algorithm) -> None:
     """Otherwise the comparisons above would compare little."""
-    seen = {"tied": 0, "finished early": 0, "several rows": 0}
+    counts = {"tied": 0, "finished early": 0, "several rows": 0}
     if algorithm == "banked":
-        seen |= {"forced": 0, "endings": 0, "dropped": 0}
+        counts |= {"forced": 0, "endings": 0, "dropped": 0}
     for case in [Case("table", kind, algorithm, seed) for kind in MODELS for seed in range(16)]:
         for number, beam in enumerate(case.slow()[:-1], start=1):
             distance = [int(case.automaton.distance[row.state]) for row in beam.rows]
-            seen["tied"] += len({row.score for row in beam.rows}) < len(beam.rows)
-            seen["finished early"] += 0 in distance and any(distance)
-            seen["several rows"] += len(beam.rows) > 2
+            counts["tied"] += len({row.score for row in beam.rows}) < len(beam.rows)
+            counts["finished early"] += 0 in distance and any(distance)
+            counts["several rows"] += len(beam.rows) > 2
             if algorithm == "banked":
                 budget = case.options.max_tokens - number - 1
-                seen["forced"] += any(case.forced_token(row.state, budget) is not None for row in beam.rows)
-                seen["dropped"] += beam.lost > DEAD_SCORE
-                seen["endings"] += any(
+                counts["forced"] += any(case.forced_token(row.state, budget) is not None for row in beam.rows)
+                counts["dropped"] += beam.lost > DEAD_SCORE
+                counts["endings"] += any(
                     row.score > row.log_prob - case.problem.cost(row.state) + 1e-9
                     for row in beam.rows
                     if case.automaton.distance[row.state] == 1
                 )
-    assert min(seen.values()) > 10, seen
+    assert min(counts.values()) > 10, counts
 
 
 def test_the_choice_under_ties_is_that_of_a_full_sort() -> None:
@@ -97,7 +97,7 @@ def test_the_choice_under_ties_is_that_of_a_full_sort() -> None:
         keys[0][random.random(size) < 0.3] = -np.inf
         order = random.permutation(size)
         count = int(random.integers(1, size // (1 + seed % 9) + 1))
-        expected = sorted(range(size), key=lambda place, k=keys, o=order: ([-key[place] for key in k], o[place]))
+        expected = sorted(range(size), key=lambda index, k=keys, o=order: ([-key[index] for key in k], o[index]))
         for kind in (np.array, torch.tensor):
             rank, arrays = kind(order).__getitem__, [kind(key) for key in keys]
             assert top_k_stable(arrays, rank, count).tolist() == expected[:count]
@@ -108,7 +108,7 @@ def test_ranks_within_groups_are_those_of_a_plain_loop() -> None:
     for seed in range(100):
         random = np.random.default_rng(seed)
         group = random.integers(0, 4, int(random.integers(1, 40)))
-        expected = [group[:place].tolist().count(number) for place, number in enumerate(group.tolist())]
+        expected = [group[:index].tolist().count(number) for index, number in enumerate(group.tolist())]
         for kind in (np.array, torch.tensor):
             assert rank_in_group(kind(group)).tolist() == expected
 
@@ -120,8 +120,8 @@ def test_successors_on_the_device_equal_the_automatons(
     for seed in range(40):
         automaton = maker(np.random.default_rng(seed))
         states = torch.arange(automaton.states)
-        found = Tables.from_automaton(automaton, CPU).successors(states)
-        assert found.tolist() == [automaton.successors(state).tolist() for state in range(automaton.states)]
+        result = Tables.from_automaton(automaton, CPU).successors(states)
+        assert result.tolist() == [automaton.successors(state).tolist() for state in range(automaton.states)]
 
 
 @pytest.mark.parametrize("library", ARRAYS)
@@ -134,9 +134,9 @@ def test_one_token_per_row_gives_the_automatons_successor(
         automaton = maker(random)
         tables = _tables(automaton, library)
         states, tokens = (random.integers(0, end, 60) for end in (automaton.states, automaton.vocabulary_size))
-        after: Array = tables.after(*(like(tables.distance, torch.from_numpy(part)) for part in (states, tokens)))
+        result: Array = tables.after(*(like(tables.distance, torch.from_numpy(values)) for values in (states, tokens)))
         pairs = zip(states.tolist(), tokens.tolist(), strict=True)
-        assert after.tolist() == [automaton.advance(*pair) for pair in pairs]
+        assert result.tolist() == [automaton.advance(*pair) for pair in pairs]
 
 
 @pytest.mark.parametrize(("size", "classes", "eos"), [(1, 1, 1), (5, 3, 5), (700, 2, 1), (700, 650, 3), (999, 30, 200)])
@@ -186,21 +186,21 @@ STEPS: dict[str, Callable[[Tables, Beams, Tensor, int], Beams]] = {"abs": _abs, 
 
 @pytest.mark.parametrize("library", ARRAYS)
 def test_live_rows_at_or_below_the_floor_are_dropped(library: str) -> None:
-    automaton = anything(4)
+    automaton = all_texts(4)
     tables = _tables(automaton, library)
     start, log_probs = Beams.start(automaton.start, tables.distance), torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
-    after = _banked(tables, start, log_probs, 9, floor=-2.0)
-    kept = after.select(arange(after.score, 2))
-    assert (after.score != DEAD_SCORE).tolist() == [True, True, *[False] * (len(after.score) - 2)]
-    assert kept.token.tolist() == [0, 3]  # 3 is EOS
-    assert tables.distance[kept.state].tolist() == [1, 0]
-    assert kept.log_prob.tolist() == [-1.0, -4.0]
+    beams = _banked(tables, start, log_probs, 9, floor=-2.0)
+    retained_rows = beams.select(arange(beams.score, 2))
+    assert (beams.score != DEAD_SCORE).tolist() == [True, True, *[False] * (len(beams.score) - 2)]
+    assert retained_rows.token.tolist() == [0, 3]  # 3 is EOS
+    assert tables.distance[retained_rows.state].tolist() == [1, 0]
+    assert retained_rows.log_prob.tolist() == [-1.0, -4.0]
 
 
 @pytest.mark.parametrize("library", ARRAYS)
 def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
     """Few levels of log-probs: rows tie. The order and the last bit of the scores may differ."""
-    compared = 0
+    comparisons = 0
     for seed in range(40):
         random = np.random.default_rng(seed)
         automaton = random_table(random)
@@ -213,13 +213,13 @@ def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
         beam = beam.select(like(tables.distance, torch.from_numpy(live)))
         log_probs = torch.tensor(random.integers(-2, 0, (len(live), size))).float()
         tokens = torch.tensor([_live_token(automaton, state, budget - 2) for state in beam.state.tolist()])
-        own, peak = log_probs.gather(1, tokens[:, None])[:, 0], log_probs.amax(dim=1)
-        forced, own, peak = (like(tables.distance, part) for part in (tokens, own, peak))
+        token_log_probs, peak = log_probs.gather(1, tokens[:, None])[:, 0], log_probs.amax(dim=1)
+        forced, token_log_probs, peak = (like(tables.distance, values) for values in (tokens, token_log_probs, peak))
         slow, _ = step(beam, log_probs, tables, ranking, budget - 1, forced)
-        fast = jump_forward(beam, forced, own, peak, tables, ranking)
+        fast = jump_forward(beam, forced, token_log_probs, peak, tables, ranking)
         assert _rows(slow) == _rows(fast)
-        compared += 1
-    assert compared > 20
+        comparisons += 1
+    assert comparisons > 20
 
 
 def _live_token(automaton: TokenAutomaton, state: int, budget_after: int) -> int:
@@ -235,47 +235,47 @@ def _rows(beams: Beams) -> list[tuple[int, int, int, float]]:
 
 
 def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
-    automaton = anything(3)
+    automaton = all_texts(3)
     tables = _tables(automaton, "torch")
     start = Beams.start(automaton.start, tables.distance)
     beam = _abs(tables, start, torch.tensor([[-1.0, -9.0, -1.0]]), 2, beams=2)
     assert beam.token.tolist() == [0, 2]  # 2 is EOS
-    after = _abs(tables, beam, torch.tensor([[-9.0, -9.0, 0.0]]), 1, beams=2)
-    assert after.score.tolist() == [-1.0, -1.0]
-    assert after.parent.tolist() == [1, 0]
+    successor = _abs(tables, beam, torch.tensor([[-9.0, -9.0, 0.0]]), 1, beams=2)
+    assert successor.score.tolist() == [-1.0, -1.0]
+    assert successor.parent.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("library", ARRAYS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorithm: str, library: str) -> None:
-    automaton = anything(5)
+    automaton = all_texts(5)
     tables = _tables(automaton, library)
     log_probs = torch.full((1, 5), -1.0)
     log_probs[0, 2 if bad != float("-inf") else slice(None)] = bad
     start = Beams.start(automaton.start, tables.distance)
-    after = STEPS[algorithm](tables, start, log_probs, 9)
-    assert len(after.score) > 0
-    assert np.isnan(np.asarray(after.score)).all()
-    token, own, peak = (like(tables.distance, one) for one in (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1)))
-    forced = jump_forward(start, token, own, peak, tables, Ranking.of(tables, None, 3, DEFAULT))
+    successor = STEPS[algorithm](tables, start, log_probs, 9)
+    assert len(successor.score) > 0
+    assert np.isnan(np.asarray(successor.score)).all()
+    token, token_log_probs, peak = (like(tables.distance, tensor) for tensor in (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1)))
+    forced = jump_forward(start, token, token_log_probs, peak, tables, Ranking.of(tables, None, 3, DEFAULT))
     assert np.isnan(np.asarray(forced.score)).all()
 
 
 @pytest.mark.parametrize("library", ARRAYS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_eos_is_left_at_the_last_step(algorithm: str, library: str) -> None:
-    automaton = anything(5)
+    automaton = all_texts(5)
     tables = _tables(automaton, library)
-    after = STEPS[algorithm](tables, Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0), 1)
-    assert after.token[after.score != DEAD_SCORE].tolist() == [4]
+    successor = STEPS[algorithm](tables, Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0), 1)
+    assert successor.token[successor.score != DEAD_SCORE].tolist() == [4]
 
 
 @pytest.mark.parametrize("library", ARRAYS)
 def test_a_forced_token_out_of_budget_leaves_no_row(library: str) -> None:
-    automaton = anything(5)
+    automaton = all_texts(5)
     tables = _tables(automaton, library)
     start, log_probs = Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0)
     assert (_banked(tables, start, log_probs, 1, forced=2).score == DEAD_SCORE).all()
-    free = _banked(tables, start, log_probs, 2, forced=NO_FORCED_TOKEN)
-    assert free.token.tolist() == _banked(tables, start, log_probs, 2).token.tolist()
+    unforced = _banked(tables, start, log_probs, 2, forced=NO_FORCED_TOKEN)
+    assert unforced.token.tolist() == _banked(tables, start, log_probs, 2).token.tolist()
