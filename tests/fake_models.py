@@ -53,12 +53,12 @@ class PrefixModel:
         rows = [feed.session.rows[parent] for parent in feed.parents.tolist()]
         feed.session.rows = [(*row, *ids) for row, ids in zip(rows, tokens, strict=True)]
         self.rows_read += feed.tokens.numel()
-        token_log_probs, peak = torch.empty(len(tokens), len(tokens[0]) - 1), torch.empty(len(tokens), len(tokens[0]) - 1)
+        log_probs, peak = torch.empty(len(tokens), len(tokens[0]) - 1), torch.empty(len(tokens), len(tokens[0]) - 1)
         for number, (row, ids) in enumerate(zip(rows, tokens, strict=True)):
             for index, token in enumerate(ids[1:]):
                 inner = self.log_probs((*row, *ids[: index + 1]))
-                token_log_probs[number, index], peak[number, index] = inner[token], inner.max()
-        return Scores(torch.stack([self.log_probs(row) for row in feed.session.rows]), token_log_probs, peak)
+                log_probs[number, index], peak[number, index] = inner[token], inner.max()
+        return Scores(torch.stack([self.log_probs(row) for row in feed.session.rows]), log_probs, peak)
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         return 8 * (prompt_tokens + rows * max_tokens)

@@ -32,7 +32,7 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, formula_to_dfa_mona, parse_formula
 from compiler.ltlf.mona_program import ltlf2dfa_program
 from tests.references.formula_suite import Case, larger, suite
-from tests.references.mona_oracle import mona_itself
+from tests.references.mona_oracle import mona_binary_path
 
 LIMITS = Limits(formula_chars_max=100_000, propositions_max=100, compile_s_max=60)
 WORST_COUNT = 5
@@ -130,7 +130,7 @@ def main() -> None:
     args = parser.parse_args()
     load = os.getloadavg()[0]
     pin_to_one_core()
-    binary, environment = mona_itself()
+    binary, environment = mona_binary_path()
     os.environ.update(environment)
     with tempfile.TemporaryDirectory() as directory:
         cases = [*suite(), *larger()]

@@ -89,14 +89,14 @@ def test_a_constrained_search_corrects_errors_of_the_model() -> None:
 
 @pytest.mark.usefixtures("results")
 def test_the_report_has_means_ranges_and_goals() -> None:
-    def score_row(system: str, beams: int, accuracy: float, sequences: float) -> dict[str, Any]:
+    def row_of(system: str, beams: int, accuracy: float, sequences: float) -> dict[str, Any]:
         metrics = {"accuracy": accuracy, "sequence_accuracy": sequences, "satisfied": 1.0, "ms": 0.5}
         return {"system": system, "beams": beams} | metrics
 
     repeats = [
         {"seed": seed, "sequences": 9, "test_accuracy": 0.91, "allowed": 507, "length": 4.5, "scored": [
-            score_row("CNN", 0, 0.912, 0.64), score_row("CNN-LSTM", 0, 0.94, 0.7), score_row("abs", 10, 0.95 + seed / 100, 0.8),
-            score_row("exact", 0, 0.97, 0.9),
+            row_of("CNN", 0, 0.912, 0.64), row_of("CNN-LSTM", 0, 0.94, 0.7), row_of("abs", 10, 0.95 + seed / 100, 0.8),
+            row_of("exact", 0, 0.97, 0.9),
         ]}
         for seed in range(2)
     ]  # fmt: skip

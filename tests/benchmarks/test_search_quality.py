@@ -111,12 +111,12 @@ def test_a_stored_row_is_extended_by_its_missing_cases(remeasure: bool, rows: Ro
     half = search_quality.quality_row(bench, setting, cases(-1.0, -2.0), {})
     rows.store(half, asdict(setting))
     bench.requests.clear()
-    extended_row = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), remeasure)
+    result = search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), remeasure)
     assert bench.requests == (["-1.0", "-6.0", "-2.0"] if remeasure else ["-6.0"])
-    assert extended_row is not None and (extended_row["cases"], extended_row["log_prob"], extended_row["tokens"]) == (3, -3.0, 3.0)
-    assert sorted(extended_row["log_probs"].values()) == [-6.0, -2.0, -1.0]
-    assert (extended_row["bleu_4"] is None) == (not remeasure)  # of the half of the texts nothing is known any more
-    rows.store(extended_row, asdict(setting))
+    assert result is not None and (result["cases"], result["log_prob"], result["tokens"]) == (3, -3.0, 3.0)
+    assert sorted(result["log_probs"].values()) == [-6.0, -2.0, -1.0]
+    assert (result["bleu_4"] is None) == (not remeasure)  # of the half of the texts nothing is known any more
+    rows.store(result, asdict(setting))
     assert search_quality.extended_row(bench, rows, setting, cases(-1.0, -6.0, -2.0), again=False) is None
 
 

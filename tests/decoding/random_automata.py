@@ -55,32 +55,32 @@ def random_table(
 def random_factored(random: np.random.Generator) -> TokenAutomaton:
     """A live automaton of transducer states times letter states. It has states inside a character and two tables."""
     while True:
-        between_count, inside, letters = int(random.integers(3, 6)), int(random.integers(1, 3)), int(random.integers(1, 5))
+        boundary, inside, letters = int(random.integers(3, 6)), int(random.integers(1, 3)), int(random.integers(1, 5))
         outer, inner = int(random.integers(2, 6)), int(random.integers(1, 4))
-        end, eos_class = between_count - 1, outer - 1
+        end, eos_class = boundary - 1, outer - 1
         function = random.integers(0, letters, (4, letters)).astype(np.int32)
         function[0] = np.arange(letters)
         edges = int(random.integers(4, 12))
-        target = random.integers(0, between_count + inside, edges).astype(np.int32)
+        target = random.integers(0, boundary + inside, edges).astype(np.int32)
         effect = random.integers(0, 4, edges).astype(np.int32)
         target[0], effect[0], target[1], effect[1] = 0, 0, end, 0
         target[2:][target[2:] == end] = 0
-        edge_boundary = random.integers(0, edges, (between_count, outer))
+        edge_boundary = random.integers(0, edges, (boundary, outer))
         edge_boundary[edge_boundary == 1] = 0
         edge_boundary[0] = edge_boundary[end] = 0
         edge_boundary[1:, eos_class] = 1
         edge_midchar = random.integers(2, edges, (inside + 1, inner))
         edge_midchar[0] = 0
-        accepting = np.zeros((between_count + inside, letters), dtype=bool)
+        accepting = np.zeros((boundary + inside, letters), dtype=bool)
         accepting[end] = random.random(letters) < 0.5
-        pairs = [(row, edge) for row in range(between_count) for edge in set(edge_boundary[row]) if edge]
-        pairs += [(between_count + row, edge) for row in range(inside) for edge in set(edge_midchar[row + 1]) if edge]
+        pairs = [(row, edge) for row in range(boundary) for edge in set(edge_boundary[row]) if edge]
+        pairs += [(boundary + row, edge) for row in range(inside) for edge in set(edge_midchar[row + 1]) if edge]
         source, used = np.array(sorted(pairs)).T
         distance = distances(source, used, target, effect, function, accepting).reshape(-1)
         token_class = random.integers(0, outer + inner, 24)
         token_class[token_class == eos_class] = 0
         token_class[7] = eos_class
-        for row in range(1, between_count - 1):
+        for row in range(1, boundary - 1):
             start = row * letters
             missing = set(range(outer + inner)) - set(token_class.tolist())
             if not missing and distance[start] not in (UNREACHABLE, 0):

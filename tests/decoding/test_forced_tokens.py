@@ -163,7 +163,8 @@ class StepByStep(BankedSearch):
         log_probs = scores.log_probs[self._on_device(self._fed[live])].numpy()
         token_log_probs, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
         beams = jump_forward(
-            self._beams, *map(self._array, (tokens, token_log_probs, peak)), self._tables, self._ranking, self._n_best.floor
+            self._beams, *map(self._array, (tokens, token_log_probs, peak)),
+            self._tables, self._ranking, self._n_best.floor,
         )
         return [self._take(beams, keep_finished=False)]
 
@@ -174,13 +175,13 @@ class StepByStep(BankedSearch):
 class Counting(HashModel):
     """Counts the most rows and the most tokens of one feed."""
 
-    rows_max, tokens_max = 0, 0
+    rows_max, token_max = 0, 0
 
     def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
         scores = super().step(feeds)
         for feed in feeds:
             self.rows_max = max(self.rows_max, len(feed.session.rows))
-            self.tokens_max = max(self.tokens_max, sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
+            self.token_max = max(self.token_max, sum(len(row) - len(feed.session.prompt) for row in feed.session.rows))
         return scores
 
 
@@ -192,7 +193,7 @@ def test_jump_forward_stays_within_the_declared_rows(files: ModelFiles, pieces: 
     model = Counting(files.vocabulary.size, files.vocabulary.eos_ids)
     drive(model, (5,), BankedSearch(constraint, options))
     assert model.rows_max == rows_of(options)
-    assert 3 * options.max_tokens < model.tokens_max <= rows_of(options) * options.max_tokens
+    assert 3 * options.max_tokens < model.token_max <= rows_of(options) * options.max_tokens
 
 
 @pytest.mark.parametrize("beams", [1, 2, 7])

@@ -46,7 +46,8 @@ def _claim(
     model_scores = _model().score((), tokens)
     distance = automaton.distance.tolist()
     score, state = 0.0, automaton.start
-    for index, (token, token_log_prob, peak) in enumerate(zip(tokens, model_scores.log_probs, model_scores.max_log_probs, strict=True)):
+    columns = zip(tokens, model_scores.log_probs, model_scores.max_log_probs, strict=True)
+    for index, (token, token_log_prob, peak) in enumerate(columns):
         source, state = state, automaton.advance(state, token)
         alpha = push_up(distance[source], options.max_tokens - index, options.alpha_min, options.gamma)
         score += pushed(token_log_prob, peak, alpha) if distance[state] < distance[source] else token_log_prob

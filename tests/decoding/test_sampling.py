@@ -108,8 +108,8 @@ def chi_square_deviation(result: Counter[Text], expected: dict[Text, float]) -> 
     rare = {text for text, p in expected.items() if p * rows < 5}
     cells = [(result[text], p * rows) for text, p in expected.items() if text not in rare]
     cells.append((sum(result[text] for text in rare), sum(expected[text] for text in rare) * rows))
-    statistic = sum((count - expected_count) ** 2 / expected_count for count, expected_count in cells if expected_count > 0)
-    degrees_of_freedom = sum(expected_count > 0 for _, expected_count in cells) - 1
+    statistic = sum((count - mean) ** 2 / mean for count, mean in cells if mean > 0)
+    degrees_of_freedom = sum(mean > 0 for _, mean in cells) - 1
     return (statistic - degrees_of_freedom) / math.sqrt(2 * max(1, degrees_of_freedom))
 
 

@@ -55,7 +55,8 @@ def differs(expected: Any, actual: Any, where: str = "answer", exact: bool = Tru
             close = math.isclose(expected, actual, rel_tol=0.01) or not exact
             return "" if close else f"{where} is {actual}, not {expected}"
         case str(), str():
-            same = not exact or expected == actual or (expected.endswith(MORE) and actual.startswith(expected[: -len(MORE)]))
+            starts_alike = expected.endswith(MORE) and actual.startswith(expected[: -len(MORE)])
+            same = not exact or expected == actual or starts_alike
             return "" if same else f"{where} is {actual!r}, not {expected!r}"
     return "" if expected is None and actual is None else f"{where} is {actual!r}, not {expected!r}"
 

@@ -161,8 +161,8 @@ def _signed(head: bytes, body: bytes, secret: bytes) -> bytes:
 
 
 WAYS: tuple[Way, ...] = (
-    flip_bit, cut_end, append_bytes, swap_values, mix_values, overwrite_bytes, random_bytes, signed_by_a_stranger, of_an_older_format,
-    changed_header, declare_bomb,
+    flip_bit, cut_end, append_bytes, swap_values, mix_values, overwrite_bytes, random_bytes,
+    signed_by_a_stranger, of_an_older_format, changed_header, declare_bomb,
 )
 
 

@@ -226,10 +226,10 @@ def shared_folder() -> Path:
 def real_tokenizer(name: str) -> str | None:
     """The tokenizer.json of a real tokenizer, or None without the data."""
     base = shared_folder()
-    archive, tokenizer_file = base / "data/tokenizers" / name / "tokenizer.json.gz", base / "models" / name / "tokenizer.json"
+    archive, file = base / "data/tokenizers" / name / "tokenizer.json.gz", base / "models" / name / "tokenizer.json"
     if archive.exists():
         return gzip.decompress(archive.read_bytes()).decode()
-    return tokenizer_file.read_text() if tokenizer_file.exists() else None
+    return file.read_text() if file.exists() else None
 
 
 @functools.cache

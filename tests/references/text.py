@@ -81,8 +81,8 @@ def strips_a_space(spec: Spec) -> bool:
 
     That holds if a whole-text constraint allows it and none forbids it.
     """
-    text_specs = [leaf for leaf in leaves(spec) if isinstance(leaf, RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec)]
-    settings = {leaf.leading_space for leaf in text_specs}
+    specs = [leaf for leaf in leaves(spec) if isinstance(leaf, RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec)]
+    settings = {leaf.leading_space for leaf in specs}
     settings |= {leaf.leading_space for leaf in leaves(spec) if isinstance(leaf, DfaSpec) and leaf.user_dfa.over_bytes}
     return settings == {"strip"}
 
@@ -139,7 +139,8 @@ def _write(value: object, instance: Any, schema: Any, newline: str) -> str | Non
         colon = ": " if newline else ":"
         items = [json.dumps(key, ensure_ascii=False) + colon + str(item) for key, item in zip(keys, texts, strict=True)]
         return "{" + inner + ("," + inner).join(items) + newline + "}"
-    parts = [_write(item, item_instance, schema.get("items", {}), inner) for item, item_instance in zip(value, instance, strict=True)]
+    pairs = zip(value, instance, strict=True)
+    parts = [_write(item, element, schema.get("items", {}), inner) for item, element in pairs]
     return None if None in parts else "[" + inner + ("," + inner).join(map(str, parts)) + newline + "]"
 
 

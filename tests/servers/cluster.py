@@ -246,14 +246,14 @@ def clocked_server(clocks: Clocks) -> AbstractContextManager[RedisServer]:
 
 @contextlib.contextmanager
 def cluster(
-    use_fork_server: bool = not FULL, imported: Sequence[str] = IMPORTED, clocks: Clocks | None = None
+    use_fork: bool = not FULL, imported: Sequence[str] = IMPORTED, clocks: Clocks | None = None
 ) -> Iterator[Cluster]:
     """Redis without parts. Parts are started as usual, or forked from a process with these imports.
 
     clocks  Redis uses the clock "server"; parts may use others
     """
     redis_server = running_server() if clocks is None else clocked_server(clocks)
-    parent = closing(ForkServer(imported, clocks.of("fork_server") if clocks else {})) if use_fork_server else nullcontext()
+    parent = closing(ForkServer(imported, clocks.of("fork_server") if clocks else {})) if use_fork else nullcontext()
     with short_folder() as folder, redis_server as server, parent as forking:
         running = Cluster(folder, server, forking)
         try:

@@ -67,7 +67,7 @@ def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService
 @contextlib.contextmanager
 def forked_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
     """A forked API and these numbers of forked workers."""
-    with cluster(use_fork_server=True, imported=WITH_MODEL) as running:
+    with cluster(use_fork=True, imported=WITH_MODEL) as running:
         running.add("api", API, **SETTINGS)
         names = names_of(workers)
         for name in names:

@@ -19,7 +19,16 @@ from decoding.errors import Cancelled, OutOfMemory
 from decoding.generation import BeamStep, Hypothesis
 from decoding.model import ScoredSequence, Scores, StepInput
 from decoding.search import generate
-from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _generate, _begin_together, _long, _order, _wait_for
+from tests.decoding.engine.test_engine import (
+    PLENTY,
+    VOCABULARY,
+    Order,
+    _begin_together,
+    _generate,
+    _long,
+    _order,
+    _wait_for,
+)
 from tests.fake_models import HashModel, PrefixSession
 
 S_MAX = 120.0
@@ -153,16 +162,16 @@ def test_a_listener_receives_each_step_once_across_a_restart() -> None:
 
 @pytest.mark.parametrize("limits", [{"rows": 4}, {"tokens": 40}])
 def test_a_request_too_large_alone_fails_and_the_others_finish(limits: dict[str, int]) -> None:
-    short_order, long_order = _of(beams=2, max_tokens=6), _of(beams=5, max_tokens=20)
+    small_run, large_run = _of(beams=2, max_tokens=6), _of(beams=5, max_tokens=20)
     model, notes = ScarceModel(**limits), Notes()
     with Engine(model, PLENTY, notes) as engine, ThreadPoolExecutor(4) as callers:
-        answers = [callers.submit(_generate, engine, order) for order in (short_order, long_order, short_order, short_order)]
+        answers = [callers.submit(_generate, engine, order) for order in (small_run, large_run, small_run, small_run)]
         with pytest.raises(OutOfMemory, match="fewer beams") as refusal:
             answers.pop(1).result(S_MAX)
         assert refusal.value.needed_bytes == model.bytes_for(1, 5, 20)
         assert refusal.value.__context__ is None  # it would hold what the pass had made
-        assert all(answer.result(S_MAX) == short_order.alone() for answer in answers)
-        assert _generate(engine, short_order) == short_order.alone()
+        assert all(answer.result(S_MAX) == small_run.alone() for answer in answers)
+        assert _generate(engine, small_run) == small_run.alone()
     assert notes.became.count("rejected") == 1
 
 

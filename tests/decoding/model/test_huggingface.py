@@ -65,8 +65,8 @@ def _check_against_full_passes(model: HuggingFaceModel, reference: PreTrainedMod
         for index in range(count - 1):
             full_log_probs = _full_pass(reference, [row[: len(row) - count + index + 1] for row in rows])
             following = torch.tensor([new_ids[index + 1] for new_ids in tokens])
-            expected_token_log_probs = full_log_probs.gather(1, following[:, None])[:, 0]
-            torch.testing.assert_close(result.token_log_probs[:, index], expected_token_log_probs, atol=tolerance, rtol=0)
+            expected_scores = full_log_probs.gather(1, following[:, None])[:, 0]
+            torch.testing.assert_close(result.token_log_probs[:, index], expected_scores, atol=tolerance, rtol=0)
             torch.testing.assert_close(result.max_log_probs[:, index], full_log_probs.amax(1), atol=tolerance, rtol=0)
 
 

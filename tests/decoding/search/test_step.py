@@ -257,7 +257,8 @@ def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorith
     successor = STEPS[algorithm](tables, start, log_probs, 9)
     assert len(successor.score) > 0
     assert np.isnan(np.asarray(successor.score)).all()
-    token, token_log_probs, peak = (like(tables.distance, tensor) for tensor in (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1)))
+    tensors = (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1))
+    token, token_log_probs, peak = (like(tables.distance, tensor) for tensor in tensors)
     forced = jump_forward(start, token, token_log_probs, peak, tables, Ranking.of(tables, None, 3, DEFAULT))
     assert np.isnan(np.asarray(forced.score)).all()
 
