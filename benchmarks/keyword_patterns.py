@@ -52,9 +52,9 @@ def keyword_sets(dev: Path, size: int, count: int) -> list[Concepts]:
     sets = read_concept_sets(dev)
     matching = [concepts for concepts in sets if len(concepts) == size]
     if size == SMALL + LARGE:
-        small = [concepts for concepts in sets if len(concepts) == SMALL]
-        large = [concepts for concepts in sets if len(concepts) == LARGE]
-        matching = [a + b for a, b in zip(large, small, strict=False) if are_ascii(a + b)]
+        small_sets = [concepts for concepts in sets if len(concepts) == SMALL]
+        large_sets = [concepts for concepts in sets if len(concepts) == LARGE]
+        matching = [a + b for a, b in zip(large_sets, small_sets, strict=False) if are_ascii(a + b)]
     if len(matching) < count:
         raise ValueError(f"{dev} has {len(matching)} sets of {size} concepts, fewer than {count}")
     return matching[:count]
@@ -62,13 +62,13 @@ def keyword_sets(dev: Path, size: int, count: int) -> list[Concepts]:
 
 def first_concepts(dev: Path, count: int) -> Concepts:
     """The first `count` concepts of the file that share no form. Raises ValueError if there are fewer."""
-    chosen: Concepts = ()
+    selection: Concepts = ()
     for concept in (concept for concepts in read_concept_sets(dev) for concept in concepts):
-        if len(chosen) < count and are_ascii((*chosen, concept)):
-            chosen = (*chosen, concept)
-    if len(chosen) < count:
-        raise ValueError(f"{dev} has {len(chosen)} concepts, fewer than {count}")
-    return chosen
+        if len(selection) < count and are_ascii((*selection, concept)):
+            selection = (*selection, concept)
+    if len(selection) < count:
+        raise ValueError(f"{dev} has {len(selection)} concepts, fewer than {count}")
+    return selection
 
 
 @functools.cache

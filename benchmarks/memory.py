@@ -43,8 +43,8 @@ class PeakMemory:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
-        self._before = _status_bytes("VmRSS")
+        self._start = _status_bytes("VmRSS")
 
     def growth(self) -> int:
         """In bytes."""
-        return max(0, _status_bytes("VmHWM") - self._before)
+        return max(0, _status_bytes("VmHWM") - self._start)

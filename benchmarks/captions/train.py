@@ -153,7 +153,7 @@ def train(captions: list[Caption], tokenizer: Tokenizer, recipe: Recipe) -> tupl
     optimizer = torch.optim.AdamW(
         model.parameters(), recipe.peak_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay
     )
-    steps, losses, started = recipe.steps_for(len(captions)), [], time.monotonic()
+    steps, losses, start = recipe.steps_for(len(captions)), [], time.monotonic()
     for step, (ids, labels) in zip(range(steps), epochs_of_batches(captions, tokenizer, recipe), strict=False):
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate(step, steps)
@@ -164,7 +164,7 @@ def train(captions: list[Caption], tokenizer: Tokenizer, recipe: Recipe) -> tupl
         optimizer.zero_grad()
         losses.append(loss.item())
         if (step + 1) % 100 == 0:
-            print(f"{step + 1}/{steps} loss {losses[-1]:.3f} {time.monotonic() - started:.0f} s", flush=True)
+            print(f"{step + 1}/{steps} loss {losses[-1]:.3f} {time.monotonic() - start:.0f} s", flush=True)
     return model, losses
 
 

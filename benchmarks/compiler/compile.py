@@ -52,16 +52,16 @@ def compile_rows(cases: Sequence[CompileCase], args: argparse.Namespace) -> Iter
     with ExitStack() as stack:
         processes = {engine: EngineProcess(engine, tokenizer, stack) for engine in args.engines}
         for case in cases:
-            stopped: set[str] = set()
+            stopped_engines: set[str] = set()
             for repeat in range(args.repeats):
-                turn = repeat % len(args.engines)
-                for engine in (*args.engines[turn:], *args.engines[:turn]):
+                first_engine = repeat % len(args.engines)
+                for engine in (*args.engines[first_engine:], *args.engines[:first_engine]):
                     expression = expression_for(case, engine)
-                    if expression is None or engine in stopped:
+                    if expression is None or engine in stopped_engines:
                         continue
                     outcome = _outcome(case, processes[engine], expression, args)
                     if outcome.outcome in _FINAL:
-                        stopped.add(engine)
+                        stopped_engines.add(engine)
                     print(describe(case, engine, outcome), flush=True)
                     yield {"case": case.name, "engine": engine, "repeat": repeat} | asdict(outcome)
 
@@ -97,7 +97,7 @@ def compile_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def _selected(cases: Sequence[CompileCase], patterns: Sequence[str] | None) -> list[CompileCase]:
+def _select(cases: Sequence[CompileCase], patterns: Sequence[str] | None) -> list[CompileCase]:
     def matches(case: CompileCase) -> bool:
         names = (case.name, case.family)
         return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in patterns or ())
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--vocabulary", default="o200k_base")
     args = parser.parse_args()
-    cases = _selected(suite(args.shared), args.only)
+    cases = _select(suite(args.shared), args.only)
     rows = list(compile_rows(cases, args))
     if args.keep or args.only or set(args.engines) != set(ENGINES):
         return

@@ -28,7 +28,7 @@ def record(properties: dict[str, Schema]) -> Schema:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _numbered(count: int) -> Schema:
+def _numbered_schema(count: int) -> Schema:
     return record({f"field_{number}": _PROPERTY_KINDS[number % len(_PROPERTY_KINDS)] for number in range(count)})
 
 
@@ -56,8 +56,8 @@ _TREE: Schema = {
 }
 SCHEMAS: dict[str, Schema] = {
     "3 properties": record({"name": _TEXT, "age": {"type": "integer"}, "member": _FLAG}),
-    "10 properties": _numbered(10),
-    "30 properties": _numbered(30),
+    "10 properties": _numbered_schema(10),
+    "30 properties": _numbered_schema(30),
     "nested order": record({"id": _COUNT, "to": _ADDRESS, "lines": _array(_LINE, 1, 5), "paid": _FLAG}),
     "three enums": record(
         {"colour": {"enum": COLOURS.split()}, "fruit": {"enum": FRUITS.split()}, "again": {"enum": COLOURS.split()}}

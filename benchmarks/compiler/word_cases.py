@@ -38,7 +38,7 @@ RUDE = ("damn", "hell", "stupid", "idiot", "fool", "ugly", "hate", "kill", "dumb
 
 def clothing_formula() -> str:
     """The paper's clothing specification (appendix): 10 propositions, each at most once, and one of each kind."""
-    parts = [f'G("{item}" -> !F "{other}")' for item, others in _CLOTHES.items() for other in others]
+    parts = [f'G("{item}" -> !F "{exclusion}")' for item, exclusions in _CLOTHES.items() for exclusion in exclusions]
     parts += [f'G("{item}" -> WX G !"{item}")' for item in _CLOTHES]
     parts += ["F(" + " | ".join(f'"{item}"' for item in kind) + ")" for kind in _REQUIRED_KINDS]
     return " & ".join(parts)
@@ -147,7 +147,7 @@ def _combinations(concepts: Concepts) -> Iterable[CompileCase]:
     flat = json.dumps(_reply({"type": "string", "pattern": pattern}))
     at_most_80 = r"/[\s\S]{0,80}/"
     has_all = [has_word(*forms) for forms in concepts]
-    one_line = r"/[A-Z][^\n]*\./"
+    line_pattern = r"/[A-Z][^\n]*\./"
 
     def row(name: str, constraint: Mapping[str, object], **peers: Expression) -> CompileCase:
         return CompileCase(f"all: {name}", "combinations", constraint, peers)
@@ -155,13 +155,13 @@ def _combinations(concepts: Concepts) -> Iterable[CompileCase]:
     yield row(
         "line, formula, 80 characters",
         {"all": [line, {"ltlf": dog_then_ball}, {"max_chars": 80}]},
-        llguidance=lark(one_line, r"/(?s:(.*\W)?)(?i:dog)\W(?s:(.*\W)?)(?i:ball)(?s:(\W.*)?)/", at_most_80),
+        llguidance=lark(line_pattern, r"/(?s:(.*\W)?)(?i:dog)\W(?s:(.*\W)?)(?i:ball)(?s:(\W.*)?)/", at_most_80),
     )
-    yield row("line and three keywords", {"all": [line, keywords]}, llguidance=lark(one_line, *has_all))
+    yield row("line and three keywords", {"all": [line, keywords]}, llguidance=lark(line_pattern, *has_all))
     yield row(
         "line without ten words",
         {"all": [line, {"not": {"ltlf": f"F({' | '.join(RUDE)})"}}]},
-        llguidance=lark(one_line, "~" + has_word(*RUDE)),
+        llguidance=lark(line_pattern, "~" + has_word(*RUDE)),
     )
     yield row("keywords, 5 to 20 words", {"all": [keywords, {"min_words": 5, "max_words": 20}]})
     yield row("keywords, two sentences, 120 characters", {"all": [keywords, {"sentences": 2, "max_chars": 120}]})
@@ -174,12 +174,12 @@ def _combinations(concepts: Concepts) -> Iterable[CompileCase]:
         "JSON whose summary obeys a formula in 80 characters",
         {"json_schema": _reply(summary | {"maxLength": 80}), "leading_space": "forbid"},
     )
-    either = {
+    alternatives = {
         "any": [{"regex": pattern, "leading_space": "forbid"} for pattern in (r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "unknown")]
     }
-    yield row("date or unknown", either, **pattern_case("", "", r"[0-9]{4}-[0-9]{2}-[0-9]{2}|unknown").peers)
-    no_apology = {"not": {"regex": rf"(?i){ANYTHING}(?:sorry|apolog){ANYTHING}", "leading_space": "forbid"}}
-    yield row("no apology", no_apology, llguidance=lark(r"~/(?s:.*)(?i:sorry|apolog)(?s:.*)/"))
+    yield row("date or unknown", alternatives, **pattern_case("", "", r"[0-9]{4}-[0-9]{2}-[0-9]{2}|unknown").peers)
+    apology_free = {"not": {"regex": rf"(?i){ANYTHING}(?:sorry|apolog){ANYTHING}", "leading_space": "forbid"}}
+    yield row("no apology", apology_free, llguidance=lark(r"~/(?s:.*)(?i:sorry|apolog)(?s:.*)/"))
 
 
 def _reply(summary: Schema) -> Schema:

@@ -103,11 +103,11 @@ def decoder_figures(name: str, threads: int) -> dict[str, Any]:
     try:
         with run_system(SYSTEMS[name], BUILT_IN_MODEL, threads) as system:
             system.ask(TextConstraint(PATTERNS[0]), PROMPT, LONG)  # the first answer of a process is slower
-            short = _figures(system, {pattern: tokens + SHORT_SLACK for pattern, tokens in shortest.items()})
-            long = _figures(system, dict.fromkeys(PATTERNS, LONG))
+            short_figures = _figures(system, {pattern: tokens + SHORT_SLACK for pattern, tokens in shortest.items()})
+            long_figures = _figures(system, dict.fromkeys(PATTERNS, LONG))
     except SystemUnavailable as error:
         return {"name": name, "error": str(error)}
-    return {"name": name, "texts": len(PATTERNS), "short": short, "long": long}
+    return {"name": name, "texts": len(PATTERNS), "short": short_figures, "long": long_figures}
 
 
 def peers(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -132,8 +132,8 @@ def main() -> None:
     parser.add_argument("--peers-only", action="store_true", help="measure the peers again and keep the stored points")
     args = parser.parse_args()
     if args.peers_only:
-        stored = json.loads((RESULTS_DIRECTORY / "decode.json").read_text(encoding="utf-8"))
-        write_run("decode", stored | {"peers": list(peers(args))})
+        run_data = json.loads((RESULTS_DIRECTORY / "decode.json").read_text(encoding="utf-8"))
+        write_run("decode", run_data | {"peers": list(peers(args))})
         return
     run = {"threads": args.threads, "tokens": TOKENS, "rows": list(pairs(args)), "peers": list(peers(args))}
     if not args.keep and set(args.points) == set(POINTS) and args.peers:

@@ -99,8 +99,8 @@ def our_cost(model: PreTrainedModel, prompt: list[int], beams: int, tokens: int,
     start = time.perf_counter()
     automaton = compile_spec(spec_from_json(constraint_json(shared)), vocabulary).tokens
     compile_s = time.perf_counter() - start
-    short = compile_spec(spec_from_json({"max_words": 1}), vocabulary).tokens
-    generate(adapter, prompt, preparer.prepare(short), SearchOptions(_WARM_UP_TOKENS, _WARM_UP_BEAMS))
+    small_automaton = compile_spec(spec_from_json({"max_words": 1}), vocabulary).tokens
+    generate(adapter, prompt, preparer.prepare(small_automaton), SearchOptions(_WARM_UP_TOKENS, _WARM_UP_BEAMS))
     adapter.steps = adapter.rows_read = 0
     memory = PeakMemory()
     model_bytes = resident_bytes()

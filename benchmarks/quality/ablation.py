@@ -121,14 +121,14 @@ class Ablation:
 
         The baseline comes first, as the others' times refer to it.
         """
-        stored = {(row.variant, row.k, row.key) for row in stored_rows(self.file)}
+        stored_keys = {(row.variant, row.k, row.key) for row in stored_rows(self.file)}
         for task in selection:
             for k in beams:
-                missing = [name for name in names if (name, k, task.key) not in stored]
+                missing = [name for name in names if (name, k, task.key) not in stored_keys]
                 if not missing:
                     continue
                 baseline = self.answer(task, k, BASELINE, 0.0)
-                if (BASELINE, k, task.key) not in stored:
+                if (BASELINE, k, task.key) not in stored_keys:
                     yield baseline
                 for name in missing:
                     if name != BASELINE:

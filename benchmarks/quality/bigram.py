@@ -79,8 +79,8 @@ class BigramModel:
         return 8 * rows + 4 * rows * self.vocab_size
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
-        before = [prompt_ids[-1] if prompt_ids else self.eos_ids[0], *tokens[:-1]]
-        rows = self.log_probs[torch.tensor(before)]
+        previous = [prompt_ids[-1] if prompt_ids else self.eos_ids[0], *tokens[:-1]]
+        rows = self.log_probs[torch.tensor(previous)]
         token_log_probs = rows.gather(1, torch.tensor(tokens)[:, None])[:, 0]
         return ScoredSequence(tuple(token_log_probs.tolist()), tuple(rows.amax(dim=1).tolist()))
 
@@ -155,21 +155,21 @@ class _Viterbi:
         first = np.flatnonzero(np.diff(front.state, prepend=-1))
         keys, sums, parents = [], [], []
         for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(front.state)], strict=True):
-            after = self._automaton.successors(int(front.state[begin]))[self._automaton.token_class]  # [V]
-            distance = self._automaton.distance[after]
-            bound = front.log_prob[begin:end].max() + self._best_context - self._ahead[after]
+            successors = self._automaton.successors(int(front.state[begin]))[self._automaton.token_class]  # [V]
+            distance = self._automaton.distance[successors]
+            bound = front.log_prob[begin:end].max() + self._best_context - self._ahead[successors]
             token = np.flatnonzero((distance <= budget_after) & (bound > self._floor))
             if not len(token):
                 continue
             total, parent = self._best_parents(front, begin, end, token)
-            after = after[token]
+            successors = successors[token]
             end_log_prob = np.where(distance[token] == 0, total, _IMPOSSIBLE)
             if end_log_prob.max() > self.best:
                 self.best, at = float(end_log_prob.max()), int(end_log_prob.argmax())
                 self.end = (step - 1, int(parent[at]), int(token[at]))
                 self._floor = max(self._floor, self.best)
-            live = (distance[token] > 0) & (total - self._ahead[after] > self._floor)
-            keys.append(after[live] * len(self._table) + token[live])
+            live = (distance[token] > 0) & (total - self._ahead[successors] > self._floor)
+            keys.append(successors[live] * len(self._table) + token[live])
             sums.append(total[live])
             parents.append(parent[live])
         if not keys:
@@ -185,8 +185,8 @@ class _Viterbi:
             chunk = slice(at, min(at + _PAIRS_PER_CHUNK, end))
             rows = self._table[torch.from_numpy(front.last[chunk])].index_select(1, columns)  # [n, tokens]
             total, row = (rows + torch.from_numpy(front.log_prob[chunk])[:, None]).max(dim=0)
-            better = total > best
-            best, parent = torch.where(better, total, best), torch.where(better, row + at, parent)
+            improves = total > best
+            best, parent = torch.where(improves, total, best), torch.where(improves, row + at, parent)
         return best.numpy(), parent.numpy()
 
     def _improve(self, key: Integers, log_prob: Reals, parent: Integers) -> _Front:
@@ -194,16 +194,16 @@ class _Viterbi:
         order = np.lexsort((-log_prob, key))
         order = order[np.flatnonzero(np.diff(key[order], prepend=-1))]
         key, log_prob, parent = key[order], log_prob[order], parent[order]
-        former = np.full(len(key), _IMPOSSIBLE)
+        previous_best = np.full(len(key), _IMPOSSIBLE)
         if len(self._visited_keys):
             at = np.minimum(np.searchsorted(self._visited_keys, key), len(self._visited_keys) - 1)
-            former = np.where(self._visited_keys[at] == key, self._visited_log_prob[at], _IMPOSSIBLE)
-        better = log_prob > former
-        key, log_prob, parent = key[better], log_prob[better], parent[better]
-        merged = np.concatenate([key, self._visited_keys])
+            previous_best = np.where(self._visited_keys[at] == key, self._visited_log_prob[at], _IMPOSSIBLE)
+        improves = log_prob > previous_best
+        key, log_prob, parent = key[improves], log_prob[improves], parent[improves]
+        all_keys = np.concatenate([key, self._visited_keys])
         sums = np.concatenate([log_prob, self._visited_log_prob])
-        order = np.lexsort((-sums, merged))
-        order = order[np.flatnonzero(np.diff(merged[order], prepend=-1))]
-        self._visited_keys, self._visited_log_prob = merged[order], sums[order]
+        order = np.lexsort((-sums, all_keys))
+        order = order[np.flatnonzero(np.diff(all_keys[order], prepend=-1))]
+        self._visited_keys, self._visited_log_prob = all_keys[order], sums[order]
         state, last = np.divmod(key, len(self._table))
         return _Front(state, last, log_prob, parent)

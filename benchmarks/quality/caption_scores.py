@@ -28,30 +28,30 @@ def _ngrams(text: Sequence[str], order: int) -> NGrams:
 
 def bleu_4(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """Corpus BLEU-4, 0 to 100 (Papineni et al., 2002). The brevity penalty takes the nearest reference length."""
-    matched, total = [0] * len(ORDERS), [0] * len(ORDERS)
+    matches, total = [0] * len(ORDERS), [0] * len(ORDERS)
     length = reference_length = 0
     for output, texts in zip(outputs, references, strict=True):
-        candidate, others = words(output), [words(text) for text in texts]
+        candidate, reference_words = words(output), [words(text) for text in texts]
         length += len(candidate)
-        reference_length += min((abs(len(other) - len(candidate)), len(other)) for other in others)[1]
+        reference_length += min((abs(len(target) - len(candidate)), len(target)) for target in reference_words)[1]
         for at, order in enumerate(ORDERS):
             maxima: NGrams = Counter()
-            for other in others:
-                maxima |= _ngrams(other, order)
+            for reference in reference_words:
+                maxima |= _ngrams(reference, order)
             grams = _ngrams(candidate, order)
-            matched[at] += (grams & maxima).total()
+            matches[at] += (grams & maxima).total()
             total[at] += grams.total()
-    if not all(matched):
+    if not all(matches):
         return 0.0
-    precision = sum(math.log(hits / count) for hits, count in zip(matched, total, strict=True)) / len(ORDERS)
+    precision = sum(math.log(hits / count) for hits, count in zip(matches, total, strict=True)) / len(ORDERS)
     return 100.0 * math.exp(precision + min(0.0, 1.0 - reference_length / length))
 
 
 def cider(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """CIDEr-D (Vedantam et al., 2015), which weighs rare reference n-grams more."""
-    others = [[_vectors(words(text)) for text in texts] for texts in references]
+    reference_vectors = [[_vectors(words(text)) for text in texts] for texts in references]
     document_count: NGrams = Counter()
-    for vectors in others:
+    for vectors in reference_vectors:
         document_count.update({gram for by_order in vectors for grams in by_order for gram in grams})
     size = math.log(len(references))
 
@@ -59,7 +59,7 @@ def cider(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
         return {gram: count * (size - math.log(max(1.0, document_count[gram]))) for gram, count in grams.items()}
 
     scores = []
-    for output, vectors in zip(outputs, others, strict=True):
+    for output, vectors in zip(outputs, reference_vectors, strict=True):
         candidate = _vectors(words(output))
         total = 0.0
         for reference in vectors:

@@ -170,12 +170,12 @@ class AblationTask:
 def tasks(model: str, dev: Path, sets: int) -> list[AblationTask]:
     """All cases of a model, with `sets` sets per keyword family."""
     by_family = families(model, dev, sets).items()
-    result = [AblationTask(family, case, 32) for family, cases in by_family for case in cases]
+    ablation_tasks = [AblationTask(family, case, 32) for family, cases in by_family for case in cases]
     prompt = CAPTION_PROMPTS.get(model, STORY_PROMPT)
     for record in _RECORDS if model != "tinystories-656k" else ():  # its vocabulary has no token for a brace
         schema = {"type": "object", "properties": record, "required": list(record), "additionalProperties": False}
-        result.append(AblationTask(JSON, QualityCase(" ".join(record), prompt, {"json_schema": schema}), 80))
-    return result
+        ablation_tasks.append(AblationTask(JSON, QualityCase(" ".join(record), prompt, {"json_schema": schema}), 80))
+    return ablation_tasks
 
 
 def second_stage(all_tasks: Sequence[AblationTask]) -> Iterator[AblationTask]:

@@ -117,13 +117,13 @@ class UnigramLookahead:
     def __init__(self, estimates: PriorEstimates, constraint: PreparedConstraint, max_tokens: int) -> None:
         automaton = constraint.automaton
         source, edge, log_prob = _merged_edges(automaton, estimates.unigram)
-        target, after = automaton.edge_target[edge], automaton.function[automaton.edge_function[edge]]
+        target, target_letter = automaton.edge_target[edge], automaton.function[automaton.edge_function[edge]]
         first = np.flatnonzero(np.diff(source, prepend=-1))
         accepted = automaton.distance.reshape(-1, automaton.letter_states) == 0
         finished = np.where(accepted, 0.0, -inf)  # [L, Q]
         table = [finished]
         for _ in range(max_tokens):
-            ahead = finished[target[:, None], after] + log_prob[:, None]  # [N, Q]
+            ahead = finished[target[:, None], target_letter] + log_prob[:, None]  # [N, Q]
             finished = np.where(accepted, 0.0, -inf)
             finished[source[first]] = np.logaddexp.reduceat(ahead, first, axis=0)
             finished[accepted] = 0.0
@@ -161,8 +161,8 @@ class BigramViterbi:
     def __init__(self, estimates: PriorEstimates, constraint: PreparedConstraint, max_tokens: int) -> None:
         automaton, nats = constraint.automaton, estimates.bigram
         self._unigram = self._WEIGHT * unigram_viterbi(constraint)
-        between = len(automaton.edge_boundary) * automaton.letter_states
-        successor = constraint.tables.for_search().successors(np.arange(between))  # [S', C]
+        boundary_states = len(automaton.edge_boundary) * automaton.letter_states
+        successor = constraint.tables.for_search().successors(np.arange(boundary_states))  # [S', C]
         live = (automaton.distance[successor] != UNREACHABLE).any(axis=0)  # [C]
         relevant = _relevant_tokens(automaton.token_class, live, estimates.unigram)
         successor = successor[:, automaton.token_class[relevant]]
@@ -172,8 +172,8 @@ class BigramViterbi:
 
     def __call__(self, state: Integers, token: Integers, budget_after: int) -> Reals:
         cost = self._unigram[state]
-        between = np.flatnonzero(state < len(self._table))
-        cost[between] = self._table[state[between], token[between]]
+        rows_at_boundary = np.flatnonzero(state < len(self._table))
+        cost[rows_at_boundary] = self._table[state[rows_at_boundary], token[rows_at_boundary]]
         return np.asarray(cost)
 
 
@@ -261,11 +261,11 @@ class LookaheadSearch:
         log_prob = self._log_prob[:, None] + token_log_prob
         state = self._tables.successors(self._state)[:, self._tables.token_class]  # [R, V]
         distance = self._tables.distance[state]
-        allowed = (distance <= self._budget_after) & self._unforced(token_log_prob.shape[1])
+        allowed = (distance <= self._budget_after) & self._choice_mask(token_log_prob.shape[1])
         row, token = np.nonzero(allowed & (distance > 0) & (log_prob > self._best.log_prob))
         self._finish(np.where(allowed & (distance == 0), log_prob, -inf))
-        retained = self._select(state[row, token], token, log_prob[row, token], row)
-        row, token = row[retained], token[retained]
+        candidates = self._select(state[row, token], token, log_prob[row, token], row)
+        row, token = row[candidates], token[candidates]
         self._tokens = [(*self._tokens[at], last) for at, last in zip(row.tolist(), token.tolist(), strict=True)]
         self._state, self._log_prob, self._parent = state[row, token], log_prob[row, token], row
         return []
@@ -277,15 +277,15 @@ class LookaheadSearch:
     def answers(self) -> tuple[Hypothesis, ...]:
         return (self._best,)
 
-    def _unforced(self, vocabulary_size: int) -> NDArray[np.bool_]:
+    def _choice_mask(self, vocabulary_size: int) -> NDArray[np.bool_]:
         """Whether forced tokens allow each row each token: bool [R, V]."""
-        free = np.ones((len(self._state), vocabulary_size), dtype=bool)
+        mask = np.ones((len(self._state), vocabulary_size), dtype=bool)
         if self._forced is not None:
             forced = self._forced.tokens(self._state, self._budget_after)
             rows = np.flatnonzero(forced != NO_FORCED_TOKEN)
-            free[rows] = False
-            free[rows, forced[rows]] = True
-        return free
+            mask[rows] = False
+            mask[rows, forced[rows]] = True
+        return mask
 
     def _finish(self, log_prob: Reals) -> None:
         """Update the best answer by the texts that end here.

@@ -132,14 +132,14 @@ def quality_row(
     answers = [model.answer(case, setting, lower_bounds.get(case.name, float("-inf"))) for case in cases]
     texts = [answer.text for answer in answers]
     references = [case.references for case in cases]
-    judged = all(references)
+    has_references = all(references)
     return asdict(setting) | {
         "cases": len(cases),
         "log_prob": statistics.fmean(answer.log_prob for answer in answers),
         "tokens": statistics.fmean(answer.tokens for answer in answers),
         "words": statistics.fmean(len(words(text)) for text in texts),
-        "bleu_4": bleu_4(texts, references) if judged else None,
-        "cider": cider(texts, references) if judged else None,
+        "bleu_4": bleu_4(texts, references) if has_references else None,
+        "cider": cider(texts, references) if has_references else None,
         "seconds": statistics.fmean(answer.seconds for answer in answers),
         "examples": texts[:: max(1, len(texts) // 5)][:5],
         "log_probs": {case.name: round(answer.log_prob, 3) for case, answer in zip(cases, answers, strict=True)},
@@ -157,16 +157,16 @@ def merge_rows(row: Row, more: Row) -> Row:
 
 def is_judged(setting: Setting) -> bool:
     """Whether texts are compared with people's. That makes sense only if the prompt names the concepts."""
-    named = setting.model == "captions" and "prompt" in setting.family
-    return named and setting.algorithm == DEFAULT and setting.beams == JUDGED_BEAMS
+    names_concepts = setting.model == "captions" and "prompt" in setting.family
+    return names_concepts and setting.algorithm == DEFAULT and setting.beams == JUDGED_BEAMS
 
 
 def settings(args: argparse.Namespace, model: str, family: str) -> Iterator[tuple[Setting, int | None]]:
     """The settings of a family with the number of cases; None: all. The exact solver is last: it takes lower bounds."""
     for beams in args.beams:
         for algorithm in args.algorithms:
-            wide = algorithm == DEFAULT and beams >= WIDE_BEAMS
-            yield Setting(model, family, algorithm, beams), args.references if wide else None
+            is_wide = algorithm == DEFAULT and beams >= WIDE_BEAMS
+            yield Setting(model, family, algorithm, beams), args.references if is_wide else None
     for penalty in args.length_penalties:
         setting = Setting(model, family, DEFAULT, JUDGED_BEAMS, penalty)
         if is_judged(setting):

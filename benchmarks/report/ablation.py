@@ -156,11 +156,11 @@ def _changes(
 
 def _case_changes(variant: Cases, baseline: Cases) -> Iterable[CaseChange]:
     for key in [key for key in variant if key in baseline]:
-        row, other = variant[key], baseline[key]
-        nats = row.log_prob - other.log_prob
-        costs = zip(row[7:10], other[7:10], strict=True)  # rows, tokens and peak
-        ratios = [cost / max(1, former) for cost, former in costs]
-        share, seconds = 100.0 * nats / abs(other.log_prob), row.seconds / row.baseline_seconds
+        row, baseline_row = variant[key], baseline[key]
+        nats = row.log_prob - baseline_row.log_prob
+        costs = zip(row[7:10], baseline_row[7:10], strict=True)  # rows, tokens and peak
+        ratios = [cost / max(1, baseline_cost) for cost, baseline_cost in costs]
+        share, seconds = 100.0 * nats / abs(baseline_row.log_prob), row.seconds / row.baseline_seconds
         yield CaseChange(row.held_out, nats, share, seconds, *ratios)
 
 

@@ -127,13 +127,13 @@ def _summary(run: Run, rows: Rows) -> str:
     for engine in PEERS:
         kind = "precomputes" if engine in PRECOMPUTING else "computes masks when looked up"
         times, memory = (ratios(rows, names, engine, name) for name in ("ms", "peak_bytes"))
-        stopped = [name for name in names if rows.get((name, engine)) and not _figures(rows, name, engine, "ms")]
+        stopped_cases = [name for name in names if rows.get((name, engine)) and not _figures(rows, name, engine, "ms")]
         missing = sum(1 for name in names if not rows.get((name, engine)))
-        line = f"- {_NAMES[engine]} ({kind}): cannot express {missing}, does not finish {len(stopped)}"
+        line = f"- {_NAMES[engine]} ({kind}): cannot express {missing}, does not finish {len(stopped_cases)}"
         if times:
-            won = sum(1 for ratio in times.values() if ratio > 1)
+            wins = sum(1 for ratio in times.values() if ratio > 1)
             line += f"; over the {len(times)} that both finish, theirs over ours: time {_mean(times)}, ours faster on "
-            line += f"{won}; memory {_mean(memory)}"
+            line += f"{wins}; memory {_mean(memory)}"
         lines.append(line)
     lines.append(_common(run, rows, names))
     return "\n".join(lines)
@@ -149,8 +149,8 @@ def _common(run: Run, rows: Rows, names: list[str]) -> str:
         engine: statistics.geometric_mean([statistics.median(_figures(rows, name, engine, "ms")) for name in common])
         for engine in engines
     }
-    listed = ", ".join(f"{_NAMES[engine]} {short_number(mean)} ms" for engine, mean in means.items())
-    return f"- geometric mean over the {len(common)} that all precomputing engines finish: {listed}"
+    means_text = ", ".join(f"{_NAMES[engine]} {short_number(mean)} ms" for engine, mean in means.items())
+    return f"- geometric mean over the {len(common)} that all precomputing engines finish: {means_text}"
 
 
 def _mean(by_case: dict[str, float]) -> str:

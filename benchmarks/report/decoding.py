@@ -76,7 +76,7 @@ def _decode_row(prompt: int, beams: int, rows: Sequence[dict[str, Any]]) -> list
         ("peak_bytes", MIB, MEMORY_MAX.get((prompt, beams), 1.0)),
     ):
         ours, theirs = ([pair[library][field] / unit for pair in pairs] for library in ("ours", "transformers"))
-        ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+        ratios = [our_ms / their_ms for our_ms, their_ms in zip(ours, theirs, strict=True)]
         goal = f"{short_number(ratio_max)}: {verdict(statistics.median(ratios) <= ratio_max)}"
         cells += [*(median_and_range(values) for values in (ours, theirs, ratios)), goal]
     return cells
@@ -151,7 +151,7 @@ def _seconds(values: list[float]) -> str:
 
 
 def _ratio(ours: list[float], theirs: list[float]) -> str:
-    return short_number(statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True)))
+    return short_number(statistics.median(value / baseline for value, baseline in zip(ours, theirs, strict=True)))
 
 
 def draw_runtimes(rows: list[dict[str, Any]], panels: list[Any]) -> None:

@@ -105,18 +105,18 @@ def _goals(rows: Sequence[Row]) -> str:
     families = _families(rows)
     goals = []
     for beams, gap_max in GOALS:
-        count, missed = _missed(families, beams, gap_max, exact=True)
+        count, exceeded = _missed(families, beams, gap_max, exact=True)
         _, missed_reference = _missed(families, beams, gap_max, exact=False)
         goals.append(
             f"within {gap_max:g} % at k = {beams} of the exact optimum if it is known, else of the default with "
-            f"{REFERENCE:,} beams: met by {count - len(missed)} of {count} families{_exceptions(missed)} (of the "
+            f"{REFERENCE:,} beams: met by {count - len(exceeded)} of {count} families{_exceptions(exceeded)} (of the "
             f"default with {REFERENCE:,} beams in all families: {count - len(missed_reference)} of {count})"
         )
     ahead, comparisons = families_ahead(rows)
     goals.append(f"a more probable mean with 8 beams than Algorithm 1's with 128: {ahead} of {comparisons} families")
     shares = {name: _ahead(by_setting) for name, by_setting in families.items()}
-    behind = [f"{model}, {family} ({share})" for (model, family), share in shares.items() if share not in ("", "100 %")]
-    goals.append("ahead on every case" + (_exceptions(behind) or ": met"))
+    losses = [f"{model}, {family} ({share})" for (model, family), share in shares.items() if share not in ("", "100 %")]
+    goals.append("ahead on every case" + (_exceptions(losses) or ": met"))
     return "Goals:\n\n" + "\n".join(f"- {goal}" for goal in goals)
 
 
@@ -127,7 +127,7 @@ def _missed(
 
     exact  prefers the exact optimum
     """
-    missed, count = [], 0
+    families_over, count = [], 0
     for (model, family), by_setting in families.items():
         reference = (exact and by_setting.get(("exact", 0))) or by_setting.get(("banked", REFERENCE))
         row = by_setting.get(("banked", beams))
@@ -136,8 +136,8 @@ def _missed(
         count += 1
         missing = gap(row, reference)
         if missing is not None and round(missing.percent, 1) > gap_max:
-            missed.append(f"{model}, {family} ({_gap_cell(missing)} %)")
-    return count, missed
+            families_over.append(f"{model}, {family} ({_gap_cell(missing)} %)")
+    return count, families_over
 
 
 def _exceptions(missed: Sequence[str]) -> str:
@@ -156,7 +156,7 @@ def gap(row: Row | None, best: Row) -> Gap | None:
     names = [name for name in best["log_probs"] if name in row["log_probs"]] if row else []
     if not row or not names:
         return None
-    values, optima = ([each["log_probs"][name] for name in names] for each in (row, best))
+    values, optima = ([row_of["log_probs"][name] for name in names] for row_of in (row, best))
     ratio = sum(values) / sum(optima)
     residuals = [value - ratio * optimum for value, optimum in zip(values, optima, strict=True)]  # of a ratio of means
     deviation = statistics.stdev(residuals) if len(names) > 1 else 0.0

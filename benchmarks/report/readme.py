@@ -44,7 +44,7 @@ def write_readme(runs: Mapping[str, Run]) -> None:
 def summary(runs: Mapping[str, Run]) -> str:
     """Tables and sentences as Markdown; missing files have none."""
     parts = [shares(runs), "\n".join(_wrapped(line, "- ") for line in sentences(runs)), losses(runs)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(block for block in parts if block) + "\n"
 
 
 def shares(runs: Mapping[str, Run]) -> str:
@@ -79,11 +79,11 @@ def sentences(runs: Mapping[str, Run]) -> list[str]:
             f"with {beams} beams {min(gaps):.1f} to {max(gaps):.1f} %" for beams, gaps in by_beams.items() if gaps
         ]
         ahead, cases = cases_ahead(run["rows"])
-        more, families = families_ahead(run["rows"])
+        wins, families = families_ahead(run["rows"])
         lines.append(
             f"By how much the answers cost more than the best known ones, in {len(by_beams[16])} families of "
             f"constraints: {', '.join(ranges)}. With 8 beams, beside the paper's algorithm with 128: more probable in "
-            f"the mean of {more} of {families} families, and at least as probable in {ahead:,} of {cases:,} cases."
+            f"the mean of {wins} of {families} families, and at least as probable in {ahead:,} of {cases:,} cases."
         )
     if run := runs.get("decode"):
         lines.append("Time for a request under five keywords, as a multiple of transformers' beam search without a "
@@ -150,18 +150,18 @@ def _wrapped(text: str, mark: str = "") -> str:
 
 
 def _better(task: str, rows: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    others = [row for name, row in rows.items() if not name.startswith("ours")]
-    if OURS not in rows or not others:
+    other_rows = [row for name, row in rows.items() if not name.startswith("ours")]
+    if OURS not in rows or not other_rows:
         return
     for metric, name in COMPARED.items():
         if metric in rows[OURS]:
-            best = max(others, key=lambda row: float(row[metric]))
+            best = max(other_rows, key=lambda row: float(row[metric]))
             if best[metric] > rows[OURS][metric]:
                 yield (
                     f"{task}: {name} {rows[OURS][metric]:.1f}, {best['system']} {best[metric]:.1f} "
                     f"({100 * best['satisfied']:.0f} % satisfy the constraint)"
                 )
-    safe = [row for row in others if row["satisfied"] == 1.0 and "answer_ms" in row]
+    safe = [row for row in other_rows if row["satisfied"] == 1.0 and "answer_ms" in row]
     for row in safe:
         if _ms(row) < _ms(rows[OURS]):
             greedy = f", ours with 1 beam {_ms(rows[OURS_GREEDY]):.0f}" if OURS_GREEDY in rows else ""

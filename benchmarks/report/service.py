@@ -71,13 +71,13 @@ def _load_outcomes(run: dict[str, Any]) -> str:
 def _load_goals(run: dict[str, Any]) -> str:
     single, cached, sustained = run["single_client"], run["cached"], run["sustained"]
     growth = max(sizes["ratio"] for sizes in sustained["memory"].values())
-    others = sum(count for status, count in sustained["statuses"].items() if str(status) not in ("200", "429"))
+    error_count = sum(count for status, count in sustained["statuses"].items() if str(status) not in ("200", "429"))
     return goal_list((
         (f"p99 of the overhead under load below {OVERHEAD_MS:.0f} ms", sustained["service_ms"]["p99"] < OVERHEAD_MS),
         (f"p99 of a cached /compile below {CACHED_MS:.0f} ms", cached["ms"]["p99"] < CACHED_MS),
         (f"the queue adds less than {QUEUE_MS:.0f} ms (p50)", single["added_ms"]["p50"] < QUEUE_MS),
         ("one compilation for all callers", run["same_constraint"]["compilations"] == 1),
-        ("no error but 429", others == 0),
+        ("no error but 429", error_count == 0),
         (f"no process grows by more than {GROWTH - 1:.0%}", growth <= GROWTH),
         ("every answer satisfies", sustained["violations"] == 0),
     ))  # fmt: skip
@@ -85,14 +85,14 @@ def _load_goals(run: dict[str, Any]) -> str:
 
 def chaos_section(run: dict[str, Any]) -> str:
     """The outcomes of requests while tests.long.chaos kills workers."""
-    killed, requests = run["killed"], run["requests"]
-    workers = sum(count for name, count in killed.items() if name != "server")
-    loading = sum(count for name, count in killed.items() if name.endswith("(loading)"))
+    kill_count, requests = run["killed"], run["requests"]
+    workers = sum(count for name, count in kill_count.items() if name != "server")
+    loading = sum(count for name, count in kill_count.items() if name.endswith("(loading)"))
     by_attempt = ", ".join(f"{count} by attempt {attempt}" for attempt, count in run["attempts"].items())
     states = ", ".join(f"{count} {state}" for state, count in run["states"].items())
     outcomes = (
         f"{requests} requests in {run['took_s']:.0f} s, {workers} workers killed ({loading} of them while loading), "
-        f"the server {killed.get('server', 0)} time(s): {run['answered']} answered ({by_attempt}), "
+        f"the server {kill_count.get('server', 0)} time(s): {run['answered']} answered ({by_attempt}), "
         f"{requests - run['answered']} lost, {run['changed']} with another answer when sent again, "
         f"{run['wrong']} that do not satisfy, {run['failed']} failed; jobs on the server at the end: {states}."
     )
@@ -105,7 +105,7 @@ def page_section(run: dict[str, Any]) -> str:
     seconds, paints = run["seconds"], run["first_paint_ms"]
     typing = sum(run["typing_seconds"].values())
     total, paint = sum(seconds.values()) + typing, statistics.median(paints)
-    steps = ", ".join(f"{name} {each:.1f} s" for name, each in seconds.items())
+    steps = ", ".join(f"{name} {duration:.1f} s" for name, duration in seconds.items())
     steps += f"; typing {run['typed']} characters {typing:.1f} s"
     loads = (
         f"The page, loaded {len(paints)} times with an empty cache: first paint after {paint:.0f} ms in the median "

@@ -67,10 +67,10 @@ def fashion_section(run: dict[str, Any]) -> str:
         for (system, beams), rows in scores.items()
     ]  # fmt: skip
     notes = FASHION_NOTES.format(
-        allowed=repeats[0]["allowed"], length=statistics.fmean(each["length"] for each in repeats),
+        allowed=repeats[0]["allowed"], length=statistics.fmean(repeat["length"] for repeat in repeats),
         repeats=len(repeats), count=repeats[0]["sequences"],
     )  # fmt: skip
-    accuracy = 100 * statistics.fmean(each["test_accuracy"] for each in repeats)
+    accuracy = 100 * statistics.fmean(repeat["test_accuracy"] for repeat in repeats)
     return section(
         "Ordered Fashion-MNIST", run, notes, table(["system", "images", "sequences", "paper", "satisfy", "ms"], body),
         f"The CNN on the whole test split: {accuracy:.2f} % of the images. {_fashion_goals(scores)}",
@@ -242,8 +242,8 @@ def infilling_section(run: dict[str, Any]) -> str:
 def draw_infilling(by_model: dict[tuple[str], list[Row]], panels: list[Any]) -> None:
     """Draws matching answers and BLEU-4 by masked share, per system."""
     systems = dict.fromkeys(row["system"] for group in by_model.values() for row in group)
-    places = product(by_model.items(), INFILLING_PANELS)
-    for panel, (((model,), group), (name, scale, label)) in zip(panels, places, strict=True):
+    cells = product(by_model.items(), INFILLING_PANELS)
+    for panel, (((model,), group), (name, scale, label)) in zip(panels, cells, strict=True):
         for system in systems:
             points = [row for row in group if row["system"] == system]
             x, y = [100 * row["share"] for row in points], [scale * row[name] for row in points]

@@ -217,19 +217,19 @@ async def cached_compiles(url: str, rate: float, seconds: float) -> dict[str, An
     body = json.dumps({"constraint": keywords(("dog", "ball"))[0], "explain": False}).encode()
     pool = [HttpConnection(url) for _ in range(32)]
     await pool[0].post("/compile", body)
-    free: asyncio.Queue[HttpConnection] = asyncio.Queue()
+    idle_connections: asyncio.Queue[HttpConnection] = asyncio.Queue()
     for connection in pool:
         await connection.get("/health")
-        free.put_nowait(connection)
+        idle_connections.put_nowait(connection)
     times_ms: list[float] = []
     statuses: Counter[int] = Counter()
 
     async def send(due: float) -> None:
-        connection = await free.get()
+        connection = await idle_connections.get()
         reply = await connection.post("/compile", body)
         times_ms.append((time.perf_counter() - due) * 1000)
         statuses[reply.status] += 1
-        free.put_nowait(connection)
+        idle_connections.put_nowait(connection)
 
     start = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -246,14 +246,14 @@ async def same_constraint(service: RunningService, callers: int, rng: random.Ran
     """Simultaneous callers of one new constraint, and its number of compilations."""
     words = tuple(rng.sample([f"word{number}" for number in range(1000)], 4))
     body = json.dumps({"constraint": keywords(words)[0], "explain": False}).encode()
-    before = await service.compilations()
+    count_before = await service.compilations()
     connections = [HttpConnection(service.url) for _ in range(callers)]
     replies = await asyncio.gather(*(connection.post("/compile", body) for connection in connections))
     for connection in connections:
         connection.close()
     statuses = Counter(reply.status for reply in replies)
     slowest = max(reply.seconds for reply in replies)
-    compilations = await service.compilations() - before
+    compilations = await service.compilations() - count_before
     return {"callers": callers, "statuses": dict(statuses), "compilations": compilations, "slowest_s": slowest}
 
 
@@ -313,11 +313,11 @@ async def sustained(service: RunningService, clients: int, seconds: float, ramp_
 def growth(samples: list[tuple[float, dict[str, float]]], seconds: float) -> dict[str, dict[str, float]]:
     """For each process: MiB after the warm-up and at the end (medians of a fifth of the time each), and their ratio."""
     warm_up = WARM_UP_SHARE * seconds
-    early = [sizes for at, sizes in samples if warm_up <= at < 2 * warm_up] or [samples[0][1]]
-    late = [sizes for at, sizes in samples if at >= seconds - warm_up] or [samples[-1][1]]
+    begin_phase = [sizes for at, sizes in samples if warm_up <= at < 2 * warm_up] or [samples[0][1]]
+    end_phase = [sizes for at, sizes in samples if at >= seconds - warm_up] or [samples[-1][1]]
     by_process = {}
-    for name in late[-1]:
-        first, last = (statistics.median(sizes.get(name, 0.0) for sizes in part) for part in (early, late))
+    for name in end_phase[-1]:
+        first, last = (statistics.median(sizes.get(name, 0.0) for sizes in phase) for phase in (begin_phase, end_phase))
         by_process[name] = {"warm_mib": first, "end_mib": last, "ratio": last / first if first else 1.0}
     return by_process
 

@@ -49,24 +49,24 @@ def main() -> None:
     path = chromium_path()
     if path is None:
         raise SystemExit("no Chromium on the path: install chromium, or set ABS_CHROMIUM to one")
-    waiting: dict[str, float] = {}
+    wait_s: dict[str, float] = {}
     typing: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="abs-page-") as folder:
         clone, home = Path(folder) / "clone", Path(folder) / "home"
         home.mkdir()
         type_command("clone", typing)
-        with timed(waiting, "clone"):
+        with timer(wait_s, "clone"):
             subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         type_command("make demo", typing)
-        with timed(waiting, "make demo"):
+        with timer(wait_s, "make demo"):
             subprocess.run(["make", "demo"], cwd=clone, env=default_environment(home), check=True)
         type_command("serve", typing)
-        with running_chromium(path) as browser, running_server(clone, home, waiting) as url:
+        with running_chromium(path) as browser, running_server(clone, home, wait_s) as url:
             type_command("page", typing)
-            first_answer(browser, url, waiting, typing)
+            first_answer(browser, url, wait_s, typing)
             loads = [load_page(browser, url) for _ in range(args.loads)]
     run = {
-        "seconds": waiting, "typing_seconds": typing,
+        "seconds": wait_s, "typing_seconds": typing,
         "first_paint_ms": [load[0] for load in loads], "drawn_ms": [load[1] for load in loads],
         "bytes": statistics.median(load[2] for load in loads),
         "typed": sum(map(len, COMMANDS.values())) + len(FORMULA),
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 @contextmanager
-def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+def timer(seconds: dict[str, float], name: str) -> Iterator[None]:
     """Stores the seconds of its body."""
     start = time.perf_counter()
     yield
@@ -85,14 +85,14 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 def type_command(name: str, seconds: dict[str, float]) -> None:
     """Takes the time of copying a command."""
-    with timed(seconds, name):
+    with timer(seconds, name):
         time.sleep(len(COMMANDS[name]) * COPYING_S)
 
 
 def default_environment(home: Path) -> dict[str, str]:
     """The environment of a user who configured only the package source."""
-    inherited = {name: text for name, text in os.environ.items() if name in ("PATH", "LANG") or name.startswith("PIP_")}
-    return inherited | {"HOME": str(home)}
+    variables = {name: text for name, text in os.environ.items() if name in ("PATH", "LANG") or name.startswith("PIP_")}
+    return variables | {"HOME": str(home)}
 
 
 @contextmanager
@@ -123,20 +123,20 @@ def is_ready(url: str) -> bool:
         return False
 
 
-def first_answer(browser: Browser, url: str, waiting: dict[str, float], typing: dict[str, float]) -> None:
+def first_answer(browser: Browser, url: str, wait_s: dict[str, float], typing: dict[str, float]) -> None:
     """Stores the times to accepted input, drawn picture and complete answer. They are in seconds."""
     with open_page(browser, url, WIDE) as watched:
         page = watched.page
-        with timed(waiting, "page"):
+        with timer(wait_s, "page"):
             page.goto("/")
             expect(page.locator("html")).to_have_attribute("data-ready", "yes")
         formula = page.get_by_role("textbox", name=re.compile("^Formula"))
         formula.fill("")
-        with timed(typing, "constraint"):
+        with timer(typing, "constraint"):
             formula.press_sequentially(FORMULA, delay=COMPOSING_S * 1000)
-        with timed(waiting, "drawn"):
+        with timer(wait_s, "drawn"):
             expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
-        with timed(waiting, "answered"):
+        with timer(wait_s, "answered"):
             page.get_by_role("button", name="Generate").click()
             expect(page.locator("#lattice")).to_have_class(re.compile("is-done"))
         require_satisfied(page)

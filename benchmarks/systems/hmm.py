@@ -167,18 +167,18 @@ class HmmSearch:
         cache = DynamicCache()
         logits = self._model(ids, past_key_values=cache, use_cache=True).logits[:, -1]
         beams = [HmmBeam((), 0.0, 0, ROOT, False, self._hmm.initial)]
-        ended: list[HmmBeam] = []
+        finished_beams: list[HmmBeam] = []
         for left in reversed(range(max_tokens)):
             log_probs = torch.log_softmax(logits, -1) + torch.tensor([[beam.log_prob] for beam in beams])
             guided = log_probs + torch.stack([self._log_acceptance(beam, left) for beam in beams])
             scores, flat = guided.nan_to_num(-torch.inf).flatten().topk(min(2 * self._beams, guided.numel()))
             parents, tokens = flat // guided.shape[1], flat % guided.shape[1]
-            extended = [
+            extensions = [
                 (int(parent), self._extend(beams[parent], int(token), float(log_probs[parent, token])))
                 for score, parent, token in zip(scores, parents, tokens, strict=True) if score > -torch.inf
             ]  # fmt: skip
-            ended += [beam for _, beam in extended if beam.ended]
-            live = [(parent, beam) for parent, beam in extended if not beam.ended][: self._beams]
+            finished_beams += [beam for _, beam in extensions if beam.ended]
+            live = [(parent, beam) for parent, beam in extensions if not beam.ended][: self._beams]
             if not live or not left:
                 break
             beams = [beam for _, beam in live]
@@ -186,7 +186,7 @@ class HmmSearch:
             logits = self._model(
                 torch.tensor([[beam.tokens[-1]] for beam in beams]), past_key_values=cache, use_cache=True
             ).logits[:, -1]
-        if not ended:
+        if not finished_beams:
             return ""
-        best = max(ended, key=lambda beam: beam.log_prob / (len(beam.tokens) + 1) ** LENGTH_PENALTY)
+        best = max(finished_beams, key=lambda beam: beam.log_prob / (len(beam.tokens) + 1) ** LENGTH_PENALTY)
         return str(self._tokenizer.decode(list(best.tokens), skip_special_tokens=True))

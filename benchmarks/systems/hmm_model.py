@@ -48,8 +48,8 @@ class HiddenMarkovModel:
         """Raises FileNotFoundError, with the command that makes the file."""
         if not path.exists():
             raise FileNotFoundError(f"no {path.name}: python -m benchmarks.systems.hmm_model FOLDER PROMPT")
-        with np.load(path) as stored:
-            return cls(*(torch.from_numpy(stored[name]) for name in ("initial", "transition", "emission")))
+        with np.load(path) as arrays:
+            return cls(*(torch.from_numpy(arrays[name]) for name in ("initial", "transition", "emission")))
 
 
 def model_path(folder: str) -> Path:

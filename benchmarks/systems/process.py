@@ -98,10 +98,10 @@ class SystemProcess:
         try:
             answer = self._read_line(self._seconds_max)
         except (queue.Empty, EOFError) as failure:
-            late = isinstance(failure, queue.Empty)
+            timed_out = isinstance(failure, queue.Empty)
             self.end()
-            self._timeouts += late
-            reason = f"no answer within {self._seconds_max:g} s" if late else "its process died"
+            self._timeouts += timed_out
+            reason = f"no answer within {self._seconds_max:g} s" if timed_out else "its process died"
             return SystemAnswer("", 0.0, (time.perf_counter() - start) * 1000, reason)
         self._timeouts = 0
         return SystemAnswer(**answer)

@@ -71,12 +71,12 @@ class ForcedPhrases(TransformersSystem):
     def _token_ids(self, forms: tuple[str, ...]) -> list[list[int]]:
         """The ids of each form, without forms that extend another. The search rejects lists with such forms."""
         spellings = {tuple(spelling_after_space(self.tokenizer, form)) for form in forms}
-        longer = {ids for ids in spellings for other in spellings if ids != other and ids[: len(other)] == other}
+        longer = {ids for ids in spellings for prefix in spellings if ids != prefix and ids[: len(prefix)] == prefix}
         return [list(ids) for ids in sorted(spellings - longer)]
 
 
 def spelling_after_space(tokenizer: Any, word: str) -> list[int]:
     """The ids of a word that follows a space."""
-    before = tokenizer("a", add_special_tokens=False).input_ids
-    ids: list[int] = tokenizer(f"a {word}", add_special_tokens=False).input_ids[len(before) :]
+    prefix_ids = tokenizer("a", add_special_tokens=False).input_ids
+    ids: list[int] = tokenizer(f"a {word}", add_special_tokens=False).input_ids[len(prefix_ids) :]
     return ids

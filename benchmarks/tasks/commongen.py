@@ -57,9 +57,9 @@ def log_probs(folder: str, prompts: Sequence[str], texts: Sequence[str]) -> list
     model, tokenizer = scoring_model(folder)
     sums = []
     for prompt, text in zip(prompts, texts, strict=True):
-        before = len(tokenizer(prompt).input_ids)
+        prompt_length = len(tokenizer(prompt).input_ids)
         ids = torch.tensor([[*tokenizer(f"{prompt} {text.removeprefix(' ')}").input_ids, tokenizer.eos_token_id]])
-        by_token = torch.log_softmax(model(ids).logits[0, :-1], -1).gather(1, ids[0, 1:, None])[before - 1 :]
+        by_token = torch.log_softmax(model(ids).logits[0, :-1], -1).gather(1, ids[0, 1:, None])[prompt_length - 1 :]
         sums.append(float(by_token.sum()))
     return sums
 

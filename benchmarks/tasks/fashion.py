@@ -191,7 +191,7 @@ class FashionScorer:
         answers = decoder(self._sequences)
         ms = (time.perf_counter() - start) * 1000 / len(answers)
         pairs = [(labels, outfit.labels) for labels, outfit in zip(answers, self._sequences, strict=True)]
-        correct = [label == true for labels, truth in pairs for label, true in zip(labels, truth, strict=True)]
+        correct = [label == actual for labels, truth in pairs for label, actual in zip(labels, truth, strict=True)]
         return FashionScore(
             system, beams, float(np.mean(correct)), float(np.mean([labels == truth for labels, truth in pairs])),
             float(np.mean([labels in self._allowed for labels in answers])), ms,
@@ -249,14 +249,14 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="discard the stored repeats")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() and not args.again else {"repeats": []}
-    measured = {(run["seed"], run["sequences"]) for run in stored["repeats"]}
+    run_data = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() and not args.again else {"repeats": []}
+    measured = {(run["seed"], run["sequences"]) for run in run_data["repeats"]}
     with progress_bars() as progress:
         for seed in range(args.repeats):
             if (seed, args.sequences) not in measured:
                 on_stage = stage_callback(progress, seed)
-                stored["repeats"].append(repeat(seed, args.shared, args.sequences, on_stage))
-                write_json(RESULT, stored | about(arguments=False))
+                run_data["repeats"].append(repeat(seed, args.shared, args.sequences, on_stage))
+                write_json(RESULT, run_data | about(arguments=False))
     write_report()
 
 

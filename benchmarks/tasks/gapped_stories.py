@@ -56,8 +56,8 @@ def _first_sentences(text: str) -> list[list[str]]:
     for sentence in re.findall(r"[^.!?]+[.!?]", first):
         if sum(map(len, sentences)) + len(sentence.split()) <= WORDS_MAX:
             sentences.append(sentence.split())
-    suitable = all(re.fullmatch(GAPS["sentence"], " ".join(words)) for words in sentences)
-    return sentences if suitable and len(sentences) > 1 and len(sentences[0]) > PROMPT_WORDS + 1 else []
+    is_suitable = all(re.fullmatch(GAPS["sentence"], " ".join(words)) for words in sentences)
+    return sentences if is_suitable and len(sentences) > 1 and len(sentences[0]) > PROMPT_WORDS + 1 else []
 
 
 def mask(sentences: list[list[str]], share: float, random_source: random.Random) -> Story:
@@ -71,8 +71,8 @@ def mask(sentences: list[list[str]], share: float, random_source: random.Random)
         kind = random_source.choice(("word", "ngram", "sentence"))
         begin, end = _span(kind, ends, random_source)
         if begin >= PROMPT_WORDS and not any(gap[max(0, begin - 1) : end + 1]):
-            suitable = kind == "sentence" or all(re.fullmatch(_WORD, word) for word in words[begin:end])
-            if suitable and sum(map(bool, gap)) + end - begin <= share * len(words) + 1:
+            is_suitable = kind == "sentence" or all(re.fullmatch(_WORD, word) for word in words[begin:end])
+            if is_suitable and sum(map(bool, gap)) + end - begin <= share * len(words) + 1:
                 gap[begin:end] = [kind, *["-"] * (end - begin - 1)]
     parts = [GAPS[gap[at]] if gap[at] else re.escape(word) for at, word in enumerate(words) if gap[at] != "-"]
     return Story(

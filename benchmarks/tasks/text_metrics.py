@@ -34,7 +34,7 @@ def _spaced(text: str) -> str:
 def bleu_4(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """Corpus BLEU-4, 0 to 100, with brevity penalty. The penalty takes the nearest reference length."""
     count = max(map(len, references))
-    streams: Any = [[_spaced(each[at]) if at < len(each) else None for each in references] for at in range(count)]
+    streams: Any = [[_spaced(group[at]) if at < len(group) else None for group in references] for at in range(count)]
     scorer = BLEU(tokenize="none", smooth_method="none", force=True)
     return float(scorer.corpus_score([_spaced(text) for text in texts], streams).score)
 
@@ -42,15 +42,15 @@ def bleu_4(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
 def cider(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """CIDEr-D times ten."""
     candidates = {at: [_spaced(text)] for at, text in enumerate(texts)}
-    spaced = {at: [_spaced(text) for text in each] for at, each in enumerate(references)}
-    return float(Cider().compute_score(spaced, candidates)[0]) * _CIDER_SCALE
+    gts = {at: [_spaced(text) for text in group] for at, group in enumerate(references)}
+    return float(Cider().compute_score(gts, candidates)[0]) * _CIDER_SCALE
 
 
 def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """The mean of each text's best ROUGE-L F1, 0 to 100. Each text is compared with all its references."""
     scorer = RougeScorer(["rougeL"], tokenizer=_WordTokenizer())
     pairs = zip(texts, references, strict=True)
-    return 100.0 * statistics.fmean(scorer.score_multi(list(each), text)["rougeL"].fmeasure for text, each in pairs)
+    return 100.0 * statistics.fmean(scorer.score_multi(list(group), text)["rougeL"].fmeasure for text, group in pairs)
 
 
 def is_of(word: str, concept: str, forms: Sequence[str]) -> bool:

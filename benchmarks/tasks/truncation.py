@@ -70,11 +70,11 @@ def truncation_row(system: str, shortest: dict[str, int], questioner: Questioner
             "failed": sum(bool(answer.error) for _, _, answer in part),
             "ms": sum(answer.ms for _, _, answer in part) / len(part),
         })  # fmt: skip
-    missed = [
+    failures = [
         {"pattern": pattern, "budget": budget, "text": answer.text, "error": answer.error}
         for pattern, budget, answer in results if not satisfies(pattern, answer.text)
     ]  # fmt: skip
-    return {"system": system, "patterns": len(shortest), "by_times": by_times, "missed": missed[:3]}
+    return {"system": system, "patterns": len(shortest), "by_times": by_times, "missed": failures[:3]}
 
 
 def run(args: argparse.Namespace, questioner: Questioner) -> None:

@@ -66,7 +66,7 @@ def blocks(page: Path) -> list[Block]:
 
 def tables(page: Path) -> Iterator[Table]:
     """The tables of a page, from top to bottom."""
-    lines, above = page.read_text(encoding="utf-8").splitlines(), blocks(page)
+    lines, page_blocks = page.read_text(encoding="utf-8").splitlines(), blocks(page)
     name, number = page.relative_to(DOCS).as_posix(), 0
     while number < len(lines):
         end = number
@@ -74,8 +74,8 @@ def tables(page: Path) -> Iterator[Table]:
             end += 1
         if end - number > 2:
             header, _, *rows = (_cells(line) for line in lines[number:end])
-            before = [block for block in above if block.line <= number]
-            yield Table(name, number + 1, header, tuple(rows), before[-1] if before else None)
+            previous_blocks = [block for block in page_blocks if block.line <= number]
+            yield Table(name, number + 1, header, tuple(rows), previous_blocks[-1] if previous_blocks else None)
         number = max(end, number + 1)
 
 

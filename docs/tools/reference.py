@@ -59,8 +59,8 @@ def error_facts(code: str) -> str:
     statuses = " or ".join(dict.fromkeys(str(row.status) for row in rows))
     titles = "; ".join(dict.fromkeys(row.title for row in rows))
     fields = dict.fromkeys(field for row in rows for field in row.fields)
-    carried = ", ".join(f"`{field}`" for field in fields)
-    return f"**{statuses}** · {titles}" + (f" · also in the body: {carried}" if carried else "")
+    field_list = ", ".join(f"`{field}`" for field in fields)
+    return f"**{statuses}** · {titles}" + (f" · also in the body: {field_list}" if field_list else "")
 
 
 def metrics_table() -> str:
@@ -80,10 +80,10 @@ def _operation(method: str, path: str, operation: Schema, schemas: Schema) -> It
         yield from (operation["description"], "")
     parameters = operation.get("parameters", ())
     if parameters:
-        rows = {one["name"]: {**one["schema"], "description": one.get("description", "")} for one in parameters}
-        where = {one["name"]: one["in"] for one in parameters}
-        required = [one["name"] for one in parameters if one.get("required")]
-        yield from _fields(rows, required, {name: f"in the {place}" for name, place in where.items()})
+        rows = {item["name"]: {**item["schema"], "description": item.get("description", "")} for item in parameters}
+        locations = {item["name"]: item["in"] for item in parameters}
+        required = [item["name"] for item in parameters if item.get("required")]
+        yield from _fields(rows, required, {name: f"in the {location}" for name, location in locations.items()})
     body = operation.get("requestBody", {}).get("content", {})
     for kind, content in body.items():
         yield from (f"**Body**, {_kind(content['schema'])} as `{kind}`", "")
@@ -96,12 +96,12 @@ def _answers(responses: Schema) -> Iterator[str]:
     for status, response in sorted(responses.items()):
         text = response["description"] if status.startswith("2") else _codes(response["description"])
         text = "" if text == "Successful Response" else text
-        shown = [
+        fields = [
             f"{_kind(content['schema'])} (`{kind}`)"
             for kind, content in response.get("content", {}).items()
             if status.startswith("2")
         ]
-        yield f"| {status} | {'; '.join([*shown, *([text] if text else [])])} |"
+        yield f"| {status} | {'; '.join([*fields, *([text] if text else [])])} |"
     yield ""
 
 
@@ -117,13 +117,13 @@ def _form(form: Schema) -> Iterator[str]:
 
 
 def _object(schema: Schema) -> Iterator[str]:
-    text, of_fields = _described(schema.get("description", ""))
+    text, of_fields = _describe(schema.get("description", ""))
     if text:
         yield from (text, "")
     yield from _fields(schema.get("properties", {}), schema.get("required", ()), of_fields)
 
 
-def _described(docstring: str) -> tuple[str, dict[str, str]]:
+def _describe(docstring: str) -> tuple[str, dict[str, str]]:
     """A docstring's prose, and its field descriptions. Fields are lines of the shape `name  text`."""
     prose: list[str] = []
     fields: dict[str, str] = {}
@@ -144,8 +144,8 @@ def _described(docstring: str) -> tuple[str, dict[str, str]]:
 def _fields(properties: Schema, required: object, descriptions: Mapping[str, str]) -> Iterator[str]:
     yield from ("| field | type | default | |", "|---|---|---|---|")
     for name, schema in properties.items():
-        needed = isinstance(required, list | tuple) and name in required
-        default = "required" if needed else _default(schema)
+        is_required = isinstance(required, list | tuple) and name in required
+        default = "required" if is_required else _default(schema)
         notes = [schema.get("description", ""), descriptions.get(name, "")]
         text = "; ".join(note for note in notes if note).replace("\n", " ").replace("|", r"\|")
         yield f"| `{name}` | {_kind(schema)} | {default} | {text} |"
@@ -156,8 +156,8 @@ def _default(schema: Schema) -> str:
     value = schema.get("default")
     if value is None:
         return ""
-    shown = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
-    return f"`{shown}`" if not isinstance(value, str) else f'`"{value}"`'
+    literal = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
+    return f"`{literal}`" if not isinstance(value, str) else f'`"{value}"`'
 
 
 def _name(reference: Schema) -> str:
@@ -172,7 +172,7 @@ def _kind(schema: Schema) -> str:
     if "oneOf" in schema:
         return "[constraint](#constraint)"
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_kind(one) for one in schema["anyOf"]))
+        return " or ".join(dict.fromkeys(_kind(option) for option in schema["anyOf"]))
     if "enum" in schema or "const" in schema:
         return ", ".join(f'`"{value}"`' for value in schema.get("enum", [schema.get("const")]))
     kind = schema.get("type", "any")

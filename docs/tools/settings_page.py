@@ -47,8 +47,8 @@ def meanings(kind: type) -> dict[str, dict[str, str]]:
         elif field := _FIELD.match(line):
             name = field["name"]
             rows[name] = field["text"]
-        elif more := _MORE.match(line):
-            rows[name] += f" {more['text']}"
+        elif continuation := _MORE.match(line):
+            rows[name] += f" {continuation['text']}"
     return groups
 
 
@@ -57,21 +57,21 @@ def page() -> str:
     names = [f"`{PREFIX}{name.upper()}`" for name in FROM_FILES]
     files = f"{', '.join(names[:-1])} and {names[-1]}"
     parts = [HEAD.format(files=files, example=f"`{PREFIX}SECRET_FILE`")]
-    for holder in (Settings(secret=bytes(32)), Limits()):
-        parts += _sections(holder)
+    for settings_object in (Settings(secret=bytes(32)), Limits()):
+        parts += _sections(settings_object)
     return "\n".join(parts)
 
 
-def _sections(holder: Settings | Limits) -> Iterator[str]:
-    groups = meanings(type(holder))
-    fields = {field.name for field in dataclasses.fields(holder)} - {"limits"}
+def _sections(settings_object: Settings | Limits) -> Iterator[str]:
+    groups = meanings(type(settings_object))
+    fields = {field.name for field in dataclasses.fields(settings_object)} - {"limits"}
     described = {name for rows in groups.values() for name in rows}
     if described != fields:
-        raise ValueError(f"{type(holder).__name__} and its docstring differ in {sorted(described ^ fields)}")
+        raise ValueError(f"{type(settings_object).__name__} and its docstring differ in {sorted(described ^ fields)}")
     for title, rows in groups.items():
         yield f"## {title}\n\n| variable | default | unit | meaning |\n|---|---|---|---|"
         for name, text in rows.items():
-            value = getattr(holder, name)
+            value = getattr(settings_object, name)
             yield f"| `{PREFIX}{name.upper()}` | {_default(name, value)} | {_unit(name, value)} | {text} |"
         yield ""
 
