@@ -89,24 +89,24 @@ class FlakyProxy:
 
     async def _requests(self, reader: asyncio.StreamReader, ours: asyncio.StreamWriter) -> None:
         while piece := await reader.read(PIECE_BYTES):
-            if self._consume_fault("request lost"):
+            if self._breaks("request lost"):
                 return
             ours.write(piece)
             await ours.drain()
 
     async def _replies(self, theirs: asyncio.StreamReader, writer: asyncio.StreamWriter, silences: int) -> None:
         while piece := await theirs.read(PIECE_BYTES):
-            if self._consume_fault("reply lost"):
+            if self._breaks("reply lost"):
                 return
-            if silences < self._silent_count or self._consume_fault("line dead"):
+            if silences < self._silent_count or self._breaks("line dead"):
                 await asyncio.Event().wait()
-            cut = self._consume_fault("reply cut")
+            cut = self._breaks("reply cut")
             writer.write(piece[: len(piece) // 2] if cut else piece)
             await writer.drain()
             if cut:
                 return
 
-    def _consume_fault(self, kind: str) -> bool:
+    def _breaks(self, kind: str) -> bool:
         breaks = self.flaky and self._rng.random() < CHANCE[kind]
         self.broken[kind] += breaks
         return breaks

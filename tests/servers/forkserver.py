@@ -104,7 +104,7 @@ class ForkServer:
         self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None,
         stdin: Path = DEV_NULL,
     ) -> Child:
-        """Starts `python -m ARGUMENTS` in this environment with its output in a log.
+        """Starts `python -m ARGUMENTS` in this environment, logging to a file.
 
         out  the file of its standard output, where that is not the log
         """
