@@ -76,7 +76,7 @@ class StreamBase(Generic[R]):
 
 
 class JobBase(Generic[C, R]):
-    """A job of the service, seen from a client of the class C."""
+    """A job of the service, bound to a client of class C."""
 
     def __init__(self, client: C, job_id: str) -> None:
         self._client, self.id = client, job_id

@@ -1,4 +1,4 @@
-"""Retries, resumes and polls requests, as generators without input or output ("sans I/O").
+"""Retries, resumes and polls requests without input or output ("sans I/O").
 
 A generator yields the next action and receives its outcome. The synchronous and the asynchronous client perform the
 actions, so they share every decision.
@@ -124,7 +124,7 @@ class EventFollower(Generic[R]):
                 self._request = job_events(self.job_id, self._last_id)
 
     def _read_connection(self) -> Flow[None]:
-        """Emit the events of one connection, until it ends or must be reopened."""
+        """Emit the events of one connection. Returns when it ends or must be reopened."""
         response: HttpResponse = yield OpenStream(self._request)
         if not response.success:
             raise _StreamRejected(response.error(self._request.body))
@@ -205,7 +205,7 @@ def check_ready() -> Flow[Readiness]:
 
 
 def cancel_job(call: Call[Any] | None, job_id: str | None) -> Flow[None]:
-    """Cancel a job by its id, or by the request that started it.
+    """Cancel a job by its id or by its request.
 
     A request that waits for its answer does not know the job's id: sent again with its key, it gets the state of
     the same job.
@@ -223,7 +223,7 @@ def _short(call: Call[T]) -> Call[T]:
 
 
 def _no_response(failure: httpx2.RequestError) -> AbsError:
-    """The error of a request without a response, which has `failure` as its cause."""
+    """The error of a request that got no response. Its cause is `failure`."""
     if not isinstance(failure, httpx2.TransportError) or isinstance(failure, httpx2.SSEError):
         error: AbsError = InvalidResponseError(f"the response cannot be read ({type(failure).__name__})")
     else:

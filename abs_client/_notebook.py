@@ -23,7 +23,7 @@ _TOKEN = "border-radius:3px;padding:0 1px;color:#1b1b1b;white-space:pre-wrap;bac
 
 
 def generated_html(result: results.GenerateResult) -> str:
-    """Every text with its traces, the costs of the request, and the automaton."""
+    """The HTML of a result: its texts with traces, costs and automaton."""
     usage, timings, several = result.usage, result.timings, len(result.choices) > 1
     tokens = f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
     compiled = "constraint cached" if timings.cached else f"compile {timings.compile_ms:.0f} ms"
@@ -33,7 +33,7 @@ def generated_html(result: results.GenerateResult) -> str:
 
 
 def automaton_html(result: results.CompileResult | results.Automaton, sizes: str) -> str:
-    """The constraint in sentences, texts that it accepts, its sizes, and the automaton."""
+    """The HTML of a constraint. It has its sentences, example texts, sizes and automaton."""
     explanation = result.explanation
     sentences = [f"<p>{_escape(sentence)}</p>" for sentence in explanation.sentences] if explanation else []
     accepted = (explanation.shortest, *explanation.samples) if explanation else ()

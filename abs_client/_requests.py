@@ -1,4 +1,4 @@
-"""The requests of the API: what is sent, and how the response is read.
+"""Defines each request of the API and how its response is read.
 
 `generate`, `compile`, `check`, `decode`, `automaton`, `automaton_dot`, `automaton_svg`, `models` and `version` define
 the methods of both clients: their signature, their docstring and their request.
@@ -324,7 +324,7 @@ def _present(values: Mapping[str, Any]) -> dict[str, Any]:
 def _post(
     path: str, body: dict[str, Any], options: GenerateOptions | DecodeOptions, kind: type[R]
 ) -> Call[R]:
-    """A request with an idempotency key, so that a retry does not repeat work."""
+    """A POST request with an idempotency key. A retry with that key does not repeat work."""
     fields = _present(options)
     key = fields.pop("idempotency_key", None)
     headers = {"idempotency-key": str(uuid.uuid4()) if key is None else header_value("idempotency_key", key)}
@@ -341,7 +341,7 @@ def _body_text(response: HttpResponse) -> str:
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The seconds of the header Retry-After, which may be a number or a date."""
+    """The header Retry-After in seconds. Its value may be a number or a date."""
     value = headers.get("retry-after", "").strip()
     if value.isdigit():
         return float(value)

@@ -44,7 +44,7 @@ class RetryState:
         self._attempt, self._started = 1, self._retry.clock()
 
     def wait_s(self, retry_after_s: float | None = None) -> float | None:
-        """Seconds until the next attempt, which is counted; None if there is none left."""
+        """Count the next attempt and return the seconds before it. None if no attempt is left."""
         retry, jitter = self._retry, self._retry.random()
         if self._attempt >= retry.tries:
             return None

@@ -48,7 +48,10 @@ class Endpoint:
         return {"base_url": url, "headers": headers, "timeout": timeout, **options}
 
     def prepare(self, http: httpx2.Client | httpx2.AsyncClient, request: HttpRequest, streams: bool) -> httpx2.Request:
-        """The request as httpx2 sends it, with its limits: seconds to connect, and seconds without data."""
+        """The request for httpx2, with its time limits.
+
+        They bound the seconds to connect and the seconds without data.
+        """
         read_s = STREAM_READ_S if streams else request.read_s or self.read_s
         # A cancellation has two seconds in all, so connecting may not take longer than reading.
         timeout = httpx2.Timeout(read_s, connect=min(CONNECT_S, read_s))

@@ -161,7 +161,7 @@ class AsyncClient(_AsyncClosing, ClientBase):
         return values[0]
 
     async def _drive(self, flow: Flow[T], values: list[T]) -> AsyncGenerator[Any, None]:
-        """Perform the actions of a flow, and yield the events that it emits.
+        """Perform the actions of a flow and yield its events.
 
         The flow's value is appended to `values`, because an asynchronous generator returns none.
         """

@@ -153,7 +153,7 @@ class Client(_Closing, ClientBase):
         raise AssertionError("only a stream emits events")
 
     def _drive(self, flow: Flow[T]) -> Generator[Any, None, T]:
-        """Perform the actions of a flow, and yield the events that it emits."""
+        """Perform the actions of a flow and yield its events."""
         runner = _ActionRunner(self._http, self._endpoint, self._sleep)
         outcome: Any = None
         failure: httpx2.RequestError | None = None

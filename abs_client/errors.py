@@ -1,4 +1,4 @@
-"""AbsError and its subclasses, one for each family of the service's error codes.
+"""AbsError and its subclasses: one class for each kind of failure.
 
 AbsError
 |-- ConnectionFailedError         no server answers at the URL, or the connection broke during the response
@@ -112,7 +112,7 @@ class InvalidRequestError(
 class RequestTooLargeError(
     RequestError, _LimitFields, codes="body_too_large headers_too_large answer_too_large request_too_large"
 ):
-    """The request or its result is too large: above `limit` = `cap`, or above the memory."""
+    """The request or its result is too large. It exceeds the memory, or `limit`, whose value is `cap`."""
 
     needed_bytes: int | None
     memory_bytes: int | None
@@ -139,7 +139,7 @@ class UnknownModelError(NotFoundError, codes="unknown_model"):
 
 
 class UnknownJobError(NotFoundError, codes="unknown_job"):
-    """The caller has no job with this id, or its result has expired."""
+    """The caller has no such job, or the result has expired."""
 
 
 class IdempotencyMismatchError(RequestError, codes="idempotency_mismatch"):
@@ -233,7 +233,7 @@ class QueueFullError(BusyError, _LimitFields, codes="queue_full"):
 
 
 class DeadlineUnreachableError(BusyError, codes="deadline_unreachable"):
-    """The queue is too long for the request: about `wait_s`, too close to `timeout_s`."""
+    """The queue is too long for the request. The wait is about `wait_s`, which leaves too little of `timeout_s`."""
 
     wait_s: float | None
     timeout_s: float | None
@@ -248,7 +248,10 @@ class NotReadyError(BusyError, codes="not_ready"):
 class ServiceUnavailableError(
     BusyError, _LimitFields, codes="draining storage_down too_many_connections model_unavailable memory_taken"
 ):
-    """The service is shutting down, or its storage, model, memory or connections are unavailable."""
+    """The service is shutting down or lacks a resource.
+
+    The resources are its storage, model, memory and connections.
+    """
 
 
 class JobCancelledError(BusyError, codes="cancelled"):
@@ -297,7 +300,7 @@ def error_of(
 
 
 def pointed_at(source: str, position: int | None) -> str:
-    """The line of the source with a caret under the position; "" without a position."""
+    """The source line with a caret under the position. It is "" without a position."""
     if not source or position is None or not 0 <= position <= len(source):
         return ""
     begin, end = source.rfind("\n", 0, position) + 1, source.find("\n", position)
@@ -324,7 +327,7 @@ def _declared(kind: type[AbsError]) -> set[str]:
 
 
 def _string_at(constraint: Any, path: str) -> str:
-    """The string at a path such as "all.1.ltlf"; "" if there is none."""
+    """The string at a path such as "all.1.ltlf". It is "" if there is none."""
     value = constraint
     for name in path.split("."):
         if isinstance(value, Mapping):

@@ -45,7 +45,7 @@ class Beam:
 
 @dataclass(frozen=True)
 class RejectedToken:
-    """A probable token after a row of the previous step that the constraint rejects.
+    """A probable next token that the constraint rejects.
 
     parent    index of the row in the previous step; 0 in the first step
     log_prob  natural logarithm of the token's own probability

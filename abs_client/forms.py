@@ -17,7 +17,7 @@ WORD_GAP, NGRAM_GAP, SENTENCE_GAP = "<|infill_word|>", "<|infill_ngram|>", "<|in
 
 
 def gap(pattern: str) -> str:
-    """A gap of an infill that matches the pattern, which has no anchors."""
+    """A gap of an infill. Its text matches the pattern, which has no anchors."""
     return f"<|infill:{pattern}|>"
 
 

@@ -286,7 +286,7 @@ def _propositions(formula: Formula) -> Iterator[NamedProposition]:
 
 
 def _names(formula: Formula) -> tuple[dict[str, str], dict[str, Any]]:
-    """The name of each proposition, by its repr, and the declarations of names."""
+    """The name of each proposition, by its repr, and the declarations."""
     names: dict[str, str] = {}
     meanings: dict[str, Any] = {}
     declared: dict[str, Any] = {}
@@ -303,7 +303,7 @@ def _names(formula: Formula) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _text(formula: Formula, names: Mapping[str, str]) -> str:
-    """The formula in the API's grammar, with brackets where a reader may need them."""
+    """The formula in the API's grammar. It has redundant brackets where they help a reader."""
     op = formula.op
     if isinstance(formula, NamedProposition):
         return _quoted(names[repr(formula)])
@@ -341,7 +341,7 @@ def _bracketed_repr(formula: Formula) -> str:
 
 
 def _argument_repr(formula: Formula) -> str:
-    """An operand of an operator: a Word of one form is its string."""
+    """The repr of an operand. A Word of one form is its string."""
     if isinstance(formula, Word) and formula.has_only_forms and len(formula.forms) == 1:
         return repr(formula.forms[0])
     return repr(formula)

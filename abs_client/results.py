@@ -14,7 +14,7 @@ _NOT_JSON = {"json_name": None}  # metadata of a field that is not read from the
 
 @dataclass(frozen=True)
 class TracedWord:
-    """A step of a word trace: a word or punctuation mark of the text.
+    """A step of a word trace: a word or punctuation mark.
 
     propositions  those that hold at it
     state         the automaton's state after it, as `automaton` numbers it
@@ -191,7 +191,7 @@ class Transition:
 
 @dataclass(frozen=True)
 class _CompiledSizes:
-    """The hash of a compiled constraint, its sizes, and what its compilation took.
+    """The hash of a compiled constraint, its sizes and its compile time.
 
     token_states, token_classes  sizes of the automaton over tokens
     min_tokens                   the smallest sufficient `max_tokens`
@@ -246,7 +246,7 @@ class GenerateResult(Result):
         return tuple(choice.text for choice in self.choices)
 
     def parse(self, model: Any = None) -> Any:
-        """Parse the best text as JSON, into plain values or a pydantic model.
+        """Parse the best text as JSON. The result is plain values or a pydantic model.
 
         model  a pydantic model or TypeAdapter
         """

@@ -90,7 +90,7 @@ class BodyTooLarge(CallerError):
 
 
 class RequestTimeout(CallerError):
-    """A part of the request, usually its body, did not arrive whole within `timeout_s` seconds."""
+    """A part of the request did not arrive within `timeout_s` seconds. It is usually the body."""
 
     facts = ErrorFacts(408, "request_timeout", "The request did not arrive in time", ("timeout_s",))
 
@@ -230,7 +230,7 @@ class ClientGone(CallerError):
 
 
 class Busy(AppError):
-    """We cannot take the request now; trying again after `retry_after_s` seconds may succeed."""
+    """The service cannot take the request now. A retry after `retry_after_s` seconds may succeed."""
 
     retry_after_s: int
 
@@ -250,7 +250,7 @@ class QueueFull(Busy):
 
 
 class DeadlineUnreachable(Busy):
-    """The queue is too long for the deadline: the job would take about `wait_s`, over its `timeout_s`."""
+    """The queue is too long for the deadline. The job would take about `wait_s`, which exceeds its `timeout_s`."""
 
     facts = ErrorFacts(
         429, "deadline_unreachable", "The queue is too long for the request's deadline",
@@ -319,7 +319,7 @@ class NotReady(Busy):
 
 
 class DeadlineExceeded(AppError):
-    """The request was not done when its time, in seconds where known, ran out."""
+    """The request exceeded its time limit, in seconds if known."""
 
     facts = ErrorFacts(504, "deadline", "The request's time ran out", ("timeout_s",), outcome="timeout")
 
@@ -329,7 +329,7 @@ class DeadlineExceeded(AppError):
 
 
 class JobFailed(AppError):
-    """A worker answered with an error: its class name, attributes, and the facts of its class."""
+    """A worker answered with an error. It has the class name, the attributes, and the facts of the class."""
 
     def __init__(self, error: str, detail: str, fields: Mapping[str, object], facts: ErrorFacts = INTERNAL) -> None:
         super().__init__(detail)
@@ -353,7 +353,7 @@ class JobUnknown(AppError):
 
 
 class WorkerLost(AppError):
-    """As many workers as may try took the job, and none lived to answer. `attempts` says how many."""
+    """Every worker that tried the job died. The job has no attempt left; `attempts` counts them."""
 
     facts = ErrorFacts(500, "worker_lost", "Every worker that took the job was lost", ("attempts",))
 
@@ -373,7 +373,7 @@ class MessageInvalid(AppError):
 
 
 class ModelChanged(AppError):
-    """A file of the model has changed, so the model is not loaded."""
+    """A file of the model has changed. The model is not loaded."""
 
     def __init__(self, meant: str, how: str) -> None:
         super().__init__(f"the model's files are not those {meant}: {how}")

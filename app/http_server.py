@@ -1,4 +1,4 @@
-"""Serves the API on a socket, with timeouts for slow clients and a graceful shutdown.
+"""Serves the API on a socket, with timeouts and a graceful shutdown.
 
 uvicorn has no timeouts for receiving headers and for writing responses; the protocol here adds both.
 """
@@ -68,10 +68,13 @@ def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
 
 
 class GracefulServer(uvicorn.Server):
-    """A uvicorn server that drains the application's service on shutdown and keeps its exit status."""
+    """A uvicorn server that drains the service on shutdown. It keeps its exit status."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts the server, and excludes all present objects from garbage collection to shorten its pauses."""
+        """Starts the server and freezes the heap.
+
+        Garbage collection excludes all present objects, which shortens its pauses.
+        """
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
@@ -101,7 +104,7 @@ class GracefulServer(uvicorn.Server):
 
 
 class Timer:
-    """Calls a function once after a delay, unless it is stopped or restarted before."""
+    """Calls a function once after a delay. It can be stopped or restarted before."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -188,7 +191,7 @@ class TimeoutProtocol(H11Protocol):
         self._rejected = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Starts the timers of a new connection, or rejects it if there are too many."""
+        """Starts the timers of a new connection. If there are too many, it is rejected."""
         transport.set_write_buffer_limits(high=0)  # any unread byte calls pause_writing
         super().connection_made(cast(asyncio.Transport, CoalescingTransport(transport, self.loop)))
         if len(self.connections) > self._settings.connections_max:
@@ -250,7 +253,10 @@ class TimeoutProtocol(H11Protocol):
             self._header_timer.start(self._settings.header_timeout_s, self._on_header_timeout)
 
     def _on_header_timeout(self) -> None:
-        """A header did not arrive in time, or the remaining body of an answered request."""
+        """Ends a connection whose data is late.
+
+        It waits for a header, or for the remaining body of an answered request.
+        """
         received, _ = self.conn.trailing_data
         if received and (self.cycle is None or not self.cycle.more_body):
             self._reject(RequestTimeout(self._settings.header_timeout_s, "the header"))
@@ -261,7 +267,10 @@ class TimeoutProtocol(H11Protocol):
         self._write_timer.start(self._settings.write_timeout_s, lambda: self._require_read(unread))
 
     def _require_read(self, unread: int) -> None:
-        """Closes the connection if the client has read too little of the `unread` bytes."""
+        """Closes the connection if the client reads too slowly.
+
+        It must have read `READ_BYTES_MIN` bytes since the last check, or all `unread` bytes if these are fewer.
+        """
         remaining = self.transport.get_write_buffer_size()
         if unread - remaining >= min(unread, READ_BYTES_MIN):
             self._start_write_timer(remaining)
@@ -297,7 +306,7 @@ def _raw(error: AppError) -> bytes:
 
 
 def _allow_files(count: int) -> None:
-    """Raises the limit of open files to `count`, as far as the system permits."""
+    """Raises the limit of open files towards `count`. The system may permit fewer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         count = min(count, hard)

@@ -70,7 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI, settings: Settings, limiter: Limiter | None) -> AsyncIterator[None]:
-    """Open what the service needs, run the embedded workers beside it, close in reverse."""
+    """Open the service, run the embedded workers, and close in reverse order."""
     with tracing.exporting(settings):
         broker, store = open_broker(settings), open_store(settings)
         files = await asyncio.to_thread(open_model_files, settings.model)
@@ -105,7 +105,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the schemas of errors and events that the paths refer to."""
+    """The OpenAPI document with the schemas of errors and events."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]

@@ -1,4 +1,4 @@
-"""Parameters of generations and decodings, and their limits that need no work to check."""
+"""Parameters of generations and decodings, with limits that are cheap to check."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GenerateParams:
 
     @property
     def weight(self) -> int:
-        """The request's weight in the queue: rows generated side by side, times their budget."""
+        """The request's weight in the queue. It is the number of concurrent rows times their budget."""
         return self.options.rows * self.options.max_tokens
 
 
@@ -50,14 +50,14 @@ def budget_beside(max_tokens: int, prompt_tokens: int, context_tokens: int | Non
 
 
 def seeded(options: GenerationOptions) -> GenerationOptions:
-    """The options with a seed, where one is used and none was given."""
+    """The options with a seed. A missing seed is drawn if the algorithm uses one."""
     if options.algorithm != "sample" or options.seed is not None:
         return options
     return options.model_copy(update={"seed": secrets.randbelow(_SEEDS)})
 
 
 def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:
-    """Raise RequestOverLimit for what no service with these settings, or no request to this model, may ask for."""
+    """Raise RequestOverLimit if a generation exceeds a setting or the model's context."""
     options = params.options
     require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.prompt_chars_max)
     caps = [("max_tokens", "max_tokens_max", settings.max_tokens_max), ("n", "n_max", settings.n_max)]
@@ -80,7 +80,7 @@ def require_at_most(path: str, value: float, limit: str, cap: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DecodeParams:
-    """A matrix with one column for each of the constraint's labels; None is -inf. For beams see `DecodeJob`."""
+    """A matrix with one column for each of the constraint's labels. None is -inf. For beams see `DecodeJob`."""
 
     spec: LabelsSpec
     log_probs: tuple[tuple[float | None, ...], ...]
@@ -92,13 +92,13 @@ class DecodeParams:
 
     @property
     def weight(self) -> int:
-        """The request's weight in the queue: rows generated side by side, times their length."""
+        """The request's weight in the queue. It is the number of concurrent rows times their length."""
         # An exact decoding counts as one row, whatever the size of its automaton.
         return len(self.log_probs) * (1 if self.beams == "exact" else self.beams)
 
 
 def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
-    """Raise RequestOverLimit where a matrix is too large to be taken at all, or the beams are too many."""
+    """Raise RequestOverLimit if the matrix or the beams exceed a limit."""
     rows = len(params.log_probs)
     require_at_most("log_probs", rows, "matrix_rows_max", settings.matrix_rows_max)
     require_at_most("log_probs", rows * len(params.spec.labels), "matrix_cells_max", settings.matrix_cells_max)
@@ -107,5 +107,5 @@ def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
 
 
 def check_paths(rows: int, states: int, settings: Settings) -> None:
-    """Raise RequestOverLimit if the search would hold too many paths: rows times the automaton's states."""
+    """Raise RequestOverLimit if the search needs too many paths. Their number is rows times the automaton's states."""
     require_at_most("log_probs", rows * states, "matrix_states_max", settings.matrix_states_max)

@@ -309,7 +309,7 @@ def _overrides(environment: Mapping[str, str], defaults: object) -> dict[str, ob
 
 
 def _variable_text(environment: Mapping[str, str], name: str) -> str | None:
-    """The text of a variable, or of the file that its neighbour ABS_..._FILE names."""
+    """The text of a variable. It may come from the file that ABS_..._FILE names."""
     variable = PREFIX + name.upper()
     file = environment.get(f"{variable}_FILE") if name in FROM_FILES else None
     if file is None:
@@ -334,7 +334,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def let_idle_threads_sleep() -> None:
-    """Have the threads of PyTorch wait asleep, not spinning; works only before PyTorch is first imported.
+    """Make idle threads of PyTorch sleep, not spin. It works only before PyTorch is first imported.
 
     On two busy cores a spinning thread keeps the one it waits for off the core: a step of 15 ms was seen to take 1 s.
     Asleep they cost a few per cent at rest. A deployment that sets OMP_WAIT_POLICY itself is left alone.
@@ -353,9 +353,10 @@ def environment_with(values: Mapping[str, str], without: tuple[str, ...] = ()) -
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of the processes that compile: where programs and their libraries lie, and nothing else of ours.
+    """The environment of the processes that compile.
 
-    Their libraries of linear algebra stay single-threaded, since only a process of one thread can be forked.
+    It has the paths of programs and libraries, and none of our settings. Libraries of linear algebra stay
+    single-threaded, since only a process of one thread can be forked.
     """
     inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

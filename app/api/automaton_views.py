@@ -15,7 +15,7 @@ from compiler.spec import caller_names, in_caller_names, spec_to_json
 def as_json(
     automaton: str, compiled: CompiledConstraint, explanation: ConstraintExplanation | None
 ) -> AutomatonResponse:
-    """The automaton as JSON: states with distances, letters of each transition, and an explanation."""
+    """The automaton as JSON. It has the states with distances, the letters of each transition, and an explanation."""
     dfa = compiled.text.display_dfa
     return AutomatonResponse(
         automaton=automaton,
@@ -38,7 +38,7 @@ def as_json(
 
 
 def as_dot(compiled: CompiledConstraint) -> str:
-    """The DOT text, each state labelled with its distance; dead states are dotted."""
+    """The automaton as DOT text. Each state shows its distance; dead states are dotted."""
     dfa = compiled.text.display_dfa
     lines = ["digraph automaton {", "  rankdir=LR;", '  node [shape=circle];', '  begin [shape=point];']
     for state, distance in enumerate(compiled.state_distances):
@@ -75,7 +75,10 @@ def _label(names: Sequence[str], letters: Sequence[int]) -> str:
 
 
 def _letters(compiled: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
-    """What each symbol of the shown automaton is: the propositions that hold, as the stored constraint calls them."""
+    """The propositions that hold in each symbol of the shown automaton.
+
+    Their names are those of the stored constraint.
+    """
     text = compiled.text
     if text.kind != "words":
         return tuple((name,) for name in text.symbol_names)

@@ -1,4 +1,4 @@
-"""The parts of a request besides its body: the service, the caller, `Idempotency-Key` and `Prefer`."""
+"""The parts of a request besides its body. These are the service, the caller, `Idempotency-Key` and `Prefer`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Prefer = Annotated[str | None, Header(description="`respond-async`: answer at on
 
 
 def submission_context(request: Request, key: str | None, prefer: str | None, body: BaseModel) -> SubmissionContext:
-    """The caller of a request and the headers that say how to handle it. Raises InvalidRequest."""
+    """The caller of a request, and the headers about its handling. Raises InvalidRequest."""
     if key is not None and not _VISIBLE.fullmatch(key):
         raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))
     # The parsed body is hashed, not its bytes: a retry may format the same JSON differently.
@@ -46,13 +46,13 @@ def submission_context(request: Request, key: str | None, prefer: str | None, bo
 
 
 def owner_of(request: Request) -> str:
-    """The owner of the jobs that the caller may see: the name of the API key, empty without keys."""
+    """The name of the caller's API key. It owns the jobs that the caller may see, and is empty without keys."""
     return str(getattr(request.state, "owner", ""))
 
 
 @dataclass
 class Components:
-    """The open service and probe; None before the application starts and after it stops."""
+    """The open service and probe. Both are None before the application starts and after it stops."""
 
     service: Service | None = None
     probe: StorageProbe | None = None
@@ -88,7 +88,7 @@ ComponentsDependency = Annotated[Components, Depends(_components)]
 
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client closes the connection. Raises ClientGone then."""
+    """The result of `work`. When the client closes the connection, `work` is cancelled. Raises ClientGone then."""
     # Starlette reports a closed connection only to those who wait for the next message.
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))

@@ -1,4 +1,4 @@
-"""Adds keys, the refusals of the middleware and links to the OpenAPI document."""
+"""Documents access in OpenAPI: keys, refusals of the middleware, and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP answer to an error (RFC 9457), from the facts of its class."""
+"""Builds the HTTP response to an error from its class (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def shown_path(path: str) -> str:
 
 
 def _detail(failure: Failure) -> str:
-    """The error's message, unless it holds a name of the caller's that is not to be repeated."""
+    """The error's message. A message that may repeat a caller's name is replaced."""
     field = failure.fields.get("field")
     if isinstance(field, str) and field and shown_path(field) != field:
         hidden = [part for part in field.split(".") if part and shown_path(part) != part]
@@ -96,7 +96,7 @@ def _short(text: str, chars_max: int) -> str:
 
 
 def _clip(value: object) -> object:
-    """A field of a body, its texts and lists cut to a readable length."""
+    """A field of a body with long texts and lists cut."""
     match value:
         case str():
             return _short(value, TEXT_CHARS_MAX)

@@ -62,7 +62,7 @@ async def job_response(request: Request, service: Service, job_id: str) -> JobRe
 
 
 async def accepted(request: Request, service: Service, job_id: str) -> Response:
-    """The answer to a caller that does not wait: the job and its location."""
+    """The response 202 to a caller that does not wait. It names the job and its location."""
     shown = await job_response(request, service, job_id)
     headers = {"location": f"/jobs/{job_id}", "preference-applied": RESPOND_ASYNC, "x-job-id": job_id}
     return Response(to_json(JobResponse, shown), 202, headers=headers, media_type="application/json")

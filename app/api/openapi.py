@@ -1,4 +1,4 @@
-"""The errors, events and media types of the OpenAPI document, for all paths."""
+"""Adds errors, events and media types to the OpenAPI document."""
 
 from __future__ import annotations
 

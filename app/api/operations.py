@@ -49,7 +49,7 @@ class StorageProbe:
         return await self._store.get(self._key) == value
 
     async def refresh(self) -> None:
-        """Set the gauges that are read, not counted; where the storage does not answer they are absent."""
+        """Set the gauges that are measured, not counted. They are absent while the storage does not respond."""
         # Cleared first: a gauge that cannot be read now must not show its last value.
         metrics.QUEUE_REQUESTS.clear()
         metrics.QUEUE_TOKENS.clear()
@@ -64,7 +64,7 @@ class StorageProbe:
 
 
 async def reasons_not_ready(components: Components) -> tuple[object, ...]:
-    """Everything that keeps requests from being served now; answers within `STORAGE_S_MAX` s whatever is wrong."""
+    """Everything that keeps requests from being served now. Returns within `STORAGE_S_MAX` s in every case."""
     service, probe = components.service, components.probe
     if service is None or probe is None:
         return ("the service is starting or has stopped",)

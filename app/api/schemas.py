@@ -154,7 +154,7 @@ class CompileRequest(_ConstraintBody):
 
 
 class CheckRequest(_ConstraintBody):
-    """A text to check, or for a constraint over labels a list of labels."""
+    """A text to check. For a constraint over labels it is a list of labels."""
 
     text: str | None = None
     labels: Strings | None = None
@@ -172,7 +172,7 @@ class CheckRequest(_ConstraintBody):
 
 
 class GenerateRequest(Body, GenerationOptions):
-    """A prompt to continue under a constraint, given whole or by the hash that POST /compile answered."""
+    """A prompt to continue under a constraint. `automaton` may replace the constraint: the hash from POST /compile."""
 
     prompt: str
     constraint: Constraint | None = None
@@ -185,7 +185,10 @@ class GenerateRequest(Body, GenerationOptions):
     @field_validator(*USED_BY)
     @classmethod
     def _of_the_algorithm(cls, value: object, info: ValidationInfo) -> object:
-        """Only the fields of the request are validated, so defaults of other algorithms' options pass."""
+        """Refuse options that the algorithm does not use.
+
+        Only fields of the request are validated, so defaults pass.
+        """
         assert info.field_name is not None
         algorithm, users = info.data.get("algorithm"), USED_BY[info.field_name]
         if value is not None and algorithm is not None and algorithm not in users:
@@ -243,7 +246,7 @@ def answer_of(job_id: str, result: Result, model: str) -> Answer:
 
 
 def _beams(value: object) -> object:
-    """Refuses other values with one message; a union would report one for each of its members."""
+    """Refuse other values with one message. A union would report one for each of its members."""
     # `type`, not isinstance: True is an int in Python, but no number in JSON.
     if value != "exact" and not (type(value) is int and value >= 1):
         raise ValueError('must be a whole number of at least 1, or "exact"')
@@ -256,7 +259,7 @@ Row = Annotated[list[float | None], Field(fail_fast=True)]
 
 
 class DecodeRequest(Body):
-    """A matrix to decode under a constraint over labels; no model takes part.
+    """A matrix to decode under a constraint over labels. No language model is used.
 
     The labels stand in `labels` or in the constraint. What is decoded has exactly one label for each row.
     """
@@ -321,7 +324,7 @@ class StateBody(Strict):
 
 
 class TransitionBody(Strict):
-    """All letters that lead from one state to another, by their places in `letters` of the automaton."""
+    """All letters that lead from one state to another. Each is an index into the automaton's `letters`."""
 
     source: int = Field(serialization_alias="from", validation_alias="from")
     to: int
@@ -348,7 +351,7 @@ class AutomatonResponse(Strict):
 
 
 class ModelCardBody(Strict):
-    """A served model, as OpenAI clients expect it, with the most tokens it reads."""
+    """A served model in OpenAI's format, with the size of its context."""
 
     id: str
     object: Literal["model"] = "model"

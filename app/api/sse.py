@@ -85,7 +85,7 @@ class JobEvents(EventSourceResponse):
 
 
 async def _chunks(reader: EventSubscription, after: str) -> AsyncIterator[bytes]:
-    """The events as bytes, until the job is over or another process can continue the stream."""
+    """The events as bytes. They end with the job, or when another process can continue the stream."""
     stopping = asyncio.create_task(reader.service.jobs.wait_until_handing_over())
     try:
         async with contextlib.aclosing(paced(reader.service, reader.job, after, stopping)) as events:
@@ -99,7 +99,7 @@ async def _chunks(reader: EventSubscription, after: str) -> AsyncIterator[bytes]
 async def paced(
     service: Service, submitted: SubmittedJob, after: str, stopping: asyncio.Task[None] | None = None
 ) -> AsyncGenerator[JobEvent | None, None]:
-    """The events of a job, until it is over or `stopping` is done. Yields None after a while without an event."""
+    """The events of a job until it ends or `stopping` is done. Yields None after a while without an event."""
     events = service.jobs.events(submitted.job_id, after)
     coming: asyncio.Task[JobEvent | None] | None = None
     try:
@@ -130,7 +130,7 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 
 
 def _chunk(event: JobEvent) -> bytes:
-    """The bytes of an event; none for the events that readers do not get."""
+    """The bytes of an event. They are empty for events that readers do not get."""
     match load(event.data):
         case StepMessage() as step:
             return _event("step", to_json(StepEventBody, step), event.id)

@@ -98,13 +98,16 @@ def _state(at: tuple[float, float], state: int, drawing: Drawing) -> str:
 
 
 def _colour(distance: int, furthest: int) -> str:
-    """Green at acceptance, over yellow, to red at the furthest state; light enough for dark text."""
+    """The fill colour of a state by its distance.
+
+    It runs from green at acceptance over yellow to red at the furthest state, and is light enough for dark text.
+    """
     share = min(1.0, (distance - 1) / max(1, furthest - 1)) if distance else 0.0
     return f"hsl({130 - 125 * share:.0f} 70% 78%)"
 
 
 def _edge(place: dict[int, tuple[float, float]], source: int, target: int, label: str, both_ways: bool) -> str:
-    """A loop above its state, or a curve that bends more the more columns it crosses."""
+    """The SVG of a transition. A loop lies above its state; a curve bends more the more columns it crosses."""
     (x1, y1), (x2, y2) = place[source], place[target]
     label = visible(label)
     name = label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"

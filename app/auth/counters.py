@@ -1,4 +1,4 @@
-"""Counters of requests, running requests and tokens: the protocol, and an implementation in memory.
+"""Counters of requests, running requests and tokens, with an implementation in memory.
 
 Admitting a request takes one call, because each call to a server costs a round trip. A concurrency slot that is not
 renewed becomes free after its lease, because its process has died.
@@ -70,13 +70,13 @@ class Counters(Protocol):
         """
 
     async def charge(self, owner: str, tokens: int, cap: int) -> int | None:
-        """Counts beam-tokens and returns None, or, if they exceed `cap` in a minute, returns how many remain."""
+        """Counts beam-tokens and returns None. If they exceed `cap` in a minute, returns how many remain."""
 
     async def refund(self, owner: str, tokens: int) -> None:
         """Takes a charge back."""
 
     async def settle(self, owner: str, tokens: int, job_id: str, ttl_s: float) -> None:
-        """Assigns a charge to a job, or refunds it if the job was charged before."""
+        """Assigns a charge to a job. If the job was charged before, the charge is refunded."""
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -84,7 +84,10 @@ class Counters(Protocol):
 
 @dataclass(slots=True)
 class _TokenWindow:
-    """Beam-tokens of the current and the previous minute, whose weight falls to 0 within this minute."""
+    """Beam-tokens of the current and the previous minute.
+
+    The weight of the previous one falls to 0 within this minute.
+    """
 
     minute: int = 0
     current: int = 0

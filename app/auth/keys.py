@@ -71,14 +71,14 @@ class Key:
 
 
 def new_key(name: str, scopes: Iterable[str], expires: float | None = None, **limits: int | None) -> tuple[str, Key]:
-    """A new key as text, which is shown once, and its line of the file. Raises ValueError, as Key does."""
+    """A new key as text and its line of the file. The text is shown once. Raises ValueError, as Key does."""
     key_id = secrets.token_hex(6)
     text = f"abs_{key_id}_{secrets.token_hex(24)}"
     return text, Key(key_id, name, _digest(text), tuple(dict.fromkeys(scopes)), expires, **limits)
 
 
 def when(text: str) -> float:
-    """The Unix time of an ISO 8601 date or time, in UTC if it has no time zone. Raises ValueError."""
+    """The Unix time of an ISO 8601 date or time. Without a time zone it is in UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
@@ -132,7 +132,7 @@ def _read(line: bytes) -> Key:
 
 
 def add_key(path: Path, key: Key) -> None:
-    """Appends a key to the file, which is created with mode 600 if it does not exist. Raises OSError."""
+    """Appends a key to the file. A missing file is created with mode 600. Raises OSError."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(file, f"{line_of(key)}\n".encode())  # one write, so that two processes cannot mix their lines
@@ -141,7 +141,7 @@ def add_key(path: Path, key: Key) -> None:
 
 
 def remove_key(path: Path, id: str) -> bool:
-    """Removes a key from the file; False if no key has this id. Raises SettingsInvalid, OSError."""
+    """Removes a key from the file. False if no key has this id. Raises SettingsInvalid, OSError."""
     keys = read_keys(path)
     remaining = [key for key in keys if key.id != id]
     if len(remaining) == len(keys):
@@ -166,7 +166,7 @@ class KeyRing:
             raise SettingsInvalid(f"{path} has no key; make one: abs keys new NAME --scope generate --scope compile")
 
     def find(self, text: str) -> Key:
-        """The key with this text, in a time that does not depend on its existence. Raises Unauthorized."""
+        """The key with this text. The time of the search does not depend on its existence. Raises Unauthorized."""
         self._reload()
         shape = _KEY.fullmatch(text)
         key = self._keys.get(shape[1]) if shape else None
@@ -196,7 +196,7 @@ class KeyRing:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """A value that changes with the file's content; None if there is no file."""
+    """A value that changes with the file's content. None if there is no file."""
     try:
         status = path.stat()
     except OSError:

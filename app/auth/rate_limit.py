@@ -1,4 +1,4 @@
-"""Rate limits of each key: requests a minute, concurrent requests, beams times tokens a minute.
+"""Limits each key's requests a minute, concurrent requests and beam-tokens a minute.
 
 If the broker is a server, it counts for all replicas. While that server is unreachable each process counts by itself,
 so requests are still served and still limited.
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Charge:
-    """A charge that is kept if the job that it is for gets an id."""
+    """A charge of beam-tokens. Its `job_id` names the job that it pays for."""
 
     job_id: str = ""
 
@@ -82,7 +82,7 @@ class Limiter:
         self._releasing: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Stops the renewal of leases, reports the released slots and closes the server's connections."""
+        """Stops the renewal of leases and closes the server's connections. Released slots are reported first."""
         if self._renewing:
             self._renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -94,7 +94,7 @@ class Limiter:
 
     @contextlib.asynccontextmanager
     async def admitted(self, key: Key, scope: RouteScope) -> AsyncIterator[RateLimitStatus | None]:
-        """Admits a request; it has a concurrency slot while the body runs, if its route counts as work.
+        """Admits a request. While the body runs, it has a concurrency slot if its route counts as work.
 
         Yields the key's rate limit, None if it has none. Raises RateLimited; a rejected request is not counted.
         """
@@ -140,7 +140,7 @@ class Limiter:
             await self._count(lambda counters: counters.refund(key.name, beam_tokens))
 
     async def settle(self, key: Key, beam_tokens: int, job_id: str) -> None:
-        """Assigns a charge to a job: repeated requests with one Idempotency-Key are charged once."""
+        """Assigns a charge to a job. Repeated requests with one Idempotency-Key are charged once."""
         if self._cap(key, "beam_tokens_per_minute"):
             ttl_s = self._settings.idempotency_ttl_s
             await self._count(lambda counters: counters.settle(key.name, beam_tokens, job_id, ttl_s))
@@ -176,7 +176,7 @@ class Limiter:
                 await self._count(lambda counters, running=running: counters.renew(running))  # type: ignore[misc]
 
     async def _count(self, operation: Callable[[Counters], Awaitable[T]]) -> T:
-        """Runs an operation on the server, or in this process if the server fails."""
+        """Runs an operation on the server. If the server fails, this process runs it."""
         if self._server and time.monotonic() >= self._server_from:
             try:
                 async with asyncio.timeout(SERVER_S_MAX):

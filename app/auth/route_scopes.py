@@ -90,7 +90,7 @@ def scope_of(method: str, path: str) -> RouteScope:
 
 
 def method_not_allowed(path: str) -> MethodNotAllowed:
-    """The error for a method that no row of the path has; it lists the allowed methods."""
+    """The error for a method that the path does not have. It lists the allowed methods."""
     methods = dict.fromkeys(scope.method for scope in _scopes_at(path))
     return MethodNotAllowed("this path does not allow that method", ", ".join(methods))
 
@@ -119,7 +119,7 @@ def bearer(authorization: str) -> str:
 
 
 def metrics_guard(settings: Settings) -> Callable[[str, str], bool]:
-    """A function that tests whether an Authorization header permits a path of a worker's metrics port.
+    """A function that checks the Authorization header of the metrics port. It decides by header and path.
 
     Raises SettingsInvalid if the keys file cannot be read.
     """
@@ -138,6 +138,6 @@ def metrics_guard(settings: Settings) -> Callable[[str, str], bool]:
 
 
 def require_scope(key: Key, scope: RouteScope) -> None:
-    """Raises Forbidden with the required scopes if the key has none of them."""
+    """Raises Forbidden if the key has none of the required scopes."""
     if not set(key.scopes) & set(scope.scopes):
         raise Forbidden(" or ".join(scope.scopes))

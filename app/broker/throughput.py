@@ -69,7 +69,7 @@ class ThroughputEstimator:
         self._work = max(0.0, self._work - work)
 
     def seconds(self, work: float) -> float | None:
-        """Seconds that the queue needs for `work`, None if the throughput is unknown."""
+        """Seconds that the queue needs for `work`. None if the throughput is unknown."""
         done = max(self._work + self._credit / 2, self._credit)
         return work * self._s / done if done > 0 and self._s >= WAITING_S_MIN else None
 
@@ -80,7 +80,7 @@ class ThroughputEstimator:
         self._run_work += weight * (work - self._run_work)
 
     def cannot_meet_deadline(self, work: int, left_s: float, waited_s: float) -> bool:
-        """Whether a waiting job cannot finish in `left_s`, and so would only delay others.
+        """Whether a waiting job cannot finish in `left_s` seconds. Such a job would only delay others.
 
         The estimate is the recent run time, scaled down for a job with less work.
         """

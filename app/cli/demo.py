@@ -49,7 +49,7 @@ REQUESTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class ServerFailed(Exception):
-    """The service did not start, or stopped; the message ends with its log."""
+    """The service did not start, or it stopped. The message ends with its log."""
 
 
 def run_demo(console: Console) -> None:
@@ -69,7 +69,7 @@ def run_demo(console: Console) -> None:
 
 @contextlib.contextmanager
 def _server() -> Iterator[str]:
-    """The URL of a service that is ready for requests; it is stopped at the end."""
+    """The URL of a ready service. The service is stopped at the end."""
     options = ["--host", "127.0.0.1", "--port", "0", "--model", BUILT_IN_MODEL, "--log-level", "warning"]
     # A process of its own, so that the demo takes the same path as a deployed service.
     command = [sys.executable, "-m", "app.main", "serve", *options]

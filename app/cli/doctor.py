@@ -112,7 +112,7 @@ def show(console: Console, findings: list[Finding]) -> None:
 
 
 def _findings(name: str, check: Check, settings: Settings) -> list[Finding]:
-    """The findings of a check, with its error if it ends with one."""
+    """The findings of a check. An error that ends it is a finding."""
     findings: list[Finding] = []
     try:
         findings.extend(check(settings))
@@ -124,7 +124,7 @@ def _findings(name: str, check: Check, settings: Settings) -> list[Finding]:
 
 
 def _settings_summary(settings: Settings) -> str:
-    """The settings that differ from the defaults; values that may contain a secret are hidden."""
+    """The settings that differ from the defaults. Values that may contain a secret are hidden."""
     defaults = Settings(secret=settings.secret)
     hidden = ("secret", "broker", "store", "api_key")  # URLs may contain a password
     names = [item.name for item in dataclasses.fields(settings)]
@@ -134,7 +134,7 @@ def _settings_summary(settings: Settings) -> str:
 
 
 def _packages(settings: Settings) -> Iterator[Finding]:
-    """The installed packages; a missing one is a problem only if the settings need it."""
+    """The installed packages. A missing one is a problem only if the settings need it."""
     versions = {name: _version(name) for name in (*ALWAYS, *WORKS["generate"], "redis", "lemminflect")}
     yield Finding("packages", OK, ", ".join(f"{name} {version}" for name, version in versions.items() if version))
     missing = [name for name in WORKS["generate"] if versions[name] is None]
@@ -195,7 +195,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
 
 
 def _weights(settings: Settings) -> Iterator[Finding]:
-    """The digest of the model's files, and whether it is the expected one."""
+    """The digest of the model's files, compared with the expected one."""
     folder = open_model_files(settings.model).folder
     digests = digests_of(folder)
     try:
@@ -306,7 +306,7 @@ def _traces(settings: Settings) -> Iterator[Finding]:
 
 
 def _round_trip(create_app: CreateApp, settings: Settings) -> Iterator[Finding]:
-    """Compiles a constraint and generates a text in this process, through the service's routes."""
+    """Compiles a constraint and generates a text in this process. Both use the service's routes."""
     durations = asyncio.run(_compile_and_generate(create_app, dataclasses.replace(settings, broker="memory://", store="memory://")))
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in durations.items())
     yield Finding("round trip", OK, f"the text satisfies its constraint: {times}")

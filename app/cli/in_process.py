@@ -39,7 +39,7 @@ async def followed(client: AsyncClient, observer: Observer, prompt: str, **optio
 async def in_process(
     create_app: CreateApp, settings: Settings, queues: tuple[str, ...], observer: Observer
 ) -> AsyncIterator[AsyncClient]:
-    """A client of a service in this process, with workers for `queues` only.
+    """A client of a service in this process. It has workers for `queues` only.
 
     Raises NotReady if a worker cannot start.
     """

@@ -1,4 +1,4 @@
-"""The commands `abs keys ...`: make a key, list the keys, revoke a key."""
+"""The commands `abs keys ...`. They make, list and revoke API keys."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
 
     @app.command()
     def demo() -> None:
-        """Start the service with the built-in model, send three requests, show the answers, stop."""
+        """Start the service, send three requests, show the answers, and stop. It uses the built-in model."""
         run_demo(Console(highlight=False))
 
     @app.command()
@@ -360,7 +360,7 @@ def _require_alone(url: str | None, *options: object) -> None:
 
 
 def _remote(model: str | None, url: str | None) -> str | None:
-    """The model to request from a running service; in this process the settings have it."""
+    """The model of a request to a running service. In this process the settings name it."""
     return model if url is not None else None
 
 

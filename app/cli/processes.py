@@ -24,7 +24,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
         queue: Annotated[str, typer.Argument(help=f"its queue: {' or '.join(QUEUES)}", callback=_valid_queue)],
         model: Model = None, log_level: str | None = None,
     ) -> None:
-        """Run a worker as a separate process, on the server of ABS_BROKER and ABS_STORE."""
+        """Run a worker as a separate process. ABS_BROKER and ABS_STORE name its server."""
         from app.cli.worker_process import run_worker  # imported here, so that help is fast
 
         run_worker(queue, chosen(model=model, log_level=log_level))
@@ -38,7 +38,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
         model: Model = None, log_level: str | None = None,
         as_json: Annotated[bool, typer.Option("--json", help="print events as JSON lines")] = False,
     ) -> None:
-        """Run the service as supervised processes: a Redis server, the API and workers."""
+        """Run the service as supervised processes. They are a Redis server, the API and workers."""
         from app.local.up import run_up
 
         # None leaves the setting of the environment.

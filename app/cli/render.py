@@ -70,7 +70,7 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
 
 
 def progress_line(event: ProgressEvent) -> RenderableType:
-    """The progress of a job in one line; for a step the best text."""
+    """The progress of a job in one line. A step shows the best text."""
     match event:
         case Progress():
             return f"decoding, token {event.step} of at most {event.steps}" if event.stage == "decode" else "compiling"
@@ -107,7 +107,7 @@ def _show_position(console: Console, source: str, line: int, position: int) -> N
 
 
 def show_problem(console: Console, problem: Mapping[str, Any], source: str) -> None:
-    """An error; a syntax error with a caret under its position in `source`."""
+    """Print an error. A syntax error has a caret under its position in `source`."""
     console.print(f"[red]{escape(str(problem.get('code', 'error')))}[/]: {escape(str(problem.get('detail', '')))}")
     position = problem.get("position")
     if isinstance(position, int) and source:
@@ -138,7 +138,7 @@ def _distances(trace: list[Mapping[str, Any]]) -> RenderableType:
 
 
 def _word_table(words: list[Mapping[str, Any]]) -> Table:
-    """The word trace; rows with propositions or a change of state are bold."""
+    """The word trace as a table. Rows with propositions or a change of state are bold."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("step", "word", "holds", "state"):
         table.add_column(name)

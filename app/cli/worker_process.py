@@ -8,13 +8,13 @@ shutdown not for a model that is still loading.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
 import signal
 
 from app.auth import metrics_guard
-from app.cli.heap import use_single_malloc_arena
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import logs, metrics, tracing
 from app.settings import PREFIX, Settings
@@ -24,6 +24,7 @@ from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.loop import serve
 
 RETRY_S = 1.0
+_M_ARENA_MAX = -8  # constant in glibc's malloc.h
 log = logging.getLogger(__name__)
 
 
@@ -64,8 +65,21 @@ async def _work(queue: str, settings: Settings) -> None:
             raise
 
 
+def use_single_malloc_arena() -> None:
+    """Makes threads that start later allocate from the main arena. Does nothing without glibc.
+
+    With an arena per thread, memory freed by one thread is not reused by the others.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
+
+
 def _with_frozen_heap(opener: OpenHandler) -> OpenHandler:
-    """Opens a handler, then excludes all present objects from garbage collection to shorten its pauses."""
+    """Opens a handler, then freezes the heap.
+
+    Garbage collection excludes all present objects, which shortens its pauses.
+    """
 
     def open_handler(settings: Settings) -> Handler:
         handler = opener(settings)

@@ -1,4 +1,4 @@
-"""The data folder of `abs up`: its layout, its lock and its secret."""
+"""The data folder of `abs up` with its layout, lock and secret."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A data folder, locked while the open file `lock` exists in this process or a child."""
+    """A locked data folder. The lock lasts while this process or a child has the file `lock` open."""
 
     path: Path
     lock: int
@@ -85,7 +85,7 @@ def open_folder(path: Path) -> Folder:
 
 
 def _locked(path: Path) -> int:
-    """An open file with the folder's lock, which contains the id of its process."""
+    """An open file with the folder's lock. It contains the id of its process."""
     lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

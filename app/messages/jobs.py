@@ -47,7 +47,7 @@ class Versioned:
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
 class JobHeader(Versioned):
-    """The origin of a job: the request that submitted it, and its tracing span.
+    """The origin of a job: its request and its tracing span.
 
     owner    the caller whose share of the store holds the job's values; empty for no share
     written  when the job was written, Unix time in s, by the same clock as its deadline; other clocks may differ
@@ -97,7 +97,7 @@ class ExplainJob(JobHeader):
 
 @dataclass(frozen=True, config=CONFIG)
 class DescribeJob(OwnedJob):
-    """Describe a compiled constraint to one caller; `explain` asks for an explanation too."""
+    """Describe a compiled constraint to one caller. With `explain` the result has an explanation."""
 
     automaton: str
     explain: bool
@@ -191,7 +191,7 @@ class CompileJobResult(CompiledEventBody, Versioned):
 
 @dataclass(frozen=True, config=CONFIG)
 class ExplainJobResult(Versioned):
-    """What a compiled constraint is, in words and numbers; propositions go by the names of their meanings."""
+    """The explanation of a compiled constraint in words and numbers. Propositions have the names of their meanings."""
 
     automaton: str
     explanation: ConstraintExplanation
@@ -232,7 +232,7 @@ class DecodeJobResult(DecodeResponse, Versioned):
 
 @dataclass(frozen=True, config=CONFIG)
 class Failure(Versioned):
-    """An error with the facts of its class, so that a reader needs none of the packages that raise it.
+    """An error with the facts of its class. A reader does not import the packages that raise it.
 
     error   name of the class
     fields  attributes of the error
@@ -280,7 +280,7 @@ def load(data: bytes) -> Job | Result | News:
 
 
 def read_signed(secret: bytes, key: str, stored: bytes) -> Job | Result | News | None:
-    """The message that was signed and stored under a key; None if the signature or version does not match."""
+    """The signed message under a key. None if the signature or the version does not match."""
     data = verify(secret, key, stored)
     if data is None:
         return None
@@ -292,7 +292,7 @@ def read_signed(secret: bytes, key: str, stored: bytes) -> Job | Result | News |
 
 
 def is_expected_error(error: BaseException) -> bool:
-    """True for the errors that our packages raise on purpose; all others are bugs."""
+    """True for errors that our packages raise on purpose. All others are bugs."""
     return _facts_of(error) is not None
 
 
@@ -302,7 +302,7 @@ def _facts_of(error: BaseException) -> ErrorFacts | None:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The message that carries an error; of a bug nothing but that it happened."""
+    """The message that carries an error. For a bug it has no details."""
     if isinstance(error, JobFailed):  # passed on from another process, with the facts of the original class
         return Failure(error.error, str(error), _json_object(error.fields), error.facts)
     facts = _facts_of(error)
@@ -323,7 +323,7 @@ def _json_object(values: Mapping[str, object]) -> dict[str, JsonValue]:
 
 
 def _json(value: object) -> JsonValue:
-    """A value as JSON: tuples as arrays, what JSON has no word for as text."""
+    """A value as JSON. Tuples become arrays, and values without a JSON type become text."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -353,7 +353,7 @@ def named_decoding(result: DecodeJobResult, names: Names) -> DecodeJobResult:
 
 
 def named_words(steps: tuple[Step, ...], names: Names) -> tuple[Step, ...]:
-    """The steps of a trace over words or labels with the caller's names."""
+    """The steps of a word or label trace with the caller's names."""
     return tuple(dataclasses.replace(step, propositions=in_caller_names(step.propositions, names)) for step in steps)
 
 

@@ -41,7 +41,7 @@ def explanation_key(automaton: str) -> str:
 
 
 def probe_key(process: str) -> str:
-    """Store: what a process writes and reads back to see whether the store works. Lives for some seconds."""
+    """Store: a value that a process writes and reads as a check. Lives for some seconds."""
     return f"{KEY_PREFIX}probe:{process}"
 
 
@@ -56,7 +56,10 @@ def failure_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> s
 
 
 def compile_job_key(automaton: str) -> str:
-    """Broker: equal for equal constraints, so that many callers wait for one compilation."""
+    """Broker: the compilation of a constraint.
+
+    Equal constraints have equal keys, so many callers wait for one compilation.
+    """
     return f"compile:{automaton}"
 
 
@@ -66,7 +69,10 @@ def explain_job_key(automaton: str) -> str:
 
 
 def idempotent_job_key(owner: str, route: str, key: str) -> str:
-    """Broker: requests of one caller with the same Idempotency-Key lead to one job. Kept for `idempotency_ttl_s`."""
+    """Broker: the job of a caller's Idempotency-Key.
+
+    All requests with that key lead to it. Kept for `idempotency_ttl_s`.
+    """
     # JSON keeps the parts apart: joined strings of different parts could be equal.
     text = json.dumps([owner, route, key]).encode()
     return f"idem:{hashlib.sha256(text).hexdigest()}"
@@ -78,7 +84,7 @@ def store_share_key(owner: str) -> str:
 
 
 def window_key(window: str, owner: str) -> str:
-    """Counts: when a caller's requests of a kind came, within the last minute. Lives for a minute."""
+    """Counts: times of a caller's requests of a kind within a minute. Lives for a minute."""
     return f"{KEY_PREFIX}limits:{window}:{owner}"
 
 
@@ -93,7 +99,7 @@ def charge_key(job_id: str) -> str:
 
 
 def slots_key(owner: str) -> str:
-    """Counts: a caller's requests that are at work, by the ends of their leases. Lives for a lease."""
+    """Counts: a caller's running requests, by the ends of their leases. Lives for a lease."""
     return f"{KEY_PREFIX}running:{owner}"
 
 

@@ -22,13 +22,13 @@ CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_buil
 
 
 class Strict(BaseModel):
-    """A body whose values are not coerced and whose unknown fields are errors."""
+    """A body that coerces no values and permits no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class GenerationOptions(Strict):
-    """How to generate: the options of a request, from its body to the worker.
+    """The options of a generation, from the request body to the worker.
 
     A new option is a field here; `USED_BY` names the algorithms that use it, if not all do.
     """
@@ -102,7 +102,7 @@ class StepRow:
 
 @dataclass(frozen=True, config=CONFIG)
 class RejectedTokenBody:
-    """A token among the most probable after a row that the constraint rejects.
+    """A probable next token that the constraint rejects.
 
     parent    the row, in the step before; of the first step 0, the start
     text      what the token writes; nothing where it ends the text

@@ -22,7 +22,7 @@ class NotReadyCode(StrEnum):
 
     @classmethod
     def of(cls, reason: str) -> NotReadyCode:
-        """The code of a reason in a worker's status; FAILED for a reason that this version does not know."""
+        """The code of a reason in a worker's status. It is FAILED for a reason that this version does not know."""
         # The detail may hold colons itself; the codes have none.
         word = reason.partition(": ")[0]
         return next((code for code in cls if code == word), cls.FAILED)

@@ -17,7 +17,7 @@ def sign(secret: bytes, key: str, value: bytes) -> bytes:
 
 
 def verify(secret: bytes, key: str, stored: bytes) -> bytes | None:
-    """The value of bytes that `sign` made for this key; None for others."""
+    """The value that `sign` signed for this key. None if the signature does not match."""
     value = stored[_MAC_BYTES:]
     # compare_digest takes equally long wherever the bytes differ, so its time does not reveal the signature.
     return value if hmac.compare_digest(stored[:_MAC_BYTES], _mac(secret, key, value)) else None

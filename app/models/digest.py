@@ -21,7 +21,7 @@ BUILT_IN_LIST = Path(f"{BUILT_IN_MODEL}.sha256")
 
 
 def checked_model(settings: Settings) -> str:
-    """The model to load, after its files are verified; a folder if there is a digest to verify.
+    """Verifies the model's files and returns the model to load. It is a folder if there is a digest to verify.
 
     Raises ModelChanged if the files differ, SettingsInvalid if they cannot be downloaded.
     """
@@ -34,7 +34,10 @@ def checked_model(settings: Settings) -> str:
 
 
 def require_meant(digests: Mapping[str, str], folder: Path, settings: Settings) -> None:
-    """Raises ModelChanged if the digests differ from the built-in model's or the pinned ones."""
+    """Raises ModelChanged if the digests differ from the expected ones.
+
+    These are the built-in model's or those of the settings.
+    """
     if _is_built_in(settings.model):
         require_same(digests, read_list(BUILT_IN_LIST), "that were shipped")
     if settings.model_sha256:  # also of the built-in model, if it is pinned

@@ -40,7 +40,7 @@ class ModelFiles:
 
     @property
     def revision(self) -> str:
-        """The commit of a model of the Hugging Face hub, "local" for any other folder."""
+        """The commit of a model of the Hugging Face hub. It is "local" for other folders."""
         return self.folder.name if self.folder.parent.name == "snapshots" else "local"
 
     @property
@@ -81,7 +81,7 @@ def open_model_files(model: str) -> ModelFiles:
 
 
 def _chat_template(folder: Path, configured: object) -> str | None:
-    """The template in its own file, else the default one in the tokenizer's configuration."""
+    """The template in its own file. Otherwise it is the default of the tokenizer's configuration."""
     file = folder / TEMPLATE_FILE
     if file.exists():
         try:
@@ -95,7 +95,7 @@ def _chat_template(folder: Path, configured: object) -> str | None:
 
 
 def _token_text(value: object) -> str | None:
-    """The text of a special token, which is a string or an object with properties."""
+    """The text of a special token. Its value is a string or an object with properties."""
     text = value.get("content") if isinstance(value, dict) else value
     return text if isinstance(text, str) else None
 
@@ -128,7 +128,7 @@ def _read_json(path: Path) -> dict[str, object]:
 
 
 def _ids(value: object) -> tuple[int, ...]:
-    """The ids of a configuration value: an id, a list of ids, or neither."""
+    """The ids of a configuration value. The value is an id, a list of ids, or neither."""
     values = value if isinstance(value, list) else [value]
     return tuple(sorted({item for item in values if isinstance(item, int)}))
 

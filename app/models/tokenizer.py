@@ -52,7 +52,7 @@ class Speller:
         return ()
 
     def _starting_at(self, ids: Sequence[int], before: bytes, text: bytes) -> int | None:
-        """The index of the first id of the text, None if the ids do not spell it."""
+        """The index of the first id of the text. None if the ids do not spell it."""
         if any(token >= len(self._tokens) for token in ids):
             return None
         pieces = [self._tokens[token] or b"" for token in ids]
@@ -64,7 +64,7 @@ class Speller:
 
 
 def _certain(encoding: Encoding) -> int:
-    """The number of ids that a continuation of the text rarely changes: those before its last word.
+    """The number of ids that a continuation of the text rarely changes. They are the ids before its last word.
 
     For a tokenizer without words the last ids are excluded instead. A merge that reaches further back costs
     probability, but never violates the constraint.

@@ -25,7 +25,7 @@ _bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default={})  # no
 
 
 def set_up(settings: Settings) -> None:
-    """Configures the log of this process by the settings; replaces all earlier handlers."""
+    """Configures the log of this process. All earlier handlers are replaced."""
     handler = BufferedHandler(sys.stderr)
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     root = logging.getLogger()
@@ -129,6 +129,6 @@ class JsonLines(logging.Formatter):
 
 
 def _field_text(value: object) -> str:
-    """A value of a field; quoted if it contains spaces or control characters."""
+    """The text of a field. It is quoted if it contains spaces or control characters."""
     text = f"{value:.1f}" if isinstance(value, float) else str(value)
     return text if text.isprintable() and " " not in text else json.dumps(text)

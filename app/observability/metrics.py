@@ -160,13 +160,13 @@ class HeartbeatRegistry:
         self._loops: dict[str, tuple[float, str]] = {}
 
     def put(self, worker: str, reason: str) -> None:
-        """Records the heartbeat that a worker sends to the broker; `reason` is empty if it takes jobs."""
+        """Records a heartbeat that a worker sends to the broker. `reason` is empty if the worker takes jobs."""
         HEARTBEAT.labels(worker).set_to_current_time()
         with self._lock:
             self._last[worker] = time.monotonic(), reason
 
     def record_loop_alive(self, worker: str, problem: str) -> None:
-        """Records that a worker's event loop runs; `problem` is the problem of its handler, empty for none."""
+        """Records that a worker's event loop runs. `problem` is that of its handler, or empty."""
         with self._lock:
             self._loops[worker] = time.monotonic(), problem
 
@@ -178,7 +178,7 @@ class HeartbeatRegistry:
                 HEARTBEAT.remove(worker)
 
     def reasons(self) -> tuple[str, ...]:
-        """Why workers of this process take no jobs; includes those silent for `SILENT_S_MAX` seconds."""
+        """Why workers of this process take no jobs. A worker silent for `SILENT_S_MAX` seconds is a reason."""
         now = time.monotonic()
         with self._lock:
             last = dict(self._last)
@@ -189,7 +189,7 @@ class HeartbeatRegistry:
         return tuple(reasons) if last else ("no worker runs yet",)
 
     def hung(self) -> tuple[str, ...]:
-        """Problems that need a restart of the process; an unreachable server or a missing model do not."""
+        """Problems that need a restart of the process. An unreachable server or a missing model needs none."""
         now = time.monotonic()
         with self._lock:
             loops = dict(self._loops)

@@ -86,7 +86,7 @@ def _provider(settings: Settings) -> Any:
 def span(
     name: str, parent: str = "", kind: Kind = "INTERNAL", **attributes: str | int | float | bool
 ) -> Iterator[Span]:
-    """A span around the body; a child of `parent` (a W3C traceparent) or of the current span."""
+    """A span around the body. Its parent is `parent` (a W3C traceparent) or the current span."""
     if _tracer is None:
         yield _NO_SPAN
         return

@@ -1,4 +1,4 @@
-"""Renders messages with the model's chat template in a Jinja sandbox, as transformers does."""
+"""Renders messages with the model's chat template in a Jinja sandbox. It renders as transformers does."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _compiled(text: str) -> Any:
 
 
 def _generation_tag() -> Any:
-    """An extension that ignores `{% generation %}`, the mark of assistant text for training."""
+    """An extension that ignores `{% generation %}`. That tag marks the text of the assistant for training."""
     from jinja2.ext import Extension
 
     class GenerationTag(Extension):

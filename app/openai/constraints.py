@@ -134,7 +134,7 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 
 def _single_form(form: str, value: object, path: str, deprecated: bool = False) -> ParsedConstraint:
-    """A constraint of one field; a schema may be a string of JSON."""
+    """A constraint of one field. A schema may be a string of JSON."""
     if form == "json_schema" and isinstance(value, str):
         try:
             value = read_json(value.encode())
@@ -161,12 +161,12 @@ def _reject_unknown(value: dict[str, Any], path: str, *names: str) -> None:
 
 
 def removable_stops(spec: Spec | None, stops: Sequence[str]) -> tuple[str, ...]:
-    """The stop strings that the model may write at the end of a text."""
+    """The stop strings that may be removed from a text's end."""
     return tuple(stops) if spec is None or (_ignores_space(spec) and not any(map(str.strip, stops))) else ()
 
 
 def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> dict[str, Any]:
-    """The constraint that a text contains no stop string; `at_end` allows one at its end."""
+    """The constraint that a text contains no stop string. With `at_end` it may end with one."""
     written = "|".join(re.escape(stop) for stop in stops)
     rest = "+" if at_end else "*"
     return {"not": {"regex": f"(?s:.*)(?:{written})(?s:.{rest})", "leading_space": leading_space}}
@@ -186,7 +186,7 @@ def remove_partial_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def strips_space(spec: Spec) -> bool:
-    """Whether a part of the constraint is about whole texts and may have its leading space removed."""
+    """Whether a part of the constraint describes whole texts. Such a part may ignore a leading space."""
     return any(hasattr(part, "leading_space") for part in _simple_parts(spec))
 
 

@@ -54,7 +54,7 @@ class OpenAIErrors:
 
 
 class _ErrorTranslator:
-    """A `send` that buffers a problem document and sends it in OpenAI's format."""
+    """A `send` function that converts problem documents to OpenAI's format. It buffers the document first."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -82,7 +82,7 @@ class _ErrorTranslator:
 
 
 def document_errors(document: dict[str, Any]) -> None:
-    """Adds the error format and the models of the stream events to an OpenAPI document."""
+    """Adds OpenAI's errors and stream events to an OpenAPI document."""
     schemas = document["components"]["schemas"]
     for model in (ErrorBody, Completion, ChatChunk):
         _add(schemas, model)

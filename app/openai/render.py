@@ -1,4 +1,4 @@
-"""Renders the result of a job as an OpenAI response or as chunks of one."""
+"""Renders the result of a job as an OpenAI response or chunks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from app.requests import budget_beside
 
 @dataclass(frozen=True, slots=True)
 class AnswerToken:
-    """A token of an answer: its bytes in the answer's text and its log-probability."""
+    """A token of an answer: its bytes and its log-probability."""
 
     bytes: bytes
     log_prob: float
@@ -42,7 +42,7 @@ class AnswerToken:
 
 @dataclass(frozen=True, slots=True)
 class FinishedAnswer:
-    """A finished answer; `tokens` excludes the end token, and is None unless log-probs are requested."""
+    """A finished answer. `tokens` excludes the end token, and is None unless log-probs are requested."""
 
     text: str
     finish_reason: FinishReason
@@ -57,7 +57,7 @@ def generated(result: Result) -> GenerateJobResult:
 
 
 def answers(result: GenerateJobResult, translated: TranslatedRequest, files: ModelFiles) -> tuple[FinishedAnswer, ...]:
-    """The answers, best first: distinct ones of a search, or the best of the samples."""
+    """The answers, best first. Those of a search are distinct. For `best_of` they are the best samples."""
     choices = list(zip(result.choices, result.token_counts, strict=True))
     if translated.best_by_token:
         choices = sorted(choices, key=lambda counted: -counted[0].log_prob / counted[1])[: translated.n]
@@ -102,7 +102,7 @@ def _space(choice: ChoiceBody, files: ModelFiles) -> str:
 
 
 def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerToken, ...]:
-    """The tokens of the text, without its leading space and the removed stop string."""
+    """The tokens of the text. Its leading space and the removed stop string are excluded."""
     skipped, left = len(_space(choice, files)), len(text.encode())
     tokens = []
     for token_bytes, log_prob in _written(choice, files):
@@ -129,18 +129,18 @@ class Writer(ABC):
 
     @abstractmethod
     def opening(self, index: int) -> BaseModel | None:
-        """The chunk before the text of an answer, None if there is none."""
+        """The chunk before the text of an answer. None if there is none."""
 
     @abstractmethod
     def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        """A chunk of text; the last one of an answer also gets the finished answer."""
+        """A chunk of text. The last one of an answer also gets the finished answer."""
 
     @abstractmethod
     def closing(self, result: GenerateJobResult) -> BaseModel:
         """The chunk with the token counts."""
 
     def _head(self, prefix: str, counted: GenerateJobResult | None = None) -> dict[str, Any]:
-        """The fields that all responses and chunks have; the token counts of a result, if it is given."""
+        """The fields of every response and chunk. With a result they include its token counts."""
         counts = None if counted is None else usage(counted)
         return {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": counts}
 

@@ -165,7 +165,7 @@ class _ConstraintFields(Deferred):
 
 
 def _option_fields() -> dict[str, Any]:
-    """The fields of POST /generate that both calls accept, each None by default."""
+    """The fields of POST /generate that both calls accept. Each is None by default."""
     names = set(GenerationOptions.model_fields) - {"scope", "trace", "rejected_top_k"} | {"timeout_s", "priority"}
     fields: dict[str, Any] = {}
     for name, field in GenerateRequest.model_fields.items():
@@ -223,7 +223,7 @@ _PROMPT_SCHEMA = {
 
 
 class CompletionRequest(OpenAIRequest):
-    """A prompt to continue, as clients of OpenAI, vLLM, SGLang and TGI send it."""
+    """A prompt to continue. Clients of OpenAI, vLLM, SGLang and TGI send this format."""
 
     model_config = _BUILD_AT_ONCE
 

@@ -54,7 +54,7 @@ class _Response(Deferred):
 
 
 class Completion(_Response):
-    """The response to a prompt, or a chunk of it in a stream."""
+    """The response to a prompt. In a stream it is a chunk."""
 
     object: Literal["text_completion"] = "text_completion"
     choices: tuple[CompletionChoice, ...]
@@ -107,7 +107,7 @@ class ChatCompletion(_Response):
 
 
 class Delta(Deferred):
-    """Text that a chunk adds to a message; the first chunk has the role."""
+    """The text that a chunk adds to a message. The first chunk has the role."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None

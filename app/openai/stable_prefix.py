@@ -21,7 +21,7 @@ Normalize = Callable[[str], str]
 
 
 class AnswerNormalizer:
-    """Maps an unfinished raw text to a stable prefix of its answer; a `Normalize`.
+    """Maps an unfinished raw text to a stable prefix of its answer. It implements `Normalize`.
 
     Removes a suffix that may become a stop string, and a leading space that is not part of the answer. If the space
     may or may not be part of it, the prefix is empty.
@@ -81,7 +81,7 @@ class StablePrefixTracker:
         self._prefixes[0] = _common_prefix(texts)
 
     def text(self, index: int) -> str:
-        """The stable prefix of answer `index`; a search has one for answer 0 only."""
+        """The stable prefix of answer `index`. A search has one for answer 0 only."""
         return self._prefixes[index] if index < len(self._prefixes) else ""
 
     def _prefix(self, row: StepRow) -> str:
@@ -89,7 +89,7 @@ class StablePrefixTracker:
 
 
 class _FinishedTexts:
-    """The finished texts of "banked" that may be answers: the n best and their ties.
+    """The finished texts of "banked" that may be answers. They are the n best and their ties.
 
     The ranking is that of the search. Texts that differ only in a leading space count as one, because they may be the
     same answer.

@@ -131,7 +131,7 @@ def _rest(
 
 
 async def _events(service: Service, submitted: SubmittedJob) -> AsyncIterator[JobEvent | None]:
-    """The events of a job until it ends, across storage failures; None if none arrived for a while."""
+    """The events of a job until it ends, across storage failures. Yields None after a while without one."""
     after = ""
     while True:
         try:

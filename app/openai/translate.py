@@ -1,4 +1,4 @@
-"""Translates an OpenAI request into one of POST /generate: constraint, algorithm, options and budget."""
+"""Translates an OpenAI request into one of POST /generate. It maps the constraint, algorithm, options and budget."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _renamed(request: CompletionRequest | ChatRequest, params: GenerateParams) -
 def _constraint_with_stops(
     stops: tuple[str, ...], parsed: ParsedConstraint | None, is_chat: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The constraint of the generated text, and the stop strings that may end it."""
+    """The constraint with stop strings, and those that may end the text."""
     spec = None if parsed is None else spec_from_json(parsed.constraint)
     default = _ANY_ANSWER if is_chat else _ANY_TEXT
     constraint = default if parsed is None else parsed.constraint

@@ -1,4 +1,4 @@
-"""The playground's files: one page of ES modules and style sheets, served as they are written. Knows nothing of HTTP.
+"""The files of the playground: one page of ES modules and styles. Knows nothing of HTTP.
 
 What others wrote is in `static/vendor`; its manifest names version, licence, source and SHA-256 of each file.
 """
@@ -31,7 +31,9 @@ class PageFile:
 
 @cache
 def page_files() -> Mapping[str, PageFile]:
-    """Every file by its path below the folder ("index.html", "vendor/wasm-graphviz.js"), read once for each process.
+    """Every file by its path below the folder.
+
+    Examples are "index.html" and "vendor/wasm-graphviz.js"; each file is read once for each process.
 
     What is not here when the service starts does not exist: no request ever names a path of the disk.
     """

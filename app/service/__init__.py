@@ -1,4 +1,4 @@
-"""The use cases: compile, check, generate, decode, and what became of a job.
+"""The use cases: compile, check, generate, decode, and read a job.
 
 `Service` resolves a constraint, submits jobs through `JobClient`, the queue's client, and waits for their results or
 events. Compiled constraints and cached failures are kept in the store under the hash of their canonical form.

@@ -75,7 +75,7 @@ class Constraints:
         self._recent_hits: ByteBoundedLru[str, tuple[CompileJobResult, float]] = ByteBoundedLru(_RECENT_HITS_BYTES_MAX)
 
     async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileJobResult:
-        """Compile a constraint for the owner of a key, or find it stored."""
+        """Compile a constraint, or find it in the store. `owner` is the caller's key."""
         if self._jobs.stopping.is_set():
             raise Draining
         self.require_model(model)
@@ -147,7 +147,7 @@ class Constraints:
         return None
 
     async def resolve(self, spec: Spec | None, automaton: str | None = None) -> ResolvedConstraint:
-        """A constraint, or a stored one by its hash, with its sizes if it is compiled.
+        """A constraint, or a stored one by its hash. It has its sizes if it is compiled.
 
         Raises JobFailed for a cached failure, UnknownAutomaton.
         """
@@ -165,7 +165,7 @@ class Constraints:
         return ResolvedConstraint(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
 
     async def _read(self, spec: Spec) -> tuple[str, Names]:
-        """The hash of a constraint and the caller's names, from memory for recent constraints."""
+        """The hash of a constraint and the caller's names. Recent constraints are cached in memory."""
         recent = self._recently_read.get(spec)
         if recent is not None:
             return recent
@@ -238,7 +238,7 @@ class ConstraintStore:
         return compiled
 
     async def cached_failure(self, automaton: str, spec: Mapping[str, object]) -> Failure | None:
-        """The failure of an earlier compilation of the constraint as it is written here; None without one."""
+        """The failure of an earlier compilation of this spelling of the constraint. None if there is none."""
         key = failure_key(automaton, spec, self._settings.limits)
         data = await self._store.get(key)
         if data is not None:
@@ -252,7 +252,7 @@ class ConstraintStore:
         return None
 
     async def explanation(self, automaton: str) -> ConstraintExplanation | None:
-        """The stored explanation of a constraint; propositions go by the names of their meanings."""
+        """The stored explanation of a constraint. Propositions have the names of their meanings."""
         key = explanation_key(automaton)
         data = await self._store.get(key, self._settings.automaton_ttl_s)
         if data is None:

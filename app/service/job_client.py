@@ -111,7 +111,7 @@ class JobClient:
         return self.stopping.is_set() and self._broker.durable
 
     async def wait_until_handing_over(self) -> None:
-        """Return once `hands_over` is true; never if no other process has the jobs."""
+        """Wait until other processes take over the streams. Never returns if no other process has the jobs."""
         await self.stopping.wait()
         if not self._broker.durable:
             await asyncio.Event().wait()  # never set: the caller cancels this wait
@@ -128,7 +128,7 @@ class JobClient:
         return tuple(reasons)
 
     async def require_worker(self, queue: str) -> None:
-        """Raise Draining, or NotReady, where a job of this queue would not be run."""
+        """Require a worker for jobs of this queue. Raises Draining, NotReady."""
         # Checked before the readiness of the last moment, which stays valid while the process stops.
         if self.stopping.is_set():
             raise Draining
@@ -272,7 +272,7 @@ class JobClient:
         return state
 
     async def subscribe(self, job_id: str) -> None:
-        """Take a share in a job, for a new reader of its events."""
+        """Take a share in a job for a new reader of events."""
         with contextlib.suppress(JobUnknown):
             await self._broker.subscribe(job_id)
 
@@ -288,7 +288,7 @@ class JobClient:
                     await self._broker.unsubscribe(job_id)
 
     def unsubscribe_soon(self, *job_ids: str | None) -> None:
-        """Give up the shares in the background, so that an unreachable server does not delay the answer."""
+        """Release the shares in the background. An unreachable server then does not delay the answer."""
         if job_ids:
             self._later(self.unsubscribe(*job_ids))
 
@@ -319,7 +319,7 @@ class JobClient:
         await self.unsubscribe(*job_ids)
 
     def drain(self) -> None:
-        """Take no new requests, and send the subscribers of streams to another process. Returns at once."""
+        """Refuse new requests and send subscribers of streams to another process. Returns at once."""
         self.stopping.set()
 
     def close(self) -> None:

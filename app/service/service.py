@@ -66,7 +66,7 @@ class SubmittedJob:
 
     @property
     def shares(self) -> tuple[str, ...]:
-        """The jobs to unsubscribe from when the caller leaves; none if the job goes on without a caller."""
+        """The jobs to unsubscribe from when the caller leaves. It is empty if the job continues without a caller."""
         return () if self.context.detached else tuple(filter(None, (self.compile_job, self.job_id)))
 
     def until_deadline(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -93,7 +93,7 @@ class Service:
     async def begin_describe(
         self, spec: Spec, model: str | None, explain: bool, context: SubmissionContext
     ) -> SubmittedJob:
-        """Submit the compilation of a constraint as a job of the caller, who may fetch the result later."""
+        """Submit the compilation of a constraint as a job. The caller may fetch the result later."""
         self.constraints.require_model(model)
         check_input_size(spec, self.settings.limits)
         await self.jobs.require_worker("compile")
@@ -110,7 +110,7 @@ class Service:
     async def begin(
         self, params: GenerateParams | DecodeParams, context: SubmissionContext = CONTEXT_DEFAULT
     ) -> SubmittedJob:
-        """Submit a generation or decoding, which waits for the compilation of its constraint if that is needed."""
+        """Submit a generation or decoding. It waits for the compilation of its constraint if that is needed."""
         async with context.charged(params.weight) as charge:
             if isinstance(params, GenerateParams):
                 submitted = await self._begin_generate(params, context)
@@ -211,12 +211,12 @@ class Service:
                 _require_budget(compiled, submitted.max_tokens)
 
     async def subscribe(self, job_id: str) -> EventSubscription:
-        """Subscribe to the events of an existing job; the subscription holds a share in it."""
+        """Subscribe to the events of an existing job. The subscription has a share in it."""
         await self.jobs.subscribe(job_id)
         return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, CONTEXT_DEFAULT))
 
     async def state(self, job_id: str, owner: str) -> tuple[JobStatus, Result | None]:
-        """The state of a caller's job and, once it is done, its result or failure. Raises UnknownJob."""
+        """The state of a caller's job. Once it is done, its result or failure follows. Raises UnknownJob."""
         state = await self.jobs.state(job_id, owner)
         try:
             return state, await self.jobs.outcome(job_id) if state.state == "done" else None
@@ -232,7 +232,7 @@ class Service:
         return True
 
     async def check(self, spec: Spec, subject: str | tuple[str, ...], conjuncts: bool = False) -> CheckJobResult:
-        """Check a text, or a sequence of labels, on the compile workers: no model takes part."""
+        """Check a text or a sequence of labels. The compile workers do it without a model."""
         field = "labels" if isinstance(spec, LabelsSpec) else "text"
         if field != ("text" if isinstance(subject, str) else "labels"):
             message = f"this constraint is one over {field}: give {field}"

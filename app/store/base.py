@@ -27,7 +27,7 @@ class Store(Protocol):
         """Delete the key if it still holds `value`. A later value survives."""
 
     async def used_bytes(self) -> int:
-        """The bytes of all values, or of all data on the store's server."""
+        """The bytes of all values, or of all data on the server."""
 
     async def close(self) -> None:
         """Close the connections. The store must not be used afterwards."""

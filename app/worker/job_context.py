@@ -64,7 +64,7 @@ class JobContext:
         self._cancelled_in_loop.set()
 
     def deadline_passed(self) -> bool:
-        """True if the job must end because of its deadline, and not because of a cancellation."""
+        """True if the job must end because of its deadline. A cancellation does not count."""
         return self.left_s() == 0 and not self._cancelled.is_set()
 
     def left_s(self) -> float:
@@ -72,7 +72,7 @@ class JobContext:
         return max(0.0, self._ends - time.monotonic())
 
     def progress(self, event: Progress) -> None:
-        """Publish the first event of each stage, and then at most one every `PROGRESS_S` seconds."""
+        """Publish the first event of each stage. Later events are at least `PROGRESS_S` seconds apart."""
         now = time.monotonic()
         if event.stage == self._stage and now - self._progress_at < PROGRESS_S:
             return
@@ -99,7 +99,7 @@ class JobContext:
             await self._broker.publish(self._job_id, event, droppable=droppable)
 
     async def flush(self) -> None:
-        """Event loop: wait until the broker has all events, because it ignores those after the result."""
+        """Event loop: wait until the broker has all events. It ignores those after the result."""
         sending = [asyncio.wrap_future(future) for future in self._in_flight]
         await asyncio.gather(*sending, return_exceptions=True)
 
@@ -116,7 +116,7 @@ class JobContext:
         self._retry_until_reachable(lambda: self._store.delete(key, value), SAVE_S_MAX)
 
     def _retry_until_reachable(self, operation: Callable[[], Coroutine[Any, Any, T]], s_max: float = math.inf) -> T:
-        """The result of an operation on store or broker, which is repeated while their server is unreachable.
+        """Repeat an operation on store or broker while their server is unreachable.
 
         Raises StorageDown after `s_max` seconds, or if the job is cancelled meanwhile.
         """
@@ -130,14 +130,14 @@ class JobContext:
             time.sleep(STORAGE_POLL_S)
 
     def compilation_result(self, compile_job: str) -> CompileJobResult | Failure | None:
-        """The result of the compilation that the job waited for, None if that was cancelled or is forgotten."""
+        """The result of the compilation that the job waited for. None if it was cancelled or is forgotten."""
         try:
             return _read_compilation(self._retry_until_reachable(lambda: self._broker.result(compile_job)))
         except (JobCancelled, JobUnknown):
             return None
 
     def recompile(self, job: CompileJob) -> CompileJobResult | Failure:
-        """Submit a compilation and wait for its result, at most until the job's deadline."""
+        """Submit a compilation and wait for its result. The job's deadline bounds the wait."""
         # The usual key of the automaton, so that jobs which lack the same automaton share one compilation.
         key, body = compile_job_key(job.automaton), dump(job)
         compile_job = self._retry_until_reachable(lambda: self._broker.submit("compile", key, body))

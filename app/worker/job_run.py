@@ -136,7 +136,7 @@ class JobRun:
 
 
 def _within_limit(result: Result, bytes_max: int) -> Result:
-    """The result, or the failure AnswerTooLarge if it is longer than brokers store."""
+    """The result. If it is longer than brokers store, it is the failure AnswerTooLarge."""
     return result if len(dump(result)) <= bytes_max else failure_of(AnswerTooLarge(bytes_max))
 
 
@@ -148,7 +148,7 @@ def _job(body: bytes) -> Job:
 
 
 def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
-    """The failure of the compilation that the job waited for, otherwise the handler's result.
+    """The handler's result. A failed compilation that the job waited for is its result instead.
 
     If the store has lost the automaton, it is compiled again and the handler runs a second time.
     """
@@ -191,7 +191,7 @@ def _call_handler(handler: Handler, job: Job, context: JobContext) -> Result:
 
 
 class AttemptResult:
-    """The result of an attempt, None while it runs and if the worker was stopped."""
+    """The result of an attempt. It is None while it runs and if the worker was stopped."""
 
     def __init__(self) -> None:
         self.result: Result | None = None
@@ -201,7 +201,7 @@ class AttemptResult:
 def record_attempt(
     job: Job, job_id: str, queue: str, worker: str, waited_s: float, attempt: int
 ) -> Iterator[AttemptResult]:
-    """Bind the log's fields, open a span and count the outcome of the body, which calls the handler."""
+    """Record an attempt in log, trace and metrics. The body calls the handler; its outcome is counted."""
     metrics.QUEUE_SECONDS.labels(queue).observe(waited_s)
     metrics.ATTEMPTS.labels(job.kind).inc()
     if attempt > 1:
@@ -227,7 +227,7 @@ def record_attempt(
 
 
 def outcome_of(result: Result | None) -> str:
-    """The outcome label of a job: ok, unsat, infeasible, limit, timeout, cancelled, refused or error."""
+    """The outcome label of a job. It is ok, unsat, infeasible, limit, timeout, cancelled, refused or error."""
     match result:
         case None:
             return "cancelled"

@@ -85,7 +85,7 @@ class Heartbeat:
         await self.report()
 
     async def report(self) -> None:
-        """Report the status now; an unreachable server delays the worker by at most `REPORT_S_MAX`."""
+        """Report the status now. An unreachable server delays the worker by at most `REPORT_S_MAX`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REPORT_S_MAX):
                 await self._send_status()
@@ -138,7 +138,7 @@ async def _load_handler(
 
 @contextlib.asynccontextmanager
 async def _threads(queue: str, handler: Handler) -> AsyncIterator[ThreadPoolExecutor]:
-    """A thread for each slot; at the end they are waited for, and the handler is closed."""
+    """A thread for each slot. At the end the threads are joined and the handler is closed."""
     # The default executor of the event loop has a thread count that depends on the machine, not on the slots.
     threads = ThreadPoolExecutor(handler.slots, thread_name_prefix=queue)
     try:

@@ -1,1 +1,1 @@
-"""Plain ASGI middleware: the request log, access and security headers, bodies within their limits."""
+"""ASGI middleware that every request passes before the application."""

@@ -1,4 +1,4 @@
-"""Reads every body within its limits; it must be JSON that all readers understand alike."""
+"""Reads every body within its limits. It must be JSON that every parser reads alike."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class StrictBody:
-    """ASGI middleware: gives each request an id, and reads and checks its body before the application does."""
+    """ASGI middleware that gives each request an id and checks its body."""
 
     def __init__(self, app: ASGIApp, body_bytes_max: int, body_timeout_s: float = BODY_S_MAX) -> None:
         self._app = app
@@ -122,7 +122,10 @@ def _require_json(headers: Headers) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A receive that gives the body in one piece, and then what the connection says (that the client left)."""
+    """A receive function that returns the body in one message.
+
+    Its later messages are those of the connection, such as the client's disconnect.
+    """
     given = False
 
     async def replayed() -> Message:
@@ -136,7 +139,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class _Answering:
-    """A send that puts the request's id on the answer and notes whether one has started."""
+    """A send function that adds the request's id to the response. It also records whether a response has started."""
 
     def __init__(self, send: Send, name: str) -> None:
         self._send = send

@@ -31,7 +31,7 @@ log = logging.getLogger("app.http")
 
 
 def id_of_request(scope: Scope) -> str:
-    """The request's id: the `x-request-id` of the caller if it has a permitted form, otherwise a new one."""
+    """The request's id. It is the caller's `x-request-id` if that has a permitted form, otherwise a new one."""
     state = scope.setdefault("state", {})
     if "request_id" not in state:
         sent = Headers(scope=scope).get("x-request-id", "")
@@ -40,14 +40,14 @@ def id_of_request(scope: Scope) -> str:
 
 
 def response_headers(message: Message) -> MutableHeaders:
-    """The header fields of the start of a response; changes to them are sent. Their names become lower case."""
+    """The header fields at the start of a response. Changes to them are sent. Their names become lower case."""
     # ASGI permits a start without fields, and not every application keeps to names in lower case.
     message["headers"] = [(name.lower(), value) for name, value in message.get("headers", ())]
     return MutableHeaders(raw=message["headers"])
 
 
 class RequestLogMiddleware:
-    """ASGI middleware: names each request, counts and times it, and logs one line."""
+    """ASGI middleware that gives each request an id and logs it. It also counts and times the request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -122,6 +122,6 @@ def _record(method: str, route: str, seen: _ResponseRecorder, seconds: float, ow
 
 
 def _route(scope: Scope) -> str:
-    """The template of the path, also where a request was refused before it found its route."""
+    """The template of the request's path. It is also found for a request that was refused before routing."""
     template = getattr(scope.get("route"), "path", None)
     return template if isinstance(template, str) else template_of(scope["path"]) or OTHER

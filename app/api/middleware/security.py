@@ -193,7 +193,7 @@ class Origins:
             raise OriginRefused("requests from pages of other origins are refused")
 
     def _host(self, headers: Headers) -> str:
-        """The host that the request names, in lower case; nothing where it names none, as HTTP/1.0 may."""
+        """The host of the request in lower case. It is empty if there is none, which HTTP/1.0 permits."""
         values = headers.getlist("host")
         if not values:
             return ""

@@ -1,4 +1,4 @@
-"""The interface between a worker and its handlers, and what several handlers answer alike."""
+"""The interface between worker and handlers, with helpers of several handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from compiler.text import TextCheck
 
 
 class Context(Protocol):
-    """The calls that a handler may make for a running job, from the handler's thread."""
+    """The calls that a handler may make for a running job. It makes them from its own thread."""
 
     @property
     def waited_s(self) -> float:
@@ -32,7 +32,7 @@ class Context(Protocol):
 
     @property
     def compilation(self) -> CompileJobResult | None:
-        """The result of the compilation that the job waited for, None if the automaton was stored before."""
+        """The result of the compilation that the job waited for. None if the automaton was stored before."""
 
     def progress(self, event: Progress) -> None:
         """Publish the job's progress. The call is cheap: events that are too frequent are dropped."""
@@ -82,7 +82,7 @@ OpenHandler = Callable[[Settings], Handler]
 
 
 def stall_reason(problem: str, seconds: float, seconds_max: float) -> str:
-    """The health problem of a handler without progress for `seconds`, empty within `seconds_max`."""
+    """The health problem of a handler without progress for `seconds`. It is empty within `seconds_max`."""
     if seconds <= seconds_max:
         return ""
     # Infinite seconds mean that the thread has ended, so no duration is named.
@@ -90,7 +90,7 @@ def stall_reason(problem: str, seconds: float, seconds_max: float) -> str:
 
 
 def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s: float) -> TimingsBody:
-    """The durations of a job and of the compilation that it waited for."""
+    """The durations of a job and of the compilation before it."""
     total_ms = max(0.0, time.time() - job.arrived) * 1000
     return TimingsBody(sizes.compile_ms, waited_s * 1000, decode_s * 1000, total_ms, sizes.cached)
 

@@ -88,7 +88,7 @@ class CompileHandler:
         self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
 
     def compile(self, job: CompileJob, context: Context) -> CompileJobResult:
-        """Compile and store, unless the automaton or a lasting failure of it is stored already."""
+        """Compile and store an automaton, unless it is stored. A cached failure is raised again."""
         stored = self._stored(job.automaton, context)
         if stored is not None:
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
@@ -116,7 +116,7 @@ class CompileHandler:
         return result
 
     def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:
-        """The sizes of the compiled constraint, and its explanation if there is one."""
+        """The sizes of the compiled constraint and any explanation of it."""
         assert job.spec is not None  # a request for a description carries the constraint
         compiled = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
         explanation = self._explanation(job, context) if job.explain else None
@@ -153,14 +153,14 @@ class CompileHandler:
             context.save(key, signed, failed.facts.cache_s, owner)
 
     def check(self, job: CheckJob, context: Context) -> CheckJobResult:
-        """Check a text or labels, and on request each conjunct of the constraint."""
+        """Check a text or labels. On request each conjunct is checked too."""
         spec = spec_from_json(job.spec)
         check = self._check(spec, job.text, context)
         parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
         return CheckJobResult(check.satisfied, word_trace(check), check.violated_at, parts)
 
     def _check(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> TextCheck:
-        """Check by the constraint compiled for single bytes, which is cached between checks."""
+        """Check by the constraint compiled for single bytes. That automaton is cached between checks."""
         # Over bytes the check depends on no tokenizer, and any text has exactly one tokenization.
         automaton = automaton_hash(spec, self._over_bytes, self._settings.limits)
         cached = self._decode.text(automaton)
@@ -205,5 +205,5 @@ class CompileHandler:
 
 
 def _text(compiled: CompiledConstraint) -> TextAutomaton:
-    """The automaton over texts of a constraint that is compiled for single bytes."""
+    """The automaton over texts of a constraint compiled for single bytes."""
     return dataclasses.replace(compiled.text, lifted=compiled.tokens)

@@ -20,7 +20,7 @@ _ROUNDING = 1e-6  # difference per label between two orders of summation
 
 
 class Path(Protocol):
-    """The result of a search: the index and log-prob of each label, and their sums."""
+    """The result of a search. It has index and log-prob of each label, and their sums."""
 
     @property
     def labels(self) -> tuple[int, ...]: ...

@@ -1,4 +1,7 @@
-"""Generates texts: tokenizes the prompt, searches or samples, replays the trace and checks the text."""
+"""Generates texts with the model, then replays and checks them.
+
+The handler tokenizes the prompt, and searches or samples.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ log = logging.getLogger(__name__)
 
 
 def open_handler(settings: Settings) -> Handler:
-    """Load the model and its tokenizer; the handler then serves many jobs at once."""
+    """Load the model and its tokenizer. The handler then serves many jobs concurrently."""
     folder = checked_model(settings)
     files = open_model_files(folder)
     model = HuggingFaceModel.load(folder, device=settings.device, dtype=settings.dtype)
@@ -99,7 +102,7 @@ def device_of(settings: Settings) -> str:
 
 
 class _Watch(metrics.EngineWatch):
-    """Reports the engine's progress to the metrics, and lack of memory to the log."""
+    """Reports the engine's progress to the metrics. Lack of memory goes to the log."""
 
     def ran_out(self, action: str) -> None:
         super().ran_out(action)
@@ -122,7 +125,7 @@ class _Task:
 
     @property
     def before(self) -> str | None:
-        """The part of the constrained text before the answer, None if the answer is the whole text."""
+        """The part of the constrained text before the answer. None if the answer is the whole text."""
         return self.job.prompt if self.options.scope == "full" else None
 
 
@@ -331,7 +334,7 @@ def _start(job: GenerateJob, compiled: CompiledConstraint) -> int:
 
 
 def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:
-    """The job with a budget that fits the context, if the job permits that."""
+    """The job with a budget that fits the context. Only a job with `clamp_to_context` changes."""
     if not job.clamp_to_context:
         return job
     budget = budget_beside(job.options.max_tokens, prompt_tokens, context_tokens)
@@ -339,7 +342,7 @@ def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) ->
 
 
 def _sizes(automaton: str, compiled: CompiledConstraint, context: Context) -> CompileJobResult:
-    """The constraint's sizes, and the time of its compilation if the job waited for one."""
+    """The constraint's sizes. They include the compile time if the job waited for a compilation."""
     result = context.compilation
     return summary(automaton, compiled, result is None or result.cached, 0.0 if result is None else result.compile_ms)
 
@@ -351,7 +354,10 @@ def _rows(options: GenerationOptions) -> int:
 
 
 def _decoding_options(options: GenerationOptions) -> SearchOptions | SamplingOptions:
-    """Raises OptionsInvalid; the API refuses the same before, by the names of its fields."""
+    """The options of the search or sampling.
+
+    Raises OptionsInvalid; the API refuses the same values earlier, by field name.
+    """
     if options.algorithm == "sample":
         assert options.seed is not None
         return SamplingOptions(**_fields(options, SamplingOptions))

@@ -117,7 +117,7 @@ class StepEventBuilder:
             )
 
     def _reason(self, token: int, distance: int) -> Reason:
-        """Why a row may not write a token that leads to this distance."""
+        """Why a row may not write a token. `distance` is that of the token's target."""
         if token in self._compiled.tokens.eos_ids:
             return "incomplete"
         if distance != UNREACHABLE:
@@ -125,7 +125,7 @@ class StepEventBuilder:
         return "violates" if self._vocabulary[token] else "no_bytes"
 
     def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _WrittenText:
-        """The text of a row's ids; `state` is the automaton's after them, if it is known."""
+        """The text of a row's ids. `state` is the automaton's state after them, if it is known."""
         if not tokens:
             return self._empty
         if tokens in self._texts:

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Sandbox:
-    """Runs requests one at a time, each in its own process under `limits`.
+    """Runs requests one at a time, each in a process under `limits`.
 
     target  "module:function": called once with the bytes of `setup`, it returns the function from requests to answers.
             Any exception of that function except MemoryError is a bug
@@ -64,7 +64,10 @@ class Sandbox:
 
     @property
     def overdue_s(self) -> float:
-        """Seconds by which the current request exceeds all its limits; negative within them and without a request."""
+        """Seconds by which the current request exceeds all its limits.
+
+        It is negative within them and without a request.
+        """
         since = self._since
         return -math.inf if since is None else time.monotonic() - since - self._limits.compile_s_max - GRACE_S
 
@@ -172,7 +175,7 @@ class _ForkServer:
         return self._process.pid
 
     def run(self, request: int, answer: int, cancelled: Callable[[], bool]) -> Report:
-        """Run a job on these two open files and return how it ended. Raises _ServerLost."""
+        """Run a job on two open files and return how it ended. Raises _ServerLost."""
         self._job = None
         late = time.monotonic() + self._budget.wall_s + _LATE_S
         try:
@@ -186,7 +189,7 @@ class _ForkServer:
             self._job = report.number
 
     def close(self) -> None:
-        """End the server, and the processes of its last job if it could not end them."""
+        """End the server. Processes of its last job that it could not end are killed."""
         self._end()
         if self._process.returncode != 0 and self._job is not None:
             _end_session(self._job)
@@ -211,7 +214,7 @@ class _ForkServer:
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket, directory: str) -> None:
-    """End a server by closing its socket; kill it if it does not end, and remove its directory."""
+    """End a server by closing its socket, and remove its directory. A server that does not end is killed."""
     control.close()  # the server ends its job before itself, so killing it comes second
     try:
         process.wait(_END_S_MAX)
@@ -233,7 +236,7 @@ def _end_session(session: int) -> None:
 
 @contextlib.contextmanager
 def _file(content: bytes = b"") -> Iterator[int]:
-    """An open file without a name that holds `content`, in memory on Linux. Its position is 0."""
+    """An open file without a name that contains `content`. On Linux it is in memory. Its position is 0."""
     with contextlib.ExitStack() as stack:
         if sys.platform == "linux":
             opened = os.memfd_create("abs-job")

@@ -1,4 +1,4 @@
-"""Runs a compilation or an explanation in the sandbox, from bytes to bytes.
+"""Runs a compilation or an explanation in the sandbox. Requests and answers are bytes.
 
 setup    the settings of compilations, and the vocabulary
 request  JSON: `automaton`, a hash, and either `spec`, the constraint, and `over`, what it is compiled for, or
@@ -88,7 +88,7 @@ def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
 
 
 def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
-    """The function from requests to answers, with warm caches, and a request to rehearse it."""
+    """The function from requests to answers, with a request to rehearse it. Its caches are warm."""
     head_bytes, lengths, joined = _split(setup)
     head = json.loads(head_bytes)
     vocabulary = Vocabulary(_tokens(np.frombuffer(lengths, dtype=np.int32), joined), tuple(head["eos_ids"]))

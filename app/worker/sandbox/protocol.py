@@ -1,4 +1,4 @@
-"""The messages between a worker and its fork server, over one pair of sockets. None contains data of a caller.
+"""The messages between a worker and its fork server. They use one pair of sockets. None contains data of a caller.
 
 worker to server    JOB, with two open files beside it: the request, and an empty one for the answer; or CANCEL
 server to worker    one Report for each event: READY once, then STARTED and one of the ends for each job

@@ -1,4 +1,4 @@
-"""The fork server: it keeps the compiler's tables and forks a process for each job.
+"""The fork server keeps the compiler's tables and forks job processes.
 
 It runs in its own process with one thread, and never parses data of a caller, so a job cannot affect it. A job's
 process has its own session, directory and limits. When it ends, all processes that it started are killed and collected
@@ -69,7 +69,7 @@ def _control_process(option: int, value: int) -> None:
 
 
 class _Server:
-    """Runs one job at a time, and keeps a process ready for the next."""
+    """Runs one job at a time. It keeps a process ready for the next."""
 
     def __init__(self, control: socket.socket, work: Work, rehearsal: bytes, budget: Budget, directory: str) -> None:
         self._directory = directory
@@ -122,7 +122,7 @@ class _Server:
             os.close(file)
 
     def _wait(self) -> bytes:
-        """Wait until the job is done, ends, is cancelled, or exceeds its time."""
+        """Wait until the job is done, dies, is cancelled, or is late."""
         ends = time.monotonic() + self._budget.wall_s
         while (left_s := ends - time.monotonic()) > 0:
             if self._next.has_message(left_s, self._control):
@@ -161,7 +161,10 @@ class _Process:
             socket.send_fds(self._socket, [protocol.JOB], files)
 
     def has_message(self, within_s: float, *others: socket.socket) -> bool:
-        """Wait for a message, for `others` to be readable, or for the timeout; True if there is a message."""
+        """Wait for a message, for `others`, or for the timeout.
+
+        True if there is a message; `others` are sockets to watch.
+        """
         return self._socket in select.select([self._socket, *others], [], [], within_s)[0]
 
     def message(self) -> bytes:
@@ -189,14 +192,14 @@ def _readable(opened: socket.socket) -> bool:
 
 
 def _memory_bytes(field: int) -> int:
-    """This process's memory as the system reports it; 0 if it does not."""
+    """This process's memory in bytes. It is 0 if the system does not report it."""
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text().split()[field]) * resource.getpagesize()
 
 
 def _end_children() -> None:
-    """Kill and collect the processes that a job left; the children of each become ours when it dies."""
+    """Kill and collect the processes that a job left. Their children become ours when they die."""
     with contextlib.suppress(ChildProcessError):  # none is left
         while True:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -227,7 +230,7 @@ def _run_process(
 
 
 def _confine(budget: Budget, directory: str, server: int) -> None:
-    """Give this process its own session, directory and limits, and let it die with the server."""
+    """Give this process its own session, directory and limits. It dies with the server."""
     os.setsid()
     _control_process(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != server:  # it died before that

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.heap import use_single_malloc_arena
+from app.cli.worker_process import use_single_malloc_arena
 
 _S_MAX = 120
 _THREADS = 6
