@@ -5,8 +5,8 @@
     |                  RequestTimeout, UnsupportedMediaType, MalformedRequest, HeadersTooLarge, HostRefused,
     |                  OriginRefused, Unauthorized, Forbidden, UnknownAutomaton, UnknownModel, AnswerTooLarge,
     |                  PromptViolates, KeyReused, UnknownJob, RouteNotFound, MethodNotAllowed, ClientGone
-    |-- Busy           the service, for the moment; carries `retry_after_s`: QueueFull, DeadlineUnreachable,
-    |                  RateLimited, TooManyConnections, StorageDown, Draining, NotReady
+    |-- ServiceBusy    the service, for the moment; carries `retry_after_s`: QueueFull, DeadlineUnreachable,
+    |                  RateLimited, TooManyConnections, StorageDown, ServiceDraining, NotReady
     |-- DeadlineExceeded, JobFailed, JobCancelled, JobUnknown, WorkerLost, AutomatonMissing
     |                  of jobs
     |-- MessageInvalid, ModelChanged, InternalError
@@ -229,7 +229,7 @@ class ClientGone(CallerError):
     facts = ErrorFacts(499, "client_gone", "The client closed the connection")
 
 
-class Busy(AppError):
+class ServiceBusy(AppError):
     """The service cannot take the request now. A retry after `retry_after_s` seconds may succeed."""
 
     retry_after_s: int
@@ -238,7 +238,7 @@ class Busy(AppError):
         super().__init__(message, retry_after_s=retry_after_s, **fields)
 
 
-class QueueFull(Busy):
+class QueueFull(ServiceBusy):
     """The queue or a concurrency group is full."""
 
     facts = ErrorFacts(429, "queue_full", "Too many requests wait", ("limit", "cap", "retry_after_s"))
@@ -249,7 +249,7 @@ class QueueFull(Busy):
         super().__init__(f"{full}: {limit} = {cap}", retry_after_s, limit=limit, cap=cap)
 
 
-class DeadlineUnreachable(Busy):
+class DeadlineUnreachable(ServiceBusy):
     """The queue is too long for the deadline. The job would take about `wait_s`, which exceeds its `timeout_s`."""
 
     facts = ErrorFacts(
@@ -267,7 +267,7 @@ class DeadlineUnreachable(Busy):
         )
 
 
-class RateLimited(Busy):
+class RateLimited(ServiceBusy):
     """A key has reached a limit. `limit` is its name, `cap` its value."""
 
     facts = ErrorFacts(429, "rate_limited", "Rate limit exceeded", ("limit", "cap", "retry_after_s"))
@@ -277,7 +277,7 @@ class RateLimited(Busy):
         super().__init__(f"this key is over its limit {limit} = {cap}", retry_after_s, limit=limit, cap=cap)
 
 
-class TooManyConnections(Busy):
+class TooManyConnections(ServiceBusy):
     """As many connections are open as may be."""
 
     facts = ErrorFacts(
@@ -289,7 +289,7 @@ class TooManyConnections(Busy):
         super().__init__(message, retry_after_s=1, limit="connections_max", cap=cap)
 
 
-class StorageDown(Busy):
+class StorageDown(ServiceBusy):
     """The server that holds jobs and automata does not do its part. `reason` says why."""
 
     facts = STORAGE_DOWN
@@ -299,7 +299,7 @@ class StorageDown(Busy):
         super().__init__(f"the storage of jobs and automata {reason}", retry_after_s=5, reason=reason)
 
 
-class Draining(Busy):
+class ServiceDraining(ServiceBusy):
     """This process is about to stop. Another process, or its successor, takes the request."""
 
     facts = ErrorFacts(503, "draining", "The service is about to stop", ("retry_after_s",), retry_after_s=1)
@@ -308,7 +308,7 @@ class Draining(Busy):
         super().__init__("the service is about to stop and takes no new requests", retry_after_s=1)
 
 
-class NotReady(Busy):
+class NotReady(ServiceBusy):
     """A part of the service is missing or still loading. `reasons` says which."""
 
     facts = ErrorFacts(503, "not_ready", "The service is not ready", ("reasons", "retry_after_s"))

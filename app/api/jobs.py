@@ -15,7 +15,7 @@ from app.api.openapi import EVENT_STREAM, Responses, errors
 from app.api.schemas import Answer, ProblemBody, answer_of, to_json
 from app.api.sse import LAST_ID, JobEvents
 from app.errors import UnknownJob
-from app.messages import Failure, Strict
+from app.messages import Failure, StrictModel
 from app.service import Service
 
 ID = re.compile(r"[0-9a-f]{32}")
@@ -30,7 +30,7 @@ router = APIRouter()
 Kind = Literal["generate", "decode", "compile"]
 
 
-class JobResponse(Strict):
+class JobResponse(StrictModel):
     """A job. `submitted` is Unix time in s; `attempt` says how often a worker took it; `ahead`, how many go before it.
 
     `result` is what the POST would have answered, `error` what it would have been refused by.

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from app import __version__
 from app.api.dependencies import Components, ComponentsDependency
 from app.api.openapi import Responses, errors, text
-from app.api.schemas import Status
+from app.api.schemas import StatusResponse
 from app.broker import Broker
 from app.errors import NotReady, StorageDown
 from app.messages import FORMAT, probe_key
@@ -27,7 +27,7 @@ _NOT_READY: Responses = {503: errors(503)[503] | {"description": "not_ready, wit
 router = APIRouter()
 
 
-class Version(BaseModel):
+class VersionResponse(BaseModel):
     """The service's versions. Automata of another format are compiled again."""
 
     version: str
@@ -88,18 +88,18 @@ async def show_metrics(components: ComponentsDependency) -> Response:
 
 
 @router.get("/version", summary="What runs here")
-async def version() -> Version:
-    return Version(version=__version__, automata_format=FORMAT, python=platform.python_version())
+async def version() -> VersionResponse:
+    return VersionResponse(version=__version__, automata_format=FORMAT, python=platform.python_version())
 
 
 @router.get("/health", summary="The process is alive")
-async def health() -> Status:
-    return Status(status="ok")
+async def health() -> StatusResponse:
+    return StatusResponse(status="ok")
 
 
 @router.get("/ready", responses=_NOT_READY, summary="Requests would be served now")
-async def ready(components: ComponentsDependency) -> Status:
+async def ready(components: ComponentsDependency) -> StatusResponse:
     reasons = await reasons_not_ready(components)
     if reasons:
         raise NotReady(reasons)
-    return Status(status="ready")
+    return StatusResponse(status="ready")

@@ -19,7 +19,7 @@ from app.api.schemas import (
     GenerateRequest,
     GenerateResponse,
     ModelCardBody,
-    ModelList,
+    ModelListResponse,
     answer_of,
     to_json,
 )
@@ -145,9 +145,9 @@ async def automaton_json(
 
 
 @router.get("/v1/models", responses=errors(500, 503), summary="The served model")
-async def models(service: ServiceDependency) -> ModelList:
+async def models(service: ServiceDependency) -> ModelListResponse:
     card = ModelCardBody(
         id=service.settings.model_id, context_tokens=service.files.context_tokens,
         vocabulary=service.files.vocabulary.size,
     )
-    return ModelList(data=(card,))
+    return ModelListResponse(data=(card,))

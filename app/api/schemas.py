@@ -1,4 +1,7 @@
-"""The JSON of requests and answers, as the OpenAPI document shows it. Strict: nothing unknown, nothing coerced."""
+"""The JSON of requests and answers, as the OpenAPI document shows it.
+
+Unknown fields are errors, and no value is coerced.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from app.messages import (
     GenerationOptions,
     Priority,
     Result,
-    Strict,
+    StrictModel,
 )
 from app.requests import DecodeParams, GenerateParams
 from compiler.diagnostics import ConstraintExplanation
@@ -124,7 +127,7 @@ def to_json(kind: Any, value: object) -> bytes:
     return _adapter(kind).dump_json(value, by_alias=True)
 
 
-class Body(Strict):
+class Body(StrictModel):
     """What a caller sends. Of names that it does not know it looks at the first few: errors tell no more of them."""
 
     @model_validator(mode="before")
@@ -315,7 +318,7 @@ def _require_row(number: int, row: list[float | None], labels: int) -> None:
             raise InvalidRequest(((f"log_probs.{number}.{column}", "a log-prob is at most 0: this is none"),))
 
 
-class StateBody(Strict):
+class StateBody(StrictModel):
     """A state of an automaton. `distance` is the fewest tokens to the end, null where it is dead."""
 
     id: int
@@ -323,7 +326,7 @@ class StateBody(Strict):
     distance: int | None
 
 
-class TransitionBody(Strict):
+class TransitionBody(StrictModel):
     """All letters that lead from one state to another. Each is an index into the automaton's `letters`."""
 
     source: int = Field(serialization_alias="from", validation_alias="from")
@@ -331,7 +334,7 @@ class TransitionBody(Strict):
     letters: tuple[int, ...]
 
 
-class AutomatonResponse(Strict):
+class AutomatonResponse(StrictModel):
     """A compiled constraint as a DFA over letters. A letter is the list of the propositions that hold; [] stands for
     none.
 
@@ -350,7 +353,7 @@ class AutomatonResponse(Strict):
     explanation: ConstraintExplanation | None
 
 
-class ModelCardBody(Strict):
+class ModelCardBody(StrictModel):
     """A served model in OpenAI's format, with the size of its context."""
 
     id: str
@@ -361,14 +364,14 @@ class ModelCardBody(Strict):
     vocabulary: int
 
 
-class ModelList(Strict):
+class ModelListResponse(StrictModel):
     """The served models: one."""
 
     object: Literal["list"] = "list"
     data: tuple[ModelCardBody, ...]
 
 
-class Status(Strict):
+class StatusResponse(StrictModel):
     """The process is alive, or ready."""
 
     status: Literal["ok", "ready"]

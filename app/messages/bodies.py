@@ -9,11 +9,11 @@ from pydantic.dataclasses import dataclass
 
 from app.messages.parts import (
     CONFIG,
-    CheckedConjunct,
     ChoiceBody,
+    ConjunctBody,
     LabelStepBody,
     RejectedTokenBody,
-    StepRow,
+    StepRowBody,
     TimingsBody,
     UsageBody,
     WordBody,
@@ -46,7 +46,7 @@ class StepEventBody:
 
     step: int
     budget_after: int
-    rows: tuple[StepRow, ...]
+    rows: tuple[StepRowBody, ...]
     rejected_tokens: tuple[RejectedTokenBody, ...] = ()
 
 
@@ -85,7 +85,7 @@ class CheckResponse:
     satisfied: bool
     words: tuple[WordBody, ...]
     violated_at: int | None
-    conjuncts: tuple[CheckedConjunct, ...] | None = None
+    conjuncts: tuple[ConjunctBody, ...] | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -21,13 +21,13 @@ REJECTED_TOP_K_MAX = 16
 CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """A body that coerces no values and permits no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class GenerationOptions(Strict):
+class GenerationOptions(StrictModel):
     """The options of a generation, from the request body to the worker.
 
     A new option is a field here; `USED_BY` names the algorithms that use it, if not all do.
@@ -80,7 +80,7 @@ USED_BY: Final[dict[str, tuple[Algorithm, ...]]] = {
 
 
 @dataclass(frozen=True, config=CONFIG)
-class StepRow:
+class StepRowBody:
     """One text as far as a step has written it.
 
     text      all that the model wrote, a leading space among it that is no part of the answer
@@ -130,7 +130,7 @@ class WordBody:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class CheckedConjunct:
+class ConjunctBody:
     """A conjunct of a constraint, checked by itself.
 
     path         where it stands in the constraint: `all.0.keywords.1`

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles
-from app.openai.requests import Message
+from app.openai.requests import MessageBody
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
 _REJECTED = "the model's chat template rejects these messages"
@@ -23,7 +23,7 @@ class _TemplateRejection(Exception):
 
 
 def render_prompt(
-    files: ModelFiles, messages: Sequence[Message], add_generation_prompt: bool = True,
+    files: ModelFiles, messages: Sequence[MessageBody], add_generation_prompt: bool = True,
     arguments: Mapping[str, object] | None = None,
 ) -> str:
     """The prompt that the model's chat template makes of the messages.
@@ -52,7 +52,7 @@ def render_prompt(
         raise InvalidRequest((("messages", f"{_REJECTED} ({type(error).__name__})"),)) from None
 
 
-def _template_message(message: Message) -> dict[str, str]:
+def _template_message(message: MessageBody) -> dict[str, str]:
     """A message as templates read it: "developer", OpenAI's newer name of the role, becomes "system"."""
     role = "system" if message.role == "developer" else message.role
     name = {} if message.name is None else {"name": message.name}

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import PROBLEM_TYPE
 from app.api.middleware.request_log import response_headers
-from app.openai.responses import ChatChunk, Completion, ErrorBody
+from app.openai.responses import ChatChunkBody, CompletionResponse, ErrorBody
 
 PREFIX = "/v1/"
 ERROR_TYPE = "application/json"
@@ -84,7 +84,7 @@ class _ErrorTranslator:
 def document_errors(document: dict[str, Any]) -> None:
     """Adds OpenAI's errors and stream events to an OpenAPI document."""
     schemas = document["components"]["schemas"]
-    for model in (ErrorBody, Completion, ChatChunk):
+    for model in (ErrorBody, CompletionResponse, ChatChunkBody):
         _add(schemas, model)
     for path, operations in document["paths"].items():
         if not path.startswith(PREFIX):

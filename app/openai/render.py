@@ -14,19 +14,19 @@ from app.messages import ChoiceBody, GenerateJobResult, Result
 from app.models import ModelFiles
 from app.openai.constraints import remove_stop
 from app.openai.responses import (
-    ChatChoice,
-    ChatChunk,
-    ChatCompletion,
-    ChatLogprobs,
-    ChatMessage,
-    Completion,
-    CompletionChoice,
-    CompletionLogprobs,
-    Delta,
-    DeltaChoice,
+    ChatChoiceBody,
+    ChatChunkBody,
+    ChatCompletionResponse,
+    ChatLogprobsBody,
+    ChatMessageBody,
+    CompletionChoiceBody,
+    CompletionLogprobsBody,
+    CompletionResponse,
+    DeltaBody,
+    DeltaChoiceBody,
     FinishReason,
-    TokenLogprob,
-    TokenUsage,
+    TokenLogprobBody,
+    TokenUsageBody,
 )
 from app.openai.translate import TranslatedRequest
 from app.requests import budget_beside
@@ -73,10 +73,10 @@ def answers(result: GenerateJobResult, translated: TranslatedRequest, files: Mod
     return tuple(distinct.values())
 
 
-def usage(result: GenerateJobResult) -> TokenUsage:
+def usage(result: GenerateJobResult) -> TokenUsageBody:
     """The token counts of a request, including samples that were not chosen."""
     prompt, written = result.usage.prompt_tokens, result.usage.completion_tokens
-    return TokenUsage(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written)
+    return TokenUsageBody(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written)
 
 
 def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, cut: bool) -> FinishedAnswer:
@@ -150,7 +150,7 @@ class CompletionWriter(Writer):
 
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
         choices = tuple(self._choice(index, answer.text, answer) for index, answer in enumerate(answers))
-        return Completion(
+        return CompletionResponse(
             **self._head("cmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
         )
 
@@ -158,14 +158,14 @@ class CompletionWriter(Writer):
         return self.chunk(index, self.translated.prefix) if self.translated.prefix else None
 
     def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        return Completion(**self._head("cmpl"), choices=(self._choice(index, text, answer),))
+        return CompletionResponse(**self._head("cmpl"), choices=(self._choice(index, text, answer),))
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
-        return Completion(**self._head("cmpl", result), choices=())
+        return CompletionResponse(**self._head("cmpl", result), choices=())
 
-    def _choice(self, index: int, text: str, answer: FinishedAnswer | None) -> CompletionChoice:
+    def _choice(self, index: int, text: str, answer: FinishedAnswer | None) -> CompletionChoiceBody:
         tokens = None if answer is None else answer.tokens
-        return CompletionChoice(
+        return CompletionChoiceBody(
             index=index, text=text, finish_reason=None if answer is None else answer.finish_reason,
             logprobs=None if tokens is None else _completion_logprobs(tokens),
         )
@@ -176,49 +176,49 @@ class ChatWriter(Writer):
 
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
         choices = tuple(
-            ChatChoice(
-                index=index, message=ChatMessage(content=answer.text), finish_reason=answer.finish_reason,
+            ChatChoiceBody(
+                index=index, message=ChatMessageBody(content=answer.text), finish_reason=answer.finish_reason,
                 logprobs=_chat_logprobs(answer),
             )
             for index, answer in enumerate(answers)
         )
-        return ChatCompletion(
+        return ChatCompletionResponse(
             **self._head("chatcmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
         )
 
     def opening(self, index: int) -> BaseModel | None:
-        return self._chunk(index, Delta(role="assistant", content=""))
+        return self._chunk(index, DeltaBody(role="assistant", content=""))
 
     def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        return self._chunk(index, Delta(content=text), answer)
+        return self._chunk(index, DeltaBody(content=text), answer)
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
-        return ChatChunk(**self._head("chatcmpl", result), choices=())
+        return ChatChunkBody(**self._head("chatcmpl", result), choices=())
 
-    def _chunk(self, index: int, delta: Delta, answer: FinishedAnswer | None = None) -> ChatChunk:
+    def _chunk(self, index: int, delta: DeltaBody, answer: FinishedAnswer | None = None) -> ChatChunkBody:
         reason = None if answer is None else answer.finish_reason
         logprobs = None if answer is None else _chat_logprobs(answer)
-        choice = DeltaChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
-        return ChatChunk(**self._head("chatcmpl"), choices=(choice,))
+        choice = DeltaChoiceBody(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
+        return ChatChunkBody(**self._head("chatcmpl"), choices=(choice,))
 
 
-def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobs:
+def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobsBody:
     offsets, text = [], b""
     for token in tokens:
         # A token that starts inside a character has the offset of that character.
         offsets.append(len(text.decode(errors="ignore")))
         text += token.bytes
-    return CompletionLogprobs(
+    return CompletionLogprobsBody(
         tokens=tuple(_token_text(token) for token in tokens), token_logprobs=tuple(token.log_prob for token in tokens),
         text_offset=tuple(offsets),
     )
 
 
-def _chat_logprobs(answer: FinishedAnswer) -> ChatLogprobs | None:
+def _chat_logprobs(answer: FinishedAnswer) -> ChatLogprobsBody | None:
     if answer.tokens is None:
         return None
-    return ChatLogprobs(content=tuple(
-        TokenLogprob(token=_token_text(token), logprob=token.log_prob, bytes=tuple(token.bytes))
+    return ChatLogprobsBody(content=tuple(
+        TokenLogprobBody(token=_token_text(token), logprob=token.log_prob, bytes=tuple(token.bytes))
         for token in answer.tokens
     ))  # fmt: skip
 

@@ -22,7 +22,7 @@ from pydantic import (
 
 from app.api.schemas import AutomatonHash, Body, Constraint, GenerateRequest, Strings
 from app.messages import GenerationOptions
-from app.openai.responses import Deferred
+from app.openai.responses import DeferredModel
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64
 ENTRIES_MAX = 64  # of an object whose keys are the caller's
@@ -48,7 +48,7 @@ def _unsupported(reason: str, *neutral: JsonValue) -> Any:
     return Field(None, description=f"{_UNSUPPORTED}{reason}", json_schema_extra={"enum": [None, *neutral]})
 
 
-class _NeutralValues(Deferred, Body):
+class _NeutralValues(DeferredModel, Body):
     """Rejects other values in the fields made by `_unsupported`."""
 
     @field_validator("*", mode="before")
@@ -97,7 +97,7 @@ def _check_entries(value: object) -> object:
 _LIMITED_ENTRIES = BeforeValidator(_check_entries)
 
 
-class _IgnoredFields(Deferred):
+class _IgnoredFields(DeferredModel):
     """Fields that are accepted and have no effect."""
 
     user: str | None = Field(None, description=_NO_EFFECT)
@@ -110,7 +110,7 @@ class _IgnoredFields(Deferred):
     guided_decoding_backend: str | None = Field(None, description=_NO_EFFECT)
 
 
-class StreamOptions(Deferred, Body):
+class StreamOptionsBody(DeferredModel, Body):
     """With `include_usage` the last chunk holds the token counts."""
 
     include_usage: bool | None = None
@@ -143,7 +143,7 @@ Schema = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]  # a JSON schema, as an 
 _DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 
 
-class _ConstraintFields(Deferred):
+class _ConstraintFields(DeferredModel):
     """The spellings of a constraint: OpenAI's, vLLM's, SGLang's, TGI's and ours."""
 
     response_format: dict[str, Any] | None = Field(
@@ -178,10 +178,10 @@ def _option_fields() -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    _OptionFields = Deferred
+    _OptionFields = DeferredModel
 else:
     # Options are read by name, so a new generation option needs no line in this package.
-    _OptionFields = create_model("_OptionFields", __base__=Deferred, **_option_fields())
+    _OptionFields = create_model("_OptionFields", __base__=DeferredModel, **_option_fields())
 
 
 class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _OptionFields):
@@ -194,7 +194,7 @@ class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _Opti
     use_beam_search: bool | None = None
     stop: Stops = Field((), description="Strings that end the text and are not part of it")
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: StreamOptionsBody | None = None
 
     @property
     def usage_in_stream(self) -> bool:
@@ -272,7 +272,7 @@ _CONTENT_SCHEMA = {
 }
 
 
-class Message(_NeutralValues):
+class MessageBody(_NeutralValues):
     """One turn of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -297,7 +297,7 @@ class ChatRequest(OpenAIRequest):
 
     model_config = _BUILD_AT_ONCE
 
-    messages: list[Message] = Field(min_length=1, fail_fast=True)
+    messages: list[MessageBody] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1, description="OpenAI's newer name of max_tokens; default 256")
     logprobs: bool | None = Field(None, description="Return the log-probabilities of the answer's tokens")
     top_logprobs: Any = _unsupported(_ANSWER_TOKENS_ONLY, 0)

@@ -9,18 +9,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from app.messages import Strict
+from app.messages import StrictModel
 
 FinishReason = Literal["stop", "length"]
 
 
-class Deferred(Strict):
+class DeferredModel(StrictModel):
     """A model that builds its validator on first use. So the many models here do not delay the start."""
 
     model_config = ConfigDict(defer_build=True)
 
 
-class TokenUsage(Deferred):
+class TokenUsageBody(DeferredModel):
     """Prompt tokens, and generated tokens of all answers including end tokens."""
 
     prompt_tokens: int
@@ -28,7 +28,7 @@ class TokenUsage(Deferred):
     total_tokens: int
 
 
-class CompletionLogprobs(Deferred):
+class CompletionLogprobsBody(DeferredModel):
     """Tokens of a text, their log-probabilities and their offsets in characters."""
 
     tokens: tuple[str, ...]
@@ -37,33 +37,33 @@ class CompletionLogprobs(Deferred):
     text_offset: tuple[int, ...]
 
 
-class CompletionChoice(Deferred):
+class CompletionChoiceBody(DeferredModel):
     """A text. `finish_reason` is null before its last chunk, and `length` if an unconstrained text was cut off."""
 
     index: int
     text: str
-    logprobs: CompletionLogprobs | None
+    logprobs: CompletionLogprobsBody | None
     finish_reason: FinishReason | None
 
 
-class _Response(Deferred):
+class _Response(DeferredModel):
     id: str
     object: str
     created: int
     model: str
 
 
-class Completion(_Response):
+class CompletionResponse(_Response):
     """The response to a prompt. In a stream it is a chunk."""
 
     object: Literal["text_completion"] = "text_completion"
-    choices: tuple[CompletionChoice, ...]
-    usage: TokenUsage | None
+    choices: tuple[CompletionChoiceBody, ...]
+    usage: TokenUsageBody | None
     automaton: str | None = None
     seed: int | None = None
 
 
-class TokenLogprob(Deferred):
+class TokenLogprobBody(DeferredModel):
     """A token of an answer and its log-probability."""
 
     token: str
@@ -72,14 +72,14 @@ class TokenLogprob(Deferred):
     top_logprobs: tuple[()] = ()
 
 
-class ChatLogprobs(Deferred):
+class ChatLogprobsBody(DeferredModel):
     """The tokens of an answer."""
 
-    content: tuple[TokenLogprob, ...]
+    content: tuple[TokenLogprobBody, ...]
     refusal: None = None
 
 
-class ChatMessage(Deferred):
+class ChatMessageBody(DeferredModel):
     """The assistant's message."""
 
     role: Literal["assistant"] = "assistant"
@@ -87,50 +87,50 @@ class ChatMessage(Deferred):
     refusal: None = None
 
 
-class ChatChoice(Deferred):
+class ChatChoiceBody(DeferredModel):
     """One answer to the messages."""
 
     index: int
-    message: ChatMessage
-    logprobs: ChatLogprobs | None
+    message: ChatMessageBody
+    logprobs: ChatLogprobsBody | None
     finish_reason: FinishReason
 
 
-class ChatCompletion(_Response):
+class ChatCompletionResponse(_Response):
     """The response to messages."""
 
     object: Literal["chat.completion"] = "chat.completion"
-    choices: tuple[ChatChoice, ...]
-    usage: TokenUsage
+    choices: tuple[ChatChoiceBody, ...]
+    usage: TokenUsageBody
     automaton: str
     seed: int | None
 
 
-class Delta(Deferred):
+class DeltaBody(DeferredModel):
     """The text that a chunk adds to a message. The first chunk has the role."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
 
 
-class DeltaChoice(Deferred):
+class DeltaChoiceBody(DeferredModel):
     """The part of an answer in a chunk."""
 
     index: int
-    delta: Delta
-    logprobs: ChatLogprobs | None
+    delta: DeltaBody
+    logprobs: ChatLogprobsBody | None
     finish_reason: FinishReason | None
 
 
-class ChatChunk(_Response):
+class ChatChunkBody(_Response):
     """A chunk of the response to messages. A chunk with `usage`, if requested, is the last and has no choices."""
 
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
-    choices: tuple[DeltaChoice, ...]
-    usage: TokenUsage | None
+    choices: tuple[DeltaChoiceBody, ...]
+    usage: TokenUsageBody | None
 
 
-class ErrorDetail(BaseModel):
+class ErrorDetailBody(BaseModel):
     """An error. `code` is stable and the same as outside /v1; further fields depend on it."""
 
     model_config = ConfigDict(extra="allow")
@@ -144,7 +144,7 @@ class ErrorDetail(BaseModel):
     request_id: str
 
 
-class ErrorBody(Deferred):
+class ErrorBody(DeferredModel):
     """The body of every error below /v1."""
 
-    error: ErrorDetail
+    error: ErrorDetailBody

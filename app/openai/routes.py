@@ -10,7 +10,7 @@ from app.api.dependencies import IdempotencyKey, ServiceDependency, submission_c
 from app.api.openapi import Responses, errors
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
-from app.openai.responses import ChatCompletion, Completion
+from app.openai.responses import ChatCompletionResponse, CompletionResponse
 from app.openai.stream import ChunkStream, StreamedAnswer
 from app.openai.translate import TranslatedRequest, request_paths, translate_chat, translate_completion
 from app.service import EventSubscription, Service
@@ -31,7 +31,7 @@ def _stream(chunk: str) -> Responses:
 
 
 @router.post(
-    "/v1/completions", responses=_stream("Completion") | _ERRORS, response_model=Completion,
+    "/v1/completions", responses=_stream("CompletionResponse") | _ERRORS, response_model=CompletionResponse,
     summary="Continue a prompt (OpenAI)",
 )
 async def completions(
@@ -43,7 +43,7 @@ async def completions(
 
 
 @router.post(
-    "/v1/chat/completions", responses=_stream("ChatChunk") | _ERRORS, response_model=ChatCompletion,
+    "/v1/chat/completions", responses=_stream("ChatChunkBody") | _ERRORS, response_model=ChatCompletionResponse,
     summary="Answer messages (OpenAI)",
 )
 async def chat_completions(

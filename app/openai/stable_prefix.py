@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from app.messages import GenerationOptions, StepMessage, StepRow
+from app.messages import GenerationOptions, StepMessage, StepRowBody
 from app.openai.constraints import remove_partial_stop
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
@@ -84,7 +84,7 @@ class StablePrefixTracker:
         """The stable prefix of answer `index`. A search has one for answer 0 only."""
         return self._prefixes[index] if index < len(self._prefixes) else ""
 
-    def _prefix(self, row: StepRow) -> str:
+    def _prefix(self, row: StepRowBody) -> str:
         return self._normalize(row.text if row.finished else row.text.rstrip(_INCOMPLETE))
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from app.automaton_cache import ByteBoundedLru, open_decoder, summary
 from app.errors import (
-    Busy,
     DeadlineExceeded,
-    Draining,
     JobFailed,
+    ServiceBusy,
+    ServiceDraining,
     UnknownAutomaton,
     UnknownModel,
 )
@@ -77,7 +77,7 @@ class Constraints:
     async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileJobResult:
         """Compile a constraint, or find it in the store. `owner` is the caller's key."""
         if self._jobs.stopping.is_set():
-            raise Draining
+            raise ServiceDraining
         self.require_model(model)
         check_input_size(spec, self._settings.limits)  # before it is hashed, serialized or queued
         timeout_s = self._settings.timeout_s_default
@@ -106,7 +106,7 @@ class Constraints:
                 async with until(self._settings.timeout_s_default):
                     result = await self._jobs.run("compile", explain_job_key(automaton), job, ExplainJobResult)
                     explanation = result.explanation
-            except (Busy, DeadlineExceeded):
+            except (ServiceBusy, DeadlineExceeded):
                 return None
             except JobFailed as failed:
                 if not failed.facts.explanation_optional:

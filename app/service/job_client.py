@@ -13,11 +13,11 @@ from app.auth import Charge, KeyCharges
 from app.broker import DEFAULT_SUBMIT, Broker, ConcurrencyGroup, JobEvent, JobStatus, SubmitOptions
 from app.errors import (
     DeadlineExceeded,
-    Draining,
     JobFailed,
     JobUnknown,
     MessageInvalid,
     NotReady,
+    ServiceDraining,
     StorageDown,
     UnknownJob,
 )
@@ -128,10 +128,10 @@ class JobClient:
         return tuple(reasons)
 
     async def require_worker(self, queue: str) -> None:
-        """Require a worker for jobs of this queue. Raises Draining, NotReady."""
+        """Require a worker for jobs of this queue. Raises ServiceDraining, NotReady."""
         # Checked before the readiness of the last moment, which stays valid while the process stops.
         if self.stopping.is_set():
-            raise Draining
+            raise ServiceDraining
         if time.monotonic() < self._ready_until.get(queue, 0.0):
             return
         reasons = await self.reasons_not_ready((queue,))
@@ -140,7 +140,7 @@ class JobClient:
         self._ready_until[queue] = time.monotonic() + READY_S
 
     async def submit(self, queue: str, key: str, job: Job, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
-        """The job's id. Raises QueueFull, DeadlineUnreachable, KeyReused, Draining, NotReady."""
+        """The job's id. Raises QueueFull, DeadlineUnreachable, KeyReused, ServiceDraining, NotReady."""
         await self.require_worker(queue)
         # The broker may store the job even if the caller is cancelled meanwhile. The shielded submission then goes on,
         # and the share that it took is given back.

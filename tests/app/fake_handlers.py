@@ -22,7 +22,7 @@ from app.messages import (
     Progress,
     Result,
     StepMessage,
-    StepRow,
+    StepRowBody,
     TimingsBody,
     UsageBody,
     automaton_key,
@@ -114,7 +114,7 @@ def open_stepping(settings: Settings) -> Handler:
 
 def step(number: int, text: str = "dog") -> StepMessage:
     """A step of one row."""
-    return StepMessage(number, 8 - number, (StepRow(text, 0, 1, 2, 0.5, -1.0, -2.0, False),))
+    return StepMessage(number, 8 - number, (StepRowBody(text, 0, 1, 2, 0.5, -1.0, -2.0, False),))
 
 
 def _quick(job: Job, context: Context) -> Result:

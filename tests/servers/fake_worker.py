@@ -34,7 +34,7 @@ from app.messages import (
     Job,
     Result,
     StepMessage,
-    StepRow,
+    StepRowBody,
     TimingsBody,
     UsageBody,
 )
@@ -62,7 +62,7 @@ def _run_script(job: Job, context: Context) -> Result:
         for number in range(1, count + 1):
             if context.cancelled():
                 raise JobCancelled("called off")
-            context.publish(StepMessage(number, count - number, (StepRow("dog", 0, 1, 2, 0.5, -1.0, -2.0, False),)))
+            context.publish(StepMessage(number, count - number, (StepRowBody("dog", 0, 1, 2, 0.5, -1.0, -2.0, False),)))
             time.sleep(pause)
     choice = ChoiceBody("dog", "eos", -1.0, -1.0, True, (), None)
     compiled = CompileJobResult(job.automaton, 1, 1, 1, 1, 1, True, 0.0)

@@ -18,13 +18,13 @@ from app.api.errors import problem, send_problem
 from app.api.middleware.request_log import id_of_request, response_headers
 from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, is_public, require_scope, scope_of
 from app.errors import (
-    Busy,
     CallerError,
     HeadersTooLarge,
     HostRefused,
     MalformedRequest,
     OriginRefused,
     RateLimited,
+    ServiceBusy,
     Unauthorized,
 )
 from app.settings import Settings
@@ -73,7 +73,7 @@ class SecurityMiddleware:
             self._origins.require(scope)
             async with self._admitted(scope, guarded):
                 await self._app(scope, receive, guarded)
-        except (CallerError, Busy) as error:
+        except (CallerError, ServiceBusy) as error:
             if guarded.started:  # a second header would corrupt the answer
                 raise
             headers = {"connection": "close"} if isinstance(error, HeadersTooLarge | MalformedRequest) else {}

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from app.automaton_cache import automaton_secret, open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed, MessageInvalid
 from app.messages import (
-    CheckedConjunct,
     CheckJob,
     CheckJobResult,
     CompileJob,
     CompileJobResult,
+    ConjunctBody,
     DescribeJob,
     DescribeJobResult,
     ExplainJob,
@@ -170,7 +170,7 @@ class CompileHandler:
             self._decode.keep_text(automaton, cached)
         return check_text(cached, text) if isinstance(text, str) else check_labels(cached, text)
 
-    def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[CheckedConjunct]:
+    def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[ConjunctBody]:
         """The checks of the first conjuncts. A conjunct that alone exceeds a limit is left out."""
         for part in conjuncts(spec, ResourceGuard(self._settings.limits))[:PARTS_CHECKED_MAX]:
             try:
@@ -179,7 +179,7 @@ class CompileHandler:
                 if failed.facts != LimitExceeded.facts:
                     raise
                 continue
-            yield CheckedConjunct(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
+            yield ConjunctBody(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
 
     def _run(
         self, request: Request | ExplainRequest, context: Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from app.messages import Reason, RejectedTokenBody, StepMessage, StepRow
+from app.messages import Reason, RejectedTokenBody, StepMessage, StepRowBody
 from app.worker.handlers.base import Context
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
@@ -88,7 +88,7 @@ class StepEventBuilder:
         self._texts = texts
         self._row_of = {row.tokens: place for place, row in reversed(list(enumerate(event.rows)))}
         rows = tuple(
-            StepRow(
+            StepRowBody(
                 texts[row.tokens].text.decode(errors="replace"), row.parent, texts[row.tokens].display_state,
                 row.distance, row.alpha, row.score, row.log_prob, row.finished,
             )

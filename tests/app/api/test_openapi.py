@@ -57,7 +57,7 @@ def test_an_answer_and_its_stream_are_documented(document: dict[str, Any]) -> No
     answer = document["paths"]["/generate"]["post"]["responses"]["200"]
     assert set(answer["content"]) == {"application/json", "text/event-stream"}
     assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/GenerateResponse"}
-    for event in ("CompiledEventBody", "StepEventBody", "StepRow"):
+    for event in ("CompiledEventBody", "StepEventBody", "StepRowBody"):
         assert event in document["components"]["schemas"]
     assert "CompiledEventBody" in answer["description"] and "StepEventBody" in answer["description"]
 

@@ -25,7 +25,7 @@ from app.messages import (
     Progress,
     RestartMessage,
     StepMessage,
-    StepRow,
+    StepRowBody,
     TimingsBody,
     TokenStepBody,
     UsageBody,
@@ -57,7 +57,7 @@ MESSAGES = [
     DecodeJob("ab" * 32, ((-1.5, None), (0.0, -2.0)), "exact", 0.5, 1.0, 12.5),
     DecodeJob("ab" * 32, ((-1.5, None),), 16, 0.5, 1.0, 12.5),
     Progress("decode", 3, 8),
-    StepMessage(3, 5, (StepRow("a dög", 0, 1, 2, 0.5, -1.0, -2.0, False),)),
+    StepMessage(3, 5, (StepRowBody("a dög", 0, 1, 2, 0.5, -1.0, -2.0, False),)),
     SIZES,
     CheckJobResult(False, (WORD,), 3),
     GenerateJobResult(

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles, open_model_files
 from app.openai.chat_template import render_prompt
-from app.openai.requests import Message
+from app.openai.requests import MessageBody
 
 CHATML = (
     "{% for message in messages %}\n    {%- if loop.first and message['role'] != 'system' %}"
@@ -47,8 +47,8 @@ def configured(folder: Path, template: Any) -> ModelFiles:
     return open_model_files(str(folder))
 
 
-def turns(*said: tuple[str, str]) -> list[Message]:
-    return [Message.model_validate({"role": role, "content": content}) for role, content in said]
+def turns(*said: tuple[str, str]) -> list[MessageBody]:
+    return [MessageBody.model_validate({"role": role, "content": content}) for role, content in said]
 
 
 @pytest.mark.parametrize("template", [CHATML, STRICT], ids=["chatml", "strict"])

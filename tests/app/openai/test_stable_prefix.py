@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.messages import GenerationOptions, StepMessage, StepRow
+from app.messages import GenerationOptions, StepMessage, StepRowBody
 from app.openai.constraints import remove_stop
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from compiler.artifact import CompiledConstraint
@@ -38,7 +38,7 @@ def raw_text(tokens: Sequence[int]) -> bytes:
 
 def message_of(event: BeamStep) -> StepMessage:
     rows = tuple(
-        StepRow(
+        StepRowBody(
             raw_text(row.tokens).decode(errors="replace"), row.parent, 0, row.distance, row.alpha, row.score,
             row.log_prob, row.finished,
         )
@@ -111,7 +111,7 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
 
 def test_a_missed_step_freezes_the_stable_prefix() -> None:
     def step(number: int, *texts: str) -> StepMessage:
-        return StepMessage(number, 9, tuple(StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False) for text in texts))
+        return StepMessage(number, 9, tuple(StepRowBody(text, 0, 0, 1, 0.0, 0.0, -1.0, False) for text in texts))
 
     settled = StablePrefixTracker(GenerationOptions(max_tokens=9), AnswerNormalizer())
     settled.take(step(1, "a", "a"))
@@ -120,8 +120,8 @@ def test_a_missed_step_freezes_the_stable_prefix() -> None:
 
 
 def test_a_finished_row_limits_the_prefix_until_it_is_beaten() -> None:
-    def row(text: str, log_prob: float, finished: bool) -> StepRow:
-        return StepRow(text, 0, 0, 0 if finished else 1, 0.0, 0.0, log_prob, finished)
+    def row(text: str, log_prob: float, finished: bool) -> StepRowBody:
+        return StepRowBody(text, 0, 0, 0 if finished else 1, 0.0, 0.0, log_prob, finished)
 
     settled = StablePrefixTracker(GenerationOptions(max_tokens=9, length_penalty=0.0), AnswerNormalizer())
     settled.take(StepMessage(1, 8, (row("a", -3.0, False),)))
@@ -139,7 +139,7 @@ def test_incomplete_characters_and_possible_stop_strings_are_held_back() -> None
     for number, (text, certain) in enumerate(
         [("a\ufffd", "a"), ("aé", "aé"), ("aé\n", "aé"), ("aé\nE", "aé\n"), ("aé\nEN", "aé\n"), ("aé\nENd", "aé\nENd")]
     ):
-        settled.take(StepMessage(number + 1, 9, (StepRow(text, 0, 0, 1, 0.0, 0.0, -1.0, False),)))
+        settled.take(StepMessage(number + 1, 9, (StepRowBody(text, 0, 0, 1, 0.0, 0.0, -1.0, False),)))
         assert settled.text(0) == certain
 
 

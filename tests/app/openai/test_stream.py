@@ -24,7 +24,7 @@ from app.messages import (
     RestartMessage,
     Result,
     StepMessage,
-    StepRow,
+    StepRowBody,
     UsageBody,
     dump,
 )
@@ -44,7 +44,7 @@ Story = list[Job | Result | News | Exception]
 
 
 def step(number: int, text: str, finished: bool = False) -> StepMessage:
-    return StepMessage(number, 9 - number, (StepRow(text, 0, 0, int(not finished), 0.0, 0.0, -1.0, finished),))
+    return StepMessage(number, 9 - number, (StepRowBody(text, 0, 0, int(not finished), 0.0, 0.0, -1.0, finished),))
 
 
 class TellingService:
