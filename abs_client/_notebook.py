@@ -26,8 +26,8 @@ def generated_html(result: results.GenerateResult) -> str:
     """The HTML of a result: its texts with traces, costs and automaton."""
     usage, timings, several = result.usage, result.timings, len(result.choices) > 1
     tokens = f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
-    compiled = "constraint cached" if timings.cached else f"compile {timings.compile_ms:.0f} ms"
-    costs = f"{result.model}: {tokens}, {compiled}, total {timings.total_ms:.0f} ms"
+    compile_time = "constraint cached" if timings.cached else f"compile {timings.compile_ms:.0f} ms"
+    costs = f"{result.model}: {tokens}, {compile_time}, total {timings.total_ms:.0f} ms"
     parts = [_choice(choice, number if several else 0) for number, choice in enumerate(result.choices, 1)]
     return _block(*parts, _small(costs), _picture(result))
 

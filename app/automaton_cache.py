@@ -72,12 +72,12 @@ class Decoder:
         """The constraint of this hash, in the bytes stored for it. Raises ArtefactInvalid where they are not ours."""
         # The bytes are part of the key: a value that was replaced in the store is decoded and checked again.
         with self._lock:
-            compiled = self._cache.get((automaton, data))
-            if not isinstance(compiled, CompiledConstraint):
-                compiled = decode(data, automaton_secret(self._secret, automaton), self._fingerprint)
-                size = len(data) + array_bytes(compiled.tokens) + _text_bytes(compiled.text)
-                self._cache.put((automaton, data), compiled, size)
-            return compiled
+            constraint = self._cache.get((automaton, data))
+            if not isinstance(constraint, CompiledConstraint):
+                constraint = decode(data, automaton_secret(self._secret, automaton), self._fingerprint)
+                size = len(data) + array_bytes(constraint.tokens) + _text_bytes(constraint.text)
+                self._cache.put((automaton, data), constraint, size)
+            return constraint
 
     def text(self, automaton: str) -> TextAutomaton | None:
         """The automaton over texts that was kept under this hash."""
@@ -115,9 +115,9 @@ def _decoder(secret: bytes, fingerprint: str, bytes_max: int) -> Decoder:
     return Decoder(secret, fingerprint, bytes_max)
 
 
-def summary(automaton: str, compiled: CompiledConstraint, cached: bool, compile_ms: float) -> CompileJobResult:
+def summary(automaton: str, constraint: CompiledConstraint, cached: bool, compile_ms: float) -> CompileJobResult:
     """The sizes of a compiled constraint."""
-    dfa, tokens = compiled.text.display_dfa, compiled.tokens
+    dfa, tokens = constraint.text.display_dfa, constraint.tokens
     return CompileJobResult(
         automaton=automaton, states=dfa.states, letters=dfa.symbols, token_states=tokens.states,
         token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,

@@ -13,41 +13,41 @@ from compiler.spec import caller_names, in_caller_names, spec_to_json
 
 
 def as_json(
-    automaton: str, compiled: CompiledConstraint, explanation: ConstraintExplanation | None
+    automaton: str, constraint: CompiledConstraint, explanation: ConstraintExplanation | None
 ) -> AutomatonResponse:
     """The automaton as JSON. It has the states with distances, the letters of each transition, and an explanation."""
-    dfa = compiled.text.display_dfa
+    dfa = constraint.text.display_dfa
     return AutomatonResponse(
         automaton=automaton,
-        constraint=spec_to_json(compiled.spec),
-        kind=compiled.text.kind,
+        constraint=spec_to_json(constraint.spec),
+        kind=constraint.text.kind,
         start=dfa.start,
-        letters=_letters(compiled),
+        letters=_letters(constraint),
         states=tuple(
             StateBody(id=state, accepting=bool(dfa.accepting[state]), distance=distance)
-            for state, distance in enumerate(compiled.state_distances)
+            for state, distance in enumerate(constraint.state_distances)
         ),
         transitions=tuple(
             TransitionBody.model_validate({"from": source, "to": target, "letters": letters})
-            for (source, target), letters in _transitions(compiled).items()
+            for (source, target), letters in _transitions(constraint).items()
         ),
         accepting=tuple(state for state in range(dfa.states) if dfa.accepting[state]),
-        min_tokens=compiled.tokens.min_tokens,
+        min_tokens=constraint.tokens.min_tokens,
         explanation=explanation,
     )
 
 
-def as_dot(compiled: CompiledConstraint) -> str:
+def as_dot(constraint: CompiledConstraint) -> str:
     """The automaton as DOT text. Each state shows its distance; dead states are dotted."""
-    dfa = compiled.text.display_dfa
+    dfa = constraint.text.display_dfa
     lines = ["digraph automaton {", "  rankdir=LR;", '  node [shape=circle];', '  begin [shape=point];']
-    for state, distance in enumerate(compiled.state_distances):
+    for state, distance in enumerate(constraint.state_distances):
         shape = "doublecircle" if dfa.accepting[state] else "circle"
         label, style = (f"q{state}\\nd {distance}", "solid") if distance is not None else (f"q{state}\\ndead", "dotted")
         lines.append(f'  {state} [label="{label}", shape={shape}, style={style}];')
     lines.append(f"  begin -> {dfa.start};")
-    names = _names(compiled)
-    for (source, target), letters in _transitions(compiled).items():
+    names = _names(constraint)
+    for (source, target), letters in _transitions(constraint).items():
         lines.append(f"  {source} -> {target} [label={_quoted(_label(names, letters))}];")
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -58,15 +58,15 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def as_svg(compiled: CompiledConstraint) -> str:
+def as_svg(constraint: CompiledConstraint) -> str:
     """The SVG document."""
-    dfa = compiled.text.display_dfa
-    names = _names(compiled)
+    dfa = constraint.text.display_dfa
+    names = _names(constraint)
     edges = [
-        (source, target, _label(names, letters)) for (source, target), letters in _transitions(compiled).items()
+        (source, target, _label(names, letters)) for (source, target), letters in _transitions(constraint).items()
     ]
     accepting = frozenset(state for state in range(dfa.states) if dfa.accepting[state])
-    return draw(Drawing(compiled.state_distances, accepting, dfa.start, edges), "the automaton of the constraint")
+    return draw(Drawing(constraint.state_distances, accepting, dfa.start, edges), "the automaton of the constraint")
 
 
 def _label(names: Sequence[str], letters: Sequence[int]) -> str:
@@ -74,33 +74,33 @@ def _label(names: Sequence[str], letters: Sequence[int]) -> str:
     return " | ".join(names[letter] for letter in letters)
 
 
-def _letters(compiled: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
+def _letters(constraint: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
     """The propositions that hold in each symbol of the shown automaton.
 
     Their names are those of the stored constraint.
     """
-    text = compiled.text
+    text = constraint.text
     if text.kind != "words":
         return tuple((name,) for name in text.symbol_names)
     # A stored automaton is shared, so the names are those of the constraint that was compiled first.
-    names = caller_names(compiled.spec)
+    names = caller_names(constraint.spec)
     return tuple(
-        (symbol,) if held is None else in_caller_names(held, names)
-        for held, symbol in zip(text.letter_names, text.symbol_names, strict=True)
+        (symbol,) if letter is None else in_caller_names(letter, names)
+        for letter, symbol in zip(text.letter_names, text.symbol_names, strict=True)
     )
 
 
-def _names(compiled: CompiledConstraint) -> tuple[str, ...]:
+def _names(constraint: CompiledConstraint) -> tuple[str, ...]:
     """The letters' names on the edges of a picture. Propositions of our own, such as "(a word)", appear only where none
     of the caller's holds.
     """
-    letters = zip(_letters(compiled), compiled.text.symbol_names, strict=True)
+    letters = zip(_letters(constraint), constraint.text.symbol_names, strict=True)
     return tuple(", ".join(letter) or symbol for letter, symbol in letters)
 
 
-def _transitions(compiled: CompiledConstraint) -> dict[tuple[int, int], tuple[int, ...]]:
+def _transitions(constraint: CompiledConstraint) -> dict[tuple[int, int], tuple[int, ...]]:
     """The letters that lead from one state to another."""
-    dfa = compiled.text.display_dfa
+    dfa = constraint.text.display_dfa
     letters: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     table = dfa.next_state[:, dfa.symbol_class].tolist()  # [states, symbols]; `next_state` has a column per class
     for source, row in enumerate(table):

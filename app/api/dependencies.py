@@ -87,19 +87,19 @@ ContextDependency = Annotated[Callable[[BaseModel], SubmissionContext], Depends(
 ComponentsDependency = Annotated[Components, Depends(_components)]
 
 
-async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`. When the client closes the connection, `work` is cancelled. Raises ClientGone then."""
     # Starlette reports a closed connection only to those who wait for the next message.
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
+    disconnect = asyncio.ensure_future(_disconnected(request))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():  # if both are done, the result wins
             raise ClientGone("the client closed the connection")
         return task.result()
     finally:
         # Awaited after the cancellation, so that shares are given back before the request ends.
-        for pending in (task, gone):
+        for pending in (task, disconnect):
             if not pending.done():
                 pending.cancel()
                 with contextlib.suppress(asyncio.CancelledError):

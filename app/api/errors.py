@@ -111,15 +111,15 @@ def _clip(value: object) -> object:
 def refusal(error: Exception, request_id: str) -> Problem:
     """The answer to an error. Details that the caller must not see are logged."""
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    own = _own_error(error)
-    if isinstance(own, InternalError):
+    app_error = _app_error(error)
+    if isinstance(app_error, InternalError):
         log.error("request %s failed: %s", request_id, without_message(error))
-    elif isinstance(own, JobFailed) and own.facts.private:
-        log.error("request %s failed: %s: %s", request_id, own.error, own)
-    return problem(own, request_id, headers)
+    elif isinstance(app_error, JobFailed) and app_error.facts.private:
+        log.error("request %s failed: %s: %s", request_id, app_error.error, app_error)
+    return problem(app_error, request_id, headers)
 
 
-def _own_error(error: Exception) -> Exception:
+def _app_error(error: Exception) -> Exception:
     """The framework's errors, and bugs, as errors of ours. Nothing of the input goes along but paths."""
     match error:
         case RequestValidationError():

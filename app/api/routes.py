@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
-from app.api.dependencies import ContextDependency, ServiceDependency, owner_of, until_gone
+from app.api.dependencies import ContextDependency, ServiceDependency, owner_of, while_connected
 from app.api.jobs import JobResponse, accepted
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
@@ -45,24 +45,24 @@ async def compile_constraint(
     context = context_of(body)
     # Without a key or `Prefer` the caller cannot come back for the answer, so no job of the caller is needed.
     if not context.detached:
-        return await until_gone(request, _compiled(service, body, context.owner))
-    submitted = await until_gone(request, service.begin_describe(body.spec(), body.model, body.explain, context))
-    return await _answered(request, service, submitted)  # type: ignore[return-value]
+        return await while_connected(request, _compile(service, body, context.owner))
+    submitted = await while_connected(request, service.begin_describe(body.spec(), body.model, body.explain, context))
+    return await _respond(request, service, submitted)  # type: ignore[return-value]
 
 
-async def _compiled(service: Service, body: CompileRequest, owner: str) -> CompileResponse:
+async def _compile(service: Service, body: CompileRequest, owner: str) -> CompileResponse:
     spec, explanation = body.spec(), None
-    compiled = await service.constraints.compile(spec, body.model, owner)
+    sizes = await service.constraints.compile(spec, body.model, owner)
     if body.explain:
-        explanation = await service.constraints.explanation(compiled.automaton, spec, owner)
-    return CompileResponse.of(compiled, explanation)
+        explanation = await service.constraints.explanation(sizes.automaton, spec, owner)
+    return CompileResponse.of(sizes, explanation)
 
 
-async def _answered(request: Request, service: Service, submitted: SubmittedJob) -> Response:
+async def _respond(request: Request, service: Service, submitted: SubmittedJob) -> Response:
     """The response to a job of one caller. It is the result, or at once the job's state for an asynchronous request."""
-    if submitted.context.alone:
+    if submitted.context.respond_async:
         return await accepted(request, service, submitted.job_id)
-    result = await until_gone(request, service.answer(submitted))
+    result = await while_connected(request, service.answer(submitted))
     shown = answer_of(submitted.job_id, result, service.settings.model_id)
     headers = {"x-job-id": submitted.job_id}
     return Response(to_json(Answer, shown), media_type="application/json", headers=headers)
@@ -76,11 +76,12 @@ async def generate(
     request: Request, service: ServiceDependency, body: GenerateRequest, context_of: ContextDependency
 ) -> Response:
     context = context_of(body)
-    submitted = await until_gone(request, service.begin(body.to_params(), context))
-    if context.alone or not body.stream:
-        return await _answered(request, service, submitted)
+    submitted = await while_connected(request, service.begin(body.to_params(), context))
+    if context.respond_async or not body.stream:
+        return await _respond(request, service, submitted)
     reader = EventSubscription(service, submitted)
-    await until_gone(request, reader.wait_until_compiled())  # an earlier failure gets a plain answer instead of events
+    # An earlier failure gets a plain response instead of events.
+    await while_connected(request, reader.wait_until_compiled())
     headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}
     return JobEvents(reader, request.state.request_id, headers=headers)
 
@@ -93,32 +94,32 @@ async def decode(
     request: Request, service: ServiceDependency, body: DecodeRequest, context_of: ContextDependency
 ) -> Response:
     context = context_of(body)
-    submitted = await until_gone(request, service.begin(body.to_params(), context))
-    return await _answered(request, service, submitted)
+    submitted = await while_connected(request, service.begin(body.to_params(), context))
+    return await _respond(request, service, submitted)
 
 
 @router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")
 async def check(request: Request, service: ServiceDependency, body: CheckRequest) -> CheckResponse:
-    return await until_gone(request, service.check(body.spec(), body.subject(), body.conjuncts))
+    return await while_connected(request, service.check(body.spec(), body.subject(), body.conjuncts))
 
 
 async def _automaton(service: Service, response: Response, automaton: str) -> CompiledConstraint:
     # Only a hash may become part of a key of the store.
     if not HASH.fullmatch(automaton):
         raise UnknownAutomaton("a hash is 64 hexadecimal digits, as POST /compile answers it")
-    compiled = await service.constraints.picture(automaton)
+    constraint = await service.constraints.picture(automaton)
     response.headers["cache-control"] = _CACHED
     response.headers["etag"] = f'"{automaton}"'
-    return compiled
+    return constraint
 
 
 @router.get(
     "/automata/{automaton}.dot", responses=text(DOT_TYPE) | _PICTURE_ERRORS, response_class=Response, summary="As DOT"
 )
 async def automaton_dot(service: ServiceDependency, response: Response, automaton: str) -> Response:
-    compiled = await _automaton(service, response, automaton)
+    constraint = await _automaton(service, response, automaton)
     # Large automata take a while to render: a thread keeps the event loop free.
-    dot = await asyncio.to_thread(as_dot, compiled)
+    dot = await asyncio.to_thread(as_dot, constraint)
     return Response(dot, media_type=DOT_TYPE, headers=dict(response.headers))
 
 
@@ -127,8 +128,8 @@ async def automaton_dot(service: ServiceDependency, response: Response, automato
     summary="As a picture",
 )
 async def automaton_svg(service: ServiceDependency, response: Response, automaton: str) -> Response:
-    compiled = await _automaton(service, response, automaton)
-    svg = await asyncio.to_thread(as_svg, compiled)
+    constraint = await _automaton(service, response, automaton)
+    svg = await asyncio.to_thread(as_svg, constraint)
     return Response(svg, media_type=SVG_TYPE, headers=dict(response.headers))
 
 
@@ -136,12 +137,12 @@ async def automaton_svg(service: ServiceDependency, response: Response, automato
 async def automaton_json(
     request: Request, service: ServiceDependency, response: Response, automaton: str
 ) -> AutomatonResponse:
-    compiled = await _automaton(service, response, automaton)
-    explaining = service.constraints.explanation(automaton, compiled.spec, owner_of(request))
-    explanation = await until_gone(request, explaining)
+    constraint = await _automaton(service, response, automaton)
+    explaining = service.constraints.explanation(automaton, constraint.spec, owner_of(request))
+    explanation = await while_connected(request, explaining)
     if explanation is None:  # a later request may get one, so this answer must not be cached
         del response.headers["cache-control"], response.headers["etag"]
-    return await asyncio.to_thread(as_json, automaton, compiled, explanation)
+    return await asyncio.to_thread(as_json, automaton, constraint, explanation)
 
 
 @router.get("/v1/models", responses=errors(500, 503), summary="The served model")

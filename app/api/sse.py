@@ -57,9 +57,9 @@ class JobEvents(EventSourceResponse):
             self._ended = True
         finally:  # also when the client left in the middle of the iteration
             if self._ended:
-                await self._reader.done()
+                await self._reader.unsubscribe()
             else:
-                self._reader.gone()
+                self._reader.unsubscribe_later()
 
     async def _stream(self, after: str) -> AsyncIterator[bytes]:
         service, job = self._reader.service, self._reader.job
@@ -68,7 +68,7 @@ class JobEvents(EventSourceResponse):
             async for chunk in _chunks(self._reader, after):
                 yield chunk
             # No last event is sent here, so `_ended` stays false and the share waits for the reader's return.
-            if service.jobs.hands_over:
+            if service.jobs.transfers_streams:
                 yield _reconnect(RECONNECT_RETRY_MS)
                 return
             async with job.until_deadline():
@@ -86,7 +86,7 @@ class JobEvents(EventSourceResponse):
 
 async def _chunks(reader: EventSubscription, after: str) -> AsyncIterator[bytes]:
     """The events as bytes. They end with the job, or when another process can continue the stream."""
-    stopping = asyncio.create_task(reader.service.jobs.wait_until_handing_over())
+    stopping = asyncio.create_task(reader.service.jobs.wait_for_transfer())
     try:
         async with contextlib.aclosing(paced(reader.service, reader.job, after, stopping)) as events:
             async for event in events:
@@ -134,8 +134,8 @@ def _chunk(event: JobEvent) -> bytes:
     match load(event.data):
         case StepMessage() as step:
             return _event("step", to_json(StepEventBody, step), event.id)
-        case CompileJobResult() as compiled:
-            return _event("compiled", to_json(CompiledEventBody, compiled), event.id)
+        case CompileJobResult() as sizes:
+            return _event("compiled", to_json(CompiledEventBody, sizes), event.id)
         case RestartMessage() as restart:
             return _event("restarted", to_json(RestartEventBody, restart), event.id)
         case _:

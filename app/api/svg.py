@@ -33,7 +33,7 @@ class Drawing:
 
 def visible(text: str) -> str:
     """A label with its control characters escaped, as \\u0001. XML forbids them, and they are invisible."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def draw(drawing: Drawing, title: str) -> str:
@@ -42,17 +42,17 @@ def draw(drawing: Drawing, title: str) -> str:
     dead = len(drawing.distances) - len(shown)
     if len(shown) > STATES_MAX:
         return _document(640, 80, title, [_text(20, 45, f"{len(shown)} states: too many to draw", "start")])
-    place = _layout(drawing)
+    positions = _layout(drawing)
     # A state that the start does not reach has no place in the layout, and its edges are not drawn.
-    live = [edge for edge in drawing.edges if edge[0] in place and edge[1] in place]
+    live = [edge for edge in drawing.edges if edge[0] in positions and edge[1] in positions]
     pairs = {(source, target) for source, target, _ in live}
-    body = [_edge(place, source, target, label, (target, source) in pairs) for source, target, label in live]
-    body += [_state(place[state], state, drawing) for state in shown if state in place]
-    if drawing.start in place:
-        x, y = place[drawing.start]
+    body = [_edge(positions, source, target, label, (target, source) in pairs) for source, target, label in live]
+    body += [_state(positions[state], state, drawing) for state in shown if state in positions]
+    if drawing.start in positions:
+        x, y = positions[drawing.start]
         body.append(f'<path class="edge" d="M{x - RADIUS - 34:.1f} {y:.1f} L{x - RADIUS - 3:.1f} {y:.1f}"/>')
-    width = max((x for x, _ in place.values()), default=300.0) + MARGIN + 60
-    height = max((y for _, y in place.values()), default=0.0) + MARGIN + 30
+    width = max((x for x, _ in positions.values()), default=300.0) + MARGIN + 60
+    height = max((y for _, y in positions.values()), default=0.0) + MARGIN + 30
     caption = f"{len(shown)} live states, {dead} dead and not drawn; d: fewest tokens to the end"
     return _document(max(width, 460.0), height + 20, title, [*body, _text(16, height + 8, caption, "start")])
 
@@ -106,9 +106,9 @@ def _colour(distance: int, furthest: int) -> str:
     return f"hsl({130 - 125 * share:.0f} 70% 78%)"
 
 
-def _edge(place: dict[int, tuple[float, float]], source: int, target: int, label: str, both_ways: bool) -> str:
+def _edge(positions: dict[int, tuple[float, float]], source: int, target: int, label: str, both_ways: bool) -> str:
     """The SVG of a transition. A loop lies above its state; a curve bends more the more columns it crosses."""
-    (x1, y1), (x2, y2) = place[source], place[target]
+    (x1, y1), (x2, y2) = positions[source], positions[target]
     label = visible(label)
     name = label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
     hint = f"<title>{escape(f'{source} to {target}: {label}')}</title>"

@@ -129,7 +129,7 @@ class Broker(Protocol):
     def durable(self) -> bool:
         """Whether jobs survive the end of this process."""
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
         """Submit a job, subscribe to it and return its id.
 
         If an unfinished job has the same key, the caller is subscribed to that job and nothing new runs.
@@ -192,7 +192,7 @@ class Broker(Protocol):
     async def cancelled(self, job_id: str) -> None:
         """Worker: return once the job is cancelled."""
 
-    async def heartbeat(self, queue: str, presence: WorkerStatus) -> None:
+    async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
         """Worker: report that it is alive. The report expires after `PRESENCE_TTL_S` seconds."""
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:

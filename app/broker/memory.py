@@ -66,25 +66,25 @@ class MemoryBroker:
             queue_weight_max=settings.queue_weight_max,
         )
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
         self._forget_old()
         known = self._by_key.get(key)
         if known is not None and (not known.done.is_set() or self._now() < known.key_ends):
-            if known.terms.digest != terms.digest:
+            if known.terms.digest != options.digest:
                 raise KeyReused("this key came with another request before")
-            known.subscribe(terms.detached)
+            known.subscribe(options.detached)
             return known.id
         # The limits come before the job is created: a refused job leaves no trace.
-        first = self._jobs.get(terms.after) if terms.after else None
+        first = self._jobs.get(options.after) if options.after else None
         if first is not None and first.done.is_set():
             first = None
-        self._require_room(self._queues[queue], terms.weight)
-        self._require_time(self._queues[queue], terms, outside=first is not None)
-        self._require_group_capacity(self._queues[queue], terms.pools)
-        job = QueuedJob(queue, key, body, terms, self._now())
-        job.subscribe(terms.detached)
+        self._require_room(self._queues[queue], options.weight)
+        self._require_time(self._queues[queue], options, outside=first is not None)
+        self._require_group_capacity(self._queues[queue], options.pools)
+        job = QueuedJob(queue, key, body, options, self._now())
+        job.subscribe(options.detached)
         self._jobs[job.id] = self._by_key[key] = job
-        for pool in terms.pools:
+        for pool in options.pools:
             self._pools[pool.name].append(job)
         if first is None:
             self._enqueue(job)
@@ -176,14 +176,14 @@ class MemoryBroker:
     async def cancelled(self, job_id: str) -> None:
         await self._job(job_id).cancel_requested.wait()
 
-    async def heartbeat(self, queue: str, presence: WorkerStatus) -> None:
-        self._presence[queue][presence.worker] = (presence, self._now() + PRESENCE_TTL_S)
+    async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
+        self._presence[queue][status.worker] = (status, self._now() + PRESENCE_TTL_S)
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         now, seen = self._now(), self._presence[queue]
         for name in [name for name, (_, ends) in seen.items() if now >= ends]:
             del seen[name]
-        return tuple(presence for presence, _ in seen.values())
+        return tuple(status for status, _ in seen.values())
 
     async def backlog(self, queue: str) -> Backlog:
         return self._queues[queue].backlog()

@@ -89,14 +89,14 @@ class ThroughputEstimator:
         return 0 < left_s < min(waited_s, RUN_TIME_SHARE * needs_s)
 
 
-def retry_delay_s(room_s: float | None, whole_s: float | None, dice: Callable[[], float] = random.random) -> int:
+def retry_delay_s(room_s: float | None, total_s: float | None, dice: Callable[[], float] = random.random) -> int:
     """Seconds after which a refused caller should retry, from 1 to `RETRY_S_MAX`.
 
     room_s   time until there may be room, None if the throughput is unknown
-    whole_s  time that all waiting jobs need; a retry within a part of it still finds a queue that is not empty
+    total_s  time that all waiting jobs need; a retry within a part of it still finds a queue that is not empty
 
     The delay is random, because callers that retry at the same time would mostly be refused again.
     """
     if room_s is None:
         return DEFAULT_RETRY_S + round(dice())
-    return min(RETRY_S_MAX, max(1, math.ceil(room_s + RETRY_SPREAD * (whole_s or 0.0) * dice())))
+    return min(RETRY_S_MAX, max(1, math.ceil(room_s + RETRY_SPREAD * (total_s or 0.0) * dice())))

@@ -61,9 +61,9 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(f"satisfied: {_yes(choice['satisfied'])}   {sums}")
     times, usage = answer["timings"], answer["usage"]
     seed = "" if answer["seed"] is None else f", seed {answer['seed']}"
-    compiled = "constraint cached" if times["cached"] else f"compile {times['compile_ms']:.0f} ms"
+    compile_time = "constraint cached" if times["cached"] else f"compile {times['compile_ms']:.0f} ms"
     console.print(
-        f"[dim]{compiled}, queue {times['queue_ms']:.0f} ms, decode {times['decode_ms']:.0f} ms, "
+        f"[dim]{compile_time}, queue {times['queue_ms']:.0f} ms, decode {times['decode_ms']:.0f} ms, "
         f"total {times['total_ms']:.0f} ms; {usage['prompt_tokens']} + {usage['completion_tokens']} tokens, "
         f"{usage['sequences']} sequences{seed}[/]"
     )

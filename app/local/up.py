@@ -166,7 +166,7 @@ async def _start(local: _Local) -> dict[str, int]:
     broker = open_broker(local.settings)
     try:
         # Workers of an earlier run, whose status the server may still store.
-        earlier = {presence.worker for queue in local.workers for presence in await broker.workers(queue)}
+        earlier = {status.worker for queue in local.workers for status in await broker.workers(queue)}
         for name in local.names:
             local.supervisor.start(name)
         while not await _ready(broker, local, earlier):
@@ -194,11 +194,11 @@ async def _ready(broker: Broker, local: _Local, earlier: set[str]) -> bool:
     earlier  workers of an earlier run, which are ignored
     """
     for queue, count in local.workers.items():
-        presences = [presence for presence in await broker.workers(queue) if presence.worker not in earlier]
-        for presence in presences:
-            if presence.reason not in ("", NotReadyCode.LOADING):
-                raise LocalFailed(f"the {queue} worker cannot start: {presence.reason}")
-        if sum(not presence.reason for presence in presences) < count:
+        statuses = [status for status in await broker.workers(queue) if status.worker not in earlier]
+        for status in statuses:
+            if status.reason not in ("", NotReadyCode.LOADING):
+                raise LocalFailed(f"the {queue} worker cannot start: {status.reason}")
+        if sum(not status.reason for status in statuses) < count:
             return False
     try:
         async with httpx2.AsyncClient(trust_env=False) as http:

@@ -67,11 +67,11 @@ class CompileResponse(CompiledEventBody):
     explanation: ConstraintExplanation | None
 
     @classmethod
-    def of(cls, compiled: CompiledEventBody, explanation: ConstraintExplanation | None) -> Self:
+    def of(cls, sizes: CompiledEventBody, explanation: ConstraintExplanation | None) -> Self:
         """The body for a constraint of these sizes."""
         # A message has `kind` and `version` besides these fields, so only the shared ones are copied.
-        sizes = {item.name: getattr(compiled, item.name) for item in fields(CompiledEventBody)}
-        return cls(**sizes, explanation=explanation)
+        values = {item.name: getattr(sizes, item.name) for item in fields(CompiledEventBody)}
+        return cls(**values, explanation=explanation)
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -53,8 +53,8 @@ class ParsedConstraint:
         """The request's path of a field of the constraint."""
         if self.path == "constraint":
             return self.path if field == self.path else f"{self.path}.{field}"
-        head, dot, rest = field.partition(".")
-        return f"{self.path}{dot}{rest}" if head == self.form else self.path
+        head, dot, subpath = field.partition(".")
+        return f"{self.path}{dot}{subpath}" if head == self.form else self.path
 
 
 def parse_constraint(request: OpenAIRequest) -> ParsedConstraint | None:
@@ -167,9 +167,9 @@ def removable_stops(spec: Spec | None, stops: Sequence[str]) -> tuple[str, ...]:
 
 def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> dict[str, Any]:
     """The constraint that a text contains no stop string. With `at_end` it may end with one."""
-    written = "|".join(re.escape(stop) for stop in stops)
-    rest = "+" if at_end else "*"
-    return {"not": {"regex": f"(?s:.*)(?:{written})(?s:.{rest})", "leading_space": leading_space}}
+    pattern = "|".join(re.escape(stop) for stop in stops)
+    ending = "+" if at_end else "*"
+    return {"not": {"regex": f"(?s:.*)(?:{pattern})(?s:.{ending})", "leading_space": leading_space}}
 
 
 def remove_stop(text: str, stops: Sequence[str]) -> str:

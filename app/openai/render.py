@@ -89,7 +89,7 @@ def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles
     return FinishedAnswer(text, "length" if cut else "stop", tokens if translated.logprobs else None)
 
 
-def _written(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]:
+def _written_tokens(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]:
     """Bytes and log-prob of each generated token except the end token."""
     assert choice.trace is not None
     return [(files.vocabulary.tokens[step.token] or b"", step.log_prob) for step in choice.trace[:-1]]
@@ -97,7 +97,7 @@ def _written(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]
 
 def _space(choice: ChoiceBody, files: ModelFiles) -> str:
     """The leading space that the model wrote and the answer lacks."""
-    raw = b"".join(token_bytes for token_bytes, _ in _written(choice, files))
+    raw = b"".join(token_bytes for token_bytes, _ in _written_tokens(choice, files))
     return raw[: len(raw) - len(choice.text.encode())].decode()
 
 
@@ -105,7 +105,7 @@ def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerTok
     """The tokens of the text. Its leading space and the removed stop string are excluded."""
     skipped, left = len(_space(choice, files)), len(text.encode())
     tokens = []
-    for token_bytes, log_prob in _written(choice, files):
+    for token_bytes, log_prob in _written_tokens(choice, files):
         visible = token_bytes[skipped:][:left]
         skipped, left = max(0, skipped - len(token_bytes)), left - len(visible)
         # A token without bytes, a special one, stays in the list.

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.dependencies import IdempotencyKey, ServiceDependency, submission_context, until_gone
+from app.api.dependencies import IdempotencyKey, ServiceDependency, submission_context, while_connected
 from app.api.openapi import Responses, errors
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
@@ -64,14 +64,14 @@ async def _respond(
     context = submission_context(request, key, None, body)
     params = translated.params
     with request_paths(translated.constraint, translated.renamed):
-        submitted = await until_gone(request, service.begin(params, context))
+        submitted = await while_connected(request, service.begin(params, context))
         headers = {"x-job-id": submitted.job_id, **(_DEPRECATION if translated.deprecated else {})}
         writer = writer_type(submitted.job_id, service.settings.model_id, translated)
         if params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.
-            await until_gone(request, EventSubscription(service, submitted).wait_until_compiled())
+            await while_connected(request, EventSubscription(service, submitted).wait_until_compiled())
             streamed = StreamedAnswer(service, submitted, translated, writer, body.usage_in_stream)
             return ChunkStream(streamed, request.state.request_id, headers)
-        result = generated(await until_gone(request, service.answer(submitted)))
+        result = generated(await while_connected(request, service.answer(submitted)))
     response = writer.response(result, answers(result, translated, service.files))
     return Response(response.model_dump_json(), media_type="application/json", headers=headers)

@@ -27,12 +27,13 @@ class AnswerNormalizer:
     may or may not be part of it, the prefix is empty.
 
     raw       keep the leading space
-    compiled  the constraint; None until its compilation is reported
+    constraint
+              the constraint; None until its compilation is reported
     """
 
     def __init__(self, stops: Sequence[str] = (), raw: bool = False) -> None:
         self._stops, self._raw = stops, raw
-        self.compiled: CompiledConstraint | None = None
+        self.constraint: CompiledConstraint | None = None
 
     def __call__(self, raw: str) -> str:
         return remove_partial_stop(self._without_space(raw), self._stops)
@@ -40,16 +41,16 @@ class AnswerNormalizer:
     def _without_space(self, raw: str) -> str:
         if self._raw or not raw.startswith(" "):
             return raw
-        if self.compiled is None:
+        if self.constraint is None:
             return ""
-        if not self.compiled.text.strips_space:
+        if not self.constraint.text.strips_space:
             return raw
-        return "" if _may_begin_with_space(self.compiled) else raw[1:]
+        return "" if _may_begin_with_space(self.constraint) else raw[1:]
 
 
-def _may_begin_with_space(compiled: CompiledConstraint) -> bool:
+def _may_begin_with_space(constraint: CompiledConstraint) -> bool:
     """Whether an answer may begin with a space."""
-    return int(compiled.tokens.distance[states_along(compiled.text, " ")[-1]]) != UNREACHABLE
+    return int(constraint.tokens.distance[states_along(constraint.text, " ")[-1]]) != UNREACHABLE
 
 
 class StablePrefixTracker:

@@ -91,10 +91,10 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
         match None if event is None else load(event.data):
             case None:
                 yield KEEPALIVE_COMMENT
-            case CompileJobResult() as compiled:
+            case CompileJobResult() as sizes:
                 # Without the automaton fewer prefixes are stable; the last chunks hold the rest.
                 with contextlib.suppress(UnknownAutomaton, StorageDown):
-                    normalize.compiled = await service.constraints.automaton(compiled.automaton)
+                    normalize.constraint = await service.constraints.automaton(sizes.automaton)
             case RestartMessage():
                 tracker = None
             case StepMessage() as step:
@@ -102,19 +102,19 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
                 tracker.take(step)
                 for index, prefix in sent.items():
                     text = translated.prefix + tracker.text(index)
-                    # A retry starts with shorter texts, and may differ: `_rest` compares it at the end.
+                    # A retry starts with shorter texts, and may differ: `_final_chunks` compares it at the end.
                     if len(text) > len(prefix) and text.startswith(prefix):
                         sent[index] = text
                         yield _data(writer.chunk(index, text[len(prefix) :]))
             case _:
                 pass
     result = generated(await _result(service, streamed.submitted))
-    for chunk in _rest(streamed, result, answers(result, translated, service.files), sent):
+    for chunk in _final_chunks(streamed, result, answers(result, translated, service.files), sent):
         yield _data(chunk)
     yield DONE
 
 
-def _rest(
+def _final_chunks(
     streamed: StreamedAnswer, result: GenerateJobResult, finished: tuple[FinishedAnswer, ...], sent: dict[int, str]
 ) -> list[BaseModel]:
     """The chunks with the text that was not sent yet."""

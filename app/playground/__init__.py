@@ -37,10 +37,10 @@ def page_files() -> Mapping[str, PageFile]:
 
     What is not here when the service starts does not exist: no request ever names a path of the disk.
     """
-    found = {}
+    files = {}
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix in _KINDS and path.is_file():
             body = path.read_bytes()
             etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-            found[path.relative_to(FOLDER).as_posix()] = PageFile(body, _KINDS[path.suffix], etag)
-    return MappingProxyType(found)
+            files[path.relative_to(FOLDER).as_posix()] = PageFile(body, _KINDS[path.suffix], etag)
+    return MappingProxyType(files)

@@ -35,7 +35,7 @@ from app.messages import (
 from app.models import ModelFiles
 from app.observability import metrics
 from app.requests import require_at_most
-from app.service.job_client import JobClient, SubmissionContext, until
+from app.service.job_client import JobClient, SubmissionContext, time_limit
 from app.settings import Settings
 from app.store import Store
 from compiler.artifact import CompiledConstraint
@@ -55,12 +55,12 @@ class ResolvedConstraint:
 
     automaton  hash of the constraint
     names      the caller's names of the propositions, by the names of their meanings
-    compiled   sizes of the automaton; None if it is not compiled yet
+    sizes      sizes of the automaton; None if it is not compiled yet
     """
 
     automaton: str
     names: Names
-    compiled: CompileJobResult | None
+    sizes: CompileJobResult | None
 
 
 class Constraints:
@@ -70,7 +70,7 @@ class Constraints:
         self._settings = settings
         self._jobs = jobs
         self._fingerprint = files.vocabulary.fingerprint
-        self._catalogue = ConstraintStore(settings, store, self._fingerprint)
+        self._constraint_store = ConstraintStore(settings, store, self._fingerprint)
         self._recently_read: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_RECENTLY_READ_BYTES_MAX)
         self._recent_hits: ByteBoundedLru[str, tuple[CompileJobResult, float]] = ByteBoundedLru(_RECENT_HITS_BYTES_MAX)
 
@@ -81,7 +81,7 @@ class Constraints:
         self.require_model(model)
         check_input_size(spec, self._settings.limits)  # before it is hashed, serialized or queued
         timeout_s = self._settings.timeout_s_default
-        async with until(timeout_s):
+        async with time_limit(timeout_s):
             automaton, _ = await self._read(spec)
             stored = await self._stored(automaton, spec)
             if stored is not None:
@@ -89,8 +89,8 @@ class Constraints:
             # The job's key is the constraint's hash, so concurrent requests wait for one compilation.
             with metrics.single_flight():
                 job = self._compile_job(automaton, spec, owner)
-                terms = self._jobs.compilation(owner, deadline_in_s=timeout_s)
-                return await self._jobs.run("compile", compile_job_key(automaton), job, CompileJobResult, terms)
+                options = self._jobs.compilation(owner, deadline_in_s=timeout_s)
+                return await self._jobs.run("compile", compile_job_key(automaton), job, CompileJobResult, options)
 
     async def explanation(self, automaton: str, spec: Spec, owner: str = "") -> ConstraintExplanation | None:
         """The explanation of a stored constraint, with the names of `spec`.
@@ -98,12 +98,12 @@ class Constraints:
         It is made at the first request and then stored. None if it is not available now: it exceeds the limits, no
         worker is free, or the automaton was dropped.
         """
-        explanation = await self._catalogue.explanation(automaton)
+        explanation = await self._constraint_store.explanation(automaton)
         if explanation is None:
             deadline = time.time() + self._settings.timeout_s_max  # not this caller's: others may join
             job = ExplainJob(automaton, deadline, owner=owner)
             try:
-                async with until(self._settings.timeout_s_default):
+                async with time_limit(self._settings.timeout_s_default):
                     result = await self._jobs.run("compile", explain_job_key(automaton), job, ExplainJobResult)
                     explanation = result.explanation
             except (ServiceBusy, DeadlineExceeded):
@@ -117,17 +117,17 @@ class Constraints:
 
     async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
-        compiled = await self.automaton(automaton)
-        dfa, cap = compiled.text.display_dfa, self._settings.automaton_view_cells_max
+        constraint = await self.automaton(automaton)
+        dfa, cap = constraint.text.display_dfa, self._settings.automaton_view_cells_max
         require_at_most("states * letters", dfa.states * dfa.symbols, "automaton_view_cells_max", cap)
-        return compiled
+        return constraint
 
     async def automaton(self, automaton: str) -> CompiledConstraint:
         """A stored constraint. Raises UnknownAutomaton."""
-        compiled = await self._catalogue.compiled(automaton)
-        if compiled is None:
+        constraint = await self._constraint_store.load(automaton)
+        if constraint is None:
             raise UnknownAutomaton("no stored constraint has this hash; POST /compile gives one")
-        return compiled
+        return constraint
 
     async def _stored(self, automaton: str, spec: Spec) -> CompileJobResult | None:
         """A constraint's sizes; None if it is not stored. Raises JobFailed for a cached failure."""
@@ -136,12 +136,12 @@ class Constraints:
             metrics.cache("hit")
             return sizes
         # A miss is not remembered here, because the compilation that follows it ends it.
-        stored = await self._catalogue.compiled(automaton)
+        stored = await self._constraint_store.load(automaton)
         if stored is not None:
             sizes = summary(automaton, stored, cached=True, compile_ms=0.0)
             self._recent_hits.put(automaton, (sizes, time.monotonic() + HIT_TTL_S), _ENTRY_BYTES)
             return sizes
-        failure = await self._catalogue.cached_failure(automaton, spec_to_wire(spec))
+        failure = await self._constraint_store.cached_failure(automaton, spec_to_wire(spec))
         if failure is not None:
             raise failure.as_error()
         return None
@@ -191,11 +191,11 @@ class Constraints:
 
         deadline_in_s  the time that this caller waits
         """
-        if constraint.compiled is not None:
+        if constraint.sizes is not None:
             return None
         job = self._compile_job(constraint.automaton, spec, context.owner)
-        terms = self._jobs.compilation(context.owner, context.detached, deadline_in_s)
-        return await self._jobs.submit("compile", compile_job_key(constraint.automaton), job, terms)
+        options = self._jobs.compilation(context.owner, context.detached, deadline_in_s)
+        return await self._jobs.submit("compile", compile_job_key(constraint.automaton), job, options)
 
     def require_model(self, model: str | None) -> None:
         if model is not None and model != self._settings.model_id:
@@ -220,7 +220,7 @@ class ConstraintStore:
         self._store = store
         self._decode = open_decoder(settings, fingerprint)
 
-    async def compiled(self, automaton: str) -> CompiledConstraint | None:
+    async def load(self, automaton: str) -> CompiledConstraint | None:
         """The constraint of this hash; None if it is not stored."""
         key = automaton_key(automaton)
         data = await self._store.get(key, self._settings.automaton_ttl_s)
@@ -228,14 +228,14 @@ class ConstraintStore:
             return None
         try:
             # Decoding verifies the signature and every array of the automaton: too long for the event loop.
-            compiled = await asyncio.to_thread(self._decode, automaton, data)
+            constraint = await asyncio.to_thread(self._decode, automaton, data)
         except ArtefactInvalid:
             # Only these bytes are deleted, so a value that a worker writes meanwhile stays.
             metrics.cache("corrupt")
             await self._store.delete(key, data)
             return None
         metrics.cache("hit")
-        return compiled
+        return constraint
 
     async def cached_failure(self, automaton: str, spec: Mapping[str, object]) -> Failure | None:
         """The failure of an earlier compilation of this spelling of the constraint. None if there is none."""

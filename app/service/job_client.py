@@ -58,7 +58,8 @@ class SubmissionContext:
     route    path of the request
     key      the Idempotency-Key: the same one leads to the same job
     digest   of the whole request: the key with another digest is an error
-    alone    the caller does not wait for the answer
+    respond_async
+             the caller does not wait for the answer (`Prefer: respond-async`)
     charges  charges the API key; None without a rate limit
     """
 
@@ -66,7 +67,7 @@ class SubmissionContext:
     route: str = ""
     key: str | None = None
     digest: str = ""
-    alone: bool = False
+    respond_async: bool = False
     charges: KeyCharges | None = None
 
     def charged(self, beam_tokens: int) -> contextlib.AbstractAsyncContextManager[Charge]:
@@ -78,20 +79,20 @@ class SubmissionContext:
     @property
     def detached(self) -> bool:
         """Whether the job goes on when the caller disconnects."""
-        return self.alone or self.key is not None
+        return self.respond_async or self.key is not None
 
 
 @contextlib.asynccontextmanager
-async def until(timeout_s: float, whole_s: float | None = None) -> AsyncIterator[None]:
+async def time_limit(timeout_s: float, limit_s: float | None = None) -> AsyncIterator[None]:
     """Raise DeadlineExceeded if the body takes longer than `timeout_s`.
 
-    whole_s  the time limit that the error names, if it differs from `timeout_s`
+    limit_s  the time limit that the error names, if it differs from `timeout_s`
     """
     try:
         async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError:
-        raise DeadlineExceeded(timeout_s if whole_s is None else whole_s) from None
+        raise DeadlineExceeded(timeout_s if limit_s is None else limit_s) from None
 
 
 class JobClient:
@@ -106,11 +107,11 @@ class JobClient:
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
-    def hands_over(self) -> bool:
+    def transfers_streams(self) -> bool:
         """Whether subscribers are sent to another process, which can continue their streams."""
         return self.stopping.is_set() and self._broker.durable
 
-    async def wait_until_handing_over(self) -> None:
+    async def wait_for_transfer(self) -> None:
         """Wait until other processes take over the streams. Never returns if no other process has the jobs."""
         await self.stopping.wait()
         if not self._broker.durable:

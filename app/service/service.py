@@ -40,7 +40,7 @@ from app.requests import (
     seeded,
 )
 from app.service.constraints import Constraints, require_text
-from app.service.job_client import JobClient, SubmissionContext, until
+from app.service.job_client import JobClient, SubmissionContext, time_limit
 from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError
@@ -73,7 +73,7 @@ class SubmittedJob:
         """Raise DeadlineExceeded if the body is not done at the job's deadline."""
         if self.deadline == math.inf:  # a reader of another caller's stream has no deadline of its own
             return contextlib.nullcontext()
-        return until(max(0.0, self.deadline - time.time()), self.timeout_s)
+        return time_limit(max(0.0, self.deadline - time.time()), self.timeout_s)
 
 
 class Service:
@@ -132,7 +132,7 @@ class Service:
         constraint = await self.constraints.resolve(params.spec, params.automaton)
         # With the scope "full" the prompt satisfies a part of the constraint: only the worker knows the least budget.
         max_tokens = options.max_tokens if options.scope == "answer" else None
-        _require_budget(constraint.compiled, max_tokens)
+        _require_budget(constraint.sizes, max_tokens)
         compile_job = None  # a hash names a stored constraint, which needs no compilation
         if params.spec is not None:
             compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
@@ -161,8 +161,8 @@ class Service:
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self.constraints.resolve(params.spec)
         # An automaton that is not compiled yet has no size to check; the worker checks it again.
-        if constraint.compiled is not None:
-            check_paths(len(params.log_probs), constraint.compiled.states, self.settings)
+        if constraint.sizes is not None:
+            check_paths(len(params.log_probs), constraint.sizes.states, self.settings)
         compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
         job = DecodeJob(
             constraint.automaton, params.log_probs, params.beams, params.alpha_min, params.gamma, arrived + timeout_s,
@@ -181,22 +181,22 @@ class Service:
         reader = EventSubscription(self, submitted)
         try:
             async with submitted.until_deadline():
-                await self.compiled(submitted)
+                await self.wait_for_compilation(submitted)
                 async with self.jobs.observed(submitted.job_id):
                     result = await self.jobs.result(submitted.job_id)
         except StorageDown:
-            reader.gone()  # the share cannot be given up now; the job runs on, and the caller may try again
+            reader.unsubscribe_later()  # the share cannot be given up now; the job runs on, and a retry finds it
             raise
         except JobFailed:
             self.jobs.unsubscribe_soon(*submitted.shares)
             raise
         except BaseException:
-            await reader.done()
+            await reader.unsubscribe()
             raise
         self.jobs.unsubscribe_soon(*submitted.shares)
         return result
 
-    async def compiled(self, submitted: SubmittedJob) -> None:
+    async def wait_for_compilation(self, submitted: SubmittedJob) -> None:
         """Wait for the compilation that a job waits for.
 
         Raises the failure of the compilation, with which the job fails too, and BudgetTooSmall, which does not need to
@@ -206,9 +206,9 @@ class Service:
             return
         with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job reports it then
             async with self.jobs.observed(submitted.compile_job):
-                compiled = await self.jobs.result(submitted.compile_job)
-            if isinstance(compiled, CompileJobResult):
-                _require_budget(compiled, submitted.max_tokens)
+                sizes = await self.jobs.result(submitted.compile_job)
+            if isinstance(sizes, CompileJobResult):
+                _require_budget(sizes, submitted.max_tokens)
 
     async def subscribe(self, job_id: str) -> EventSubscription:
         """Subscribe to the events of an existing job. The subscription has a share in it."""
@@ -240,7 +240,7 @@ class Service:
         require_at_most(field, len("".join(subject)), "text_chars_max", self.settings.text_chars_max)
         check_input_size(spec, self.settings.limits)
         timeout_s = self.settings.timeout_s_default
-        async with until(timeout_s):
+        async with time_limit(timeout_s):
             job = CheckJob(spec_to_wire(spec), subject, time.time() + timeout_s, conjuncts)
             result = await self.jobs.run(
                 "compile", request_id(), job, CheckJobResult, SubmitOptions(deadline_in_s=timeout_s)
@@ -263,24 +263,24 @@ class EventSubscription:
     job: SubmittedJob
 
     async def wait_until_compiled(self) -> None:
-        """Wait until the constraint is compiled. Raises what `compiled` does."""
+        """Wait until the constraint is compiled. Raises the same as `wait_for_compilation`."""
         try:
             async with self.job.until_deadline():
-                await self.service.compiled(self.job)
+                await self.service.wait_for_compilation(self.job)
         except BaseException:
-            await self.done()
+            await self.unsubscribe()
             raise
 
-    async def done(self) -> None:
+    async def unsubscribe(self) -> None:
         """Give up the share, because the reader has everything."""
         await self.service.jobs.unsubscribe(*self.job.shares)
 
-    def gone(self) -> None:
+    def unsubscribe_later(self) -> None:
         """Give up the share after `stream_grace_s`, in which the reader may reconnect."""
         self.service.jobs.unsubscribe_later(*self.job.shares)
 
 
-def _require_budget(compiled: CompileJobResult | None, max_tokens: int | None) -> None:
+def _require_budget(sizes: CompileJobResult | None, max_tokens: int | None) -> None:
     """Raise BudgetTooSmall if a compiled constraint needs more than `max_tokens`."""
-    if compiled is not None and max_tokens is not None and compiled.min_tokens > max_tokens:
-        raise BudgetTooSmall(compiled.min_tokens, max_tokens)
+    if sizes is not None and max_tokens is not None and sizes.min_tokens > max_tokens:
+        raise BudgetTooSmall(sizes.min_tokens, max_tokens)

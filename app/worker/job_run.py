@@ -46,7 +46,7 @@ from app.worker.handlers.base import Handler
 from app.worker.job_context import JobContext
 from compiler.errors import ErrorFacts
 
-KINDS = ("labels", "ltlf", "regex", "keywords", "infill", "json_schema", "choice", "dfa", "all", "any", "not")
+FORMS = ("labels", "ltlf", "regex", "keywords", "infill", "json_schema", "choice", "dfa", "all", "any", "not")
 log = logging.getLogger("app.worker.loop")  # the name that operators filter by
 
 
@@ -239,9 +239,9 @@ def outcome_of(result: Result | None) -> str:
             return "ok"
 
 
-def kind_of(job: CompileJob) -> str:
+def form_of(job: CompileJob) -> str:
     """The outermost form of a constraint."""
-    return next((kind for kind in KINDS if kind in job.spec), "length")
+    return next((form for form in FORMS if form in job.spec), "length")
 
 
 def _count(job: Job, result: Result | None, outcome: str, total_s: float) -> None:
@@ -250,14 +250,14 @@ def _count(job: Job, result: Result | None, outcome: str, total_s: float) -> Non
         case CompileJob():
             # A job whose automaton was stored meanwhile compiled nothing.
             if not (isinstance(result, CompileJobResult) and result.cached):
-                metrics.COMPILED.labels(kind_of(job), outcome).inc()
+                metrics.COMPILED.labels(form_of(job), outcome).inc()
         case GenerateJob() | DecodeJob():
             metrics.GENERATED.labels(outcome).inc()
             metrics.E2E_SECONDS.labels(outcome).observe(total_s)
     match result:
         case CompileJobResult(cached=False):
             assert isinstance(job, CompileJob)
-            metrics.COMPILE_SECONDS.labels(kind_of(job)).observe(result.compile_ms / 1000)
+            metrics.COMPILE_SECONDS.labels(form_of(job)).observe(result.compile_ms / 1000)
             metrics.STATES.observe(result.token_states)
         case GenerateJobResult():
             metrics.PROMPT_TOKENS.inc(result.usage.prompt_tokens)

@@ -126,13 +126,13 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
     Its later messages are those of the connection, such as the client's disconnect.
     """
-    given = False
+    body_sent = False
 
     async def replayed() -> Message:
-        nonlocal given
-        if given:
+        nonlocal body_sent
+        if body_sent:
             return await receive()
-        given = True
+        body_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replayed
@@ -167,8 +167,8 @@ def read_json(data: bytes) -> object:
     except UnicodeDecodeError as error:
         raise InvalidJson(f"the JSON is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise InvalidJson(f"this is not JSON: {error.msg.lower()} at {place}") from None
+        position = f"line {error.lineno}, column {error.colno}"
+        raise InvalidJson(f"this is not JSON: {error.msg.lower()} at {position}") from None
     except RecursionError:
         raise InvalidJson(f"the JSON is nested deeper than {NESTING_MAX}") from None
     _check_values(value)
@@ -193,10 +193,10 @@ def _bounded(text: str) -> int:
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise InvalidJson("an object has the same key twice")
-    return found
+    return result
 
 
 def _check_values(value: object) -> None:

@@ -58,8 +58,8 @@ class RedisBroker:
         """The broker of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
         return cls(url, settings)
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
-        return await self._records.submit(secrets.token_hex(16), queue, key, body, terms)
+    async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
+        return await self._records.submit(secrets.token_hex(16), queue, key, body, options)
 
     async def subscribe(self, job_id: str) -> None:
         if not await self._records.add_subscribers(job_id, 1):
@@ -142,8 +142,8 @@ class RedisBroker:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def heartbeat(self, queue: str, presence: WorkerStatus) -> None:
-        await self._records.heartbeat(queue, presence, self._presence_ttl_s)
+    async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
+        await self._records.heartbeat(queue, status, self._presence_ttl_s)
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         return await self._records.workers(queue)

@@ -118,9 +118,9 @@ class CompileHandler:
     def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:
         """The sizes of the compiled constraint and any explanation of it."""
         assert job.spec is not None  # a request for a description carries the constraint
-        compiled = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
+        sizes = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
         explanation = self._explanation(job, context) if job.explain else None
-        return DescribeJobResult.of(context.compilation or compiled, explanation)
+        return DescribeJobResult.of(context.compilation or sizes, explanation)
 
     def _explanation(self, job: DescribeJob, context: Context) -> ConstraintExplanation | None:
         assert job.spec is not None
@@ -204,6 +204,6 @@ class CompileHandler:
             return None
 
 
-def _text(compiled: CompiledConstraint) -> TextAutomaton:
+def _text(constraint: CompiledConstraint) -> TextAutomaton:
     """The automaton over texts of a constraint compiled for single bytes."""
-    return dataclasses.replace(compiled.text, lifted=compiled.tokens)
+    return dataclasses.replace(constraint.text, lifted=constraint.tokens)

@@ -39,7 +39,7 @@ Search = Callable[[NDArray[np.float64], TokenAutomaton], Path]
 
 
 def decode_matrix(
-    job: DecodeJob, compiled: CompiledConstraint, search: Search, sizes: CompileJobResult, waited_s: float
+    job: DecodeJob, constraint: CompiledConstraint, search: Search, sizes: CompileJobResult, waited_s: float
 ) -> DecodeJobResult:
     """The job's answer, with its trace. Log-probs slightly above 0 are rounding errors and count as 0.
 
@@ -47,24 +47,24 @@ def decode_matrix(
     """
     started = time.perf_counter()
     matrix = np.array(job.log_probs, dtype=np.float64)  # [steps, labels]; None becomes NaN
-    path = search(np.where(np.isnan(matrix), -np.inf, np.minimum(matrix, 0.0)), compiled.tokens)
-    labels = tuple(compiled.text.symbol_names[number] for number in path.labels)
-    check = check_labels(compiled.text, labels)
+    path = search(np.where(np.isnan(matrix), -np.inf, np.minimum(matrix, 0.0)), constraint.tokens)
+    labels = tuple(constraint.text.symbol_names[number] for number in path.labels)
+    check = check_labels(constraint.text, labels)
     if not check.satisfied or len(labels) != len(matrix):
         raise InternalError("the decoded labels do not satisfy their constraint")
     if abs(sum(path.log_probs) - path.log_prob) > _ROUNDING * len(labels):
         raise InternalError("the log-probs of the decoded labels do not add up")
     trace = tuple(
-        LabelStepBody(step.text, step.state, _to_go(compiled, step.state), step.letters, log_prob)
+        LabelStepBody(step.text, step.state, _to_go(constraint, step.state), step.letters, log_prob)
         for step, log_prob in zip(check.words, path.log_probs, strict=True)
     )
     timings = timings_of(job, sizes, waited_s, time.perf_counter() - started)
     return DecodeJobResult(labels, path.log_prob, path.score, check.satisfied, trace, sizes.automaton, timings)
 
 
-def _to_go(compiled: CompiledConstraint, state: int) -> int:
+def _to_go(constraint: CompiledConstraint, state: int) -> int:
     """The fewest further labels to acceptance. A stored distance also counts the end, which is no label."""
-    distance = compiled.state_distances[state]
+    distance = constraint.state_distances[state]
     if distance is None:
         raise InternalError("the decoded labels lead through the dead state")
     return distance - 1

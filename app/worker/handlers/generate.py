@@ -114,8 +114,8 @@ class _Task:
     """A job with its constraint and prompt. `start` is the automaton's state before the answer's first token."""
 
     job: GenerateJob
-    compiled: CompiledConstraint
-    constraint: PreparedConstraint
+    constraint: CompiledConstraint
+    prepared: PreparedConstraint
     prompt_ids: list[int]
     start: int
 
@@ -165,7 +165,7 @@ class Generator:
         no continuation of the prompt satisfies.
         """
         try:
-            return self._answered(job, context)
+            return self._generate(job, context)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -174,20 +174,20 @@ class Generator:
         needed = self._model.bytes_for(len(job.prompt) + 1, _rows(job.options), job.options.max_tokens)
         raise MemoryTaken() if self._engine.generations else OutOfMemory(needed)
 
-    def _answered(self, job: GenerateJob, context: Context) -> GenerateJobResult:
-        compiled, constraint = self._constraint(job.automaton, context)
-        sizes = _sizes(job.automaton, compiled, context)
+    def _generate(self, job: GenerateJob, context: Context) -> GenerateJobResult:
+        constraint, prepared = self._prepared_constraint(job.automaton, context)
+        sizes = _sizes(job.automaton, constraint, context)
         if job.progress == "steps":
             context.publish(sizes)
         prompt_ids = self._prompt_ids(job)
-        job = _fitted(job, len(prompt_ids), self._model.context_length)
-        task = _Task(job, compiled, constraint, prompt_ids, _start(job, compiled))
-        constraint.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
+        job = _fit_budget(job, len(prompt_ids), self._model.context_length)
+        task = _Task(job, constraint, prepared, prompt_ids, _start(job, constraint))
+        prepared.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
         rows, max_tokens = _rows(task.options), task.options.max_tokens
         started = time.perf_counter()
         with tracing.span("decode", rows=rows, max_tokens=max_tokens):
             hypotheses = self._engine.generate(
-                lambda: self._run_of(task), prompt_ids,
+                lambda: self._generation(task), prompt_ids,
                 on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
@@ -202,28 +202,28 @@ class Generator:
 
         Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
         """
-        compiled = self._compiled(job.automaton, context)
-        check_paths(len(job.log_probs), compiled.text.display_dfa.states, self._settings)
+        constraint = self._load_constraint(job.automaton, context)
+        check_paths(len(job.log_probs), constraint.text.display_dfa.states, self._settings)
         search = functools.partial(_label_path, job, context.cancelled)
-        sizes = _sizes(job.automaton, compiled, context)
-        return named_decoding(decode_matrix(job, compiled, search, sizes, context.waited_s), job.names)
+        sizes = _sizes(job.automaton, constraint, context)
+        return named_decoding(decode_matrix(job, constraint, search, sizes, context.waited_s), job.names)
 
-    def _constraint(self, automaton: str, context: Context) -> tuple[CompiledConstraint, PreparedConstraint]:
+    def _prepared_constraint(self, automaton: str, context: Context) -> tuple[CompiledConstraint, PreparedConstraint]:
         """A constraint with its tables on the device, cached between requests."""
         with self._opening[int(automaton, 16) % len(self._opening)]:  # requests for one constraint prepare it once
             opened = self._opened.get(automaton)
             if opened is None:
-                compiled = self._compiled(automaton, context)
-                constraint = PreparedConstraint.prepare(
-                    compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
+                constraint = self._load_constraint(automaton, context)
+                prepared = PreparedConstraint.prepare(
+                    constraint.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
                     endings=self._endings,
                 )
-                opened = compiled, constraint
-                size = sum(map(array_bytes, (compiled.tokens, constraint, constraint.tables)))
+                opened = constraint, prepared
+                size = sum(map(array_bytes, (constraint.tokens, prepared, prepared.tables)))
                 self._opened.put(automaton, opened, size)
             return opened
 
-    def _compiled(self, automaton: str, context: Context) -> CompiledConstraint:
+    def _load_constraint(self, automaton: str, context: Context) -> CompiledConstraint:
         key = automaton_key(automaton)
         data = context.load(key, self._settings.automaton_ttl_s)
         if data is None:
@@ -248,14 +248,14 @@ class Generator:
             raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")
         return [self._files.bos_id]
 
-    def _run_of(self, task: _Task) -> Generation:
+    def _generation(self, task: _Task) -> Generation:
         """The generation for the task's algorithm."""
         options = _decoding_options(task.options)
         run: Generation
         if isinstance(options, SamplingOptions):
-            run = Sampling(task.constraint, options, start=task.start)
+            run = Sampling(task.prepared, options, start=task.start)
         else:
-            run = search_of(task.constraint, options, start=task.start, text_of=self._answers(task))
+            run = search_of(task.prepared, options, start=task.start, text_of=self._answers(task))
         return TopTokensRecorder(run, task.options.rejected_top_k) if task.options.rejected_top_k else run
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:
@@ -264,7 +264,7 @@ class Generator:
     def _answer(self, tokens: Sequence[int], task: _Task) -> str:
         """The answer that ids spell. At the beginning of a text the optional leading space is removed."""
         raw = self._bytes(tokens).decode()
-        return raw if task.before is not None else answer_text(task.compiled.text, raw)
+        return raw if task.before is not None else answer_text(task.constraint.text, raw)
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """A function from a row's ids to its answer. Rows that differ only in a leading space are one answer."""
@@ -279,7 +279,7 @@ class Generator:
         """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
         steps = self._replay(hypothesis, task, cancelled)
         text = self._answer(hypothesis.tokens, task)
-        check = check_text(task.compiled.text, (task.before or "") + text)
+        check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")
         return ChoiceBody(
@@ -291,49 +291,49 @@ class Generator:
     def _replay(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> tuple[TraceStep, ...]:
         """The search's trace, checked against a second pass of the model."""
         rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
-        tokens, options = task.compiled.tokens, _decoding_options(task.options)
+        tokens, options = task.constraint.tokens, _decoding_options(task.options)
         return replay_tokens(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
 
     def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStepBody, ...]:
         pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
-        shown = replay(task.compiled.text, pieces, task.before)
+        shown = replay(task.constraint.text, pieces, task.before)
         return tuple(
             TokenStepBody(
-                token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=seen.state,
+                token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=word.state,
                 distance=step.distance, alpha=step.alpha, log_prob=step.log_prob, score=step.score,
-                propositions=seen.letters,
+                propositions=word.letters,
             )
-            for step, seen in zip(steps, shown, strict=True)
+            for step, word in zip(steps, shown, strict=True)
         )
 
     def _listener(self, task: _Task, context: Context) -> Callable[[BeamStep], None] | None:
         """The function that publishes each step. None if the job publishes no events."""
         match task.job.progress:
             case "steps":
-                return StepEventBuilder(self._tokens, task.compiled, task.start, context)
+                return StepEventBuilder(self._tokens, task.constraint, task.start, context)
             case "progress":
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:
                 return None
 
 
-def _start(job: GenerateJob, compiled: CompiledConstraint) -> int:
+def _start(job: GenerateJob, constraint: CompiledConstraint) -> int:
     """The state before the answer. Raises PromptViolates where the prompt counts and cannot be continued.
 
     What counts of the prompt is its text, not how the tokenizer splits it: states are of texts. So a prompt whose
     ids would come out as other bytes (an unknown character, a space put in front) is no different.
     """
-    tokens = compiled.tokens
+    tokens = constraint.tokens
     if job.options.scope == "answer":
         return tokens.start
-    states = states_along(compiled.text, job.prompt)
+    states = states_along(constraint.text, job.prompt)
     alive = [offset for offset, state in enumerate(states) if tokens.distance[state] != UNREACHABLE]
     if job.prompt and (not alive or alive[-1] != len(job.prompt)):
         raise PromptViolates(alive[-1] if alive else 0)
     return states[-1]
 
 
-def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:
+def _fit_budget(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:
     """The job with a budget that fits the context. Only a job with `clamp_to_context` changes."""
     if not job.clamp_to_context:
         return job
@@ -341,10 +341,10 @@ def _fitted(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) ->
     return replace(job, options=job.options.model_copy(update={"max_tokens": budget}))
 
 
-def _sizes(automaton: str, compiled: CompiledConstraint, context: Context) -> CompileJobResult:
+def _sizes(automaton: str, constraint: CompiledConstraint, context: Context) -> CompileJobResult:
     """The constraint's sizes. They include the compile time if the job waited for a compilation."""
     result = context.compilation
-    return summary(automaton, compiled, result is None or result.cached, 0.0 if result is None else result.compile_ms)
+    return summary(automaton, constraint, result is None or result.cached, 0.0 if result is None else result.compile_ms)
 
 
 def _rows(options: GenerationOptions) -> int:

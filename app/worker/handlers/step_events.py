@@ -73,10 +73,10 @@ class StepEventBuilder:
     """
 
     def __init__(
-        self, vocabulary: Sequence[bytes | None], compiled: CompiledConstraint, start: int, context: Context
+        self, vocabulary: Sequence[bytes | None], constraint: CompiledConstraint, start: int, context: Context
     ) -> None:
-        self._vocabulary, self._compiled, self._context = vocabulary, compiled, context
-        display_state = display_state_of(compiled.text, start)
+        self._vocabulary, self._constraint, self._context = vocabulary, constraint, context
+        display_state = display_state_of(constraint.text, start)
         assert display_state is not None  # an answer begins between characters
         self._empty = _WrittenText(b"", start, display_state)
         self._texts: dict[tuple[int, ...], _WrittenText] = {}
@@ -86,7 +86,7 @@ class StepEventBuilder:
         rejected = tuple(self._rejected(event))
         texts = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
         self._texts = texts
-        self._row_of = {row.tokens: place for place, row in reversed(list(enumerate(event.rows)))}
+        self._row_of = {row.tokens: index for index, row in reversed(list(enumerate(event.rows)))}
         rows = tuple(
             StepRowBody(
                 texts[row.tokens].text.decode(errors="replace"), row.parent, texts[row.tokens].display_state,
@@ -98,27 +98,27 @@ class StepEventBuilder:
 
     def _rejected(self, event: ReportedStep) -> Iterator[RejectedTokenBody]:
         """The most probable tokens of the model that no row may write."""
-        tokens = self._compiled.tokens
+        tokens = self._constraint.tokens
         # Rows of samples may have equal tokens, and then the same rejected tokens; each is reported once.
-        for wanted in {(top.tokens, top.token): top for top in event.top_tokens}.values():
-            if wanted.tokens not in self._row_of:  # the search dropped the row before this step
+        for top in {(top.tokens, top.token): top for top in event.top_tokens}.values():
+            if top.tokens not in self._row_of:  # the search dropped the row before this step
                 continue
-            state = tokens.advance(self._read(wanted.tokens).state, wanted.token)
+            state = tokens.advance(self._read(top.tokens).state, top.token)
             distance = int(tokens.distance[state])
             if distance <= event.budget_after:
                 continue
-            written = self._vocabulary[wanted.token] or b""
+            written = self._vocabulary[top.token] or b""
             yield RejectedTokenBody(
-                parent=self._row_of[wanted.tokens],
-                text="" if wanted.token in tokens.eos_ids else written.decode(errors="replace"),
-                log_prob=wanted.log_prob,
+                parent=self._row_of[top.tokens],
+                text="" if top.token in tokens.eos_ids else written.decode(errors="replace"),
+                log_prob=top.log_prob,
                 distance=None if distance == UNREACHABLE else distance,
-                reason=self._reason(wanted.token, distance),
+                reason=self._reason(top.token, distance),
             )
 
     def _reason(self, token: int, distance: int) -> Reason:
         """Why a row may not write a token. `distance` is that of the token's target."""
-        if token in self._compiled.tokens.eos_ids:
+        if token in self._constraint.tokens.eos_ids:
             return "incomplete"
         if distance != UNREACHABLE:
             return "over_budget"
@@ -132,8 +132,8 @@ class StepEventBuilder:
             return self._texts[tokens]
         before = self._read(tokens[:-1])
         if state is None:
-            state = self._compiled.tokens.advance(before.state, tokens[-1])
-        display_state = display_state_of(self._compiled.text, state)
+            state = self._constraint.tokens.advance(before.state, tokens[-1])
+        display_state = display_state_of(self._constraint.text, state)
         text = before.text + (self._vocabulary[tokens[-1]] or b"")
         return _WrittenText(text, state, before.display_state if display_state is None else display_state)
 

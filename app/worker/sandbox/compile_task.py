@@ -102,10 +102,10 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
 
 def read_answer(answer: bytes) -> tuple[CompileJobResult | ExplainJobResult | Failure, bytes]:
     """The two parts of an answer. Raises MessageInvalid."""
-    message, rest = _split(answer)
+    message, data = _split(answer)
     result = load(message)
     assert isinstance(result, CompileJobResult | ExplainJobResult | Failure)
-    return result, rest
+    return result, data
 
 
 class _Compiler:
@@ -141,16 +141,16 @@ class _Compiler:
     def _compile(self, request: Request) -> tuple[bytes, bytes]:
         started = time.perf_counter()
         spec, vocabulary = spec_from_json(request.spec), self._vocabularies[request.over]
-        compiled = compile_spec(spec, vocabulary, self._limits, engines=self._engines)
+        constraint = compile_spec(spec, vocabulary, self._limits, engines=self._engines)
         compile_ms = (time.perf_counter() - started) * 1000
-        sizes = summary(request.automaton, compiled, cached=False, compile_ms=compile_ms)
-        return dump(sizes), encode(compiled, automaton_secret(self._secret, request.automaton))
+        sizes = summary(request.automaton, constraint, cached=False, compile_ms=compile_ms)
+        return dump(sizes), encode(constraint, automaton_secret(self._secret, request.automaton))
 
     def _explain(self, automaton: str, stored: bytes) -> bytes:
         secret = automaton_secret(self._secret, automaton)
-        compiled = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
-        text = dataclasses.replace(compiled.text, limits=self._limits)  # stored with earlier settings
-        explanation = explain(dataclasses.replace(compiled, text=text), guard=ResourceGuard(self._limits))
+        constraint = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
+        text = dataclasses.replace(constraint.text, limits=self._limits)  # stored with earlier settings
+        explanation = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(self._limits))
         return dump(ExplainJobResult(automaton, explanation))
 
 

@@ -64,7 +64,7 @@ def service_of(client: TestClient) -> Service:
 
 
 def store_of(client: TestClient) -> MemoryStore:
-    return cast(MemoryStore, service_of(client).constraints._catalogue._store)
+    return cast(MemoryStore, service_of(client).constraints._constraint_store._store)
 
 
 def stored(client: TestClient, key: str) -> bytes | None:

@@ -39,9 +39,9 @@ class Dying(MemoryBroker):
         await asyncio.sleep(0.1)
         raise StorageDown
 
-    async def submit(self, queue: str, key: str, body: bytes, terms: SubmitOptions = DEFAULT_SUBMIT) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
         await asyncio.sleep(0.01)
-        return await super().submit(queue, key, body, terms)
+        return await super().submit(queue, key, body, options)
 
     async def answer(self, result: CheckJobResult | Failure) -> None:
         """Take a job, and finish it so."""

@@ -39,7 +39,7 @@ from tests.servers.redis_server import RedisServer
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 NEVER = AllSpec((RegexSpec("a"), RegexSpec("b")))
 COMPILE: Mapping[str, OpenHandler] = {"compile": compile_handler.open_handler}
-ALONE = SubmissionContext("owner", "/generate", alone=True)
+ALONE = SubmissionContext("owner", "/generate", respond_async=True)
 S_MAX = 60.0
 
 

@@ -78,7 +78,7 @@ def test_a_worker_stops_in_time_without_its_server(prompt: str, server: RedisSer
 class Away(MemoryBroker):
     """One whose server is away."""
 
-    async def heartbeat(self, queue: str, presence: WorkerStatus) -> None:
+    async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
         await asyncio.Event().wait()
 
 
