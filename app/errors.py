@@ -197,7 +197,7 @@ class PromptViolates(CallerError):
 class KeyReused(CallerError):
     """The Idempotency-Key belongs to an earlier request that was not the same."""
 
-    facts = ErrorFacts(422, "idempotency_mismatch", "The Idempotency-Key came with another request before")
+    facts = ErrorFacts(422, "idempotency_mismatch", "The Idempotency-Key belongs to a different request")
 
 
 class UnknownJob(CallerError):
@@ -245,7 +245,7 @@ class QueueFull(ServiceBusy):
 
     def __init__(self, cap: int, limit: str = "queue_jobs_max", retry_after_s: int = 2) -> None:
         # The same error serves the limits of a queue and of pending compilations.
-        full = "the queue is full" if limit.startswith("queue") else "too many constraints are yet to be compiled"
+        full = "the queue is full" if limit.startswith("queue") else "too many constraints wait for their compilation"
         super().__init__(f"{full}: {limit} = {cap}", retry_after_s, limit=limit, cap=cap)
 
 
@@ -358,7 +358,7 @@ class WorkerLost(AppError):
     facts = ErrorFacts(500, "worker_lost", "Every worker that took the job was lost", ("attempts",))
 
     def __init__(self, attempts: int) -> None:
-        super().__init__(f"the job was tried {attempts} times, and each time the worker was lost", attempts=attempts)
+        super().__init__(f"the job was tried {attempts} times, and its worker died each time", attempts=attempts)
 
 
 class AutomatonMissing(AppError):
@@ -374,9 +374,6 @@ class MessageInvalid(AppError):
 
 class ModelChanged(AppError):
     """A file of the model has changed. The model is not loaded."""
-
-    def __init__(self, meant: str, how: str) -> None:
-        super().__init__(f"the model's files are not those {meant}: {how}")
 
 
 class InternalError(AppError):

@@ -315,7 +315,7 @@ def _variable_text(environment: Mapping[str, str], name: str) -> str | None:
     if file is None:
         return environment.get(variable)
     if variable in environment:
-        raise SettingsInvalid(f"{variable} and {variable}_FILE are both set: take one away")
+        raise SettingsInvalid(f"{variable} and {variable}_FILE are both set: unset one of them")
     try:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -328,7 +328,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     source = os.environ if environment is None else environment
     for former, name in RENAMED.items():
         if f"{PREFIX}{former.upper()}" in source:
-            raise SettingsInvalid(f"{PREFIX}{former.upper()} is called {PREFIX}{name.upper()}: rename it")
+            raise SettingsInvalid(f"{PREFIX}{former.upper()} was renamed: set {PREFIX}{name.upper()} instead")
     limits = dataclasses.replace(Limits(), **_overrides(source, Limits()))  # type: ignore[arg-type]
     return dataclasses.replace(Settings(limits=limits), **_overrides(source, Settings()))  # type: ignore[arg-type]
 

@@ -71,7 +71,7 @@ async def accepted(request: Request, service: Service, job_id: str) -> Response:
 def _named(job_id: str) -> str:
     # An id of another form never reaches the broker, where it would become part of a key.
     if not ID.fullmatch(job_id):
-        raise UnknownJob("no job has this id; answers are kept for a time only")
+        raise UnknownJob("no job has this id, or its result has expired")
     return job_id
 
 

@@ -106,7 +106,7 @@ async def check(request: Request, service: ServiceDependency, body: CheckRequest
 async def _automaton(service: Service, response: Response, automaton: str) -> CompiledConstraint:
     # Only a hash may become part of a key of the store.
     if not HASH.fullmatch(automaton):
-        raise UnknownAutomaton("a hash is 64 hexadecimal digits, as POST /compile answers it")
+        raise UnknownAutomaton("the hash must have 64 hexadecimal digits, as POST /compile returns it")
     constraint = await service.constraints.picture(automaton)
     response.headers["cache-control"] = _CACHED
     response.headers["etag"] = f'"{automaton}"'

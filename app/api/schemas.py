@@ -128,7 +128,7 @@ def to_json(kind: Any, value: object) -> bytes:
 
 
 class Body(StrictModel):
-    """What a caller sends. Of names that it does not know it looks at the first few: errors tell no more of them."""
+    """A request body. Errors report at most the first `FAULTS_MAX` unknown fields."""
 
     @model_validator(mode="before")
     @classmethod

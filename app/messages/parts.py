@@ -195,7 +195,7 @@ class LabelStepBody:
     state     of the constraint's automaton after the label, as GET /automata shows it
     distance  fewest further labels to acceptance; 0 where the sequence may end
     propositions  the propositions that hold at the label
-    log_prob  the matrix's own, as it was counted: -10000 at the least
+    log_prob  the matrix's value, at least -10000
     """
 
     label: str

@@ -39,7 +39,7 @@ def require_meant(digests: Mapping[str, str], folder: Path, settings: Settings) 
     These are the built-in model's or those of the settings.
     """
     if _is_built_in(settings.model):
-        require_same(digests, read_list(BUILT_IN_LIST), "that were shipped")
+        require_same(digests, read_list(BUILT_IN_LIST), "the built-in model")
     if settings.model_sha256:  # also of the built-in model, if it is pinned
         _require_pinned(digests, settings.model_sha256, folder)
 
@@ -59,7 +59,7 @@ def digests_of(folder: Path) -> dict[str, str]:
             with path.open("rb") as file:
                 digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise ModelChanged("that are meant", f"{path.name} cannot be read ({error.strerror})") from None
+            raise ModelChanged(f"the model's file {path.name} cannot be read ({error.strerror})") from None
     return digests
 
 
@@ -79,34 +79,34 @@ def read_list(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="ascii").splitlines()
         return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     except (OSError, ValueError):
-        raise ModelChanged("that are meant", f"their list, {path.name}, cannot be read") from None
+        raise ModelChanged(f"the list of the model's files, {path.name}, cannot be read") from None
 
 
-def require_same(digests: Mapping[str, str], expected: Mapping[str, str], which: str) -> None:
+def require_same(digests: Mapping[str, str], expected: Mapping[str, str], source: str) -> None:
     """Raises ModelChanged with the files that differ, are missing or are additional."""
     differences = [f"{name} {_difference(name, digests, expected)}" for name in sorted({*digests, *expected})
                    if digests.get(name) != expected.get(name)]
     if differences:
-        raise ModelChanged(which, ", ".join(differences))
+        raise ModelChanged(f"the model's files differ from {source}: {', '.join(differences)}")
 
 
 def _difference(name: str, digests: Mapping[str, str], expected: Mapping[str, str]) -> str:
     if name not in digests:
         return "is missing"
-    return "differs" if name in expected else "is not one of them"
+    return "differs" if name in expected else "is not in the list"
 
 
 def _require_pinned(digests: Mapping[str, str], pinned: str, folder: Path) -> None:
     digest = digest_of(digests)
     if digest == pinned:
         return
-    which = f"that {PREFIX}MODEL_SHA256 names"
+    source = f"{PREFIX}MODEL_SHA256"
     # The folder's list is not trusted unless its own digest is the pinned one.
     if (folder / LIST).exists():
         expected = read_list(folder / LIST)
         if digest_of(expected) == pinned:
-            require_same(digests, expected, which)
-    raise ModelChanged(which, f"their SHA-256 is {digest[:12]}…, not {pinned[:12]}…")
+            require_same(digests, expected, source)
+    raise ModelChanged(f"the model's files differ from {source}: their SHA-256 is {digest[:12]}…, not {pinned[:12]}…")
 
 
 def _is_built_in(model: str) -> bool:

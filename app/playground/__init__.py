@@ -1,6 +1,7 @@
-"""The files of the playground: one page of ES modules and styles. Knows nothing of HTTP.
+"""The files of the playground: one page of ES modules and styles.
 
-What others wrote is in `static/vendor`; its manifest names version, licence, source and SHA-256 of each file.
+`page_files` reads them once, and `app.api.playground` serves them. This package imports no HTTP library. Files of third
+parties are in `static/vendor`; its manifest names version, licence, source and SHA-256 of each file.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+__all__ = ["FOLDER", "PAGE", "PageFile", "page_files"]
+
 FOLDER = Path(__file__).parent / "static"
 PAGE = "index.html"
 _KINDS = {
@@ -22,7 +25,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file as it is sent. `etag` is quoted, and another one whenever the file's bytes are others."""
+    """A file as it is sent. `etag` is quoted and changes with the file's bytes."""
 
     body: bytes
     kind: str
@@ -33,9 +36,8 @@ class PageFile:
 def page_files() -> Mapping[str, PageFile]:
     """Every file by its path below the folder.
 
-    Examples are "index.html" and "vendor/wasm-graphviz.js"; each file is read once for each process.
-
-    What is not here when the service starts does not exist: no request ever names a path of the disk.
+    Examples are "index.html" and "vendor/wasm-graphviz.js". Each file is read once for each process. A file that is
+    missing at the start is not served, because requests never name a path of the disk.
     """
     files = {}
     for path in sorted(FOLDER.rglob("*")):

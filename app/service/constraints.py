@@ -126,7 +126,7 @@ class Constraints:
         """A stored constraint. Raises UnknownAutomaton."""
         constraint = await self._constraint_store.load(automaton)
         if constraint is None:
-            raise UnknownAutomaton("no stored constraint has this hash; POST /compile gives one")
+            raise UnknownAutomaton("no stored constraint has this hash: send the constraint to POST /compile")
         return constraint
 
     async def _stored(self, automaton: str, spec: Spec) -> CompileJobResult | None:

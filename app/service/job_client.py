@@ -46,7 +46,7 @@ OwnedKind = DescribeJob | GenerateJob | DecodeJob
 R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult)
 # A queue that had a worker is trusted this long without asking the broker again: heartbeats come every few seconds.
 READY_S = 0.25
-_NO_JOB = "no job has this id; answers are kept for a time only"
+_NO_JOB = "no job has this id, or its result has expired"
 Observer = Callable[[Progress | StepMessage], None]
 
 

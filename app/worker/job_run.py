@@ -179,7 +179,7 @@ def _call_handler(handler: Handler, job: Job, context: JobContext) -> Result:
     """The job's result, or the failure that it ended in."""
     try:
         if context.cancelled():
-            raise JobCancelled("the job was over before it began")
+            raise JobCancelled("the job ended before it started")
         return handler.handle(job, context)
     except Exception as error:
         # After the deadline handlers fail with whatever the cancellation caused, so the deadline comes first.

@@ -39,7 +39,7 @@ def test_every_kind_of_setting_is_read() -> None:
 @pytest.mark.parametrize(("former", "name"), RENAMED.items())
 def test_a_former_name_stops_the_start_with_the_new_one(former: str, name: str) -> None:
     assert name in {field.name for kind in (Settings, Limits) for field in dataclasses.fields(kind)}
-    with pytest.raises(SettingsInvalid, match=f"ABS_{former.upper()} is called ABS_{name.upper()}"):
+    with pytest.raises(SettingsInvalid, match=f"ABS_{former.upper()} was renamed: set ABS_{name.upper()}"):
         read_settings({f"ABS_{former.upper()}": "1"})
 
 

@@ -68,7 +68,7 @@ class StrictBody:
         except Exception as error:
             log.error("request %s failed: %s", name, without_message(error))
             if answering.started:  # the server then breaks the connection off
-                raise InternalError("an answer broke off") from None
+                raise InternalError("the response ended before it was complete") from None
             await send_problem(send, problem(error, name))
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:

@@ -126,7 +126,7 @@ def _require_unambiguous(scope: Scope) -> None:
     or one with both a length and chunks.
     """
     if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
-        raise MalformedRequest("this service speaks HTTP/1.1")
+        raise MalformedRequest("the request is not HTTP/1.1: use HTTP/1.1")
     headers = Headers(scope=scope)
     if "content-length" in headers and "transfer-encoding" in headers:
         raise MalformedRequest("a request has a Content-Length or a Transfer-Encoding, not both")
@@ -187,7 +187,7 @@ class Origins:
         if origin:
             if origin not in (f"http://{host}", f"https://{host}", *self._pages) or not host:
                 raise OriginRefused(
-                    "requests from pages of other origins are refused; ABS_ALLOWED_ORIGINS lists those let in"
+                    "requests from pages of other origins are refused: add the origin to ABS_ALLOWED_ORIGINS"
                 )
         elif headers.get("sec-fetch-site", "") not in _OWN_SITE and headers.get("sec-fetch-mode") != "navigate":
             raise OriginRefused("requests from pages of other origins are refused")
@@ -201,7 +201,7 @@ class Origins:
         if match is None:
             raise HostRefused("the Host header is not a host")
         if not self._is_allowed(match[1].strip("[]").lower()):
-            raise HostRefused("the Host header names another host than this one; ABS_ALLOWED_HOSTS lists those let in")
+            raise HostRefused("the Host header names another host: add it to ABS_ALLOWED_HOSTS")
         return values[0].lower()
 
     def _is_allowed(self, name: str) -> bool:

@@ -232,7 +232,7 @@ class Generator:
             return self._decode(automaton, data)
         except ArtefactInvalid as error:
             context.discard(key, data)
-            raise AutomatonMissing("the stored automaton was damaged and is gone; send the constraint again") from error
+            raise AutomatonMissing("the stored automaton was damaged and has been deleted; send the constraint again") from error
 
     def _prompt_ids(self, job: GenerateJob) -> list[int]:
         """The prompt's ids, with whatever the tokenizer puts first.
@@ -242,10 +242,10 @@ class Generator:
         ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.from_chat_template).ids)
         if ids:
             if max(ids) >= self._model.vocab_size:
-                raise OptionsInvalid("prompt", "a text of tokens that the model has a place for")
+                raise OptionsInvalid("prompt", "a text whose tokens are in the model's vocabulary")
             return ids
         if self._files.bos_id is None:
-            raise PromptEmpty("the prompt is empty, and the model names no token that begins a text")
+            raise PromptEmpty("the prompt is empty and the model has no start token: send a prompt")
         return [self._files.bos_id]
 
     def _generation(self, task: _Task) -> Generation:

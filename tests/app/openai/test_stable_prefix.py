@@ -93,7 +93,7 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
         options = options_of(chance, algorithm, compiled.tokens.min_tokens)
         steps, answers = run(options, compiled, model)
         said = AnswerNormalizer(stops)
-        said.compiled = compiled
+        said.constraint = compiled
         settled, before = StablePrefixTracker(options, said), [""] * options.rows
         for step in steps:
             if chance.random() < 0.1:
@@ -147,7 +147,7 @@ def test_an_ambiguous_leading_space_is_held_back() -> None:
     for pattern, message_of in [("[a-z]+", "a"), (" [a-z]+|[a-z]", ""), ("[ab ]+", "")]:
         said = AnswerNormalizer()
         assert said(" a") == ""  # the constraint is not known yet
-        said.compiled = compiled_of({"regex": pattern})
+        said.constraint = compiled_of({"regex": pattern})
         assert said(" a") == message_of
-    said.compiled = compiled_of({"regex": " ?[a-z]+", "leading_space": "forbid"})
+    said.constraint = compiled_of({"regex": " ?[a-z]+", "leading_space": "forbid"})
     assert said(" a") == " a" and AnswerNormalizer(raw=True)(" a") == " a"
