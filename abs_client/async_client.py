@@ -68,6 +68,8 @@ class AsyncClient(_AsyncClosing, ClientBase):
 
     Tasks of one event loop may share one client. `async with` closes its connections.
 
+        from abs_client import AsyncClient, F, Keywords
+
         async with AsyncClient("http://127.0.0.1:8000") as client:
             result = await client.generate("sentence:", F("dog") & Keywords("ball"), max_tokens=24)
             print(result.text)

@@ -66,6 +66,8 @@ class Client(_Closing, ClientBase):
 
     Threads may share one client. `with` closes its connections.
 
+        from abs_client import Client, F, Keywords
+
         with Client("http://127.0.0.1:8000") as client:
             result = client.generate("sentence:", F("dog") & Keywords("ball"), max_tokens=24)
             print(result.text)
