@@ -232,7 +232,7 @@ class Generator:
             return self._decode(automaton, data)
         except ArtefactInvalid as error:
             context.discard(key, data)
-            raise AutomatonMissing("the stored automaton was damaged and is deleted; send the constraint again") from error
+            raise AutomatonMissing("the stored automaton was damaged; send the constraint again") from error
 
     def _prompt_ids(self, job: GenerateJob) -> list[int]:
         """The prompt's ids, with whatever the tokenizer puts first.
