@@ -44,7 +44,7 @@ def test_an_altered_built_in_model_is_refused(
     assert checked_model(Settings(model=str(model))) == str(model)
     spoil(model / "model.safetensors")
     (model / "generation_config.json").unlink()
-    with pytest.raises(ModelChanged, match=r"built-in model: generation_config.json is missing, model.safetensors differs$"):
+    with pytest.raises(ModelChanged, match=r"model: generation_config.json is missing, model.safetensors differs$"):
         checked_model(Settings(model=str(model / ".." / model.name)))
 
 
