@@ -139,7 +139,7 @@ class CoalescingTransport:
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
-        self._written: list[bytes] = []
+        self._buffer: list[bytes] = []
         self._bytes = 0
         self.abort, self.is_closing = transport.abort, transport.is_closing
         self.can_write_eof, self.get_extra_info = transport.can_write_eof, transport.get_extra_info
@@ -150,16 +150,16 @@ class CoalescingTransport:
 
         Much data is sent at once, because a slow reader shows only in the transport's own buffer.
         """
-        if data and not self._written:
+        if data and not self._buffer:
             self._loop.call_soon(self.flush)
-        self._written.append(data)
+        self._buffer.append(data)
         self._bytes += len(data)
         if self._bytes >= COALESCED_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:
         """Sends the buffered data."""
-        data, self._written, self._bytes = b"".join(self._written), [], 0
+        data, self._buffer, self._bytes = b"".join(self._buffer), [], 0
         if data:
             self._transport.write(data)
 

@@ -57,8 +57,8 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
     seconds = fields["retry_after_s"]
     retry = {} if seconds is None else {"retry-after": str(seconds)}
     allow = {"allow": error.allow} if isinstance(error, MethodNotAllowed) else {}
-    sent = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry, **allow}
-    return Problem(facts.status, json.dumps(body, ensure_ascii=True).encode(), sent)
+    response_headers = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry, **allow}
+    return Problem(facts.status, json.dumps(body, ensure_ascii=True).encode(), response_headers)
 
 
 async def send_problem(send: Send, answer: Problem) -> None:

@@ -61,14 +61,14 @@ async def job_response(request: Request, service: Service, job_id: str) -> JobRe
     )  # fmt: skip
 
 
-async def accepted(request: Request, service: Service, job_id: str) -> Response:
+async def accepted_response(request: Request, service: Service, job_id: str) -> Response:
     """The response 202 to a caller that does not wait. It names the job and its location."""
-    shown = await job_response(request, service, job_id)
+    body = await job_response(request, service, job_id)
     headers = {"location": f"/jobs/{job_id}", "preference-applied": RESPOND_ASYNC, "x-job-id": job_id}
-    return Response(to_json(JobResponse, shown), 202, headers=headers, media_type="application/json")
+    return Response(to_json(JobResponse, body), 202, headers=headers, media_type="application/json")
 
 
-def _named(job_id: str) -> str:
+def _valid_id(job_id: str) -> str:
     # An id of another form never reaches the broker, where it would become part of a key.
     if not ID.fullmatch(job_id):
         raise UnknownJob("no job has this id, or its result has expired")
@@ -77,9 +77,9 @@ def _named(job_id: str) -> str:
 
 @router.get("/jobs/{job_id}", responses=_ERRORS, summary="Where a job is, and its answer once it has one")
 async def job(request: Request, service: ServiceDependency, response: Response, job_id: JobId) -> JobResponse:
-    shown = await job_response(request, service, _named(job_id))
+    body = await job_response(request, service, _valid_id(job_id))
     response.headers["cache-control"] = "no-store"
-    return shown
+    return body
 
 
 _CANCELLED: Responses = {
@@ -90,7 +90,7 @@ _CANCELLED: Responses = {
 
 @router.delete("/jobs/{job_id}", responses=_CANCELLED | _ERRORS, summary="Cancel a job")
 async def cancel_job(request: Request, service: ServiceDependency, response: Response, job_id: JobId) -> JobResponse:
-    response.status_code = 202 if await service.cancel(_named(job_id), owner_of(request)) else 200
+    response.status_code = 202 if await service.cancel(_valid_id(job_id), owner_of(request)) else 200
     return await job_response(request, service, job_id)
 
 
@@ -106,7 +106,7 @@ _READ: Responses = EVENT_STREAM | {
 async def job_events(
     request: Request, service: ServiceDependency, job_id: JobId, last_event_id: LastEventId = None
 ) -> Response:
-    await service.state(_named(job_id), owner_of(request))  # before any header is sent: the job may be another caller's
+    await service.state(_valid_id(job_id), owner_of(request))  # before a header is sent: the job may be another's
     if last_event_id == LAST_ID:  # 204 tells an EventSource to stop reconnecting
         return Response(status_code=204)
     reader = await service.subscribe(job_id)

@@ -27,7 +27,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def page(if_none_match: IfNoneMatch = None) -> Response:
-    return _sent(page_files()[PAGE], if_none_match)
+    return _response(page_files()[PAGE], if_none_match)
 
 
 @router.get("/static/{file}")
@@ -44,10 +44,10 @@ def _named(path: str, if_none_match: str | None) -> Response:
     file = page_files().get(path)  # a table, so a path cannot leave the folder
     if file is None:
         raise RouteNotFound("there is no such path")
-    return _sent(file, if_none_match)
+    return _response(file, if_none_match)
 
 
-def _sent(file: PageFile, if_none_match: str | None) -> Response:
+def _response(file: PageFile, if_none_match: str | None) -> Response:
     headers = {**_HEADERS, "etag": file.etag}
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     if file.etag in tags or "*" in tags:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
 from app.api.dependencies import ContextDependency, ServiceDependency, owner_of, while_connected
-from app.api.jobs import JobResponse, accepted
+from app.api.jobs import JobResponse, accepted_response
 from app.api.openapi import EVENT_STREAM, Responses, errors, text
 from app.api.schemas import (
     Answer,
@@ -61,11 +61,11 @@ async def _compile(service: Service, body: CompileRequest, owner: str) -> Compil
 async def _respond(request: Request, service: Service, submitted: SubmittedJob) -> Response:
     """The response to a job of one caller. It is the result, or at once the job's state for an asynchronous request."""
     if submitted.context.respond_async:
-        return await accepted(request, service, submitted.job_id)
+        return await accepted_response(request, service, submitted.job_id)
     result = await while_connected(request, service.answer(submitted))
-    shown = answer_of(submitted.job_id, result, service.settings.model_id)
+    body = answer_of(submitted.job_id, result, service.settings.model_id)
     headers = {"x-job-id": submitted.job_id}
-    return Response(to_json(Answer, shown), media_type="application/json", headers=headers)
+    return Response(to_json(Answer, body), media_type="application/json", headers=headers)
 
 
 @router.post(

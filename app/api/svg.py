@@ -38,22 +38,22 @@ def visible(text: str) -> str:
 
 def draw(drawing: Drawing, title: str) -> str:
     """The SVG document. Dead states and the edges into them are left out: the caption counts them."""
-    shown = [state for state, distance in enumerate(drawing.distances) if distance is not None]
-    dead = len(drawing.distances) - len(shown)
-    if len(shown) > STATES_MAX:
-        return _document(640, 80, title, [_text(20, 45, f"{len(shown)} states: too many to draw", "start")])
+    live_states = [state for state, distance in enumerate(drawing.distances) if distance is not None]
+    dead = len(drawing.distances) - len(live_states)
+    if len(live_states) > STATES_MAX:
+        return _document(640, 80, title, [_text(20, 45, f"{len(live_states)} states: too many to draw", "start")])
     positions = _layout(drawing)
     # A state that the start does not reach has no place in the layout, and its edges are not drawn.
     live = [edge for edge in drawing.edges if edge[0] in positions and edge[1] in positions]
     pairs = {(source, target) for source, target, _ in live}
     body = [_edge(positions, source, target, label, (target, source) in pairs) for source, target, label in live]
-    body += [_state(positions[state], state, drawing) for state in shown if state in positions]
+    body += [_state(positions[state], state, drawing) for state in live_states if state in positions]
     if drawing.start in positions:
         x, y = positions[drawing.start]
         body.append(f'<path class="edge" d="M{x - RADIUS - 34:.1f} {y:.1f} L{x - RADIUS - 3:.1f} {y:.1f}"/>')
     width = max((x for x, _ in positions.values()), default=300.0) + MARGIN + 60
     height = max((y for _, y in positions.values()), default=0.0) + MARGIN + 30
-    caption = f"{len(shown)} live states, {dead} dead and not drawn; d: fewest tokens to the end"
+    caption = f"{len(live_states)} live states, {dead} dead and not drawn; d: fewest tokens to the end"
     return _document(max(width, 460.0), height + 20, title, [*body, _text(16, height + 8, caption, "start")])
 
 

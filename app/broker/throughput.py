@@ -70,8 +70,8 @@ class ThroughputEstimator:
 
     def seconds(self, work: float) -> float | None:
         """Seconds that the queue needs for `work`. None if the throughput is unknown."""
-        done = max(self._work + self._credit / 2, self._credit)
-        return work * self._s / done if done > 0 and self._s >= WAITING_S_MIN else None
+        progress = max(self._work + self._credit / 2, self._credit)
+        return work * self._s / progress if progress > 0 and self._s >= WAITING_S_MIN else None
 
     def record_run(self, seconds: float, work: int) -> None:
         """Record a finished job."""

@@ -105,8 +105,8 @@ def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
 def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
     path, forms = "structured_outputs", {"regex": "regex", "json": "json_schema", "choice": "choice"}
     _reject_unknown(value, path, *forms, *_HARMLESS)
-    for name, allowed in _HARMLESS.items():
-        if value.get(name) not in allowed:
+    for name, values in _HARMLESS.items():
+        if value.get(name) not in values:
             raise InvalidRequest(((f"{path}.{name}", "is not supported: use regex, json or choice"),))
     for name, form in forms.items():
         if value.get(name) is not None:

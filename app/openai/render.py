@@ -75,8 +75,8 @@ def answers(result: GenerateJobResult, translated: TranslatedRequest, files: Mod
 
 def usage(result: GenerateJobResult) -> TokenUsageBody:
     """The token counts of a request, including samples that were not chosen."""
-    prompt, written = result.usage.prompt_tokens, result.usage.completion_tokens
-    return TokenUsageBody(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written)
+    prompt, generated = result.usage.prompt_tokens, result.usage.completion_tokens
+    return TokenUsageBody(prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated)
 
 
 def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, cut: bool) -> FinishedAnswer:

@@ -59,9 +59,9 @@ class _NeutralValues(DeferredModel, Body):
         description, extra = field.description or "", field.json_schema_extra
         if not description.startswith(_UNSUPPORTED) or not isinstance(extra, dict):
             return value
-        allowed = extra["enum"]
-        assert isinstance(allowed, list)
-        if value not in allowed:
+        neutral = extra["enum"]
+        assert isinstance(neutral, list)
+        if value not in neutral:
             raise ValueError(f"not supported: {description.removeprefix(_UNSUPPORTED)}")
         return None
 

@@ -57,7 +57,7 @@ class RequestLogMiddleware:
             await self._app(scope, receive, send)
             return
         name, state = id_of_request(scope), scope["state"]
-        seen, started = _ResponseRecorder(send), time.perf_counter()
+        recorder, started = _ResponseRecorder(send), time.perf_counter()
         method = scope["method"] if scope["method"] in METHODS else OTHER
         with (
             logs.bound(request_id=name),
@@ -65,15 +65,15 @@ class RequestLogMiddleware:
             metrics.HTTP_IN_FLIGHT.track_inprogress(),
         ):
             try:
-                await self._app(scope, receive, seen)
+                await self._app(scope, receive, recorder)
             except Exception:
-                seen.status = 500 if seen.status == _NO_RESPONSE else seen.status
+                recorder.status = 500 if recorder.status == _NO_RESPONSE else recorder.status
                 raise
             finally:
                 route = _route(scope)
                 span.rename(f"{method} {route}")
-                span.note(status=seen.status, route=route)
-                _record(method, route, seen, time.perf_counter() - started, str(state.get("owner", "")))
+                span.note(status=recorder.status, route=route)
+                _record(method, route, recorder, time.perf_counter() - started, str(state.get("owner", "")))
 
 
 class _ResponseRecorder:
@@ -108,16 +108,17 @@ class _ResponseRecorder:
         return ""
 
 
-def _record(method: str, route: str, seen: _ResponseRecorder, seconds: float, owner: str) -> None:
+def _record(method: str, route: str, recorder: _ResponseRecorder, seconds: float, owner: str) -> None:
     """Count and log a request after its end."""
-    metrics.HTTP_REQUESTS.labels(route, method, str(seen.status)).inc()
+    metrics.HTTP_REQUESTS.labels(route, method, str(recorder.status)).inc()
     metrics.HTTP_SECONDS.labels(route).observe(seconds)
-    code = seen.code
-    if seen.status in metrics.REJECTED_CODES:
+    code = recorder.code
+    if recorder.status in metrics.REJECTED_CODES:
         metrics.REJECTED.labels(code or OTHER).inc()
-    fields = {"method": method, "route": route, "status": seen.status, "ms": seconds * 1000, "bytes": seen.bytes}
+    status = recorder.status
+    fields = {"method": method, "route": route, "status": status, "ms": seconds * 1000, "bytes": recorder.bytes}
     fields |= {name: value for name, value in (("code", code), ("key", owner)) if value}
-    level = logging.DEBUG if route in PROBES and seen.status == 200 else logging.INFO
+    level = logging.DEBUG if route in PROBES and recorder.status == 200 else logging.INFO
     logs.event(log, level, "request", **fields)
 
 

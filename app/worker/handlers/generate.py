@@ -296,14 +296,14 @@ class Generator:
 
     def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStepBody, ...]:
         pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
-        shown = replay(task.constraint.text, pieces, task.before)
+        words = replay(task.constraint.text, pieces, task.before)
         return tuple(
             TokenStepBody(
                 token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=word.state,
                 distance=step.distance, alpha=step.alpha, log_prob=step.log_prob, score=step.score,
                 propositions=word.letters,
             )
-            for step, word in zip(steps, shown, strict=True)
+            for step, word in zip(steps, words, strict=True)
         )
 
     def _listener(self, task: _Task, context: Context) -> Callable[[BeamStep], None] | None:

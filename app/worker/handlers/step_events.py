@@ -107,10 +107,10 @@ class StepEventBuilder:
             distance = int(tokens.distance[state])
             if distance <= event.budget_after:
                 continue
-            written = self._vocabulary[top.token] or b""
+            piece = self._vocabulary[top.token] or b""
             yield RejectedTokenBody(
                 parent=self._row_of[top.tokens],
-                text="" if top.token in tokens.eos_ids else written.decode(errors="replace"),
+                text="" if top.token in tokens.eos_ids else piece.decode(errors="replace"),
                 log_prob=top.log_prob,
                 distance=None if distance == UNREACHABLE else distance,
                 reason=self._reason(top.token, distance),
