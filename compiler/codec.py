@@ -127,7 +127,10 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
 
 
 def _open(data: bytes, secret: bytes) -> bytes:
-    """The decompressed body, once its size, magic, lengths and signature have been checked, in that order."""
+    """Return the decompressed body of a verified artefact.
+
+    The checks come in this order: size, magic, lengths, signature.
+    """
     if not _HEADER.size <= len(data) <= BLOB_BYTES_MAX:
         raise ArtefactInvalid(f"the stored automaton has {len(data)} bytes")
     magic, raw_length, body_length, signature = _HEADER.unpack_from(data)

@@ -47,7 +47,7 @@ class ErrorFacts:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later; False if its own content is at fault."""
+        """Whether the same request may succeed later. False if its own content is at fault."""
         return self.status not in (400, 405, 413, 415, 422, 431)
 
 
@@ -101,7 +101,7 @@ class SpecSyntaxError(SpecError):
 
 
 def require(holds: bool, message: str, field: str, expected: str = "") -> None:
-    """Raise SpecSyntaxError with the message where a constraint does not fulfil a condition."""
+    """Raise SpecSyntaxError with the message unless the condition holds."""
     if not holds:
         raise SpecSyntaxError(message, field=field, expected=expected)
 

@@ -77,7 +77,7 @@ class ResourceGuard:
         self._started = time.monotonic()
 
     def check(self, limit: str, value: int) -> None:
-        """Raise LimitExceeded when `value` is over the cap of the limit named `limit`."""
+        """Raise LimitExceeded when `value` exceeds the limit named `limit`."""
         # By name, so that the error names the setting.
         cap = getattr(self.limits, limit)
         # A cap is the largest value allowed.
@@ -85,13 +85,13 @@ class ResourceGuard:
             raise LimitExceeded(limit, cap, value)
 
     def check_table(self, states: int, columns: int, entry_bytes: int = 4) -> None:
-        """Check the number of states of an automaton, and the size of its table."""
+        """Check an automaton's number of states and its table's size."""
         self.check("dfa_states_max", states)
         self.check("table_bytes_max", states * columns * entry_bytes)
 
     @contextmanager
     def recursion(self) -> Iterator[None]:
-        """Raise LimitExceeded over `nesting_depth_max` where the body recurses too deeply for Python's stack."""
+        """Turn a recursion that is too deep into LimitExceeded over `nesting_depth_max`."""
         try:
             yield
         except RecursionError:

@@ -100,7 +100,10 @@ def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) ->
 
 
 def _impossible(text: TextAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:
-    """Why no tokens satisfy the constraint: no text does, or the vocabulary cannot spell those that do."""
+    """The reason why no tokens satisfy the constraint.
+
+    Either no text does, or the vocabulary cannot spell those that do.
+    """
     if text.byte_automaton.min_tokens == UNREACHABLE:
         return SpecUnsatisfiable("no text satisfies the constraint")
     # Texts exist, so the vocabulary is at fault: the characters that it cannot spell are named.

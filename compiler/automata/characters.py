@@ -1,4 +1,4 @@
-"""Sets of characters, the coarsest partition that a family of sets induces, and DFAs over the parts.
+"""Character sets, their coarsest common partition, and DFAs over its parts.
 
 A character is a Unicode scalar value: surrogates belong to no set. What `\\w`, `\\d`, `\\s` and IGNORECASE mean is
 asked of Python's own `re`, once per process, so that the answers agree with `re.fullmatch` on every version of Python.
@@ -34,7 +34,7 @@ _NAME_PARTS_MAX = 6
 
 
 def charset(intervals: Iterable[tuple[int, int]]) -> CharSet:
-    """The set of the code points in any of the half-open `intervals`, given in any order and overlapping or not."""
+    """The set of the code points in any of the half-open `intervals`. These may overlap and come in any order."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(_without_surrogates(intervals)):
         # Adjacent intervals are joined too: equal sets must be equal tuples, since sets are dictionary keys.
@@ -89,13 +89,13 @@ def contains(charset_: CharSet, code_point: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _every_code_point() -> str:
-    """The string whose character at i has the code point i, surrogates included so that offsets are code points."""
+    """The string whose character at i has code point i. Surrogates are included, so that offsets are code points."""
     return np.arange(CODE_POINTS, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 @lru_cache(maxsize=32)
 def category(escape: str, ascii_only: bool = False) -> CharSet:
-    r"""What `re` means by one of \w \W \d \D \s \S, with or without its ASCII flag."""
+    r"""The meaning of \w \W \d \D \s \S in `re`. `ascii_only` is its ASCII flag."""
     if escape[1].isupper():
         return charset_complement(category(escape.lower(), ascii_only))
     # One scan of all code points by `re` finds the intervals, in C.
@@ -105,7 +105,7 @@ def category(escape: str, ascii_only: bool = False) -> CharSet:
 
 @lru_cache(maxsize=1)
 def _cased() -> str:
-    """The characters whose verdict IGNORECASE can change: those with another case, and those cases."""
+    """The characters whose verdict IGNORECASE can change. These are characters with another case, and those cases."""
     every, cased = _every_code_point(), set[str]()
     # Most blocks have no cased character, which one comparison of whole strings shows.
     for block in (every[low : low + 256] for low in range(0, CODE_POINTS, 256)):
@@ -201,7 +201,7 @@ class Minterms:
         return np.asarray(self.cell[np.searchsorted(self.cuts, code_points, side="right") - 1])
 
     def word(self, text: str) -> list[int]:
-        """The minterm of each character of a text; NO_MINTERM for a lone surrogate."""
+        """The minterm of each character of a text. NO_MINTERM for a lone surrogate."""
         return [int(minterm) for minterm in self.of(np.array([ord(char) for char in text], dtype=np.int64))]
 
     def representative(self, minterm: int) -> str:
@@ -246,7 +246,10 @@ def minterms(sets: Sequence[CharSet]) -> Minterms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharDfa:
-    """A language of texts: a DFA whose symbol i is the minterm i. Raises ValueError where their numbers differ."""
+    """A language of texts as a DFA.
+
+    Symbol i is the minterm i. Raises ValueError where the numbers of symbols and minterms differ.
+    """
 
     dfa: Dfa
     minterms: Minterms
@@ -256,7 +259,7 @@ class CharDfa:
             raise ValueError("a DFA over minterms has one symbol for each")
 
     def accepts(self, text: str) -> bool:
-        """True when the text is in the language; a text with half a surrogate pair never is."""
+        """True when the text is in the language. A text with half a surrogate pair never is."""
         word = self.minterms.word(text)
         return NO_MINTERM not in word and self.dfa.accepts(word)
 
@@ -278,7 +281,7 @@ def char_union(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa:
 
 
 def char_intersection(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa:
-    """The texts in every part, minimal; all texts where there is no part.
+    """The texts in every part, as a minimal DFA. Without parts these are all texts.
 
     Only pairs that are reachable, and alive in each part, are built.
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
@@ -308,7 +311,10 @@ def coarsened(part: CharDfa) -> CharDfa:
 
 
 def common_minterms(families: Sequence[Minterms]) -> tuple[Minterms, list[np.ndarray]]:
-    """The coarsest partition that refines all, and for each family which of its minterms holds each part: int64 [M]."""
+    """The coarsest partition that refines all families.
+
+    For each family it also gives the minterm that holds each part: int64 [M].
+    """
     cuts = np.unique(np.concatenate([family.cuts for family in families]))
     # [N, F]: the minterm of each interval in each family. Equal rows are one minterm of the refinement.
     cells = np.column_stack([family.of(cuts) for family in families])

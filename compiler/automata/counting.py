@@ -68,7 +68,7 @@ def keyword_counts_dfa(
     letters: Sequence[frozenset[str]],
     guard: ResourceGuard,
 ) -> Dfa:
-    """The minimal DFA of the words in which each name occurs as often as its bounds say. Symbol i is letters[i].
+    """The minimal DFA of words in which each name's count is bounded. Symbol i is letters[i].
 
     With `ordered`, names whose minimum is 0 have no duty beyond their maximum. The others are met one after the other:
     where a name occurs, each name before it has by then, that step included, occurred as often as its minimum says;
@@ -97,7 +97,7 @@ def keyword_counts_dfa(
 
 
 def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct columns of holds [J, A], and which of them each symbol reads: int32 [A]."""
+    """The distinct columns of `holds` [J, A], and each symbol's column. The latter is int32 [A]."""
     _symbols(holds[0] if len(holds) else np.zeros(holds.shape[1]))
     # Letters at which the same names hold share a column.
     marked = np.concatenate([np.ones((1, holds.shape[1]), dtype=np.int64), holds])  # so that no column is empty
@@ -148,7 +148,7 @@ def sentences_dfa(
     maximum: int | None,
     guard: ResourceGuard,
 ) -> Dfa:
-    """The minimal DFA of the words with `minimum` to `maximum` sentences; None is no bound above.
+    """The minimal DFA of words with `minimum` to `maximum` sentences. A maximum of None is no upper bound.
 
     A sentence ends at an end mark that follows at least one word since the end before; further end marks end nothing.
     After the last end only end marks and closers may stand; a text of no sentence holds no word. For each symbol: is

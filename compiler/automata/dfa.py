@@ -87,7 +87,10 @@ def live_states(dfa: Dfa) -> np.ndarray:
 
 
 def _used(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:
-    """The columns that symbols read, by the first symbol that reads each, and each symbol's column among them."""
+    """The columns that symbols read, and each symbol's column among them.
+
+    A column comes at the first symbol that reads it.
+    """
     # A column that no symbol reads leads nowhere for a word; it must not make a state look alive or a state distinct.
     first, symbol_class = unique_rows(dfa.symbol_class.reshape(-1, 1))
     return dfa.next_state[:, dfa.symbol_class[first]], symbol_class
@@ -99,7 +102,7 @@ def is_empty(dfa: Dfa) -> bool:
 
 
 def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
-    """The states that some word leads to from `start`, in breadth-first order, columns left to right."""
+    """The reachable states from `start`, in breadth-first order, columns left to right."""
     states, columns = next_state.shape
     seen = np.zeros(states, dtype=bool)
     seen[start] = True

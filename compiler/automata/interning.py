@@ -10,7 +10,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """splitmix64, elementwise, wrapping modulo 2**64: numbers that stand in no simple relation any more."""
+    """Scramble each value by splitmix64, modulo 2**64. The results are in no simple relation to each other."""
     # The constants are those of splitmix64 (Steele, Lea and Flood 2014).
     z = values.astype(np.uint64) + _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -25,7 +25,9 @@ def _weights(count: int) -> np.ndarray:
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each row of an integer matrix [N, M]: uint64 [N]. Equal rows hash alike.
+    """A 64-bit hash of each row of an integer matrix.
+
+    The matrix is [N, M], the hashes uint64 [N]. Equal rows have equal hashes.
 
     The hash is a sum of weighted entries modulo 2**64 and takes one pass over the matrix. Callers must compare rows
     whose hashes are equal.
@@ -34,7 +36,10 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def hash_sparse_rows(position: np.ndarray, entry: np.ndarray, count: int, width: int) -> np.ndarray:
-    """`hash_rows` of a matrix [count, width] with `entry` at the flat positions `position`, ascending, else 0."""
+    """`hash_rows` of a sparse matrix [count, width].
+
+    It has `entry` at the ascending flat positions `position`, else 0.
+    """
     # Entries that are 0 add nothing to a row's sum, so only the given ones are read.
     weighted = entry.astype(np.uint64) * _weights(width)[position % width]
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighted)])
@@ -43,7 +48,10 @@ def hash_sparse_rows(position: np.ndarray, entry: np.ndarray, count: int, width:
 
 
 def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First positions of the distinct rows [D], in order of appearance, and each row's index among them [N]."""
+    """First positions of the distinct rows [D], and each row's index [N].
+
+    The distinct rows are in order of appearance.
+    """
     if rows.shape[1] == 1:
         _, first, inverse = np.unique(rows[:, 0], return_index=True, return_inverse=True)
     else:
@@ -58,7 +66,7 @@ def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct values of an integer array, ascending; for short ones much quicker than np.unique."""
+    """The distinct values of an integer array, ascending. For short arrays it is much faster than np.unique."""
     # np.unique does the same, behind checks that cost more than the sort of a short array.
     ordered = np.sort(values, axis=None)
     new = np.ones(len(ordered), dtype=bool)
@@ -67,13 +75,18 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 
 def stable_order(keys: np.ndarray) -> np.ndarray:
-    """A stable sorting order of keys >= 0 [N]. numpy sorts 16-bit keys by radix, many times faster than wider ones."""
+    """A stable sorting order of the keys [N], all >= 0.
+
+    On 16-bit keys numpy uses radix sort, which is many times faster than its sort of wider keys.
+    """
     narrow = keys.astype(np.uint16) if keys.size and keys.max() < 1 << 16 else keys
     return np.argsort(narrow, kind="stable")
 
 
 def spread(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers first[i] .. end[i] - 1 of all ranges i [n], joined. Also the length of each range [n].
+    """The numbers first[i] .. end[i] - 1 of all ranges i, concatenated.
+
+    The second array has the length of each range [n].
     """
     counts = end - first
     # Element k of range i is first[i] + k, and k is the position in the result less where the range begins there.

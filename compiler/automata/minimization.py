@@ -64,7 +64,10 @@ class _Predecessors:
 
 
 def steps_to(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The fewest transitions from each state into `targets` (bool [S]): int64 [S], UNREACHABLE where no path leads."""
+    """The fewest transitions from each state into `targets` (bool [S]): int64 [S].
+
+    UNREACHABLE where no path leads there.
+    """
     if targets.all():
         return np.zeros(len(table), dtype=np.int64)
     return _steps(_Predecessors(*_edges(table)), targets, None)
@@ -97,7 +100,9 @@ def _steps(predecessors: _Predecessors, targets: np.ndarray, guard: ResourceGuar
 
 
 def refine(table: np.ndarray, block: np.ndarray, guard: ResourceGuard | None = None) -> np.ndarray:
-    """The coarsest stable partition below `block` (int [S], numbers from 0): int64 [S], equal for equal states.
+    """The coarsest stable partition below `block`.
+
+    `block` is int [S], numbers from 0; the result is int64 [S], equal for equal states.
 
     The states that lead to no cycle but self-loops are settled first, from the ends backwards, once each: most automata
     consist of them. The other states are refined together with one representative of each settled block.
@@ -140,13 +145,16 @@ def _refine_in_rounds(table: np.ndarray, block: np.ndarray, guard: ResourceGuard
 
 
 def _under_assumption(row: bytes, number: int) -> bytes:
-    """The row of a state with self-loops, as it reads when the state itself belongs to the block `number`."""
+    """The row of a state with self-loops under an assumption.
+
+    The state itself is assumed to belong to the block `number`.
+    """
     # Little-endian numbers >= 0 never end in ff, so a run of four such bytes is one entry: the replacement is aligned.
     return row.replace(_UNSETTLED_BYTES, number.to_bytes(4, "little"))
 
 
 class _AcyclicMinimizer:
-    """Numbers the blocks of the states from which every path ends in a self-loop, successors before predecessors.
+    """Numbers the blocks of states whose paths all end in self-loops. Successors are numbered before predecessors.
 
     A state's row is the list of its successors' blocks, and of the block it starts in. Two states are equal when their
     rows are. A self-loop reads as `_UNSETTLED` in the row, since the state has no block yet; a state with self-loops
@@ -199,7 +207,7 @@ class _AcyclicMinimizer:
         self._number[states] = blocks
 
     def _block(self, state: int, row: bytes) -> int:
-        """The block of a state with this row; a new one where no block has it."""
+        """The block of a state with this row. A new block where no block has the row."""
         loops = self._self_loops[state]
         if loops:
             number = self._by_loop.get(row)
@@ -219,7 +227,7 @@ class _AcyclicMinimizer:
         return number
 
     def _matching_successor_block(self, row: bytes, loops: int) -> int | None:
-        """The block of a successor that a state with `loops` self-loops is equal to."""
+        """The successor block that a state with `loops` self-loops is equal to. None where there is none."""
         for number in set(np.frombuffer(row, dtype=_ENTRY).tolist()):
             # the block's own state loops where this one loops and where this one leads to it: more often
             loops_more = number >= 0 and self._self_loops[self.first[number]] > loops
@@ -229,7 +237,7 @@ class _AcyclicMinimizer:
 
 
 class _Partition:
-    """The blocks of a refinement, and how many states each has; block numbers are never used twice.
+    """The blocks of a refinement, and each block's number of states. Block numbers are never used twice.
 
     Both ways to split keep two invariants. `block[s]` is the block of state s, and `_size[b]` the number of states with
     block[s] == b. States whose `block` changes in a split are returned, and no others: only their predecessors can
@@ -243,7 +251,9 @@ class _Partition:
         self._size = np.bincount(block, minlength=self._count + len(table))
 
     def split(self, touched: np.ndarray) -> np.ndarray:
-        """Split the blocks of the `touched` states by where these lead; the states whose number has changed.
+        """Split the blocks of the `touched` states by their successors' blocks.
+
+        Returns the states whose number has changed.
 
         The states of a block that were not touched lead elsewhere than those that were: they are one part of it.
         """
@@ -271,7 +281,10 @@ class _Partition:
         return np.concatenate(changed)
 
     def _rename_untouched(self, touched: np.ndarray, owners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Give the untouched states of `owners`, `sizes` of each, blocks of their own; returns these states."""
+        """Give the untouched states of `owners` blocks of their own.
+
+        `sizes` counts them for each owner. Returns these states.
+        """
         is_owner = np.zeros(self._count, dtype=bool)
         is_owner[owners] = True
         in_owner = is_owner[self.block]
@@ -291,7 +304,7 @@ class _Partition:
         return numbers
 
     def split_small(self, touched: np.ndarray) -> np.ndarray:
-        """`split` in plain Python, which is faster for a small round than twenty calls of numpy."""
+        """`split` in plain Python. For a small round it is faster than twenty calls of numpy."""
         # owner block -> blocks led to -> states
         parts: dict[int, dict[tuple[int, ...], list[int]]] = {}
         leads_to = self.block[self._table[touched]].tolist()

@@ -68,7 +68,7 @@ def fits(states: Sequence[int]) -> bool:
 
 
 def intersection(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
-    """The minimal DFA of the words that every part accepts; all parts read the same symbols.
+    """The minimal DFA of the words that every part accepts. All parts read the same symbols.
 
     Raises ValueError where there is no part or the alphabets differ, LimitExceeded as `explore` does.
 
@@ -90,7 +90,9 @@ def intersection(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
 
 
 def product(parts: Sequence[Dfa], live: Sequence[np.ndarray], guard: ResourceGuard) -> Dfa:
-    """The reachable product of DFAs over the same symbols; accepts the words that every part accepts. Not minimal.
+    """The reachable product of DFAs over the same symbols.
+
+    It accepts the words that every part accepts, and it is not minimal.
 
     live  bool [S_i] for each part: states that are worth entering; the product merges all others into its dead state
     Raises LimitExceeded as `explore` does.
@@ -115,7 +117,7 @@ def union(parts: Sequence[Dfa], guard: ResourceGuard) -> Dfa:
 
 
 class _Product:
-    """States are codes in mixed radix; the code past the last one is the sink."""
+    """A product of automata over states in mixed radix. The code past the last one is the sink."""
 
     def __init__(
         self,

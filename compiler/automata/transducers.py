@@ -31,7 +31,7 @@ _BYTE_WEIGHTS = mix(np.arange(_BLOCK)) | np.uint64(1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByteTransducer:
-    """A deterministic transducer: reads the bytes of a text, writes strings of letters. L states, K byte classes.
+    """A deterministic transducer from the bytes of a text to letters. It has L states and K byte classes.
 
     byte_class       int32 [256]   the column each byte reads
     next_state       int32 [L, K]  row: state; state 0 is DEAD and only leads to itself
@@ -103,7 +103,7 @@ class CharTransducer:
 
 
 def minimize_transducer(transducer: CharTransducer, guard: ResourceGuard) -> tuple[CharTransducer, np.ndarray]:
-    """The states that emit the same on every continuation merged, and the new number of each state: int64 [S].
+    """Merge the states that emit the same on every continuation. Also returns the new number of each state: int64 [S].
 
     The dead state stays state 0, and the first of those merged stands for all.
     """
@@ -123,7 +123,7 @@ def minimize_transducer(transducer: CharTransducer, guard: ResourceGuard) -> tup
 
 
 def to_byte_transducer(transducer: CharTransducer, start: int, guard: ResourceGuard) -> ByteTransducer:
-    """The byte transducer that does to the UTF-8 of a text what the transducer does to its characters.
+    """The byte transducer that does on UTF-8 what `transducer` does on characters.
 
     States between characters keep their numbers; those inside one follow. Each arrival (state, output) is an
     opaque code to the expansion, which ends a character's last byte with it.
@@ -194,7 +194,7 @@ class _Layout:
 
 
 def expand(table: np.ndarray, parts: Minterms, dead: int, guard: ResourceGuard) -> ByteTable:
-    """The byte table that does on the encoding of a character what `table` does on its minterm.
+    """The byte table of a character table. It does on a character's encoding what `table` does on its minterm.
 
     table  int [S, M]  entries >= 0, opaque: a next state, the number of an edge
     dead   the entry that means dead; an inner state from which everything is dead is replaced by it
@@ -216,7 +216,10 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, guard: ResourceGuard) 
 
 
 def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
-    """About how many inner states `expand` makes for the rows of a table [S, M] that differ outside ASCII."""
+    """An estimate of the inner states that `expand` makes.
+
+    They belong to the rows of a table [S, M] that differ outside ASCII.
+    """
     layout, column = _layout(parts)
     used = np.unique(column[column > 0]) - 1
     rows = table[:, used]
@@ -227,7 +230,9 @@ def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
 def _intern(
     values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, guard: ResourceGuard
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The inner states that read one continuation byte of each block, for each row of values, equal ones shared.
+    """The inner states that read one continuation byte of each block.
+
+    There is one for each row of values, and equal ones are shared.
 
     values  int32 [D, X]   what each row does on the X things a block is made of
     blocks  int [B, 64]    indices into those
@@ -257,12 +262,12 @@ def _intern(
 
 
 def _rows(values: np.ndarray, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """The rows under the pairs (row of values, block), a pair being row * B + block: [N, 64]."""
+    """The rows under the pairs (row of values, block): [N, 64]. A pair is row * B + block."""
     return np.asarray(values[(pairs // len(blocks))[:, None], blocks[pairs % len(blocks)]])
 
 
 def _confirmed(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which: np.ndarray, rows: np.ndarray) -> bool:
-    """True when each pair has the very row that its hash names, not only one with an equal hash."""
+    """True when each pair has the row that its hash names. Two different rows may have one hash."""
     shared = np.flatnonzero(first[which] != np.arange(len(which)))
     chunks = (shared[low : low + _CHUNK] for low in range(0, len(shared), _CHUNK))
     return all(np.array_equal(rows[which[chunk]], _rows(values, blocks, chunk)) for chunk in chunks)
@@ -271,7 +276,9 @@ def _confirmed(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which:
 def _assemble(
     ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, guard: ResourceGuard
 ) -> ByteTable:
-    """One table from boundary rows [S, 128] and [S, 51] (leads C2..F4) and inner rows [I, 64], equal columns merged.
+    """One table from boundary rows and inner rows, equal columns merged.
+
+    Boundary rows are [S, 128] and [S, 51] (leads C2..F4), inner rows [I, 64].
 
     Column 0 is dead everywhere: it stands for the bytes that no UTF-8 text holds.
     """
@@ -297,7 +304,10 @@ def _assemble(
 
 
 def _layout(parts: Minterms) -> tuple[_Layout, np.ndarray]:
-    """The layout of a partition, and for each of its numbers 1 + the minterm (0 for no character): int [m]."""
+    """The layout of a partition, and the minterm of its numbers.
+
+    The array is 1 + the minterm, 0 for no character: int [m].
+    """
     begin = int(np.searchsorted(parts.cuts, _ASCII_END, side="right")) - 1
     # ASCII is read by its own columns; the layout begins behind it.
     cuts = np.maximum(parts.cuts[begin:], _ASCII_END).astype(np.int32)
@@ -324,7 +334,7 @@ def _blocks(cut_bytes: bytes, number_bytes: bytes) -> _Layout:
 
 
 def _stack(leaves: np.ndarray, block: np.ndarray) -> _Layout:
-    """The levels above the leaves; block int [17408] is the leaf of each 64 code points."""
+    """The levels above the leaves. `block` int [17408] is the leaf of each 64 code points."""
     no_blocks = np.zeros((1, _BLOCK), dtype=np.int64)
     groups = np.concatenate([no_blocks, block.reshape(-1, _BLOCK)])
     # Overlong forms have no characters: their blocks are the empty one, number 0.

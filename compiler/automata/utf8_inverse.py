@@ -1,4 +1,6 @@
-"""Automata over the bytes of UTF-8 to automata over characters: the inverse of `compiler.automata.transducers`.
+"""Translates automata over UTF-8 bytes to automata over characters.
+
+It is the inverse of `compiler.automata.transducers`.
 
 What a character does is the composition of what its bytes do, a function on the states between characters. Code points
 with equal functions are one class. Functions are interned after each byte, so that the work is in the distinct ones.
@@ -40,7 +42,9 @@ def _utf8_dfa() -> Dfa:
 
 
 def by_characters(dfa: Dfa, guard: ResourceGuard) -> CharDfa:
-    """The valid UTF-8 texts whose bytes `dfa` (over 256 symbols) accepts, as a minimal DFA over classes of characters.
+    """The valid UTF-8 texts whose bytes `dfa` accepts.
+
+    `dfa` reads 256 symbols; the result is minimal, over classes of characters.
 
     Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` (of the distinct functions) or `compile_s_max`.
     """
@@ -65,7 +69,9 @@ def by_characters(dfa: Dfa, guard: ResourceGuard) -> CharDfa:
 
 
 def _functions(over_bytes: np.ndarray, boundary: np.ndarray, guard: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct functions int32 [F, B] on the states `boundary`, and each code point's: int64 [0x110000].
+    """The distinct functions of code points, and each code point's function.
+
+    Functions on the states `boundary`: int32 [F, B]; by code point: int64 [0x110000].
 
     The numbers of surrogates mean nothing.
     """
@@ -94,7 +100,9 @@ def _interned(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, guard: ResourceGuard) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct functions after one more byte 80..BF int32 [F, B], and which of them each leads to: int64 [X, 64].
+    """The distinct functions after one more byte 80..BF.
+
+    Functions: int32 [F, B]; their index for each row and byte: int64 [X, 64].
 
     rows  int32 [X, B], distinct functions
     """
@@ -116,7 +124,7 @@ def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, guard: Resource
 
 
 def _minterms(cell: np.ndarray) -> tuple[Minterms, np.ndarray]:
-    """The classes of the code points by their functions, and the function of each class: int64 [M]."""
+    """The classes of code points by function, and each class's function. The latter is int64 [M]."""
     changes = np.flatnonzero(cell[1:] != cell[:-1]) + 1
     cuts = np.unique(np.concatenate([[0], changes, SURROGATES]))
     real = (cuts < SURROGATES[0]) | (cuts >= SURROGATES[1])

@@ -16,7 +16,7 @@ _Control = tuple[int, _Counts]  # the index of the next item, capped, and the co
 
 
 class ArrayBuilder:
-    """Merges the facts of several nodes about an array, and builds its automaton.
+    """Builds the automaton of the arrays that fit several nodes.
 
     That is the product of the items' order with the counts: two states for each index and tuple of counts.
     Raises SpecUnsupported and LimitExceeded.
@@ -39,7 +39,10 @@ class ArrayBuilder:
                 self._constants = self._distinct(prefix, node)
 
     def _distinct(self, prefix: int, node: Schema) -> list[Fragment | None]:
-        """The text of each value that an item may be, where these are a few scalars."""
+        """The texts of the values that an item may be.
+
+        They are listed only where an item may be one of a few scalars.
+        """
         texts = self._compiler.scalar_texts([self._item(index) for index in range(prefix + 1)])
         if texts is None:
             message = "uniqueItems is supported where maxItems is 1 or the items are of a few constants"
@@ -51,7 +54,7 @@ class ArrayBuilder:
         return tuple(node_id for facts in self._facts if (node_id := facts.item(index)) is not None)
 
     def _item_fragment(self, index: int) -> Fragment | None:
-        """The texts of the item at an index, labelled by the constants and the `contains` that they fit."""
+        """The texts of the item at an index. Labels tell which constants and which `contains` they fit."""
         inside = self._position.item(index)
         item, safe = self._compiler.text(self._item(index), inside)
         self._safe &= safe
@@ -68,7 +71,7 @@ class ArrayBuilder:
         return label_by(item, tests, self._compiler.guard)
 
     def _counts_after(self, counts: _Counts, label: int) -> _Counts | None:
-        """The counts after an item with a label; None where one of them is too high then."""
+        """The counts after an item with a label. None where one of them is then too high."""
         # Each count grows by the bit of its test.
         bits, after = label - 1, []
         limits = [(0, 1)] * len(self._constants) + [(contains.minimum, contains.maximum) for contains in self._contains]
@@ -81,7 +84,7 @@ class ArrayBuilder:
         return tuple(after)
 
     def _controls_after(self, index: int, counts: _Counts, item: Fragment) -> dict[int, _Control]:
-        """For each label of the item that may stand here, the control behind the item."""
+        """The control behind an item, by the item's label. Labels that are not allowed here are absent."""
         counted = {label: self._counts_after(counts, label) for label in sorted(set(item.label.tolist()) - {0})}
         return {label: (min(index + 1, self._last), after) for label, after in counted.items() if after is not None}
 
@@ -92,7 +95,10 @@ class ArrayBuilder:
         return index >= self._minimum and enough
 
     def build(self) -> tuple[Fragment | None, bool]:
-        """The arrays that fit all the nodes, and whether equal keys inside cannot change the verdict."""
+        """Build the arrays that fit all the nodes.
+
+        The second value is True where equal keys inside cannot change the verdict.
+        """
         layout, level = self._compiler.layout, self._position.level
         assembler = Assembler(self._compiler.width, self._compiler.guard)
         end, opened = assembler.new_end(), assembler.new_state()
@@ -131,7 +137,7 @@ class ArrayBuilder:
         return trim(assembler.finish()), self._safe
 
     def _continue(self, assembler: Assembler, control: _Control, after: int, before: int, end: int) -> None:
-        """What may follow an item: a comma and the next, or the end."""
+        """Add the continuations after an item. They are a comma with the next item, and the end."""
         layout, level = self._compiler.layout, self._position.level
         if self._maximum is None or control[0] < self._maximum:
             assembler.add_text(after, "," + layout.inside(level), before)

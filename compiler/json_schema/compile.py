@@ -1,4 +1,4 @@
-"""JSON schemas to automata: the texts of the values that a schema allows.
+"""Translates JSON schemas to automata over the texts of allowed values.
 
 The properties of an object are written in the schema's order, undeclared ones behind them. Strings are spelled as
 `json.dumps(text, ensure_ascii=False)` does, and white space is `compact` or `pretty` (two spaces a level). Nesting is
@@ -21,7 +21,7 @@ Whitespace = Literal["compact", "pretty"]
 
 
 def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, guard: ResourceGuard) -> CharDfa:
-    """The minimal DFA of the JSON texts of a schema, which is parsed JSON.
+    """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
 
     max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
                levels that it spells out are not counted

@@ -129,7 +129,10 @@ class SchemaCompiler:
         self._scalars = ScalarCompiler(nodes, alphabet, guard)
 
     def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
-        """The texts of the values that fit all the nodes, and whether equal keys cannot change the verdict."""
+        """The texts of the values that fit all the nodes.
+
+        The second value is True where equal keys cannot change the verdict.
+        """
         key = (self._constrained(node_ids), position)
         values = self.values(node_ids, position)
         if key not in self._texts:
@@ -187,7 +190,7 @@ class SchemaCompiler:
         return self._values[key]
 
     def _gather(self, node_ids: Sequence[int], visited: frozenset[int]) -> _Conjunction:
-        """The nodes and all that hold wherever they do, without those in `visited`."""
+        """The nodes and all nodes that they imply. Those in `visited` are left out."""
         # Breadth-first closure under `allOf` and `$ref`, each node once.
         order = [number for number in dict.fromkeys(node_ids) if number not in visited]
         gathered = {*visited, *order}
@@ -263,7 +266,10 @@ class SchemaCompiler:
     def _condition(
         self, conjunction: _Conjunction, condition: Condition, branching: _Branching, position: Position
     ) -> ValueSet:
-        """The values of a conjunction whose first clause is a condition: those for which it holds, and the others."""
+        """The values of a conjunction whose first clause is a condition.
+
+        They are those for which the condition holds, and the others.
+        """
         then = () if condition.then is None else (condition.then,)
         otherwise = () if condition.otherwise is None else (condition.otherwise,)
         others = conjunction.without_first()
@@ -295,7 +301,10 @@ class SchemaCompiler:
         return self._subtract(united, overlap, position, choice.nodes[0])
 
     def _overlaps(self, options: Sequence[ValueSet]) -> tuple[ValueSet, list[ValueSet]]:
-        """The values in any option, and sets of values whose union is in two options or more."""
+        """The union of the options, and sets that cover their overlaps.
+
+        The union of these sets has the values in two options or more.
+        """
         if len(options) == 1:
             return options[0], []
         half = len(options) // 2
@@ -305,7 +314,7 @@ class SchemaCompiler:
         return united, [*left_overlaps, *right_overlaps, intersect(left, right, self.guard)]
 
     def _merged(self, node_ids: Sequence[int], position: Position) -> ValueSet:
-        """The values that fit nodes without clauses: their facts are merged, type by type."""
+        """The values that fit nodes without clauses. The nodes' facts are merged, type by type."""
         nodes = [self.nodes[number] for number in node_ids]
         if any(node.never for node in nodes):
             return NO_VALUES
@@ -330,7 +339,7 @@ class SchemaCompiler:
     def _container(
         self, builder: _Builder, allowed: bool, constrained: bool, node_ids: Sequence[int], position: Position
     ) -> tuple[TypeLanguage, bool]:
-        """The arrays or the objects that fit nodes, and whether they are safe from duplicate keys.
+        """The arrays or the objects that fit nodes. The second value is True where they are safe from duplicate keys.
 
         A type that the nodes do not allow, or of which they say nothing, is not compiled.
         """

@@ -24,7 +24,10 @@ _HEX = "[0-9A-Fa-f]{1,4}"
 
 
 def _ipv6() -> str:
-    """Eight groups, `::` for one run of zeros, the last two groups perhaps as an IPv4 address."""
+    """The pattern of an IPv6 address.
+
+    It has eight groups, `::` for one run of zeros, and perhaps an IPv4 address for the last two.
+    """
     last = f"(?:{_HEX}:{_HEX}|{_IPV4})"
     alternatives = [f"(?:{_HEX}:){{6}}{last}"]
     # Exactly `before` groups stand before `::`, and at most 7 - before behind it. An IPv4 address counts as two.

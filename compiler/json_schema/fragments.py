@@ -1,4 +1,4 @@
-"""Automata of the values of a schema, which are assembled into larger ones. Knows no schema.
+"""Automata of JSON values, which are assembled into larger ones. This module knows no schema.
 
 In each fragment, state 0 is dead and state 1 is the start. An absent fragment (None) is the empty language.
 
@@ -72,7 +72,7 @@ class Fragment:
 
 
 def compressed(full_table: np.ndarray, label: np.ndarray) -> Fragment:
-    """The fragment of a table [S, M]: symbols with equal columns share one."""
+    """The fragment of a table [S, M]. Symbols with equal columns share one."""
     first, columns = unique_rows(full_table.T)
     return Fragment(columns.astype(np.int32), full_table[:, first], label)
 
@@ -100,7 +100,7 @@ def fragment_of(dfa: Dfa) -> Fragment | None:
 
 
 def trim(fragment: Fragment) -> Fragment | None:
-    """The same language without states from which nothing is accepted; labels become 1."""
+    """Remove the states from which no text is accepted. The language is unchanged, and labels become 1."""
     return fragment_of(Dfa(fragment.columns, fragment.table, fragment.label != 0, START))
 
 
@@ -210,7 +210,7 @@ def label_by(base: Fragment | None, tests: Sequence[Fragment | None], guard: Res
 
 @dataclass(frozen=True, slots=True)
 class ObjectLayout:
-    """The white space of a text: none at all, or that of `json.dumps(value, indent=2)`. Levels count from 0.
+    """The white space of a text. It is empty, or that of `json.dumps(value, indent=2)`. Levels count from 0.
 
     >>> ObjectLayout(pretty=True).inside(1), ObjectLayout(pretty=False).inside(1)
     ('\\n    ', '')
@@ -223,7 +223,7 @@ class ObjectLayout:
         return "\n" + "  " * (level + 1) if self.pretty else ""
 
     def closing(self, level: int) -> str:
-        """Before the closing bracket of an array or object that is not empty."""
+        """The white space before a closing bracket. The array or object is not empty."""
         return "\n" + "  " * level if self.pretty else ""
 
     @property
@@ -263,7 +263,10 @@ class Assembler:
         self._guard.check_table(self._size, self._width)
 
     def add_text(self, source: int, text: str, target: int) -> None:
-        """Read an ASCII text between two states; where it is empty, `source` goes on as `target` does."""
+        """Read an ASCII text between two states.
+
+        Where the text is empty, `source` copies the transitions of `target`.
+        """
         if not text:
             self._joins.append((np.array([source]), target))
         state = source
@@ -274,7 +277,7 @@ class Assembler:
             state = following
 
     def add_table(self, table: np.ndarray) -> int:
-        """The states of a table [S, M] without the dead one; returns what to add to its state numbers."""
+        """Add the states of a table [S, M], except the dead one. Returns the offset of its state numbers."""
         offset = self._size - START
         self._tables.append((offset, table))
         self._grow(len(table) - START)
@@ -295,7 +298,10 @@ class Assembler:
         self._edges.extend((int(state), QUOTE, target) for state in states)
 
     def finish(self) -> Fragment:
-        """The fragment; it may have states from which nothing is accepted, and accept no text at all."""
+        """The fragment of all states and transitions so far.
+
+        It may be empty, and may have states from which no text is accepted.
+        """
         table = np.zeros((self._size, self._width), dtype=np.int32)
         for offset, rows in self._tables:
             table[offset + START : offset + len(rows)] = np.where(rows[START:] == DEAD, DEAD, rows[START:] + offset)
@@ -325,7 +331,10 @@ def escaped(table: np.ndarray) -> np.ndarray:
     parts = [table.copy()]  # the old states, then new ones: [n, M] each
 
     def after(spellings: Mapping[str, int]) -> np.ndarray:
-        """For each state, the new one that reads a spelling and goes on as if its character were read: int32 [S]."""
+        """The state after a spelling for each state: int32 [S].
+
+        The new state reads a spelling, then continues as after its character.
+        """
         by_first: dict[str, dict[str, int]] = {}
         for spelling, code in spellings.items():
             by_first.setdefault(spelling[0], {})[spelling[1:]] = code

@@ -49,7 +49,7 @@ class TypeKeywords:
     add: Callable[[Schema], int]
 
     def child(self, *steps: str) -> tuple[int, ...]:
-        """The node of the schema at some steps below, as a tuple of one."""
+        """The node of a subschema, as a tuple of one. `steps` leads to the subschema."""
         value: object = self.value
         for step in steps:
             value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
@@ -64,14 +64,14 @@ class TypeKeywords:
         return tuple(node for number in range(len(raw)) for node in self.child(keyword, str(number)))
 
     def mapping(self, keyword: str) -> dict[str, object]:
-        """The value of a keyword that maps names; empty where it is absent."""
+        """The value of a keyword that maps names. Empty where the keyword is absent."""
         raw = self.value.get(keyword, {})
         if not isinstance(raw, dict):
             raise self.location.fault(keyword, f"{keyword} maps names", "an object")
         return raw
 
     def optional_children(self, keyword: str) -> tuple[int, ...]:
-        """The nodes of a list of schemas; none where the keyword is absent."""
+        """The nodes of a list of schemas. Empty where the keyword is absent."""
         return self.children(keyword) if keyword in self.value else ()
 
     def optional_child(self, keyword: str) -> int | None:
@@ -93,7 +93,10 @@ class TypeKeywords:
         return exact
 
     def values(self) -> tuple[tuple[Scalar, ...] | None, tuple[int, ...]]:
-        """The scalars that `enum` and `const` allow, None for all, and a node for each array and object."""
+        """The scalars that `enum` and `const` allow, None for all.
+
+        The second value has a node for each array and object.
+        """
         if "const" not in self.value and "enum" not in self.value:
             return None, ()
         constants = self.value.get("enum", [self.value.get("const")])
@@ -121,7 +124,7 @@ class TypeKeywords:
         return self.add(Schema(field, values=(value,)))  # type: ignore[arg-type]
 
     def numbers(self) -> NumberFacts | None:
-        """The facts about numbers, None where no keyword speaks of them; likewise for the other types."""
+        """The facts about numbers. None where no keyword speaks of them; likewise for the other types."""
         lower, upper = self._bounds("minimum", "exclusiveMinimum"), self._bounds("maximum", "exclusiveMaximum")
         divisor = self._decimal("multipleOf")
         if not (lower or upper or divisor is not None):
@@ -135,7 +138,7 @@ class TypeKeywords:
         return [(bound, excluded) for bound, excluded in bounds if bound is not None]
 
     def _divisor(self, divisor: Decimal) -> Decimal:
-        """Check that a divisor is positive and that a double holds it exactly.
+        """Check that a divisor is positive and exact as a double.
 
         A validator that checks values with doubles may disagree about other divisors.
         """
@@ -163,7 +166,7 @@ class TypeKeywords:
         )
 
     def _formats(self, name: str) -> tuple[str, ...]:
-        """The format where it says which texts are meant; none where it does not."""
+        """The format, where it states which texts are meant. Empty where it does not."""
         # The format annotates the value and asserts nothing.
         if name in SILENT:
             return ()
@@ -213,7 +216,7 @@ class TypeKeywords:
         )
 
     def conditions(self) -> tuple[Condition, ...]:
-        """The condition of `if`, `then` and `else`; none without `if`, as the others say nothing then."""
+        """The condition of `if`, `then` and `else`. Empty without `if`, since `then` and `else` then have no effect."""
         test, then, otherwise = (self.optional_child(keyword) for keyword in ("if", "then", "else"))
         return () if test is None else (Condition(test, then, otherwise),)
 
@@ -255,7 +258,7 @@ def string_value(value: object, field: str) -> str:
 
 
 def string_list(value: object, field: str) -> tuple[str, ...]:
-    """The value as strings, each once, once it is known to be a list of strings."""
+    """Check that the value is a list of strings. The result has each string once."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise SpecSyntaxError("this is a list of strings", expected="a list of strings", field=field)
     return tuple(dict.fromkeys(value))
@@ -292,7 +295,7 @@ class SchemaLocation:
         return SpecUnsupported(message, construct=keyword, field=self.below(keyword))
 
     def child(self, value: object, *steps: str) -> SchemaLocation:
-        """The location of a schema inside; its base is this one's until its own `$id` is read."""
+        """The location of a subschema. Its base is this one's until its own `$id` is read."""
         return SchemaLocation(value, (*self.path, *steps), self.base)
 
 
@@ -317,7 +320,7 @@ class References:
         self._by_name.setdefault(("", ""), self.root)
 
     def _register(self, location: SchemaLocation) -> SchemaLocation:
-        """The location with the base that its own `$id` sets, once its names are registered."""
+        """Register the names of a location. Returns the location with the base that its own `$id` sets."""
         value = location.value
         if not isinstance(value, dict):
             return location
@@ -336,7 +339,7 @@ class References:
         return registered
 
     def base_of(self, location: SchemaLocation) -> str:
-        """The base of references inside a schema; its parent's for one that only a pointer leads to."""
+        """The base of references inside a schema. A schema that only a pointer leads to has its parent's base."""
         return self._bases.get(location.path, location.base)
 
     def resolve(self, reference: str, location: SchemaLocation) -> SchemaLocation:
@@ -375,7 +378,7 @@ class References:
 
 
 def _children(location: SchemaLocation) -> list[SchemaLocation]:
-    """The schemas directly inside a schema, under every keyword that may hold one."""
+    """The schemas directly inside a schema. Every keyword that may hold one is searched."""
     value = location.value
     if not isinstance(value, dict):
         return []

@@ -57,7 +57,7 @@ class NumberFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddedConstraint:
-    """The value of our keyword `constraint`: one of our own forms, which holds of a string.
+    """The value of our keyword `constraint`. It is one of our own forms, and it holds of a string.
 
     It is compared and hashed by identity, so each place in the document is compiled once.
     """
@@ -86,7 +86,10 @@ class StringFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contains:
-    """Between `minimum` and `maximum` items are of the node `item`; None is no upper bound."""
+    """Bounds the number of items that fit the node `item`.
+
+    There are `minimum` to `maximum` of them; None is no upper bound.
+    """
 
     item: int
     minimum: int
@@ -133,7 +136,7 @@ class ObjectFacts:
 
 
 def tightest_counts(facts: Sequence[StringFacts | ArrayFacts | ObjectFacts]) -> tuple[int, int | None]:
-    """The least and the most characters, items or properties that all facts allow; None is no upper bound."""
+    """The least and the most characters, items or properties that facts allow. None is no upper bound."""
     # All facts have to hold: the largest minimum and the smallest maximum imply the others.
     maxima = [fact.maximum for fact in facts if fact.maximum is not None]
     return max((fact.minimum for fact in facts), default=0), min(maxima, default=None)
@@ -149,14 +152,14 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """`if_` holds and so does `then`, or `if_` does not hold and `otherwise` does."""
+    """A condition with two cases. `if_` and `then` hold, or `if_` does not hold and `otherwise` does."""
 
     if_: int
     then: int | None
     otherwise: int | None
 
     def only_evaluates(self) -> bool:
-        """True for an `if` alone: every value is valid, but what it evaluates counts for `unevaluatedItems`."""
+        """True for an `if` alone. Every value is valid, but what it evaluates counts for `unevaluatedItems`."""
         return self.then is None and self.otherwise is None
 
 
@@ -197,12 +200,12 @@ class Schema:
         return not self.never and not self.in_place_nodes() and all(fact is None for fact in facts)
 
     def unsupported(self, keyword: str, message: str, *steps: str) -> SpecUnsupported:
-        """The error for a keyword that is refused; its field is the node's, or that at some steps below."""
+        """The error for a refused keyword. Its field is the node's, or that of the subschema that `steps` leads to."""
         path = (self.field, *steps) if self.field else steps
         return SpecUnsupported(message, construct=keyword, field=".".join(path))
 
     def only_constants(self) -> bool:
-        """True when it lists the scalars that are valid, and says nothing else."""
+        """True for a node that only lists the scalars that are valid."""
         return self.values is not None and replace(self, values=None).is_unconstrained()
 
     def in_place_nodes(self) -> tuple[int, ...]:
@@ -237,7 +240,7 @@ class PropertyScope:
         self._counts: bool | None = None
 
     def property(self, name: str | None) -> PropertyScope:
-        """The scope of the value of a property; None for a name that is not in `names`."""
+        """The scope of a property's value. None for a name that is not in `names`."""
         if name not in self._inside:
             node_ids = []
             for facts in self._objects:
@@ -290,7 +293,10 @@ class PropertyScopes:
         self._scopes: dict[tuple[tuple[int, ...], tuple[str, ...]], PropertyScope] = {}
 
     def scope(self, node_ids: Iterable[int]) -> PropertyScope:
-        """The scope that these nodes, and all that speak of the same value, make."""
+        """The scope that these nodes and their closure make.
+
+        The closure is every node that applies to the same value.
+        """
         self._guard.check_time()
         members: dict[int, None] = {}
         names: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Automata over the texts of numbers: exact comparison with bounds, and exact division.
+"""Automata over the texts of numbers, with exact bounds and division.
 
 A number is written without an exponent, with at most 19 digits as an integer and 15 with a fraction. A validator that
 reads it as a double then compares it as this module does. Short exponents are allowed where the schema places no
@@ -32,7 +32,7 @@ _STATES_MAX = DEFAULT_LIMITS.dfa_states_max  # not the caller's limit, as automa
 
 @dataclass(frozen=True, slots=True)
 class NumberSpelling:
-    """Which spellings of numbers are read: with exponents or not, and integers of how many digits."""
+    """Which spellings of numbers are read. The fields allow exponents and bound the digits of integers."""
 
     exponents: bool = False
     integer_digits: int = INTEGER_DIGITS_MAX
@@ -58,7 +58,7 @@ class _ScanState:
 
 
 class _Scanner:
-    """The transition function and the acceptance of the numbers that fit some facts."""
+    """The transition function and acceptance of numbers that fit some facts."""
 
     def __init__(self, facts: NumberFacts, spelling: NumberSpelling) -> None:
         self._facts, self._spelling = facts, spelling
@@ -78,7 +78,7 @@ class _Scanner:
         self.start = _ScanState("start", False, 0, 0, (0,) * len(self._bounds), (0,) * len(facts.multiples))
 
     def step(self, state: _ScanState, symbol: str) -> _ScanState | None:
-        """The state after a symbol; None where no number goes on with it."""
+        """The state after a symbol. None where no number continues with it."""
         if symbol == "-" and state.phase == "start":
             return replace(state, phase="minus", negative=True)
         # A plus sign occurs in exponents alone.
@@ -135,7 +135,7 @@ class _Scanner:
         )
 
     def _integer_order(self, state: _ScanState, which: int) -> int:
-        """How the digits before the point compare with those of a bound: more digits are more."""
+        """Compare the digits before the point with those of a bound. More digits are a larger number."""
         return _order(state.digits, len(self._integer_parts[which])) or state.orders[which]
 
     def accepts(self, state: _ScanState) -> bool:
@@ -223,14 +223,14 @@ def spellings(values: Iterable[int | float | Decimal]) -> list[str]:
 
 
 def nonstandard_spellings(values: Iterable[int | float | Decimal], spelling: NumberSpelling) -> dict[str, Decimal]:
-    """Those spellings of the values that `number_dfa` does not read, each with its value."""
+    """The spellings of the values that `number_dfa` does not read. Each maps to its value."""
     return {
         text: as_decimal(value) for value in values for text in spellings([value]) if not _is_standard(text, spelling)
     }
 
 
 def _is_standard(text: str, spelling: NumberSpelling) -> bool:
-    """True for a number that is written without an exponent and in few enough digits."""
+    """True for a number without an exponent and with few enough digits."""
     integer_part, _, fraction_part = text.lstrip("-").partition(".")
     digits = len(integer_part.lstrip("0")) + len(fraction_part)
     return "e" not in text and digits <= (DIGITS_MAX if fraction_part else spelling.integer_digits)

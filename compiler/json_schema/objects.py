@@ -1,4 +1,4 @@
-"""Objects as automata: declared properties in the order of their scope, then undeclared ones."""
+"""Automata of objects. Declared properties come in the order of their scope, then undeclared ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _Control = tuple[int, int]  # the next name that may come, and how many properti
 
 
 class ObjectBuilder:
-    """Merges the facts of several nodes about an object: which keys may come where, and their values.
+    """Builds the automaton of the objects that fit several nodes.
+
+    It decides which keys may come where, and their values.
 
     A key is known by its label: 1 + i for the declared name i, and higher numbers for undeclared keys, one for each
     set of `patternProperties` that they may match. Raises SpecUnsupported and LimitExceeded.
@@ -82,7 +84,7 @@ class ObjectBuilder:
         return node_ids
 
     def _undeclared(self) -> Fragment | None:
-        """The undeclared keys, labelled by the patterns that they match; None where there may be none."""
+        """The undeclared keys, labelled by the patterns that they match. None where no undeclared key is allowed."""
         patterns = list(dict.fromkeys(pattern for facts in self._facts for pattern, _, _ in facts.patterns))
         tests = [self._compiler.alphabet.content(("pattern", pattern)) for pattern in patterns]
         # Declared names are among these keys; the table of keys takes them out.
@@ -103,7 +105,10 @@ class ObjectBuilder:
         return Fragment(keys.columns, keys.table, allowed) if self._undeclared_values else None
 
     def build(self) -> tuple[Fragment | None, bool]:
-        """The objects that fit all the nodes, and whether equal keys in them cannot change the verdict."""
+        """Build the objects that fit all the nodes.
+
+        The second value is True where equal keys in them cannot change the verdict.
+        """
         if any(must and value is None for must, value in zip(self._required, self._values, strict=True)):
             return None, self._duplicate_key_safe
         layout, level = self._compiler.layout, self._position.level
@@ -141,7 +146,7 @@ class ObjectBuilder:
         return not any(self._required[next_name:]) and (not self._count_max or count >= self._minimum)
 
     def following(self, control: _Control, label: int) -> tuple[Fragment, _Control]:
-        """The value of the key with a label, and what its property leads to."""
+        """The value of the key with a label, and the next control."""
         # From the cap on, counts are not distinguished.
         count, names = min(control[1] + 1, self._count_max), len(self._names)
         value = self._values[label - 1] if label <= names else self._undeclared_values[label - names]
@@ -216,7 +221,7 @@ class _ObjectStateGraph:
             assembler.add_fragment(valued, value, {1: self._after[control]})
 
     def add_punctuation(self, between: str, closing: str, end: int) -> None:
-        """What may follow each property: a comma and the next key, or the end."""
+        """Add the continuations after each property. They are a comma with the next key, and the end."""
         for control, after in self._after.items():
             if control in self.before:
                 self._assembler.add_text(after, between, self.before[control])
@@ -271,11 +276,11 @@ class _KeyTable:
         return states
 
     def entry(self, candidates: Sequence[int], undeclared: bool) -> int:
-        """The state before a key that is one of the candidates, or an undeclared one where those are allowed."""
+        """The state before a key. The key is one of the candidates, or an undeclared one where those are allowed."""
         return self._state(0, frozenset(candidates), undeclared and self._undeclared is not None)
 
     def _state(self, node: int, candidates: frozenset[int], undeclared: bool) -> int:
-        """The number of a state; a new one is added to those that `finish` writes."""
+        """The number of a state. A new state is queued for `finish`."""
         # Only names that pass the node, and only undeclared keys that are alive there, tell states apart.
         inside = candidates & self._below[node] if len(candidates) > 1 else candidates
         key = (node, inside, undeclared and self._undeclared_at[node] != DEAD)
@@ -287,7 +292,7 @@ class _KeyTable:
         return self._index[key]
 
     def finish(self) -> tuple[np.ndarray, np.ndarray]:
-        """The table int32 [S, M] and the label of each state int [S], for all entries so far.
+        """The table and the labels of all entries so far. Table: int32 [S, M]; label of each state: int [S].
 
         The label of name i is 1 + i; that of an undeclared key is the number of names + its label in `undeclared`.
         """

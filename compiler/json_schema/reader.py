@@ -35,7 +35,7 @@ SUPPORTED_KEYWORDS = frozenset((*ASSERTIONS, *SINGLE, *LISTS, *MAPS, *ANNOTATION
 
 
 class SchemaReader:
-    """The nodes of a document that its root leads to; node 0 is the root.
+    """Reads the nodes that a document's root leads to. Node 0 is the root.
 
     Raises SpecSyntaxError for JSON that is no schema, SpecUnsupported for a schema that is not compiled, LimitExceeded
     over `nesting_depth_max` or `compile_s_max`.
@@ -66,7 +66,7 @@ class SchemaReader:
         return self._numbers[location.path]
 
     def add(self, schema: Schema) -> int:
-        """The number of a new node that no schema of the document is by itself."""
+        """Add a node that is no schema of the document. Returns its number."""
         number = self._count
         self._count += 1
         self._nodes[number] = schema
@@ -139,7 +139,7 @@ class _ObjectReader(TypeKeywords):
         return frozenset(names)
 
     def _reference(self) -> tuple[int, ...]:
-        """The node that `$ref` leads to; since draft 2019-09 it holds beside the other self."""
+        """The node that `$ref` leads to. Since draft 2019-09 it applies beside the other keywords."""
         if "$ref" not in self.value:
             return ()
         target = self.value["$ref"]
@@ -148,7 +148,7 @@ class _ObjectReader(TypeKeywords):
         return (self.node(self.references.resolve(target, self.location)),)
 
     def _dependencies(self) -> Sequence[Alternatives]:
-        """`dependentRequired` and `dependentSchemas` as choices: the key is absent, or its schema holds."""
+        """`dependentRequired` and `dependentSchemas` as choices. Either the key is absent, or its schema holds."""
         choices = []
         for name, required in self.mapping("dependentRequired").items():
             facts = ObjectFacts(required=string_list(required, self.location.below("dependentRequired", name)))
@@ -160,13 +160,13 @@ class _ObjectReader(TypeKeywords):
         return choices
 
     def _absent(self, name: str) -> int:
-        """The node of the values without a key: no value fits under it."""
+        """The node of the values without a key. No value fits under the key."""
         never = self.add(Schema(self.location.field, never=True))
         facts = ObjectFacts(properties=((name, never),))
         return self.add(Schema(self.location.field, objects=facts, order=(name,)))
 
     def _order(self) -> tuple[str | int, ...]:
-        """Names and in-place nodes, as the document has them; names that are only required come last."""
+        """Names and in-place nodes in the order of the document. Names that are only required come last."""
         order: list[str | int] = []
         for keyword in self.value:
             if keyword == "properties":
@@ -207,7 +207,10 @@ def _write_out_unevaluated(nodes: Mapping[int, Schema], add: Callable[[Schema], 
 def _unevaluated(
     nodes: Mapping[int, Schema], number: int, unevaluated: int | None, keyword: str, add: Callable[[Schema], int]
 ) -> list[int]:
-    """A node that says of everything unevaluated what the node `unevaluated` says; none where that is nothing."""
+    """A node that applies the node `unevaluated` to all unevaluated values.
+
+    The list is empty where nothing is unevaluated.
+    """
     if unevaluated is None or nodes[unevaluated].is_unconstrained():
         return []
     node = nodes[number]
@@ -224,7 +227,7 @@ def _unevaluated(
 
 
 def _certain(nodes: Mapping[int, Schema], number: int) -> list[int]:
-    """The node and those that hold wherever it does, by `allOf` and `$ref`."""
+    """The node and all nodes that it implies, by `allOf` and `$ref`."""
     reached = [number]
     for index in reached:  # grows while it is walked
         reached.extend(other for other in nodes[index].all_of if other not in reached)
@@ -232,7 +235,7 @@ def _certain(nodes: Mapping[int, Schema], number: int) -> list[int]:
 
 
 def _uncertain(nodes: Mapping[int, Schema], node: Schema) -> list[int]:
-    """The nodes that may hold of the same value or not, and all in place below them.
+    """The nodes that may or may not apply to the same value. All nodes in place below them are included.
 
     Nodes directly under `not` are left out: they evaluate nothing.
     """

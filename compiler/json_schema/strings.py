@@ -1,4 +1,4 @@
-"""The alphabet of a schema, and automata over the contents of its strings. Knows nothing of JSON's grammar.
+"""The alphabet of a schema, and automata over its strings' contents. This module knows no JSON grammar.
 
 Every ASCII character is a symbol of its own, since JSON's grammar needs most of them. Beyond ASCII, characters that no
 pattern, name or constant tells apart share a symbol.
@@ -48,7 +48,7 @@ _ANY_TEXT = Repeat(Chars(ANYTHING), 0, None)
 
 
 class StringAlphabet:
-    """The symbols of one schema, and the contents of its strings as fragments over them.
+    """The symbols of one schema, and its strings' contents as fragments.
 
     minterms  sets of characters; symbol i is minterm i, and the ASCII character i for i < 128
     width     the number of symbols
@@ -74,7 +74,7 @@ class StringAlphabet:
         self._fragments: dict[ContentKey, Fragment | None] = {}
 
     def _compile_contents(self, node: Schema, embed: Embed) -> None:
-        """The automata of all that a node says of strings and keys, each pattern and format once."""
+        """Compile a node's conditions on strings and keys. Each pattern and format is compiled once."""
         strings = node.strings or StringFacts()
         objects = node.objects
         patterns = [*strings.patterns, *((text, field) for text, field, _ in (objects.patterns if objects else ()))]
@@ -95,7 +95,7 @@ class StringAlphabet:
         return word
 
     def content(self, key: ContentKey) -> Fragment | None:
-        """The strings of a pattern, a format or a constraint; None where there are none."""
+        """The strings of a pattern, a format or a constraint. None where there are none."""
         if key not in self._fragments:
             dfa = self._contents[key].dfa
             # Only the map from symbols to columns changes; the table is shared.
@@ -131,20 +131,23 @@ class StringAlphabet:
 
 
 def _literals(node: Schema) -> list[str]:
-    """Every text of a node that is written character by character: constants and property names."""
+    """The texts of a node that are written character by character. These are constants and property names."""
     texts = [value for value in node.values or () if isinstance(value, str)]
     return texts + [name for name in node.order if isinstance(name, str)]
 
 
 def _searched(pattern: str, guard: ResourceGuard) -> CharDfa:
-    """The texts in which a pattern is found; `$` is the very end."""
+    """The texts that contain a match of the pattern. `$` is the very end."""
     # JSON Schema searches for a pattern: text may stand before and behind it.
     tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, guard)), _ANY_TEXT])
     return CharDfa(*node_to_dfa(tree, guard))
 
 
 def _at_the_end(node: Node) -> Node:
-    """The same tree with ECMA-262's `$`: unlike Python's, it does not match before a newline that ends the text."""
+    """The same tree with the `$` of ECMA-262.
+
+    Unlike Python's, it does not match before a newline that ends the text.
+    """
     if isinstance(node, Concat | Alternation):
         return type(node)(tuple(map(_at_the_end, node.items)))
     if isinstance(node, Repeat):

@@ -1,4 +1,4 @@
-"""Sets of JSON values, type by type, their Boolean operations, and those of numbers and strings.
+"""Sets of JSON values with Boolean operations, type by type.
 
 A type's language is nothing, everything, or the texts of a fragment; for strings these are the contents between the
 quotation marks. Facts about numbers and strings are merged, then compiled. Nothing here knows documents and references.
@@ -190,7 +190,7 @@ class ScalarCompiler:
         return self._number_cache[facts, spelling]
 
     def _standard(self, facts: NumberFacts, spelling: NumberSpelling) -> Fragment | None:
-        """The numbers that fit the facts, in the spellings of numbers that are not listed."""
+        """The numbers that fit the facts, in standard spellings."""
         fragment = fragment_of(number_dfa(facts, spelling))
         if fragment is None:
             return None
@@ -238,7 +238,7 @@ def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:
 
 
 def _spellings(nodes: Sequence[Schema]) -> tuple[NumberSpelling, NumberSpelling]:
-    """The spelling of numbers on which the schema places a condition, and of all others.
+    """The spelling of constrained numbers, and that of all others.
 
     Exponents are read in the second alone, and only where no number has a condition or the schema negates nothing.
     Otherwise the complement of a condition would accept with an exponent what the condition holds of without one.

@@ -33,7 +33,10 @@ _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the fini
 
 
 class _TrieWalk:
-    """One trie walked over one group of transducer states (those between characters, or those inside one)."""
+    """Walks one trie over one group of transducer states.
+
+    The group is the states between characters, or those inside one.
+    """
 
     def __init__(self, effects: Effects, sources: np.ndarray, columns: int, nodes: int, guard: ResourceGuard) -> None:
         self._effects = effects
@@ -52,7 +55,7 @@ class _TrieWalk:
         self.root = int(self._intern(first, hash_rows(first))[1])
 
     def trie(self, trie: Trie, byte_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids that are not dead everywhere, and the row that each ends with: int [M]. byte_class: uint8 [256].
+        """The ids that are not dead everywhere, and their rows: int [M]. `byte_class` is uint8 [256].
 
         Only nodes below live rows are visited: under most constraints most tokens are dead after a byte or two.
         """
@@ -68,7 +71,7 @@ class _TrieWalk:
         return np.concatenate([ids for ids, _ in ends]), np.concatenate([rows for _, rows in ends])
 
     def after(self, rows: np.ndarray, byte_class: np.ndarray) -> np.ndarray:
-        """The rows that `rows` [N] lead to by one byte class each [N]: int32 [N]."""
+        """The rows that `rows` reach by one byte class each: int32 [N]."""
         keys = rows * np.int64(self._columns) + byte_class  # one flat index is faster than two
         rows = self._move.reshape(-1).take(keys)
         # Most keys were seen before: the table is read, the unseen keys are computed together, and it is read again.
@@ -87,7 +90,7 @@ class _TrieWalk:
         return marked.nonzero()[0]
 
     def _extend(self, keys: np.ndarray) -> None:
-        """Compute the rows of (row, byte class) keys, in blocks that keep the work in the cache."""
+        """Compute the rows of (row, byte class) keys. Blocks of keys fit into the processor's cache."""
         block = max(1, _BLOCK_CELLS // max(1, self.rows.shape[1]))
         for start in range(0, len(keys), block):
             row, column = np.divmod(keys[start : start + block], self._columns)
@@ -95,7 +98,7 @@ class _TrieWalk:
             self._move[row, column] = self._intern(rows, hashes)
 
     def _one_byte_further(self, rows: np.ndarray, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where rows of effects [N, S] lead by one byte class each [N], and the hashes of that."""
+        """The rows of effects after one byte class each, with their hashes. `rows` is [N, S]."""
         count, width = rows.shape
         live = rows.reshape(-1) != DEAD_EFFECT
         # A row whose states are mostly dead is advanced for its live states alone.
@@ -165,7 +168,7 @@ class _DenseFrontier:
         return _DenseFrontier(level, walk.after(self.rows.take(trie.parent[level]), byte_class.take(trie.byte[level])))
 
     def ends(self, trie: Trie) -> tuple[np.ndarray, np.ndarray]:
-        """The ids that end at the level's nodes, and the row of each: int [M]."""
+        """The ids that end at the level's nodes, and their rows. Both are int [M]."""
         here = slice(trie.first_id[self.level.start], trie.first_id[self.level.stop])
         return trie.ids[here], self.rows.take(trie.node[here])
 
@@ -189,7 +192,7 @@ class _SparseFrontier:
         return _SparseFrontier(level, below[alive], rows[alive])
 
     def ends(self, trie: Trie) -> tuple[np.ndarray, np.ndarray]:
-        """The ids that end at the nodes, and the row of each: int [M]."""
+        """The ids that end at the nodes, and their rows: int [M]."""
         places, counts = spread(trie.first_id[self.nodes], trie.first_id[self.nodes + 1])
         return trie.ids[places], self.rows.repeat(counts)
 
@@ -229,7 +232,7 @@ def _classes(
 
 
 def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard: ResourceGuard) -> TokenAutomaton:
-    """The token automaton of a transducer and the letter DFA it feeds, over a vocabulary.
+    """The token automaton of a transducer and its letter DFA.
 
     letters  DFA over the letters in the transducer's outputs; a text satisfies the constraint when the letters
              emitted while it is read, and the final_output at its end, are accepted
@@ -297,7 +300,7 @@ class _LiftedEdges:
 def _assemble(
     transducer: ByteTransducer, letters: Dfa, effects: Effects, lifted: _LiftedEdges, eos_ids: tuple[int, ...]
 ) -> TokenAutomaton:
-    """Number the effects that tokens reach as edges, compute the distances and check the result."""
+    """Number the reachable effects as edges, and compute the distances. The result is checked."""
     outer, inner = lifted.outer, lifted.inner
     number, used_effects = _numbers(outer, inner, len(effects))
     edge_boundary = np.zeros(outer.shape, dtype=number.dtype)
@@ -328,7 +331,10 @@ def _assemble(
 
 
 def _numbers(outer: np.ndarray, inner: np.ndarray, effects: int) -> tuple[np.ndarray, np.ndarray]:
-    """The edge that each effect is, where tokens reach it, and the effects that are edges: [A], [P]. 0 stays 0."""
+    """The edge number of each effect, and the effects of the edges.
+
+    These are [A] and [P]. Only effects that tokens reach are edges. 0 stays 0.
+    """
     used = np.zeros(effects, dtype=bool)
     used[DEAD_EFFECT] = True
     for table in (outer, inner):
@@ -347,13 +353,13 @@ def _row_blocks(table: np.ndarray) -> Iterator[slice]:
 
 
 def _pairs(edge_boundary: np.ndarray, edge_midchar: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct (transducer state, edge) pairs of both tables that are not dead: two int arrays [N]."""
+    """The distinct live (transducer state, edge) pairs of both tables. They are two int arrays [N]."""
     pairs = [_distinct(edge_boundary, 0), _distinct(edge_midchar[1:], len(edge_boundary))]
     return np.concatenate([source for source, _ in pairs]), np.concatenate([edge for _, edge in pairs])
 
 
 def _distinct(table: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's distinct edges: most classes of a state lead to few places, and distances need each place once."""
+    """The distinct edges of each row. Most classes of a state lead to few states, and distances need each edge once."""
     live = table != DEAD_EDGE
     if np.count_nonzero(live) * _SPARSE < live.size:
         position = np.flatnonzero(live)

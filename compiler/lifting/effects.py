@@ -36,7 +36,7 @@ class LetterMaps:
         self._after = np.full((64, len(outputs)), _UNSEEN, dtype=np.int32)
 
     def _intern(self, rows: np.ndarray) -> np.ndarray:
-        """The numbers of functions given as rows [N, Q]; new ones are added."""
+        """The numbers of functions in the rows of a matrix [N, Q]. New functions are added."""
         numbers = np.empty(len(rows), dtype=np.int32)
         # A map is alive where some letter state that it leads to can still accept.
         alive = np.any(self._live.take(rows), axis=1, keepdims=True)
@@ -60,7 +60,7 @@ class LetterMaps:
             self._rows, self._alive = grown(self._rows, count * 3 // 2), grown(self._alive, count * 3 // 2)
 
     def after(self, function: np.ndarray, string: np.ndarray) -> np.ndarray:
-        """The functions that apply `function` [N] and then the letters of `string` [N]: int32 [N]."""
+        """The functions that apply `function`, then the letters of `string`. All are [N], the result int32."""
         result = self._after[function, string]
         unseen = result == _UNSEEN
         if unseen.any():
@@ -79,11 +79,11 @@ class LetterMaps:
         return np.asarray(result)
 
     def alive(self) -> np.ndarray:
-        """bool [F]: the functions that leave some letter state from which acceptance can be reached."""
+        """The functions that leave some letter state alive: bool [F]. Acceptance can be reached from a live state."""
         return self._alive[: self._count]
 
     def table(self, chosen: np.ndarray) -> np.ndarray:
-        """int32 [F, Q]: what each of the chosen functions makes of each letter state."""
+        """The letter states after each of the chosen functions: int32 [F, Q]."""
         return np.asarray(self._rows[chosen])
 
 
@@ -139,7 +139,10 @@ class Effects:
         self._count = count
 
     def after(self, effect: np.ndarray, column: np.ndarray) -> np.ndarray:
-        """The effects one byte further: int32, the shape that `effect` and the byte's `column` broadcast to."""
+        """The effects after one more byte.
+
+        The result is int32, of the shape that `effect` and `column` (the byte's) broadcast to.
+        """
         position = effect.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
         next_effects = self._after.reshape(-1).take(position)
         if next_effects.size and next_effects.min() == _UNSEEN:
@@ -148,7 +151,10 @@ class Effects:
         return np.asarray(next_effects)
 
     def _fill(self, effects: np.ndarray) -> None:
-        """Where every byte leads from these effects: whole rows, for reading them is quicker than choosing."""
+        """Compute where every byte leads from these effects.
+
+        Whole rows are computed, because reading them is faster than choosing.
+        """
         # Blocks keep the rows under work in a core's cache.
         block = max(1, _BLOCK_CELLS // self._after.shape[1])
         for at in range(0, len(effects), block):

@@ -1,4 +1,4 @@
-"""The automaton that reads model tokens, and its exact distances to acceptance (paper, section 3.1).
+"""The automaton over model tokens, with exact distances to acceptance. It follows section 3.1 of the paper.
 
 It is kept factored. A state is a pair (l, q): l is what the transducer knows of the text so far (a half-written
 word, a half-written character), q the state of the letter DFA. A token moves l and applies one of a few functions
@@ -109,12 +109,12 @@ class TokenAutomaton:
 
     @property
     def min_tokens(self) -> int:
-        """d(start): the least budget, in tokens with EOS, within which the constraint can be met."""
+        """d(start), the fewest tokens that satisfy the constraint. EOS is counted. A smaller budget is impossible."""
         return int(self.distance[self.start])
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of everything but the map from ids to classes, which every automaton of a vocabulary has."""
+        """Bytes of everything but the map from ids to classes. All automata of a vocabulary share that map."""
         edges = (self.edge_boundary, self.edge_midchar, self.edge_target, self.edge_function)
         return sum(int(table.nbytes) for table in (*edges, self.function, self.distance))
 
@@ -147,7 +147,9 @@ def _check_range(name: str, values: np.ndarray, end: int) -> None:
 def from_table(
     token_class: np.ndarray, next_state: np.ndarray, accepting: np.ndarray, start: int, eos_ids: tuple[int, ...]
 ) -> TokenAutomaton:
-    """A token automaton from a plain table: for automata given by their transitions, and for tests.
+    """A token automaton from an explicit transition table.
+
+    It serves automata that are given by their transitions, and tests.
 
     token_class  int [V]     column each id reads; what it says of the EOS ids is ignored
     next_state   int [S, K]
@@ -195,7 +197,7 @@ def distances(
     accepting: np.ndarray,
     guard: ResourceGuard | None = None,
 ) -> np.ndarray:
-    """Fewest tokens from each state (l, q) to an accepting one: int32 [L, Q], UNREACHABLE where there is none.
+    """Fewest tokens from each state (l, q) to acceptance: int32 [L, Q]. UNREACHABLE where no path leads there.
 
     source, edge   int [N]       the (transducer state, edge) pairs of the table, in any order, without the dead edge
     edge_target    int32 [P]     transducer state an edge leads to
@@ -238,7 +240,7 @@ def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | 
 
 
 class _ReverseGraph:
-    """The edges of the pairs (l, q), by the transducer state they lead to. Takes the arrays of `distances`."""
+    """The edges of the pairs (l, q), by target transducer state. Takes the arrays of `distances`."""
 
     def __init__(
         self,
@@ -257,7 +259,7 @@ class _ReverseGraph:
         self._block_rows = max(1, _BLOCK_CELLS // max(1, self._letter_states))
 
     def step_back(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The pairs from which one edge leads to a pair of `rows` [n] and `fresh` [n, W].
+        """The pairs with one edge to a pair of `rows` and `fresh`. These are [n] and [n, W].
 
         Yields transducer states int [m], each once, and their letter states uint64 [m, W], in blocks.
         """
@@ -277,7 +279,10 @@ class _ReverseGraph:
 
 
 def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, level: int) -> None:
-    """Write the pairs of a level: the letter states `new` [n, W] of the transducer states `rows` [n]."""
+    """Write the distances of the pairs of a level.
+
+    These are the letter states `new` [n, W] of the transducer states `rows` [n].
+    """
     settled[rows] |= new
     reached_pairs = distance[rows]
     np.copyto(reached_pairs, level, where=_unpacked(new, distance.shape[1]))
@@ -285,7 +290,7 @@ def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np
 
 
 def _packed(bits: np.ndarray) -> np.ndarray:
-    """The rows of a Boolean matrix [N, Q] as bits of words: uint64 [N, W]."""
+    """Pack the rows of a Boolean matrix into words. The matrix is [N, Q], the result uint64 [N, W]."""
     packed = np.zeros((len(bits), -(-bits.shape[1] // _WORD_BITS) * _WORD_BYTES), dtype=np.uint8)
     # Rows are padded to whole words, so that unions and differences work on 64 letter states at once.
     packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1)
@@ -305,7 +310,7 @@ class _Index:
         self._first = np.searchsorted(keys[self._order], np.arange(count + 1))
 
     def of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The places of `keys` [n], and for each place which of them stands there: two int64 arrays."""
+        """Positions of `keys` [n], and for each position its key's index. Both are int64 arrays."""
         places, counts = spread(self._first[keys], self._first[keys + 1])
         return self._order[places], np.repeat(np.arange(len(keys)), counts)
 
@@ -313,7 +318,10 @@ class _Index:
 def _unions(
     index: np.ndarray, rows: np.ndarray, row: np.ndarray, block_rows: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The distinct indices, ascending, and for each the union of its rows[row[i]]; `block_rows` indices at a time."""
+    """The distinct indices, ascending, each with the union of its rows.
+
+    The rows of an index are rows[row[i]]; `block_rows` indices are worked on at a time.
+    """
     order = stable_order(index)
     index, row = index[order], row[order]
     # Equal indices are adjacent: one reduceat makes the unions of a block.

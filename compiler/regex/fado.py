@@ -43,7 +43,9 @@ class _Package(NamedTuple):
 
 
 def node_to_dfa_fado(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
-    """What `engines.node_to_dfa` returns, by way of FAdo's position automaton, powerset construction and minimization.
+    """What `engines.node_to_dfa` returns, computed by FAdo.
+
+    FAdo builds a position automaton, determinizes it by the powerset construction and minimizes it.
 
     Raises EngineFailure where FAdo is not installed and LimitExceeded over nfa_positions_max, or dfa_states_max once
     FAdo is done. Inside FAdo nothing is counted: the process it runs in is what bounds its time and its memory.
@@ -69,7 +71,7 @@ def require_fado() -> _Package:
 
 
 def _minimal(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, Minterms]:
-    """FAdo's minimal DFA of a tree, over the numbers of minterms as text, and the minterms."""
+    """FAdo's minimal DFA of a tree, and the minterms. Its symbols are the numbers of minterms as text."""
     anchored = has_anchor(node)
     # FAdo's symbols are the minterms: an alphabet of all characters would be a million symbols.
     sets = list(dict.fromkeys([*_sets(node), *[_NEWLINE] * anchored]))
@@ -137,7 +139,7 @@ class _Writer:
         return self._joined(self._reex.CConcat, [*needed, options])
 
     def _joined(self, join: Any, items: Sequence[Any]) -> Any:
-        """The items joined two by two, as a tree that is not deep. Nothing joined is the neutral expression."""
+        """Combine the items pairwise, as a tree of small depth. No items make the neutral expression."""
         level = list(items)
         while len(level) > 1:
             pairs = [join(left, right) for left, right in zip(level[::2], level[1::2], strict=False)]
@@ -148,7 +150,10 @@ class _Writer:
 
 
 def _placed(fa: Any, automaton: Any, newline: int, symbols: int) -> Any:
-    """The automaton of the texts for which some word with anchors in their places is accepted; anchors erased."""
+    """The automaton of texts that some word with anchors spells.
+
+    Each anchor must hold at its position, and anchors are erased.
+    """
     places = fa.NFA()
     number = {name: places.addState(name) for name in _PLACES}
     places.addInitial(number["fresh"])

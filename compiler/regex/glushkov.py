@@ -56,7 +56,9 @@ class CharNfa:
 
 
 def pattern_dfa(pattern: str, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
-    """The minimal DFA of the texts that `re.fullmatch(pattern, text)` accepts, over the minterms of the pattern.
+    """The minimal DFA of the texts that `re.fullmatch(pattern, text)` accepts.
+
+    Its symbols are the minterms of the pattern.
 
     Raises what `parse_pattern` raises, and LimitExceeded over `nfa_positions_max` or `dfa_states_max`.
 
@@ -87,7 +89,7 @@ def node_nfa(node: Node, guard: ResourceGuard) -> CharNfa:
 
 
 def _size(node: Node) -> int:
-    """How many positions a tree needs, bounded repeats written out; no more than _SIZE_MAX is counted."""
+    """The number of positions of a tree with its repeats written out. The count stops at _SIZE_MAX."""
     if isinstance(node, Chars):
         return 1
     if isinstance(node, Words):
@@ -225,7 +227,7 @@ class _Builder:
         return result
 
     def _link(self, last: _Conditional, first: _Conditional) -> None:
-        """Let every position of `first` come after every position of `last`, as far as the conditions allow."""
+        """Let each position of `first` follow each of `last`. Only pairs whose conditions allow it are linked."""
         for left, sources in last.items():
             for right, targets in first.items():
                 condition = left | right
@@ -248,7 +250,7 @@ def _merge(parts: Iterable[_Conditional]) -> _Conditional:
 
 
 def _under_conditions(part: _Conditional, conditions: frozenset[int]) -> _Conditional:
-    """`part` reached by way of something that reads nothing under any one of `conditions`."""
+    """Restrict `part` to what follows an empty match under any of `conditions`."""
     # Nothing was demanded on the way, which holds for all patterns without anchors.
     if conditions == _UNCONDITIONAL:
         return part
@@ -279,7 +281,7 @@ def _bits(mask: int) -> list[int]:
 
 
 def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
-    """The minimal complete DFA of a position automaton, over the minterms of its character sets.
+    """The minimal complete DFA of a position automaton. Its symbols are the minterms of the character sets.
 
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
     """
@@ -318,7 +320,9 @@ def _numbered(state: int, index: dict[int, int], order: list[int]) -> int:
 
 
 class _Shared:
-    """What a part that many states have leads to: the positions after each minterm, and the numbers of those states.
+    """The transitions of a component that many states share.
+
+    They are the positions after each minterm, and the numbers of those states.
 
     A state is numbered when it is first met: where every state with this part leads further, it may not exist.
     """
@@ -329,7 +333,10 @@ class _Shared:
         self._unmet = dict(successors)
 
     def number(self, besides: dict[int, int], index: dict[int, int], order: list[int]) -> None:
-        """Number what a state leads to that leads elsewhere only after the minterms in `besides`."""
+        """Number the successors of a state.
+
+        Beyond the shared part, it has other successors only after the minterms in `besides`.
+        """
         # The minterms in `besides` lead to larger sets than the shared part alone does.
         for minterm in [minterm for minterm in self._unmet if minterm not in besides]:
             self.row[minterm] = _numbered(self._unmet.pop(minterm), index, order)
@@ -355,7 +362,10 @@ class _Step:
         self._cache: dict[int, _Shared] = {}
 
     def successors(self, state: int) -> tuple[_Shared, dict[int, int]]:
-        """The part that a state shares with others, and the positions after each minterm that leads elsewhere."""
+        """The shared component of a state, and its other successors.
+
+        The latter are the positions after each minterm that leads elsewhere.
+        """
         frequent = self._wide | self._first if state & self._first == self._first else self._wide
         part = state & frequent
         if part not in self._cache:
@@ -367,7 +377,7 @@ class _Step:
         return shared, self._after(state & ~frequent, shared.successors)
 
     def _after(self, state: int, besides: dict[int, int]) -> dict[int, int]:
-        """What the positions of `state` lead to, together with what each minterm leads to `besides`."""
+        """The successors of the positions of `state`, united with those in `besides`. The keys are minterms."""
         by_set: dict[int, int] = {}
         # Positions with the same character set are read together: one union a set, not one a minterm.
         for position in _bits(state):

@@ -153,7 +153,7 @@ def parse_pattern(pattern: str, guard: ResourceGuard) -> Node:
 
 @contextlib.contextmanager
 def blame_field(field: str) -> Iterator[None]:
-    """Have the faults of a pattern name the field of the constraint that it stands in."""
+    """Name the constraint's field in the errors of a pattern."""
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
@@ -162,7 +162,7 @@ def blame_field(field: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The message of `re`, without the group or character names that it quotes from the pattern."""
+    """The message of `re` without names that it quotes. These are names of groups and characters in the pattern."""
     return re.split(r"['\"]", str(getattr(error, "msg", error)), maxsplit=1)[0].strip()
 
 
@@ -267,7 +267,7 @@ def _class_item(op: Any, value: Any, ascii_only: bool) -> CharSet:
 
 
 def _class_source(op: Any, value: Any) -> str:
-    """An item of a class written again as a pattern, so that `re` can be asked about it."""
+    """An item of a character class, written as a pattern again. `re` then decides what it matches."""
     if op is _constants.CATEGORY:
         return _CATEGORIES[value]
     low, high = value if op is _constants.RANGE else (value, value)
@@ -307,7 +307,7 @@ def alternation(nodes: Sequence[Node], depth: int = 0) -> Node:
 
 
 def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
-    """The alternatives of a group, which begin alike, with their longest common beginning taken out."""
+    """Factor out the longest common prefix of a group of alternatives."""
     if len(group) == 1:
         return concat(group[0])
     # The common beginning ends at the first place where two branches differ, or are not characters.
@@ -318,7 +318,9 @@ def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
 
 
 def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None = None) -> Node:
-    """Any one of the words, each given by the sets its characters are of; nothing at all without words.
+    """The pattern of any one of the words.
+
+    Each word is given by its characters' sets. Without words the language is empty.
 
     Raises LimitExceeded over `nfa_positions_max` while it grows.
     """
@@ -358,7 +360,7 @@ def space_run_node() -> Node:
 
 
 def has_anchor(node: Node) -> bool:
-    """True when the tree holds an anchor, which only makes sense where the whole text is matched."""
+    """True when the tree holds an anchor. An anchor only makes sense where the whole text is matched."""
     return any(isinstance(leaf, Anchor) for leaf in leaves_of(node))
 
 

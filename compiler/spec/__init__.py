@@ -1,4 +1,4 @@
-"""What a caller may ask for: types, JSON, names and hash of a constraint.
+"""The types, JSON, names and hash of a constraint.
 
 A `Spec` is a tree of frozen dataclasses, one per form. It is parsed from JSON with the place of each fault, measured
 against the limits of its input, and put into a canonical form whose hash names the compiled constraint. Propositions

@@ -71,7 +71,10 @@ def spec_hash(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> str:
 
 
 def caller_names(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> dict[str, tuple[str, ...]]:
-    """The caller's names for each proposition, by the name of its meaning, which the letters hold."""
+    """The caller's names for each proposition of the letters.
+
+    Letters hold propositions under the names of their meanings, which are the keys.
+    """
     # A caller may use several names for one meaning; all of them are kept, in order of first use.
     names: dict[str, dict[str, None]] = {}
     guard = ResourceGuard(limits)
@@ -82,12 +85,15 @@ def caller_names(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> dict[str, tuple
 
 
 def in_caller_names(letters: Iterable[str], names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The propositions of a letter under the names of `caller_names`, in order; others keep theirs."""
+    """The propositions of a letter under the caller's names, in order.
+
+    `names` is the result of `caller_names`; a proposition that it lacks keeps its name.
+    """
     return tuple(sorted(name for meaning in letters for name in names.get(meaning, (meaning,))))
 
 
 def _names_with_meanings(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str, str]]:
-    """The caller's name and the meaning's name of each proposition; a concept goes by its first form."""
+    """The caller's name and the canonical name of each proposition. A concept goes by its first form."""
     if isinstance(leaf, LtlfSpec | DfaSpec):
         declared = resolve_propositions(_used_names(leaf, guard), dict(leaf.propositions), leaf.form)
         yield from ((name, meaning_name(proposition)) for name, proposition in declared.items())
@@ -97,7 +103,7 @@ def _names_with_meanings(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str
 
 
 def _used_names(spec: LtlfSpec | DfaSpec, guard: ResourceGuard) -> tuple[str, ...]:
-    """The names in a formula, or in the guards of a caller's automaton."""
+    """The names in a formula or in the guards of an automaton."""
     if isinstance(spec, LtlfSpec):
         return propositions_of(parse_formula(spec.formula, guard))
     return guard_propositions(spec.user_dfa, guard)
@@ -146,7 +152,10 @@ def _keywords(spec: KeywordsSpec) -> object:
 
 
 def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
-    """A caller's automaton with its guards in canonical form, its transitions in the order of their JSON."""
+    """The canonical form of a caller's automaton.
+
+    Its guards are canonical, and its transitions are in the order of their JSON.
+    """
     names, meanings = _meanings(_used_names(spec, guard), spec)
     transitions = cast("list[dict[str, object]]", user_dfa_to_json(spec.user_dfa)["transitions"])
     for transition in transitions:
@@ -157,7 +166,7 @@ def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
 
 
 def _meanings(used: Iterable[str], spec: LtlfSpec | DfaSpec) -> tuple[dict[str, str], dict[str, object]]:
-    """The name of each proposition's meaning by the caller's name, and the meanings by these names."""
+    """The canonical names by caller's name, and the propositions by canonical name."""
     propositions = resolve_propositions(used, dict(spec.propositions), spec.form)
     names = {name: meaning_name(proposition) for name, proposition in propositions.items()}
     meanings = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
@@ -200,7 +209,7 @@ def _read_patterns(declared: Iterable[tuple[str, Proposition]], guard: ResourceG
 
 
 def drop_unused_propositions(spec: Spec, guard: ResourceGuard) -> Spec:
-    """The same constraint without the propositions that have no effect; all patterns are parsed before.
+    """The same constraint without the propositions that have no effect. All patterns are parsed before.
 
     A proposition that a formula does not name has an effect where the formula names `nomatch`. Raises as reading
     formulas and patterns does, with the field's path.
@@ -227,7 +236,7 @@ def drop_unused_propositions(spec: Spec, guard: ResourceGuard) -> Spec:
 
 
 def _formula(formula: LtlfFormula, names: dict[str, str]) -> str:
-    """The formula in prefix form; arguments of commutative operators are sorted, and each is written once."""
+    """The formula in prefix form. Arguments of commutative operators are sorted, and each is written once."""
     texts: list[str] = []
     # Nodes come after their arguments, so each is written from the texts of its arguments.
     for node in formula.nodes:
@@ -257,7 +266,7 @@ def _schema_text(schema: str) -> str:
 
 
 def _schema(schema: object) -> object:
-    """A schema without its annotations; keywords whose place has no effect come first, in a fixed order."""
+    """A schema without its annotations. Keywords whose order has no effect come first, in a fixed order."""
     if not isinstance(schema, dict):
         return schema
     canonical: dict[str, object] = {keyword: schema[keyword] for keyword in _UNORDERED if keyword in schema}

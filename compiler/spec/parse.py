@@ -69,7 +69,7 @@ def _spec(constraint: object, depth: int) -> Spec:
 
 @contextmanager
 def field_prefix(prefix: str) -> Iterator[None]:
-    """Have the faults of a part of a constraint name their field from the whole constraint on."""
+    """Prefix the fields in a part's errors with the part's path."""
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
@@ -79,7 +79,7 @@ def field_prefix(prefix: str) -> Iterator[None]:
 
 
 def _printable_name(name: str) -> str:
-    """A caller's own name as errors repeat it, where it is short and printable."""
+    """A caller's name for an error message. A long or unprintable name is not repeated."""
     return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
 
 
@@ -353,7 +353,7 @@ def strings(value: object, field: str, expected: str = "a list of strings", each
 
 
 def typed(value: object, kind: type[T], field: str, expected: str) -> T:
-    """The value, which must be of this kind; a bool is no int."""
+    """Check that the value is of this kind, and return it. A bool is no int."""
     # A bool is an int in Python, but JSON's true is no number.
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)

@@ -31,7 +31,7 @@ _UNAMBIGUOUS = re.compile(r"[\w\s-]+|[.,!?:;]")  # words whose names cannot be r
 def resolve_propositions(
     names: Iterable[str], declared: Mapping[str, Proposition], field: str = "ltlf"
 ) -> dict[str, Proposition]:
-    """The proposition of each name: as declared, else a punctuation mark, else the word of that name.
+    """The proposition of each name. A name means what is declared, else a punctuation mark, else the word of that name.
 
     Declared names that are not used are included: `nomatch` says that these do not hold either.
     Raises SpecSyntaxError, which names the field, for a name that stands for no word.
@@ -70,7 +70,7 @@ def _folds(char: str) -> bool:
 
 
 def _lower(word: str) -> str:
-    """The word in lower case, as far as `re` treats the letters as equal under IGNORECASE."""
+    """The word in lower case, as IGNORECASE sees it. Only letters that `re` treats as equal are lowered."""
     pairs = ((char, char.lower()) for char in word)
     return "".join(
         low if len(low) == 1 and low != char and literal(ord(low), True) == literal(ord(char), True) else char
@@ -79,7 +79,7 @@ def _lower(word: str) -> str:
 
 
 def meaning_name(proposition: Proposition) -> str:
-    """The name of a meaning, such as `cat|dog` or `/[0-9]+/`: equal exactly for equal meanings.
+    """The name of a meaning, such as `cat|dog` or `/[0-9]+/`. Two names are equal exactly when the meanings are.
 
     A name that is reserved gets an apostrophe. Long names are cut; these and ambiguous ones get a hash.
 
@@ -104,7 +104,7 @@ def _mark(meaning: object) -> str:
 
 
 def concepts_of(spec: KeywordsSpec) -> dict[int, tuple[str, Proposition]]:
-    """The name and the meaning of each concept of a keywords constraint, by its number, before inflection."""
+    """Each concept's name and meaning before inflection, by its number."""
     concepts = {}
     for number, forms in enumerate(spec.concepts):
         meaning = Proposition(forms, case_sensitive=spec.case_sensitive)

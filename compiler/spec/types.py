@@ -54,7 +54,7 @@ class LtlfSpec:
 
 @dataclass(frozen=True, slots=True)
 class RegexSpec:
-    """The whole text matches `pattern` as re.fullmatch says; `leading_space` allows one space before it, or not."""
+    """The whole text matches `pattern`, as with re.fullmatch. `leading_space` allows one space before it, or not."""
 
     form: ClassVar = "regex"
     pattern: str
@@ -216,7 +216,7 @@ class AnySpec:
 
 @dataclass(frozen=True, slots=True)
 class NotSpec:
-    """The part does not hold: exactly the texts, in valid UTF-8, that it rejects."""
+    """The text does not satisfy the part. These are exactly the texts in valid UTF-8 that the part rejects."""
 
     form: ClassVar = "not"
     part: Spec
@@ -254,7 +254,9 @@ WholeTextSpec = RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec
 
 
 def leaves(spec: Spec) -> tuple[Spec, ...]:
-    """The constraints that a combination is made of, left to right; the constraint itself where it is no combination.
+    """The constraints that a combination is made of, left to right.
+
+    A constraint that is no combination is its only leaf.
 
     >>> leaves(AllSpec((RegexSpec("a+"), NotSpec(ChoiceSpec(("aa",))))))
     (RegexSpec(pattern='a+', leading_space='strip'), ChoiceSpec(choices=('aa',), leading_space='strip'))

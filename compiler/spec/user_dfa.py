@@ -86,12 +86,12 @@ class UserDfa:
 
     @property
     def over_bytes(self) -> bool:
-        """True when it reads the bytes of a text, False when it reads the steps of a word trace."""
+        """True for an automaton over bytes, False for one over word traces."""
         return bool(self.transitions) and self.transitions[0].when is None
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The names of the states in order of first mention, the start first."""
+        """The names of the states, in order of first mention. The start comes first."""
         # dict.fromkeys keeps the first mention of each.
         mentioned = [name for transition in self.transitions for name in (transition.source, transition.target)]
         return tuple(dict.fromkeys([self.start, *mentioned]))
@@ -143,7 +143,7 @@ def _label_to_json(transition: UserTransition) -> dict[str, object]:
 
 
 def guard_propositions(user_dfa: UserDfa, guard: ResourceGuard) -> tuple[str, ...]:
-    """The names in the guards, in order of first mention, with `eos` and `nomatch` where they occur.
+    """The names in the guards, in order of first mention. `eos` and `nomatch` are included where they occur.
 
     Raises as `user_letter_dfa` does for a guard that cannot be read. Empty for an automaton over bytes.
     """

@@ -168,7 +168,7 @@ def _word_trace(leaves: Sequence[WordLeaf], guard: ResourceGuard) -> WordTransdu
 
 
 class _Attempt(NamedTuple):
-    """The first half of a construction, its transducer, which decides whether it is taken.
+    """The first half of a construction, its transducer. The planner decides by it whether the construction is used.
 
     is_wide  whether the transducer would have very many states inside characters
     build    the second half
@@ -217,7 +217,7 @@ def _is_wide(texts: CharDfa) -> bool:
 
 
 def _whole_text_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
-    """One whole-text constraint; each character is a letter, and the letter DFA is the constraint's own."""
+    """One whole-text constraint, with one letter per character. The letter DFA is the constraint's own."""
     assert parts.mandatory is not None
     # Nothing else reads the text, so this construction needs no test of its width.
     transducer, letters = per_character_transducer(parts.mandatory, parts.leading_space, guard)
@@ -232,7 +232,7 @@ def _whole_text_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
 
 
 def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
-    """The word trace and the whole-text constraints as one product; its last letter tells which constraints hold."""
+    """The product of the word trace and the whole-text constraints. Its last letter tells which constraints hold."""
     leaves, counts_characters = _of_type(parts.optional, CharLeaf), bool(_of_type(parts.optional, LengthLeaf))
     optional = [leaf.texts for leaf in leaves]
     joint = joint_transducer(parts.words, parts.mandatory, optional, counts_characters, parts.leading_space, guard)
@@ -252,7 +252,7 @@ def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
 
 
 def _words_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
-    """The word trace alone, each character a letter as well; whole-text constraints read these letters."""
+    """The word trace alone, each character a letter as well. Whole-text constraints read these letters."""
     leaves = _of_type(parts.root, CharLeaf)
     texts = [leaf.texts for leaf in leaves]
     transducer, classes = word_trace_per_character(parts.words, texts, parts.leading_space, guard)
@@ -315,7 +315,7 @@ def _minterm_names(minterms: Minterms) -> tuple[str, ...]:
 
 
 def _letter_names(combined: Combined) -> LetterNames:
-    """The propositions of each letter that callers know; None for a letter that the word trace does not show."""
+    """The caller's propositions of each letter. None for a letter that the word trace does not show."""
     alphabet = combined.transducer.alphabet
     hidden = combined.internal_names if combined.with_nomatch else {*combined.internal_names, NOMATCH}
     units = (tuple(sorted(letter - hidden)) for letter in alphabet.units)
@@ -337,7 +337,7 @@ def _internal_names(letter: frozenset[str]) -> list[str]:
 
 
 def _outcome_name(outcome: Outcome) -> str:
-    """The outcome of the whole-text constraints, in their order; of both readings where there are two."""
+    """The outcome of the whole-text constraints, in their order. Where there are two readings, both are named."""
     readings = [
         "no text" if met is None else ", ".join("met" if holds else "not met" for holds in met) or "a text"
         for met in outcome

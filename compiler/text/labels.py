@@ -73,7 +73,7 @@ def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
 
 
 class _LabelDfaBuilder:
-    """Builds the DFA of a tree over labels, each of which is one symbol."""
+    """Builds the DFA of a tree over labels. Each label is one symbol."""
 
     def __init__(self, labels: Sequence[str], guard: ResourceGuard) -> None:
         self._labels, self._guard = labels, guard
@@ -129,7 +129,10 @@ class _LabelDfaBuilder:
         return Dfa(symbol_class, leaf_dfa.next_state, accepting, leaf_dfa.start)
 
     def _texts(self, texts: CharDfa) -> Dfa:
-        """State s is that of the texts' automaton; one more, the last, before the first label."""
+        """The DFA of the listed label texts.
+
+        State s is that of the texts' automaton; the last state lies before the first label.
+        """
         dfa, start = texts.dfa, texts.dfa.states
         self._guard.check("table_bytes_max", (start + 1) * len(self._labels) * 4)
         table = np.empty((start + 1, len(self._labels)), dtype=np.int32)
@@ -142,7 +145,10 @@ class _LabelDfaBuilder:
         return minimize(Dfa(np.arange(len(self._labels), dtype=np.int32), table, accepting, start), self._guard)
 
     def _length(self, most: int) -> Dfa:
-        """State c: c characters so far; most + 1 is too many, most + 2 before the first label."""
+        """The DFA of a length limit.
+
+        State c has read c characters; most + 1 is too many, most + 2 lies before the first label.
+        """
         self._guard.check_table(most + 3, len(self._labels))
         lengths = np.array([len(label) for label in self._labels])
         # [most + 2, labels]: every label but the first has a separator before it.

@@ -24,7 +24,7 @@ Holds: TypeAlias = Callable[[int, CharLeaf | None], Dfa]
 
 
 def letter_dfa(tree: ConstraintTree, alphabet: LetterAlphabet, holds: Holds, guard: ResourceGuard) -> Dfa:
-    """The letter outputs of the texts for which the tree holds in some reading."""
+    """The DFA of the letter sequences that satisfy the tree. The tree must hold in some reading of the text."""
 
     def leaf_dfa(reading: int, leaf: Leaf) -> Dfa:
         match leaf:
@@ -43,14 +43,17 @@ def letter_dfa(tree: ConstraintTree, alphabet: LetterAlphabet, holds: Holds, gua
 
 
 def holds_by_outcome(alphabet: LetterAlphabet, leaves: Sequence[CharLeaf]) -> Holds:
-    """Whole-text leaves over letters of which the last tells the outcome of the whole-text constraints.
+    """Evaluates leaves by the outcome of the whole-text constraints. The last letter is that outcome.
 
     leaves  in the order of an outcome's entries
     """
     numbers = {leaf: number for number, leaf in enumerate(leaves)}
 
     def holds(reading: int, leaf: CharLeaf | None) -> Dfa:
-        """Whether this reading meets the mandatory constraint and, if one is named, this optional one."""
+        """Accepts where this reading meets the constraint.
+
+        The constraint is the mandatory one and, if a leaf is named, that leaf.
+        """
         # Column 1 of a letter that says no, column 2 of one that says yes; column 0 of every letter before the last.
         number = None if leaf is None else numbers[leaf]
         symbol_class = np.zeros(len(alphabet), dtype=np.int32)
@@ -65,11 +68,14 @@ def holds_by_outcome(alphabet: LetterAlphabet, leaves: Sequence[CharLeaf]) -> Ho
 
 
 def holds_by_characters(alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], classes: CharacterClasses) -> Holds:
-    """Whole-text leaves over letters that name each character's class; the leaves read those."""
+    """Evaluates whole-text leaves over letters that name each character's class. The leaves read those letters."""
     minterms = dict(zip(leaves, classes.minterms, strict=True))
 
     def holds(reading: int, leaf: CharLeaf | None) -> Dfa:
-        """The leaf's DFA over the characters' letters; without a leaf, whether there is a text to read this way."""
+        """The leaf's DFA over the characters' letters.
+
+        Without a leaf it accepts every text that can be read this way.
+        """
         symbol_class = np.zeros(len(alphabet), dtype=np.int32)
         characters = alphabet.characters
         if leaf is None:
@@ -92,7 +98,7 @@ def holds_by_characters(alphabet: LetterAlphabet, leaves: Sequence[CharLeaf], cl
 
 
 def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) -> Dfa:
-    """The leaf's automaton; letters that are no step of its trace leave its state as it is."""
+    """The leaf's automaton over the alphabet. Letters that are no step of its trace leave its state unchanged."""
     # Only the letters that this leaf can tell apart are built: what holds of other leaves' propositions is dropped.
     number: dict[frozenset[str], int] = {}
     projected = [_projected(unit, leaf) for unit in alphabet.units]
@@ -111,7 +117,7 @@ def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) ->
 
 
 def _projected(unit: frozenset[str], leaf: WordLeaf) -> frozenset[str] | None:
-    """The letter that a leaf reads at a unit; None where its trace has no such step."""
+    """The letter that a leaf reads at a unit. None where its trace has no such step."""
     if unit == {EOS}:
         return unit if leaf.with_eos else None
     return unit.intersection(leaf.propositions) or frozenset((NOMATCH,))

@@ -21,7 +21,7 @@ _NO_STATES = np.zeros(0, dtype=np.int32)  # no state of a whole-text DFA is disp
 
 
 def per_character_transducer(texts: CharDfa, leading_space: bool, guard: ResourceGuard) -> tuple[TextTransducer, Dfa]:
-    """A whole-text constraint as a transducer that emits each character's minterm, and the DFA that reads them.
+    """A transducer that emits each character's minterm, and a DFA over these.
 
     For constraints with many states that tell characters outside ASCII apart: in a transducer each would have its own
     states inside UTF-8 characters; here one set of them serves all. The last letter is a leading space, if allowed.
@@ -66,7 +66,7 @@ class CharacterClasses:
 def word_trace_per_character(
     words: WordTransducer | None, texts: Sequence[CharDfa], leading_space: bool, guard: ResourceGuard
 ) -> tuple[TextTransducer, CharacterClasses]:
-    """The word trace alone, each character emitting its class as well: whole-text constraints are then read as letters.
+    """The word trace, with each character's class emitted as a letter. Whole-text constraints then read these letters.
 
     For combinations whose joint transducer would have very many states. Raises what `joint_transducer` does.
     """
@@ -107,7 +107,7 @@ def word_trace_per_character(
 def _with_characters(
     base: WordTransducer, minterm: np.ndarray, of_class: np.ndarray, classes: int
 ) -> tuple[list[tuple[int, ...]], np.ndarray]:
-    """The strings that steps write, and which of them each step writes: int32 [S, M].
+    """The strings that steps write, and each step's string: int32 [S, M].
 
     A step writes the units that it ends, and then its character's letter.
     minterm, of_class  int64 [M]: the word trace's minterm and the class of each symbol

@@ -70,21 +70,24 @@ class TextAutomaton(ABC):
 
     @functools.cached_property
     def byte_automaton(self) -> TokenAutomaton:
-        """The same constraint over single bytes: ids 0..255 are the bytes, 256 is EOS. Made at its first use."""
+        """The same constraint over single bytes. Ids 0..255 are the bytes, and 256 is EOS. It is built on first use."""
         return self.lifted or lift(self.transducer, self.letters, _BYTES, ResourceGuard(self.limits))
 
     @property
     def existing_byte_automaton(self) -> TokenAutomaton | None:
-        """The byte automaton where it has been made, None before its first use."""
+        """The byte automaton if it has been built. None before its first use."""
         return vars(self).get("byte_automaton", self.lifted)
 
     def display_state(self, transducer_state: int, letter_state: int) -> int | None:
-        """The state of `display_dfa` in a state of the automaton; None where it has none, inside a character."""
+        """The state of `display_dfa` in a state of the automaton.
+
+        None where it has no such state, and inside a character.
+        """
         return letter_state
 
     @abstractmethod
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
-        """Fewest tokens to acceptance from each state of `display_dfa`, None where it is dead.
+        """Fewest tokens to acceptance from each state of `display_dfa`. None from a dead state.
 
         The numbers are those of the paper's Figure 1.
 
@@ -94,12 +97,15 @@ class TextAutomaton(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WordTraceAutomaton(TextAutomaton):
-    """Displays the letter DFA, whose symbols are the units of the word trace."""
+    """Displays the letter DFA. Its symbols are the units of the word trace."""
 
     kind = "words"
 
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
-        """From each letter state between words; a state that only the step of `eos` enters accepts at distance 0."""
+        """Distances from each letter state between words.
+
+        A state that only the step of `eos` enters accepts at distance 0.
+        """
         by_state = _by_transducer_state(tokens, self.transducer)
         # int32 [Q]. Without restrictions every state between words behaves as the start does.
         distances = by_state.min(axis=0) if self._restricts_text else by_state[self.transducer.start].copy()
@@ -109,7 +115,10 @@ class WordTraceAutomaton(TextAutomaton):
 
     @property
     def _restricts_text(self) -> bool:
-        """Whether the transducer does more than read the word trace: a state's distance is then the one at best."""
+        """Whether the transducer does more than read the word trace.
+
+        Then a state's distance is the least over the transducer's states.
+        """
         ends = self.transducer.final_output[1 : self.transducer.boundary_states]
         return bool((ends == NO_END).any()) or not self.traced or None in self.letter_names
 
@@ -129,7 +138,7 @@ class PerCharacterAutomaton(TextAutomaton):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WholeTextAutomaton(TextAutomaton):
-    """Displays the whole-text DFA that the transducer runs, whose symbols are classes of characters.
+    """Displays the whole-text DFA that the transducer runs. Its symbols are classes of characters.
 
     whole_dfa    that DFA
     whole_state  int32 [B]: its state in each transducer state between characters
@@ -151,11 +160,11 @@ class WholeTextAutomaton(TextAutomaton):
         return self.whole_dfa
 
     def display_state(self, transducer_state: int, letter_state: int) -> int | None:
-        """The state of `display_dfa` in a state of the automaton; None inside a character."""
+        """The state of `display_dfa` in a state of the automaton. None inside a character."""
         return int(self.whole_state[transducer_state]) if transducer_state < self.transducer.boundary_states else None
 
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
-        """From each state of the whole-text DFA; at best over what else the transducer and the letters remember."""
+        """Distances from each state of the whole-text DFA. Each is the least over the other components of the state."""
         distances = np.full(self.whole_dfa.states, UNREACHABLE)
         # int32 [B]: the least distance over the letter states.
         best = _by_transducer_state(tokens, self.transducer).min(axis=1)
@@ -167,7 +176,7 @@ class WholeTextAutomaton(TextAutomaton):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelAutomaton(TextAutomaton):
-    """Displays a DFA over labels, which no bytes spell: its transducer reads no text."""
+    """Displays a DFA over labels. No bytes spell a label, so the transducer reads no text."""
 
     kind = "labels"
 
@@ -220,7 +229,7 @@ class ReplayStep:
 
 
 class _TextReader:
-    """Reads bytes through a text automaton, keeping the transducer state and the letter state."""
+    """Reads bytes through a text automaton. It holds the transducer state and the letter state."""
 
     def __init__(self, automaton: TextAutomaton) -> None:
         self._automaton = automaton
@@ -246,7 +255,7 @@ class _TextReader:
         return letters
 
     def end(self) -> list[int] | None:
-        """The letters that the end of the text emits, or None where it may not end here."""
+        """The letters that the end of the text emits. None where the text may not end here."""
         final_output = int(self._automaton.transducer.final_output[self.transducer_state])
         if final_output == NO_END:
             return None
@@ -256,7 +265,7 @@ class _TextReader:
 
 
 def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None = None) -> tuple[ReplayStep, ...]:
-    """What each token of a finished text does, read byte by byte: one step for each piece and one for EOS.
+    """Replay a finished text byte by byte, token by token. The result has one step for each piece and one for EOS.
 
     before  what the text begins with, where the pieces are only its end
     Without it a leading space that is not part of the answer is passed over.
@@ -282,7 +291,7 @@ def _replay_step(automaton: TextAutomaton, reader: _TextReader, letters: list[in
 
 
 def states_along(automaton: TextAutomaton, text: str) -> list[int]:
-    """Where a text leads: the state before its first character, and after each.
+    """The states along a text. The first lies before its first character, then one follows each character.
 
     They are states of every token automaton that is lifted from this one, whatever its vocabulary.
     """
@@ -295,12 +304,14 @@ def states_along(automaton: TextAutomaton, text: str) -> list[int]:
 
 
 def display_state_of(automaton: TextAutomaton, lifted_state: int) -> int | None:
-    """The state of `display_dfa` in a state of a lifted automaton, None inside a character and after the end."""
+    """The state of `display_dfa` in a state of a lifted automaton. None inside a character and after the end."""
     return automaton.display_state(*divmod(lifted_state, automaton.letters.states))
 
 
 def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
-    """Decide whether a text satisfies the constraint, and where it first cannot any more.
+    """Decide whether a text satisfies the constraint.
+
+    Otherwise the result names the offset from which it cannot any more.
 
     Raises UnicodeEncodeError where the text holds half of a surrogate pair.
 
@@ -355,7 +366,10 @@ def _unit_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
 
 
 def answer_text(automaton: TextAutomaton, raw: str) -> str:
-    """The answer in a generated text: without its one leading space where the constraint allows one before the text."""
+    """The answer in a generated text.
+
+    One leading space is removed where the constraint allows a space before the text.
+    """
     # The space is part of the answer where the answer is wrong without it.
     if automaton.strips_space and raw.startswith(" ") and _accepts(automaton, raw[1:]):
         return raw[1:]

@@ -36,7 +36,7 @@ Outcome = tuple[tuple[bool, ...] | None, ...]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LetterAlphabet:
-    """The letters of a text's transducer, numbered in the order of these fields.
+    """The letters of a text's transducer. They are numbered in the order of these fields.
 
     units             what can hold at a unit of the word trace, `eos` among them
     character_letters how many letters of characters follow, of which each character emits one: none, one for all
@@ -153,7 +153,7 @@ def _alone(whole_part: WholeText) -> TextTransducer:
 
 
 class _ProductBuilder:
-    """Builds the product of the parts that read the text, and writes its letters."""
+    """Builds the product of the components that read a text. It also writes the product's letters."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class _ProductBuilder:
         self._outcome_letters: dict[Outcome, int] = {}
 
     def one_reading(self) -> TextTransducer:
-        """One reading; the mandatory part's own start decides whether it reads a leading space."""
+        """The transducer of one reading. The mandatory constraint's start decides whether it reads a leading space."""
         firsts = (self._mandatory.start, self._mandatory.text_start)
         starts = [[self._words.start, first, *self._optional_starts] for first in firsts]
         explored = explore(self._tables(), self._live(), starts, self._guard)
@@ -188,7 +188,7 @@ class _ProductBuilder:
         return self._finished(explored, start, text_start)
 
     def without_space(self) -> TextTransducer:
-        """No answer begins with a space: a raw text that does is read without it."""
+        """The transducer for answers that never begin with a space. A raw text that does is read without it."""
         text_starts = [self._words.start, self._mandatory.start, *self._optional_starts]
         explored = explore(self._tables(), self._live(), [text_starts], self._guard)
         text_start = explored.starts[0]
@@ -205,7 +205,10 @@ class _ProductBuilder:
         return self._finished(with_start, start, text_start, silent=start)
 
     def two_readings(self) -> TextTransducer:
-        """Each whole-text constraint is run twice, from the raw text's start and from behind its first space."""
+        """The transducer with two runs of each whole-text constraint.
+
+        One starts at the raw text's start, the other behind its first space.
+        """
         tables, live = self._tables(), self._live()
         space = self._minterms.word(SPACE)[0]
         whole_tables, own_starts = tables[1:], [self._mandatory.start, *self._optional_starts]
@@ -220,21 +223,27 @@ class _ProductBuilder:
         return self._finished(explored, start, text_start, readings=2)
 
     def _tables(self) -> list[np.ndarray]:
-        """The tables of the word trace, of the mandatory and of the optional constraints, over the shared minterms."""
+        """The tables of all components over the shared minterms.
+
+        The word trace comes first, then the mandatory and the optional constraints.
+        """
         # [S, M] over each part's own minterms, which `_members` maps to the shared ones.
         optional = [part.dfa.next_state[:, part.dfa.symbol_class] for part in self._optional]
         tables = [self._words.transducer.next_state, self._mandatory.next_state, *optional]
         return [table[:, members] for table, members in zip(tables, self._members, strict=True)]
 
     def _live(self) -> list[np.ndarray]:
-        """Where each part may be: the mandatory constraint alive, an optional one anywhere."""
+        """The live states of each component.
+
+        The mandatory constraint must be alive, and an optional one may be in any state.
+        """
         alive = np.arange(len(self._words.transducer.final_output)) != DEAD
         return [alive, self._mandatory.live, *(np.ones(part.dfa.states, dtype=bool) for part in self._optional)]
 
     def _finished(
         self, explored: Explored, start: int, text_start: int, silent: int | None = None, readings: int = 1
     ) -> TextTransducer:
-        """The transducer of an explored product. silent: the state whose step over a space emits nothing."""
+        """The transducer of an explored product. `silent` is the state whose step over a space emits nothing."""
         layout = ProductLayout(len(self._optional), readings)
         words, component = self._words.transducer, explored.component
         word_state, whole_state = component[:, layout.WORDS], component[:, layout.mandatory(0)]
@@ -263,7 +272,10 @@ class _ProductBuilder:
         return TextTransducer(smaller, int(number[start]), int(number[text_start]), display_state, alphabet)
 
     def _alive(self, component: np.ndarray, layout: ProductLayout) -> np.ndarray:
-        """bool [S]: the states in which the mandatory constraint can still be met by some reading; not the sink."""
+        """The states in which some reading can still satisfy the mandatory constraint.
+
+        The sink is none of them: bool [S].
+        """
         alive = self._mandatory.live[component[:, layout.mandatory(0)]]
         if layout.readings == 2:
             delayed = np.concatenate([self._mandatory.live, [True, False]])  # waiting for the space, or missed it
@@ -272,7 +284,7 @@ class _ProductBuilder:
         return np.asarray(alive)
 
     def _outcomes(self, component: np.ndarray, layout: ProductLayout) -> list[Outcome]:
-        """The outcome of the whole-text constraints for a text that ends in each state."""
+        """The outcome of the whole-text constraints at the end in each state."""
         by_reading = []
         for reading in range(layout.readings):
             met = self._accepts(self._mandatory.accepting, component[:, layout.mandatory(reading)])
@@ -286,14 +298,20 @@ class _ProductBuilder:
 
     @staticmethod
     def _accepts(accepting: np.ndarray, state: np.ndarray) -> np.ndarray:
-        """Whether a part accepts in each of `state` [S]; never in the two states of a delayed reading: bool [S]."""
+        """Whether a component accepts in each of `state` [S]: bool [S].
+
+        It never accepts in the two states of a delayed reading.
+        """
         return np.asarray(np.concatenate([accepting, [False, False]])[state])
 
     def _string(self, letters: tuple[int, ...]) -> int:
         return self._outputs.setdefault(letters, len(self._outputs))
 
     def _outputs_of(self, emitted: np.ndarray) -> np.ndarray:
-        """What each step emits: the letters of the word trace, and that of the character where it is counted."""
+        """The output of each step.
+
+        It consists of the word trace's letters and, where characters are counted, the character's letter.
+        """
         # The units that a step ends come before the character that ends them.
         character = (len(self._words.letters),) if self._counts_characters else ()
         of = {old: self._string(self._words.transducer.outputs[old] + character) for old in np.unique(emitted).tolist()}
@@ -302,7 +320,10 @@ class _ProductBuilder:
         return np.asarray(table[emitted])
 
     def _final_outputs(self, final_output: np.ndarray, outcomes: list[Outcome]) -> np.ndarray:
-        """What each end emits: the letters that end the word trace, and the outcome of the whole-text constraints."""
+        """The output of each end.
+
+        It consists of the letters that end the word trace and the outcome of the whole-text constraints.
+        """
         # With one reading and no optional constraint the end of the text says nothing new: it exists only where the
         # text is accepted.
         emits_outcome = bool(self._optional) or len(outcomes[SINK]) > 1
@@ -321,7 +342,10 @@ class _ProductBuilder:
 
 
 def _after_space(table: np.ndarray, start: int, space: int) -> np.ndarray:
-    """The table [S, K] of the reading that begins behind a space: [S + 2, K].
+    """The table of a reading that begins behind a space.
+
+    `table` is [S, K], the result [S + 2, K]. State S waits for the space, and S + 1 is the dead state after another
+    character.
 
     It has two states more than its automaton: S waits for the space, S + 1 has missed it, which is a dead state.
     """
@@ -333,7 +357,7 @@ def _after_space(table: np.ndarray, start: int, space: int) -> np.ndarray:
 
 
 def silent_words() -> WordTransducer:
-    """The word trace of a constraint that uses none: one state, no letters."""
+    """The word trace of a constraint without words. It has one state and no letters."""
     parts: Minterms = everything().minterms
     # State 1 reads every character and writes nothing.
     table = np.array([[DEAD], [1]], dtype=np.int32)

@@ -84,7 +84,7 @@ def leaves_of(tree: ConstraintTree) -> list[Leaf]:
 
 
 def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[Leaf], Dfa], guard: ResourceGuard) -> Dfa:
-    """The DFA of a tree, put together from those that `leaf_dfa` makes of its leaves over one alphabet."""
+    """The DFA of a tree over one alphabet. `leaf_dfa` makes the DFAs of the leaves."""
     match tree:
         case BooleanNode():
             join = intersection if tree.is_and else union
@@ -96,7 +96,9 @@ def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[Leaf], Dfa], guard: Re
 
 
 def normal_form(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
-    """The same in negation normal form, with the whole-text leaves of each node merged into its first part.
+    """The tree in negation normal form, with whole-text leaves merged.
+
+    The whole-text leaves of each node become its first part.
 
     A merged leaf is indifferent to a leading space.
     """
@@ -104,7 +106,7 @@ def normal_form(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
 
 
 def _negation_normal_form(tree: ConstraintTree, negated: bool) -> ConstraintTree:
-    """The same with negations at the leaves only, and no Boolean node inside one of its own kind."""
+    """The tree with negations at the leaves only. No Boolean node stands inside one of its own kind."""
     if isinstance(tree, Negation):
         return _negation_normal_form(tree.part, not negated)
     if isinstance(tree, CharLeaf):
@@ -121,7 +123,7 @@ def _negation_normal_form(tree: ConstraintTree, negated: bool) -> ConstraintTree
 
 
 def _merge_whole_text(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
-    """The same with the whole-text leaves of each Boolean node made one, which comes first."""
+    """Merge the whole-text leaves of each Boolean node. The merged leaf comes first."""
     if not isinstance(tree, BooleanNode):
         return tree
     # From the leaves upwards: a node that becomes one leaf is merged again by the node above it.
@@ -137,7 +139,10 @@ def _merge_whole_text(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintT
 
 
 def split_mandatory(tree: ConstraintTree) -> tuple[CharDfa | None, ConstraintTree | None]:
-    """The whole-text constraint of a normal form that must hold whatever else does, and the remaining tree."""
+    """Split a normal form into its mandatory whole-text constraint and the rest.
+
+    The mandatory constraint must hold in every case.
+    """
     if isinstance(tree, CharLeaf):
         return tree.texts, None
     if isinstance(tree, BooleanNode) and tree.is_and and isinstance(tree.parts[0], CharLeaf):

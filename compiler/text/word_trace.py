@@ -1,4 +1,4 @@
-"""The word trace: the propositions that hold at each unit of a text.
+"""The word trace lists the propositions that hold at each unit.
 
 A unit is a maximal run of word characters, or one character that is neither a word character nor white space. The
 transducer reads a text's characters and emits a unit's propositions at the unit's end. A proposition holds at a unit
@@ -29,14 +29,14 @@ class WordTransducer:
 
 
 def proposition_node(proposition: Proposition, guard: ResourceGuard) -> Node:
-    """The pattern of a proposition: its regex, or the alternation of its words and phrases."""
+    """The pattern of a proposition. It is the regex, or the alternation of the words and phrases."""
     if proposition.regex is not None:
         return parse_pattern(proposition.regex, guard)
     return alternation([_phrase_node(phrase, not proposition.case_sensitive) for phrase in proposition.words])
 
 
 def _phrase_node(phrase: str, ignore_case: bool) -> Node:
-    """A phrase: its words as they are, with any run of white space between them."""
+    """The pattern of a phrase. Any run of white space may separate its words."""
     words = [literal_node(word, ignore_case) for word in phrase.split()]
     # Any run of white space may stand between two words of a phrase, a line break too.
     spaced = [node for word in words for node in (space_run_node(), word)]
@@ -69,7 +69,7 @@ class _Patterns:
         return reachable
 
     def letter(self, positions: int) -> frozenset[str]:
-        """The propositions that hold where a unit ends with these positions just read."""
+        """The propositions that hold at a unit that ends after these positions."""
         holding = frozenset(name for name, ends in self.accepting if positions & ends)
         return holding or frozenset((NOMATCH,))
 
@@ -169,7 +169,7 @@ class _Tracker:
         return row, emitted
 
     def _closing(self, in_word: bool, positions: int) -> tuple[int, ...]:
-        """The letter that the end of the word emits, if a word is being read."""
+        """The letter that the end of the word emits. It is empty where no word is in progress."""
         return (self._letter(self._patterns.letter(positions)),) if in_word else ()
 
     def _state(self, in_word: bool, positions: int) -> int:

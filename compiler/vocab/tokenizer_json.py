@@ -47,7 +47,7 @@ class _Spelling:
         self._replacements = [pair for step in steps for pair in _replacement(step)]
 
     def __call__(self, piece: str) -> bytes | None:
-        """The bytes that a piece writes in the middle of a text; None where it writes none that we know."""
+        """The bytes that a piece writes in the middle of a text. None for a piece that writes none that we know."""
         if self._byte_level is not None:
             try:
                 return bytes(self._byte_level[symbol] for symbol in piece)

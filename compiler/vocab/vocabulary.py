@@ -1,4 +1,4 @@
-"""The bytes that each id of a model writes, and the tries the lift walks. Knows no tokenizer format."""
+"""The bytes of each token id, and the tries that lifting walks. This module knows no tokenizer format."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ class Vocabulary:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hex, over every id's bytes and the EOS ids: what an artefact must match to be used."""
+        """SHA-256, in hex, over every id's bytes and the EOS ids.
+
+        An artefact is used only with a vocabulary of the same fingerprint.
+        """
         # Each token is preceded by its length, so that no two vocabularies have one stream of bytes.
         digest = hashlib.sha256(repr(self.eos_ids).encode())
         for token in self.tokens:
@@ -108,7 +111,7 @@ class Vocabulary:
 
     @functools.cached_property
     def boundary_trie(self) -> Trie:
-        """The tokens that can follow a complete character: their first byte starts one."""
+        """The tokens whose first byte starts a character. They can follow a complete character."""
         return build_trie([(i, token) for i, token in enumerate(self.tokens) if token and token[0] & 0xC0 != 0x80])
 
     @functools.cached_property
