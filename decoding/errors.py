@@ -56,13 +56,13 @@ class OptionsInvalid(GenerationInvalid):
 
 
 class PromptEmpty(GenerationInvalid):
-    """The prompt holds no token, and the model names none that begins a text."""
+    """The prompt holds no token. The model names no token that begins a text."""
 
     facts = replace(_INVALID, title="The prompt is empty")
 
 
 class PromptTooLong(GenerationInvalid):
-    """Prompt and budget do not fit in the model's context; all three are counted in tokens."""
+    """Prompt and budget do not fit in the model's context. All three are counted in tokens."""
 
     facts = ErrorFacts(
         422, "prompt_too_long", "The prompt and max_tokens do not fit the model",
@@ -90,7 +90,7 @@ class LengthImpossible(GenerationInvalid):
 
 
 class RequestTooLarge(GenerationInvalid):
-    """A request may need more memory than the engine has for all requests together; in bytes."""
+    """A request may need more memory than the engine has in total. Amounts are in bytes."""
 
     facts = ErrorFacts(
         422, "request_too_large", "The request may need more memory than there is", ("needed_bytes", "memory_bytes"),
@@ -132,7 +132,7 @@ class OutOfMemory(MemoryShort):
 
 
 class MemoryTaken(MemoryShort):
-    """Other requests hold the memory that a request needs before it begins, or for its check."""
+    """Other requests hold the memory that a request needs. It needs the memory before it begins, or for its check."""
 
     facts = ErrorFacts(
         503, "memory_taken", "Other requests hold the memory of the model's device", ("retry_after_s",), retry_after_s=5
@@ -148,7 +148,7 @@ class ModelError(DecodeError):
 
 
 class ModelUnavailable(ModelError):
-    """The model's path or name does not lead to a causal language model."""
+    """The model's path or name leads to no causal language model."""
 
     facts = ErrorFacts(
         503, "model_unavailable", "The model cannot be used; the log says why", ("retry_after_s",), private=True,
@@ -157,7 +157,7 @@ class ModelUnavailable(ModelError):
 
 
 class ModelOutputInvalid(ModelError):
-    """The model gave NaN, or no finite log-prob at all, for some prefix."""
+    """The model returned NaN, or no finite log-prob, for some prefix."""
 
 
 class VocabularyMismatch(ModelError):
@@ -173,7 +173,7 @@ class BrokenInvariant(DecodeError):
 
 
 class SearchExhausted(BrokenInvariant):
-    """No row could be extended although the automaton's distances promise acceptance within the budget."""
+    """No row could be expanded. The automaton's distances promise acceptance within the budget."""
 
 
 class ReplayRejected(BrokenInvariant):

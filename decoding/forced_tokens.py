@@ -46,7 +46,7 @@ class TokenBytes:
 
 
 class ForcedTokens:
-    """The forced token of each state of an automaton, computed on first use. Not thread-safe."""
+    """The forced token of each automaton state, computed on first use. An instance is not thread-safe."""
 
     def __init__(self, automaton: TokenAutomaton, token_bytes: TokenBytes) -> None:
         self._automaton, self._token_bytes = automaton, token_bytes
@@ -65,7 +65,9 @@ class ForcedTokens:
         return sum(int(array.nbytes) for array in (self._token, self._after, self._next_byte, self._after_byte))
 
     def tokens(self, states: NDArray[np.int64], budget_after: int) -> NDArray[np.int64]:
-        """The token forced in each state int64 [N], NO_FORCED_TOKEN where there is none or it could not finish in time.
+        """The token forced in each state: int64 [N].
+
+        NO_FORCED_TOKEN where there is none or it could not finish in time.
 
         budget_after  the tokens left after this one
         """
@@ -81,7 +83,7 @@ class ForcedTokens:
         return np.asarray(self._token_bytes.first_byte[tokens] == _END)
 
     def after(self, states: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The states after the forced tokens of these, int64 [N]; only for states that have one."""
+        """The states after the forced tokens of these: int64 [N]. Each state must have one."""
         return self._after[states].astype(np.int64)
 
     def _forced_token(self, state: int) -> int:
@@ -96,7 +98,10 @@ class ForcedTokens:
         return NO_FORCED_TOKEN if self._automaton.distance[after] == UNREACHABLE else int(ids[0])
 
     def _forced_bytes(self, state: int) -> tuple[bytes, bool]:
-        """The bytes forced from a state on, and whether the text ends after them. Each byte is computed once."""
+        """The bytes forced from a state on.
+
+        The second value is True where the text ends after them. Each byte is computed once.
+        """
         text = bytearray()
         while len(text) < _STRETCH_BYTES_MAX:
             code = int(self._next_byte[state]) or self._step_byte(state)

@@ -1,4 +1,4 @@
-"""The protocol of a generation, its beams while it runs, and its answers."""
+"""The protocol of a generation, with its beam steps and its answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TextOf = Callable[[tuple[int, ...]], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A finished answer: its ids with one EOS at the end, and its sums.
+    """A finished answer, with one EOS at the end of its ids.
 
     proven_gap  no satisfying text has a value (its log-prob after the length penalty) higher by more than this;
                 0 where the answer is proven the best; None where the algorithm keeps no bound. Of texts with a forced
@@ -59,7 +59,7 @@ class BeamRow:
 
 @dataclass(frozen=True, slots=True)
 class TopToken:
-    """One of the most probable tokens after a row, whether or not the constraint allows it.
+    """One of the most probable tokens after a row, allowed or not.
 
     tokens    all ids of the row
     log_prob  of the token alone
@@ -72,7 +72,7 @@ class TopToken:
 
 @dataclass(frozen=True, slots=True)
 class BeamStep:
-    """The beam after step `step_number` (t, from 1), best row first, with the budget left: T - t tokens.
+    """The beam after a step, best row first. `step_number` is t, from 1; the budget left is T - t tokens.
 
     top_tokens  after the best rows of the beam before, where a recorder adds them (`engine.top_tokens`)
     """
@@ -118,13 +118,16 @@ class Generation(Protocol):
         """True when no further step can change the answers."""
 
     def advance(self, scores: Scores) -> list[Snapshot]:
-        """Takes the scores of the rows fed last, on the model's device: one step for each token of a row.
+        """Take the scores of the last fed rows, on the model's device. There is one step for each token of a row.
 
         Raises ModelOutputInvalid, SearchExhausted.
         """
 
     def feed(self) -> tuple[Tensor, Tensor]:
-        """The rows to extend, as numbered in the feed before, and by which tokens: int64 [N], int64 [N, m]."""
+        """The rows to extend, and the tokens that extend them.
+
+        Rows are numbered as in the feed before: int64 [N]; the tokens are int64 [N, m].
+        """
 
     def answers(self) -> tuple[Hypothesis, ...]:
         """The answers, best first, all distinct; at least one."""

@@ -48,7 +48,10 @@ class BeamOptions:
 
 @dataclass(frozen=True, slots=True)
 class LabelPath:
-    """T accepted labels by number, their floored log-probs, the sum, and the score (pushed, for beams)."""
+    """T accepted labels by number, with their log-probs.
+
+    `log_probs` are floored, `log_prob` is their sum, and `score` is the pushed sum of beams.
+    """
 
     labels: tuple[int, ...]
     log_probs: tuple[float, ...]
@@ -59,7 +62,7 @@ class LabelPath:
 def best_labels(
     log_probs: NDArray[np.float64], automaton: TokenAutomaton, cancelled: CancelCheck | None = None
 ) -> LabelPath:
-    """The most probable accepted sequence of exactly T labels; of equals the one with the lower label first.
+    """The most probable accepted sequence of exactly T labels. Of equals it is the one with the lower label first.
 
     log_probs  float64 [T, L]; values below LOG_PROB_FLOOR, -inf too, count as the floor
 
@@ -97,7 +100,7 @@ def beam_labels(
     options: BeamOptions,
     cancelled: CancelCheck | None = None,
 ) -> LabelPath:
-    """An accepted sequence of exactly T labels by Algorithm 1, the most probable of the last beam.
+    """An accepted sequence of exactly T labels by Algorithm 1. It is the most probable one of the last beam.
 
     log_probs  as in `best_labels`
 
@@ -185,7 +188,10 @@ class _Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Beam:
-    """The rows after a step. k rows: label, parent, state int64 [k], score and log_prob float64 [k]."""
+    """The k rows after a step.
+
+    The fields `label`, `parent` and `state` are int64 [k], `score` and `log_prob` float64 [k].
+    """
 
     label: NDArray[np.int64]
     parent: NDArray[np.int64]
@@ -199,7 +205,10 @@ class _Beam:
         return cls(zero, zero, zero + start, np.zeros(1), np.zeros(1))
 
     def extended(self, grid: _Grid, row: int, possible: NDArray[np.bool_], options: BeamOptions) -> _Beam:
-        """Every row by every label of one row of the matrix, and the best k kept (Algorithm 1, lines 5-22)."""
+        """Expand every row by every label, and keep the best k rows.
+
+        The labels' log-probs are one row of the matrix (Algorithm 1, lines 5-22).
+        """
         log_probs = grid.log_probs[row]  # [L]
         successor = grid.successor[self.state][:, grid.label_class]  # [k, L]
         distance = grid.distance[self.state]  # [k]
@@ -222,7 +231,7 @@ class _Beam:
 
 
 def _acceptable(grid: _Grid, cancelled: CancelCheck | None) -> NDArray[np.bool_]:
-    """[j, s]: whether exactly j labels more can be accepted from s; bool [T + 1, S]."""
+    """Whether exactly j labels more can be accepted from s. The result is bool [T + 1, S], by j and s."""
     possible = np.empty((grid.rows + 1, grid.states), dtype=bool)
     possible[0] = grid.distance == 0
     for left in range(grid.rows):
@@ -233,7 +242,7 @@ def _acceptable(grid: _Grid, cancelled: CancelCheck | None) -> NDArray[np.bool_]
 
 
 def _impossible(grid: _Grid, cancelled: CancelCheck | None) -> LengthImpossible:
-    """The error for T labels, with the nearest accepted lengths below and above T."""
+    """The error for an impossible length T. It names the nearest accepted lengths below and above T."""
     # Forward reachability by length: the last accepted one is the shorter length, and the least distance of the states
     # that exactly T labels reach gives the longer one.
     shorter = 0 if grid.distance[grid.start] == 0 else None

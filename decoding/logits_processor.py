@@ -39,7 +39,7 @@ class _LastCall:
 
 
 class ConstraintLogitsProcessor(LogitsProcessor):
-    """Keeps every row of one `generate` call within a constraint, and able to finish within `max_new_tokens`.
+    """Masks each row so that it satisfies a constraint within the budget.
 
         model.generate(**inputs, max_new_tokens=32, logits_processor=[ConstraintLogitsProcessor(automaton, 32)])
 
@@ -71,7 +71,10 @@ class ConstraintLogitsProcessor(LogitsProcessor):
 
     @torch.no_grad()
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """The scores [R, V] for the next token after `input_ids` int64 [R, N], -inf where it may not be written."""
+        """The scores [R, V] for the next token after `input_ids`.
+
+        `input_ids` is int64 [R, N]; a forbidden token scores -inf.
+        """
         if scores.shape[1] != self._automaton.vocabulary_size + self._extra_ids:
             raise VocabularyMismatch(self._automaton.vocabulary_size, scores.shape[1])
         if bool(scores.isnan().any()):
@@ -135,6 +138,6 @@ class ConstraintLogitsProcessor(LogitsProcessor):
 
 
 def _keys(ids: Tensor) -> Tensor:
-    """A hash of each row of ids, int64 [R, N] to int64 [R]; sums and products wrap."""
+    """A hash of each row of ids. The ids are int64 [R, N], the hashes int64 [R]; sums and products wrap."""
     weight = torch.full((ids.shape[1],), _MULTIPLIER, device=ids.device).cumprod(dim=0)
     return ((ids + 1) * weight).sum(dim=1)

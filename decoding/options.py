@@ -101,7 +101,7 @@ def require(holds: bool, field: str, expected: str) -> None:
 
 
 def push_up(distance: int, budget_before: int, alpha_min: float, gamma: float) -> float:
-    """alpha, the strength of the push towards acceptance, in [alpha_min, 1] (paper, Eq. 2).
+    """alpha, the strength of the push towards acceptance, in [alpha_min, 1]. It is Eq. 2 of the paper.
 
     distance       fewest tokens from the row's state to acceptance, EOS among them
     budget_before  T - t + 1, the tokens left at step t
@@ -116,5 +116,5 @@ def push_up(distance: int, budget_before: int, alpha_min: float, gamma: float) -
 
 
 def pushed(log_prob: float, peak: float, alpha: float) -> float:
-    """The score of a progress token: alpha of the way from its log-prob up to the row's best one, `peak`."""
+    """The score of a progress token. It lies alpha of the way from its log-prob up to the row's best one, `peak`."""
     return alpha * peak + (1.0 - alpha) * log_prob

@@ -1,4 +1,4 @@
-"""A constraint prepared for the searches of one model, shared by all requests for it."""
+"""A constraint prepared for the searches of one model. All requests for it share it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PreparedConstraint:
         cls, automaton: TokenAutomaton, device: torch.device, *, prior: Tensor | None = None,
         pieces: TokenBytes | None = None, endings: Endings | None = None,
     ) -> PreparedConstraint:
-        """Copies the automaton's arrays to the device; takes milliseconds for 50,000 ids, more for a cost to go.
+        """Copy the automaton's arrays to the device. It takes milliseconds for 50,000 ids, more for a cost to go.
 
         prior    float64 [V], log-probs from `heuristic.unigram_prior`
         pieces   the vocabulary's bytes and the tokenizer, for forced tokens

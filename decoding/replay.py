@@ -77,7 +77,7 @@ def _replay_token(
     automaton: TokenAutomaton, options: SearchOptions | SamplingOptions, state: int, position: int, token: int,
     log_prob: float, max_log_prob: float,
 ) -> TraceStep:
-    """Checks one token against the guarantee: d(q') <= T - t after every token."""
+    """Check one token against the guarantee. The guarantee is d(q') <= T - t after every token."""
     before = int(automaton.distance[state])
     if before == 0:
         raise ReplayRejected(f"token {position} follows the end of the text")

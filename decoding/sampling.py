@@ -1,4 +1,4 @@
-"""Sampling under a constraint: independent rows, each drawn token by token from the masked model.
+"""Sampling under a constraint. Rows are independent, and each is drawn token by token from the masked model.
 
 The masked model is the model's own distribution (at a temperature) restricted to the tokens after which the text can
 still be finished in time, d(q') <= T - t, and renormalised; then its nucleus where `top_p` is below 1.
@@ -154,11 +154,14 @@ class Sampling:
         return token, score, token_log_prob, successor.gather(1, self._token_class[token][:, None])[:, 0]
 
     def feed(self) -> tuple[Tensor, Tensor]:
-        """The live rows, as numbered in the feed before, and the last token of each: int64 [R], int64 [R, 1]."""
+        """The live rows and the last token of each.
+
+        Rows are int64 [R], as numbered in the feed before; tokens are int64 [R, 1].
+        """
         return self._parents, self._rows.tokens[self._live, -1:]
 
     def answers(self) -> tuple[Hypothesis, ...]:
-        """The n answers in the order of their rows; two may be equal."""
+        """The n answers in the order of their rows. Two may be equal."""
         return tuple(
             Hypothesis(tokens, score, log_prob)
             for tokens, score, log_prob in zip(
@@ -194,7 +197,9 @@ def _event(rows: _Rows, budget_after: int) -> BeamStep:
 def draw(
     log_probs: Tensor, allowed: Tensor, uniform: Tensor, temperature: float, top_p: float
 ) -> tuple[Tensor, Tensor]:
-    """One token for each row, and its log-prob in the distribution it was drawn from: int64 [R], float64 [R].
+    """Draw one token for each row, with its log-prob.
+
+    These are int64 [R] and float64 [R]; the log-prob is in the distribution of the draw.
 
     log_probs  float32 [R, V]  the model's, no NaN
     allowed    bool    [R, V]  at least one in each row
@@ -219,7 +224,9 @@ def draw(
 
 
 def nucleus(weight: Tensor, top_p: float) -> Tensor:
-    """The weights int64 [R, V] without those outside the nucleus; of equal ones the lowest ids come first.
+    """Remove the weights outside the nucleus of each row.
+
+    Weights are int64 [R, V]; of equal ones the lowest ids come first.
 
     >>> nucleus(torch.tensor([[5, 1, 3, 1]]), top_p=0.75).tolist()
     [[5, 0, 3, 0]]

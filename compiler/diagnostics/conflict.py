@@ -107,7 +107,7 @@ def _message(conflict: Sequence[str]) -> str:
 
 
 def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple[str, ...]:
-    """A minimal unsatisfiable subset of a constraint's conjuncts, each as `'all.0' (keywords dog)`.
+    """A minimal unsatisfiable subset of a constraint's conjuncts. Each is named as `'all.0' (keywords dog)`.
 
     No conjunct of it can be left out. A smaller subset elsewhere is searched for only where there are few conjuncts.
     After two seconds, or over a limit, the answer is the smallest unsatisfiable set so far, which need not be minimal.
@@ -144,7 +144,7 @@ class _ConflictSearch:
         self._remaining: list[_Conjunct] = []  # no text satisfies these together
 
     def minimal(self, all_conjuncts: Sequence[_Conjunct]) -> list[_Conjunct]:
-        """A subset of the conjuncts that no text satisfies together, minimal unless time runs out."""
+        """A subset of the conjuncts that no text satisfies together. It is minimal unless time runs out."""
         self._remaining = list(all_conjuncts)
         try:
             # Of many conjuncts most are needless: halves remove them in few compilations.
@@ -158,7 +158,7 @@ class _ConflictSearch:
             return self._remaining
 
     def _small_subset(self, all_conjuncts: Sequence[_Conjunct], than: int) -> list[_Conjunct]:
-        """One or two conjuncts that no text satisfies together; an empty list where the search finds none.
+        """One or two conjuncts that no text satisfies together. Empty where the search finds none.
 
         Only sets of fewer than `than` conjuncts are tried, and each size only where there are few conjuncts.
         """
@@ -179,7 +179,7 @@ class _ConflictSearch:
                 start += chunk
 
     def _rules_out(self, conjuncts: Sequence[_Conjunct]) -> bool:
-        """True when no text satisfies the conjuncts together; False where a limit leaves that open.
+        """True when no text satisfies the conjuncts together. False where a limit leaves that open.
 
         Raises _SearchTimeout.
         """
@@ -232,7 +232,7 @@ def _sources(spec: Spec, guard: ResourceGuard) -> list[_Source]:
 
 
 def _split(spec: Spec, path: str, guard: ResourceGuard) -> Iterator[_Source]:
-    """The sources of a constraint's conjuncts: nested conjunctions are flattened, negations pushed inwards."""
+    """The sources of a constraint's conjuncts. Nested conjunctions are flattened, and negations are pushed inwards."""
     match spec:
         case AllSpec():
             for number, part in enumerate(spec.parts):

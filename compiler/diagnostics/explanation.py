@@ -41,7 +41,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class StateNote:
-    """One state of the automaton. distance: the fewest tokens to the end, None where no answer can be finished."""
+    """One state of the automaton. `distance` is the fewest tokens to the end, None where no answer can be finished."""
 
     state: int
     distance: int | None
@@ -102,7 +102,7 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
 def with_caller_names(
     explanation: ConstraintExplanation, spec: Spec, names: Mapping[str, tuple[str, ...]]
 ) -> ConstraintExplanation:
-    """The explanation for a caller who wrote the same constraint as `spec`, under other names of propositions.
+    """The explanation with another caller's names of propositions. That caller wrote the same constraint as `spec`.
 
     names  the caller's names by meaning, from `compiler.spec.caller_names`
     """
@@ -207,7 +207,7 @@ def _sizes(compiled: CompiledConstraint) -> list[str]:
 
 
 def _examples(compiled: CompiledConstraint, seed: int, guard: ResourceGuard) -> tuple[list[str], list[str]]:
-    """A shortest accepted text and random ones; or none, and a sentence that says why."""
+    """A shortest accepted text and random ones. Where there are none, a sentence gives the reason."""
     text = compiled.text
     try:
         sampler = _sampler(compiled, guard)
@@ -232,7 +232,7 @@ def _sampler(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
 
 
 def _text_of(text: TextAutomaton, word: tuple[int, ...]) -> str:
-    """The text of a word of the automaton, as a reader sees it. Raises RuntimeError where it is not accepted."""
+    """The displayed text of a word of the automaton. Raises RuntimeError where the text is not accepted."""
     if text.kind == "labels":
         labels = [text.symbol_names[label] for label in word]
         example, check = SEPARATOR.join(labels), check_labels(text, labels)

@@ -108,7 +108,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """A caller's text as a clause repeats it: clipped where it is long, unprintable characters as escapes."""
+    """A caller's text, shortened for a clause.
+
+    Long texts are clipped, and unprintable characters are written as escapes.
+    """
     return _clipped(text, TEXT_CHARS_MAX)
 
 
@@ -127,9 +130,7 @@ def _quoted(text: str) -> str:
 
 
 def listed(items: Iterable[str], last: str) -> str:
-    """Joins items as `a, b and c`, or as `a, then b, then c`. Of a long list it shows the first items and the number of
-    the others.
-    """
+    """Join items as `a, b and c`, or as `a, then b`. A long list shows the first items and the number of the others."""
     texts = list(items)
     parts = texts[:LISTED_MAX]
     # The number of the others keeps a long list readable.
@@ -225,7 +226,7 @@ _PHRASES: tuple[tuple[str, Callable[[object], str]], ...] = (
 
 
 def _value(schema: object) -> str:
-    """The kind of value that a schema describes, with the names of its properties."""
+    """The kind of value that a schema describes. Properties are listed by name."""
     # A schema may be a boolean.
     if not isinstance(schema, dict):
         return "any value" if schema is True else "no value"

@@ -59,7 +59,7 @@ class _Row(NamedTuple):
 
 
 class _SearchNode(NamedTuple):
-    """A node of a search tree: a state, its depth, its parent and the symbol that leads from there."""
+    """A node of a search tree. It has a state, a depth, a parent and the symbol on the edge from there."""
 
     state: int
     steps: int
@@ -99,11 +99,11 @@ class TextSampler:
 
     @property
     def least_steps(self) -> int:
-        """Steps of a shortest accepted word, without EOS; at least UNREACHABLE - 1 where there is none."""
+        """The length of a shortest accepted word, without EOS. At least UNREACHABLE - 1 where there is none."""
         return self._steps_left(self._start) - 1
 
     def shortest(self) -> tuple[int, ...]:
-        """A shortest accepted word; of several, the one whose first symbols have the highest weights."""
+        """A shortest accepted word. Of several, it is the one whose first symbols have the highest weights."""
         state, word = self._start, list[int]()
         for left in range(self.least_steps, 0, -1):
             row = self._row(state)
@@ -114,7 +114,7 @@ class TextSampler:
         return tuple(word)
 
     def different(self, count: int, seed: int) -> tuple[tuple[int, ...], ...]:
-        """Random accepted words, no two alike; fewer than `count` where no more are short enough."""
+        """Random accepted words, no two alike. There are fewer than `count` where no more are short enough."""
         rng = random.Random(seed)
         words: dict[tuple[int, ...], None] = {}
         for number in range(_DRAWS_PER_TEXT * count):
@@ -164,7 +164,7 @@ class TextSampler:
         return state // self._automaton.letter_states >= len(self._automaton.edge_boundary)
 
     def _goes_on(self, state: int) -> bool:
-        """True when a letter leads nearer to the end, so the word in progress is not complete."""
+        """True when a letter leads nearer to the end. The word in progress is then not complete."""
         row = self._row(state)
         return any(_is_letter(int(symbol)) for symbol in np.flatnonzero(row.steps_left == self._steps_left(state) - 1))
 
@@ -176,7 +176,10 @@ class TextSampler:
         return self._draw(rng, np.flatnonzero(self._row(state).steps_left <= left))
 
     def _padding_word(self, rng: random.Random, state: int, word: list[int], left: int) -> list[int]:
-        """A word that the constraint allows here, else any symbol; nothing where every symbol would look odd."""
+        """A padding word that the constraint allows here.
+
+        Otherwise it is any symbol, and empty where every symbol would look odd.
+        """
         if not self._over_bytes:
             return self._any_symbol(rng, state, left)
         piece = self._fitting_word(rng, state, word, left)
@@ -215,7 +218,7 @@ class TextSampler:
         return rng.choices(allowed.tolist(), self._weight[allowed].tolist())
 
     def _in_order(self, longest: int) -> Iterator[tuple[int, ...]]:
-        """All accepted words of at most `longest` steps, by depth-first search, the most readable first.
+        """All accepted words of at most `longest` steps, the most readable first. They are found by depth-first search.
 
         Words are compared symbol by symbol, by the rank of each symbol.
         """

@@ -34,7 +34,10 @@ def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, guard
 
 
 class _Pieces:
-    """The parts of a character that tokens can hold: all of it, its beginning, its middle or its end."""
+    """The parts of a character that tokens can hold.
+
+    A part is the whole character, its beginning, its middle or its end.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         texts = [token for token in vocabulary.tokens if token]
@@ -59,7 +62,10 @@ class _Pieces:
 
 
 def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, guard: ResourceGuard) -> bytes:
-    """A satisfying text with the fewest costly bytes: breadth-first search over edges of cost 0 and 1."""
+    """A satisfying text with the fewest costly bytes.
+
+    It is found by breadth-first search over edges of cost 0 and 1.
+    """
     choices: dict[tuple[int, bool], int] = {}  # of the bytes that act alike, one that costs and one that does not
     for byte in _SMALL_LETTERS_FIRST:
         choices.setdefault((int(over_bytes.token_class[byte]), bool(costly[byte])), byte)

@@ -107,7 +107,7 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
 
 
 def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field: str) -> CharDfa:
-    """The texts that a string of a schema may hold under its own `constraint`."""
+    """The texts that a schema's `constraint` allows for a string."""
     with field_prefix(field):
         # The embedded constraint has been text so far: it is parsed, measured and simplified like an outermost one.
         spec = spec_from_json(constraint)
@@ -116,7 +116,10 @@ def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field:
 
 
 def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: LetterDfa) -> WordLeaf:
-    """A leaf over propositions by the caller's names, of which `used` occur; `build` takes letters in those names."""
+    """A leaf over propositions by the caller's names.
+
+    `used` are the names that occur; `build` takes letters in those names.
+    """
     # Two names may mean the same; a letter that holds the meaning then holds both names.
     names: dict[str, list[str]] = {}
     for name, proposition in declared.items():

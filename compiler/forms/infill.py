@@ -1,4 +1,4 @@
-r"""Templates and choices as patterns: literal text with gaps, and one of several texts.
+r"""Patterns of templates with gaps and of choices between texts.
 
 The gaps, as Python's `re` would write them:
 
@@ -74,7 +74,7 @@ _GAP_NAMES = ", ".join([*(f"<|{name}|>" for name in _GAPS), "<|infill:REGEX|>"])
 
 
 def infill_node(template: str, guard: ResourceGuard) -> Node:
-    r"""The pattern of a template: literal text, and for each gap the pattern that fills it.
+    r"""The pattern of a template. It consists of literal text and, for each gap, the pattern that fills it.
 
     `<|infill:REGEX|>` ends at the first `|>` outside the groups and classes of its regex; `\|>` and `(?:a|>b)` do not
     end it. Text that looks like a gap is written as one: `<|infill:<\|x\|>|>`. A lone `<|` is text.
@@ -161,7 +161,7 @@ _REGEX_TOKEN = re.compile(rf"{ESCAPED}|{WHOLE}|[()]|\|>", re.DOTALL)
 
 
 def _end_of_regex(template: str, begin: int) -> int | None:
-    """The offset of the `|>` that ends a gap's regex, None where there is none.
+    """The offset of the `|>` that ends a gap's regex. None where there is none.
 
     Escapes, comments and classes are skipped; a `|>` inside a group is an alternative.
     """

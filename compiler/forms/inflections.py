@@ -85,7 +85,7 @@ def _dictionary() -> ModuleType:
 
 
 def inflections(form: str) -> tuple[str, ...]:
-    """The word or phrase itself, then all inflected forms of every lemma that it may have, sorted.
+    """The word or phrase, then all inflected forms of its lemmas. The forms are sorted.
 
     As a noun, a verb and an adjective: `better` gives the forms of good, of well and of the verb. A phrase inflects its
     last word (ice creams), and where that is a particle its first (picked up). A word that the dictionary does not
@@ -122,7 +122,7 @@ def _forms(word: str, kinds: tuple[str, ...]) -> frozenset[str]:
 
 
 def _cased(form: str, word: str) -> str:
-    """A lower-case form in the case of the word it is a form of."""
+    """A lower-case form in the case of its base word."""
     # A word in mixed case keeps its own letters before the ending.
     if word == word.lower():
         return form

@@ -40,7 +40,9 @@ def _holds(formula: LtlfFormula, letters: Sequence[frozenset[str]]) -> np.ndarra
 
 
 def user_letter_dfa(user_dfa: UserDfa, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    """The minimal DFA, in canonical form, of the words over `letters` that an automaton over propositions accepts.
+    """The minimal DFA of the words that an automaton over propositions accepts.
+
+    It reads `letters`, and it is in canonical form.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty word is accepted where the start
     is accepting. Raises ValueError for an automaton over bytes, SpecSyntaxError where a guard cannot be read or two
@@ -74,7 +76,7 @@ def user_letter_dfa(user_dfa: UserDfa, letters: Sequence[frozenset[str]], guard:
 
 
 def _letter_text(letter: frozenset[str]) -> str:
-    """A letter as errors repeat it: the names that hold, where these are short and printable."""
+    """A letter for an error message. It consists of the names that hold, where these are short and printable."""
     text = " and ".join(sorted(letter)) or "no proposition"
     return text if len(text) <= _SHOWN_CHARS_MAX and text.isprintable() else "several propositions"
 
@@ -88,7 +90,7 @@ def _clash(first: int, second: int, where: str) -> SpecSyntaxError:
 
 
 def user_char_dfa(user_dfa: UserDfa, guard: ResourceGuard) -> CharDfa:
-    """The texts, in valid UTF-8, whose bytes an automaton over bytes accepts; minimal.
+    """The valid UTF-8 texts that an automaton over bytes accepts. The DFA is minimal.
 
     Raises ValueError for an automaton over propositions, SpecSyntaxError where two transitions of a state apply to one
     byte, LimitExceeded over dfa_states_max, table_bytes_max or compile_s_max.
@@ -106,7 +108,7 @@ def user_char_dfa(user_dfa: UserDfa, guard: ResourceGuard) -> CharDfa:
 
 
 class _Edges:
-    """The transitions as edges on single bytes; a character of several bytes passes through states of its own."""
+    """The transitions as edges on single bytes. A character of several bytes passes through states of its own."""
 
     def __init__(self, states: Sequence[str], guard: ResourceGuard) -> None:
         self.number_of = {name: number for number, name in enumerate(states)}
@@ -125,7 +127,10 @@ class _Edges:
             self._insert(number, source, character.encode(), target)
 
     def _insert(self, number: int, state: int, path: bytes, target: int) -> None:
-        """Read the bytes of `path` from `state` to `target`; SpecSyntaxError where another transition may too."""
+        """Read the bytes of `path` from `state` to `target`.
+
+        Raises SpecSyntaxError where another transition reads the same bytes.
+        """
         self._guard.check_time()
         for byte in path[:-1]:
             # States inside characters are shared by the characters that begin with the same bytes.
@@ -144,7 +149,10 @@ class _Edges:
             raise _clash(edge[1], number, f"on the byte {path[-1]:#04x}")
 
     def table(self) -> np.ndarray:
-        """int32 [S + 1, 256]: the caller's states, those inside characters, and the dead one."""
+        """The table over bytes: int32 [S + 1, 256].
+
+        Its states are the caller's, those inside characters, and the dead one.
+        """
         self._guard.check("table_bytes_max", (self._states + 1) * _BYTES * np.dtype(np.int32).itemsize)
         table = np.full((self._states + 1, _BYTES), self._states, dtype=np.int32)
         for (state, byte), (target, _) in self._edges.items():

@@ -41,7 +41,7 @@ class MonotoneBdd:
         self._next_look = _CHECK_EVERY
 
     def node(self, variable: int, low: int, high: int) -> int:
-        """The function `low | (variable & high)`; both children test smaller variables only, and low implies high."""
+        """The function `low | (variable & high)`. Both children test smaller variables only, and low implies high."""
         # The reduction rule: a node whose children are equal does not depend on its variable.
         if low == high:
             return low
@@ -81,7 +81,10 @@ class MonotoneBdd:
         return results[function]
 
     def holds(self, function: int, values: Sequence[bool], results: dict[int, bool]) -> bool:
-        """The function's truth where variable v has the value `values[v]`; `results` as for `substitute`."""
+        """The function's truth under an assignment.
+
+        Variable v has the value `values[v]`; `results` as for `substitute`.
+        """
         results.setdefault(FALSE, False)
         results.setdefault(TRUE, True)
         for index in self._unseen(function, results):
@@ -90,7 +93,10 @@ class MonotoneBdd:
         return results[function]
 
     def _unseen(self, function: int, seen: dict[int, int] | dict[int, bool]) -> list[int]:
-        """The nodes below `function` that are not in `seen`, children first (they have the smaller numbers)."""
+        """The nodes below `function` that are not in `seen`.
+
+        Children come first, since they have the smaller numbers.
+        """
         if function in seen:
             return []
         collected = {function}

@@ -125,7 +125,10 @@ def _wait(process: subprocess.Popen[bytes], answer: Path, guard: ResourceGuard) 
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End all of the process group, and collect the process: not collected until now, its number is still ours."""
+    """End the whole process group, and collect the process.
+
+    Until it is collected, no other process can take its number.
+    """
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -145,7 +148,7 @@ def _failure(status: int, answer: Path, limits: Limits) -> CompileError:
 
 
 def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    """The automaton that MONA printed, its cubes expanded over the letters; not minimal over them.
+    """The automaton that MONA printed, its cubes expanded over the letters. It is not minimal over them.
 
     MONA's state 0 reads one dummy symbol: the automaton proper starts at its successor (for an unsatisfiable formula
     that is 0 itself). MONA's automaton may accept the empty trace, which we reject: a new start state is added that

@@ -1,4 +1,4 @@
-"""A formula as a program for MONA, written by LTLf2DFA as in the paper.
+"""Writes a formula as a program for MONA, through LTLf2DFA. The paper does the same.
 
 This module writes the formula in LTLf2DFA's syntax and corrects the program that it returns. LTLf2DFA's own `to_dfa` is
 never called: it writes one file for all processes and uses sympy. Names of callers never reach it: name i is p<i>, and
@@ -18,14 +18,19 @@ OPERATORS_MAX = 20_000  # of the program, where <-> and nested G double what the
 
 
 class _Size(NamedTuple):
-    """How many operators LTLf2DFA writes for a node, and for its negation in negation normal form."""
+    """The number of operators that LTLf2DFA writes for a node.
+
+    `negated` counts those of its negation in negation normal form.
+    """
 
     positive: int
     negated: int
 
 
 def ltlf2dfa_program(formula: LtlfFormula) -> str:
-    """The formula as LTLf2DFA puts it to MONA, without the comment that repeats it: MONA reads no more than 8 kB of it.
+    """The MONA program that LTLf2DFA writes for a formula.
+
+    The comment that repeats the formula is removed, because MONA reads no more than 8 kB of it.
 
     The string's positions are the trace's steps, P<i> those where name i (of `propositions_of`) holds. Raises
     EngineFailure when LTLf2DFA is not installed, or cannot read a formula so deep, or would write one so large.

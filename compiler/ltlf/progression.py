@@ -1,4 +1,4 @@
-"""Translates an LTLf formula to the minimal DFA over a list of letters. Knows nothing of text or tokens.
+"""Translates an LTLf formula to a minimal DFA over given letters. This module knows neither texts nor tokens.
 
 The formula, in negation normal form, is split into conjuncts. Each becomes a small automaton by progression: a state
 is a Boolean function of what the rest of the trace must satisfy (De Giacomo and Vardi, "Linear temporal logic and
@@ -26,7 +26,7 @@ _NEGATED = {
 
 
 def formula_to_dfa(formula: LtlfFormula, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    """The minimal DFA, in canonical form, of the traces over `letters` that satisfy the formula.
+    """The minimal DFA of the traces that satisfy the formula. It reads `letters`, and it is in canonical form.
 
     Symbol i is letters[i], the set of the propositions that hold at a step. The empty trace is rejected. Names of the
     formula that no letter holds are false throughout. Raises ValueError when there are no letters, LimitExceeded over
@@ -64,7 +64,7 @@ def formula_to_dfa(formula: LtlfFormula, letters: Sequence[frozenset[str]], guar
 
 
 def _reject_start(dfa: Dfa) -> Dfa:
-    """The same automaton without the empty word: a new start that no transition enters."""
+    """The same automaton without the empty word. A new start state is added, which no transition enters."""
     # Complementing accepts the empty trace, which LTLf excludes; an old start that is entered again keeps its
     # acceptance.
     table = np.vstack([dfa.next_state, dfa.next_state[dfa.start]])
@@ -156,7 +156,10 @@ class _Normal:
 
 
 def _polarities(formula: LtlfFormula, negated: bool) -> list[set[bool]]:
-    """Which of a node and its negation the normal form needs, per node: False for itself, True for the negation."""
+    """The polarities of each node that the normal form needs.
+
+    False stands for the node itself, True for its negation.
+    """
     polarities: list[set[bool]] = [set() for _ in formula.nodes]
     polarities[formula.root].add(negated)
     # From the root down: a node's users come after it in the table, so its polarities are complete when it is read.
@@ -222,7 +225,9 @@ def _shape(nodes: Sequence[Node], order: list[int]) -> tuple[tuple[Node, ...], l
 
 
 def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGuard) -> tuple[np.ndarray, ...]:
-    """One conjunct over letters given as bit masks: next states [S, K], accepting [S], satisfiable [S]; 0 is the start.
+    """Translate one conjunct over letters given as bit masks.
+
+    Returns the next states [S, K], accepting [S] and satisfiable [S]; 0 is the start.
 
     A state is a function of atoms: 2i, "there is a next step and node i holds from it", and 2i + 1, "if there is a
     next step, node i holds from it". A step replaces each atom by what node i asks of the letter read. The start is
@@ -257,7 +262,7 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGu
 
 
 def _one_step(shape: tuple[Node, ...], mask: int, bdd: MonotoneBdd) -> list[int]:
-    """What each node, read at a letter, leaves to be satisfied from the next step on: one function per node."""
+    """What each node, after a letter, requires from the next step on. The result has one function per node."""
     left: list[int] = []
     for index, (op, args, _) in enumerate(shape):
         if op in (Op.NAME, Op.NOT):

@@ -18,7 +18,7 @@ from compiler.limits import ResourceGuard
 
 
 class Op(StrEnum):
-    """What a node of a formula says; the value is how it is printed."""
+    """The operator of a formula's node. The value is its printed form."""
 
     TRUE = "true"
     FALSE = "false"
@@ -40,7 +40,7 @@ class Op(StrEnum):
 
 
 class Node(NamedTuple):
-    """One node of a formula: its operator, the indices of its arguments, and its name where it is one."""
+    """One node of a formula. It has an operator, the indices of its arguments, and for a proposition its name."""
 
     op: Op
     args: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ _LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,)
 
 @dataclass(frozen=True, slots=True)
 class LtlfFormula:
-    """A formula as a table of shared nodes: arguments come before the nodes that use them, the root is last.
+    """A formula as a table of shared nodes. Arguments come before the nodes that use them, and the root is last.
 
     Two formulas are equal exactly when their trees are, up to brackets within & and |, which take any number of
     arguments. A table and not a tree, so that no walk over it recurses. Raises ValueError on a malformed table.
@@ -80,7 +80,7 @@ class LtlfFormula:
 
 
 def post_order(args: Sequence[tuple[int, ...]], root: int) -> list[int]:
-    """The nodes below `root` and itself, arguments first, left to right, each once. `args[i]`: the arguments of i."""
+    """The nodes below `root` and itself, arguments first, each once. `args[i]` are the arguments of i."""
     # An explicit stack: formulas may be deeper than Python's recursion limit.
     order: list[int] = []
     done: set[int] = set()
@@ -100,7 +100,7 @@ def post_order(args: Sequence[tuple[int, ...]], root: int) -> list[int]:
 
 
 def subformula(nodes: Sequence[Node], root: int) -> LtlfFormula:
-    """The formula at `root` of a table of nodes, without the nodes that it does not use."""
+    """The formula at `root` of a table. Nodes that it does not use are dropped."""
     order = post_order([node.args for node in nodes], root)
     # Arguments come before their users, so the renumbering keeps that order.
     rank = {index: position for position, index in enumerate(order)}
@@ -116,7 +116,7 @@ class Builder:
         self._index: dict[Node, int] = {}
 
     def add(self, op: Op, args: Sequence[int] = (), name: str = "") -> int:
-        """The index of the node `op(args)`; an & inside an & (an | inside an |) is flattened into it."""
+        """The index of the node `op(args)`. Nested & (or nested |) are flattened."""
         flat: list[int] = []
         for argument in args:
             inner = self._nodes[argument]
@@ -231,7 +231,7 @@ def _word(text: str, position: int) -> Iterator[_Token]:
 
 @dataclass(slots=True)
 class _Frame:
-    """One open bracket, or the whole text: operands and the operators between them, and prefixes still waiting."""
+    """One open bracket, or the formula: operands, operators and waiting prefixes."""
 
     opened_at: int
     operands: list[int] = field(default_factory=list)
@@ -240,7 +240,7 @@ class _Frame:
 
 
 class _Parser:
-    """Reads tokens with a stack of its own; `depth` counts open brackets and waiting prefix operators."""
+    """Reads tokens with an explicit stack. `depth` counts open brackets and waiting prefix operators."""
 
     def __init__(self, source: str, guard: ResourceGuard) -> None:
         self.source, self.guard = source, guard
@@ -325,7 +325,7 @@ class _Parser:
         frame.operands.append(operand)
 
     def _group(self, operands: list[int], operators: list[_Token], level: int) -> int:
-        """The formula of `operands[0] operators[0] operands[1] ...`, whose operators bind at `level` or tighter."""
+        """The formula of operands and operators in turn. The operators bind at `level` or tighter."""
         if not operators:
             return operands[0]
         ops = _LEVELS[level]

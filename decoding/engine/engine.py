@@ -1,4 +1,4 @@
-"""A continuous batch: generations share each forward pass, and join and leave between passes.
+"""Continuous batching of generations that share each forward pass. Generations join and leave between passes.
 
 The engine owns the one thread that calls the model's prefill and step, and handles a device that runs out of memory.
 `Generation` defines what happens between two passes, `Scheduler` decides which generations begin.
@@ -142,7 +142,7 @@ class Engine:
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None
     ) -> ScoredSequence:
-        """The model's log-probs of a finished answer, found by a separate pass; blocks.
+        """Score a finished answer by a separate pass of the model. The call blocks.
 
         cancelled  is called before the check waits for its turn, when the turn comes, and while it waits for memory: a
                    check whose caller has gone would only delay the checks behind it
@@ -179,7 +179,7 @@ class Engine:
             raise Cancelled("the engine is closed") from None
 
     def _serve(self) -> None:
-        """The engine's thread: drop cancelled requests, admit, prefill, decode one step, and so on."""
+        """Run the engine's thread. It drops cancelled requests, admits, prefills and decodes one step, repeatedly."""
         reason: BaseException = Cancelled("the engine was closed")
         try:
             with torch.inference_mode():
@@ -221,7 +221,7 @@ class Engine:
             self._finish_if_done(request)
 
     def _step(self) -> None:
-        """One step of each generation, in as few passes as there is memory for: nearly always one for all."""
+        """Decode one step of each generation. Memory decides the number of passes, which is nearly always one."""
         started, requests = time.monotonic(), list[EngineRequest]()
         for request in self._scheduler.running:
             try:
@@ -285,7 +285,7 @@ class Engine:
             self._finish(request, answers)
 
     def _fail(self, request: EngineRequest, error: Exception) -> None:
-        """Ends a request with its error, or preempts it where memory ran out and it does not run alone."""
+        """End a request with its error. A request that ran out of memory while others run is preempted instead."""
         if not is_out_of_memory(error):
             self._finish(request, error)
             return
@@ -296,7 +296,7 @@ class Engine:
             self._finish(request, OutOfMemory(request.bytes_max))
 
     def _finish(self, request: EngineRequest, outcome: EngineOutcome) -> None:
-        """Frees the memory of a request, then sends the outcome to its caller."""
+        """Free a request's memory, then send the outcome to its caller."""
         request.drop()
         self._scheduler.remove(request)
         request.messages.put(outcome)

@@ -1,4 +1,4 @@
-"""How much memory a device has, and the limits that admission control keeps on it.
+"""The memory of a device, and the limits that admission control keeps.
 
 The limits begin with the configured values. Where memory runs out, the limit concerned falls to the amount that held,
 so that the next step does not fail in the same way. After OK_STEPS steps without failure the limits rise by half, since
@@ -43,7 +43,10 @@ class MemoryBudget:
         self._ok_steps = 0
 
     def on_request_oom(self, remaining_bytes: int) -> None:
-        """A generation found no memory; the limit falls to the most that the remaining ones may come to hold."""
+        """Lower the limit after a generation found no memory.
+
+        The new limit is the most that the remaining ones may come to hold.
+        """
         # The remaining generations fit, since they go on running.
         self.memory_bytes, self._ok_steps = min(self.memory_bytes, remaining_bytes), 0
 
@@ -87,7 +90,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory(device: torch.device) -> None:
-    """Returns the memory of a GPU that PyTorch caches: its blocks may be too small for the next allocation."""
+    """Release the GPU memory that PyTorch caches. Its blocks may be too small for the next allocation."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
@@ -108,7 +111,10 @@ def gpu_bytes(device: torch.device) -> dict[str, int]:
 
 
 def describe_device(name: str) -> str:
-    """The device of this name, "auto" as a model is loaded with it, in words. Raises RuntimeError where it has none."""
+    """Describe the device of this name in words.
+
+    "auto" means the device that a model is loaded on. Raises RuntimeError where there is no such device.
+    """
     device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
     torch.zeros(1, device=device).add(1)  # a driver that does not fit fails here, not at the first request
     kind = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
@@ -116,7 +122,10 @@ def describe_device(name: str) -> str:
 
 
 def _available() -> int:
-    """The bytes that the system could give without swapping; its total memory where it does not report them."""
+    """The bytes that the system could allocate without swapping.
+
+    It is the total memory where the system does not report them.
+    """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -125,7 +134,7 @@ def _available() -> int:
 
 
 def _left_of(cgroup: tuple[str, str]) -> int | None:
-    """The bytes that a control group leaves; None where there is none or it sets no limit ("max")."""
+    """The bytes that a control group leaves. None where there is none or it sets no limit ("max")."""
     try:
         limit, used = (Path(path).read_text(encoding="ascii").strip() for path in cgroup)
         return max(0, int(limit) - int(used))

@@ -62,7 +62,7 @@ class EngineRequest:
 
     @property
     def exclusive(self) -> bool:
-        """Whether it must run alone: either it then finds enough memory, or it never does."""
+        """Whether the generation must run alone. It then finds enough memory, or it never does."""
         return self.preemptions >= PREEMPTIONS_BEFORE_EXCLUSIVE
 
     def prefill(self, model: LanguageModel[Any]) -> None:
@@ -81,7 +81,7 @@ class EngineRequest:
         return piece_rows(*self.feed.tokens.shape) if self.feed else 0
 
     def take(self, scores: Scores) -> None:
-        """Advances the generation by the scores of its feed, and sends the new steps to a listener."""
+        """Advance the generation by its scores. New steps go to a listener."""
         for snapshot in self.generation.advance(scores):
             self._steps += 1
             # A restarted generation takes the same steps, so the first ones were sent before the preemption.
@@ -90,12 +90,12 @@ class EngineRequest:
                 self.messages.put(snapshot)
 
     def drop(self) -> None:
-        """Frees its session, its feed and its generation, which must then restart from the prompt."""
+        """Free the session, the feed and the generation. The request must then restart from the prompt."""
         self._session = self._generation = self.feed = None
         self._steps = 0
 
     def wait(self, on_step: Callable[[BeamStep], None] | None) -> tuple[Hypothesis, ...]:
-        """Waits for the answers, and passes each step to `on_step` as it arrives. Raises the generation's error."""
+        """Wait for the answers, and pass each step to `on_step`. Raises the generation's error."""
         while True:
             message = self.messages.get()
             if isinstance(message, tuple):

@@ -38,7 +38,7 @@ class Scheduler:
 
     @property
     def running(self) -> list[EngineRequest]:
-        """The running generations: a copy, which the engine's thread may go through while requests arrive."""
+        """The running generations. It is a copy, which the engine's thread may go through while requests arrive."""
         with self._changed:
             return list(self._running)
 
@@ -63,7 +63,7 @@ class Scheduler:
             self._changed.notify_all()
 
     def wait_for_work(self) -> bool:
-        """Waits until the engine has something to do; False once the scheduler is closed."""
+        """Wait until the engine has something to do. False once the scheduler is closed."""
         with self._changed:
             while self._open and not (self._running or self._waiting):
                 self._changed.wait()
@@ -121,7 +121,7 @@ class Scheduler:
             return self._check_waits and not self._running
 
     def defer_check(self, cancelled: Callable[[], bool] | None) -> None:
-        """A check ran out of memory: waits until a generation ends, and admits none before. Raises Cancelled."""
+        """Defer a check that ran out of memory until a generation ends. None is admitted before. Raises Cancelled."""
         with self._changed:
             self._checking, self._check_waits = False, True
             # No generation begins meanwhile (`_may_begin` is False), so a smaller number means that one has ended.
@@ -138,7 +138,7 @@ class Scheduler:
             self._changed.notify_all()
 
     def _may_begin(self, request: EngineRequest) -> bool:
-        """Whether the first waiting generation may begin, by the bytes that the running ones may come to hold."""
+        """Whether the first waiting generation may begin. The bytes that the running ones may come to hold decide."""
         if self._check_waits:
             return False
         # With none running any request may try; an exclusive one also waits for a check, whose memory may be missing.

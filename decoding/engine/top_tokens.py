@@ -38,7 +38,7 @@ class TopTokensRecorder:
         return self._generation.done
 
     def advance(self, scores: Scores) -> list[Snapshot]:
-        """The steps of the generation; the last one has the top tokens after the rows of the feed."""
+        """The steps of the generation. The last one has the top tokens after the rows of the feed."""
         top_tokens = self._top_tokens(scores.log_probs)
         steps = self._generation.advance(scores)
         # With fewer steps the generation ended within a stretch, before the step that these scores are for.
@@ -59,7 +59,10 @@ class TopTokensRecorder:
         return self._generation.answers()
 
     def _top_tokens(self, log_probs: Tensor) -> tuple[TopToken, ...]:
-        """Of float32 [R, V], in the order of the feed; the first scores are those of the prompt's single row."""
+        """The top tokens of log-probs, in the order of the feed.
+
+        These are float32 [R, V]. The first scores are those of the prompt's single row.
+        """
         best = log_probs[:ROWS_RECORDED].topk(min(self._count, log_probs.shape[1]), dim=1)
         rows = zip(self._row_ids, best.values.tolist(), best.indices.tolist(), strict=False)
         return tuple(

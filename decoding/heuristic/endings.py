@@ -1,4 +1,4 @@
-"""The tokens by which a model ends its texts, where EOS alone is rare.
+"""The tokens by which a model ends its texts. They matter where EOS alone is rare.
 
 The cost to go is the same for every state that lacks only EOS. But a model may end its texts by tokens of its own: a
 full stop, then a mark that it always writes, then EOS. A search finds such an ending only if its cost is lower.
@@ -42,7 +42,7 @@ class Endings:
 
 @torch.inference_mode()
 def find_endings(model: LanguageModel[Any], prior: Tensor) -> Endings | None:
-    """The model's endings; None where its texts mostly end by EOS, or its context is too short.
+    """The model's endings. None where its texts mostly end by EOS, or its context is too short.
 
     prior  float64 [V], from `unigram_prior`
     """
@@ -72,7 +72,10 @@ def find_endings(model: LanguageModel[Any], prior: Tensor) -> Endings | None:
 def _endings_after(
     model: LanguageModel[Any], number: int, tried: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], list[float]]]:
-    """For each token tried after a sampled context: the tokens of its cheapest ending, and the nats left after each."""
+    """The cheapest ending after each token tried after a sampled context.
+
+    Each has its tokens, and the cost in nats left after each.
+    """
     random, ends = torch.Generator().manual_seed(_SEED + number), list(model.eos_ids)
     session, first = begin_text(model)
     log_probs, rows = first[None], torch.zeros(1, dtype=torch.int64)

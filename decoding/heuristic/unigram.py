@@ -32,7 +32,7 @@ Wholes = NDArray[np.int64]
 
 
 class EdgeList(NamedTuple):
-    """The distinct edges of an automaton by their sources, N of them, ordered by source.
+    """The N distinct edges of an automaton, ordered by source.
 
     source  int64   [N]  transducer state
     edge    int64   [N]  number of the edge, in `TokenAutomaton.edge_target` and `edge_function`
@@ -46,7 +46,7 @@ class EdgeList(NamedTuple):
 
 @torch.inference_mode()
 def unigram_prior(model: LanguageModel[Any]) -> Tensor:
-    """The log-prob of each id regardless of context: float64 [V] on the host, none below PRIOR_FLOOR.
+    """The log-prob of each id regardless of context. The result is float64 [V] on the host, none below PRIOR_FLOOR.
 
     It takes as long as a request of _TEXTS rows and _TOKENS tokens.
     """
@@ -73,7 +73,9 @@ def unigram_prior(model: LanguageModel[Any]) -> Tensor:
 
 
 def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
-    """Nats from each state to acceptance, EOS included: float64 [S] on the host, 0 where accepted and where dead.
+    """The cost from each state to acceptance, in nats.
+
+    EOS is included: float64 [S] on the host, 0 where accepted and where dead.
 
     prior  float64 [V], from `unigram_prior`
 

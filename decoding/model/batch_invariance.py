@@ -1,5 +1,6 @@
-"""Finds the batch sizes at which results do not depend on the batch. A trial compares the bits of a row for different
-numbers of other rows.
+"""Finds batch sizes at which results do not depend on the batch.
+
+A trial compares the bits of a row for different numbers of other rows.
 
 Matrix products choose their order of summation by the number of rows, so a row's log-probs may differ in the last bit
 from one batch to another. Passes are padded to a multiple at which they do not. It is found by trial with the model's
@@ -22,7 +23,7 @@ _VECTOR = 32  # elements that the CPU's elementwise loops take at once; they may
 
 
 def independent_multiple(model: PreTrainedModel, read: Callable[[Tensor], Tensor], threads: int) -> int | None:
-    """The least multiple of rows at which no row's bits depend on the others; None where none was found.
+    """The least multiple of rows that makes results independent of the batch. None where no such multiple was found.
 
     read     the log-probs float32 [rows, V] after each of int64 [1, rows] ids, each of which sees itself alone
     threads  that share a matrix product

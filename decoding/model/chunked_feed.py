@@ -16,7 +16,7 @@ PIECE_ROWS_MAX = 2**7  # tokens of one piece, all rows together: to a pass each 
 
 
 class ChunkedFeed:
-    """N rows fed m tokens each, W tokens of each row at a time. V ids.
+    """N rows fed m tokens each, in chunks of W tokens. The model has V ids.
 
     parents    int64 [N]; tokens int64 [N, m], as in `StepInput`
     width_max  W is never more
@@ -39,14 +39,14 @@ class ChunkedFeed:
         return self._begin >= self._tokens.shape[1]
 
     def piece(self) -> tuple[Tensor, Tensor]:
-        """The next piece: the row that each row extends, int64 [N], and its tokens, int64 [N, W]."""
+        """The next chunk. It has the row that each row extends, int64 [N], and its tokens, int64 [N, W]."""
         # Only the first piece branches and reorders rows; later ones extend each row by itself.
         rows = len(self._tokens)
         parents = self._parents if self._begin == 0 else torch.arange(rows, device=self._parents.device)
         return parents, self._tokens[:, self._begin : self._begin + self._width]
 
     def take(self, log_probs: Tensor) -> None:
-        """Adds the log-probs after each token of the piece, float32 [N, W, V]."""
+        """Add the log-probs after each token of the chunk. They are float32 [N, W, V]."""
         count = log_probs.shape[1]
         following = self._tokens[:, self._begin + 1 : self._begin + 1 + count]
         if following.shape[1]:
@@ -64,10 +64,10 @@ class ChunkedFeed:
 
 
 def piece_bytes(rows: int, tokens: int, vocab_size: int) -> int:
-    """The most bytes of log-probs in one piece of `rows` rows with `tokens` tokens each."""
+    """The most bytes of log-probs in one chunk. It has `rows` rows with `tokens` tokens each."""
     return max(4 * rows * vocab_size, min(PIECE_BYTES_MAX, 4 * piece_rows(rows, tokens) * vocab_size))
 
 
 def piece_rows(rows: int, tokens: int) -> int:
-    """The most tokens, over all rows, in one piece of `rows` rows with `tokens` tokens each."""
+    """The most tokens, over all rows, in one chunk. It has `rows` rows with `tokens` tokens each."""
     return max(rows, min(PIECE_ROWS_MAX, rows * tokens))

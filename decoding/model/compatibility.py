@@ -27,7 +27,7 @@ _STEPS = (((0, 0, 0), 1), ((2, 0, 1, 1), 2), ((3, 1), 1))  # parents, tokens a r
 def enable_prefix_sharing(
     model: PreTrainedModel, plain_reader: PlainReader, tolerance: float
 ) -> tuple[SharedReader | None, str]:
-    """A reader of this model with prefix sharing, or None and the reason against it."""
+    """A reader of this model with prefix sharing. Otherwise None and the reason against it."""
     # Our attention without a `Pass` is the library's own, so the plain reader goes on with it. It is exchanged twice:
     # the first one raises where a mask hides a token, the second makes the library's masks unchecked.
     before = model.config._attn_implementation
@@ -58,7 +58,7 @@ def _require_exchangeable_attention(model: PreTrainedModel) -> None:
 
 
 def _require_keys_and_values_only(model: PreTrainedModel, plain_reader: PlainReader) -> None:
-    """Each layer keeps keys and values of all tokens, and nothing else; masks are causal, whatever the distance."""
+    """Require layers that cache keys and values of all tokens only. Masks must be causal, whatever the distance."""
     session, _ = plain_reader.prefill(_ids(model, _PROMPT_TOKENS))
     layers = session.cache.layers if type(session.cache) is DynamicCache else [None]
     if any(type(layer) is not DynamicLayer for layer in layers):

@@ -20,7 +20,10 @@ _TOLERANCE = 1e-4  # of the largest value: the layout must not change what is co
 
 
 class PackedLinear(nn.Module):
-    """x [..., in] -> x W' + b [..., out], with W [out, in] in oneDNN's layout."""
+    """A linear layer with its weight in oneDNN's layout.
+
+    It maps x [..., in] to x W' + b [..., out], with W [out, in].
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -30,7 +33,7 @@ class PackedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """A copy of W, for code that reads the weights of a layer."""
+        """A copy of W. Code that reads the weights of a layer needs it."""
         return self._packed.to_dense()
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -60,7 +63,7 @@ def rows_computed(count: int) -> int:
 
 @torch.no_grad()
 def pack_layers(model: PreTrainedModel) -> int:
-    """Replaces a float32 model's layers on the CPU where that changes nothing but speed; returns how many.
+    """Speed up a float32 model's layers on the CPU without changing results. Returns how many layers were replaced.
 
     A weight that no other layer shares is kept in the new layout alone; one shared with the embeddings, in both.
     """
@@ -78,7 +81,7 @@ def pack_layers(model: PreTrainedModel) -> int:
 
 
 def _packed(layer: nn.Module) -> PackedLinear | None:
-    """The layer in oneDNN's layout; None where it is not linear, too small, or gives another result there."""
+    """The layer in oneDNN's layout. None where it is not linear, too small, or gives another result there."""
     if type(layer) is nn.Linear:
         weight = layer.weight
     elif type(layer) is Conv1D:
@@ -95,7 +98,7 @@ def _packed(layer: nn.Module) -> PackedLinear | None:
 
 
 def layer_widths(model: PreTrainedModel) -> set[int]:
-    """The numbers of outputs of all linear layers without the head that scores the ids."""
+    """The output widths of all linear layers, except the language-model head."""
     head = model.get_output_embeddings()
     layers = [layer for layer in model.modules() if layer is not head]
     return {int(getattr(layer, "out_features", getattr(layer, "nf", 0))) for layer in layers}

@@ -48,12 +48,12 @@ class HuggingFaceModel:
 
     @property
     def rows_independent(self) -> bool:
-        """Whether a generation's log-probs are the same, to the last bit, whatever others share its passes."""
+        """Whether a generation's log-probs never depend on the rest of a batch. They are then equal to the last bit."""
         return bool(self._reader.rows_independent)
 
     @property
     def supports_batching(self) -> bool:
-        """Whether a step reads all its feeds in one pass: with prefix sharing."""
+        """Whether a step reads all its feeds in one pass. It does with prefix sharing."""
         return self._reader is not self._plain_reader
 
     @classmethod

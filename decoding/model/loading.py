@@ -1,4 +1,4 @@
-"""Causal language models from files, and the EOS ids and lengths in their configuration."""
+"""Loads causal language models from files. It also reads the EOS ids and lengths in their configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest
 
 
 def load_model(path_or_name: str, device: str, dtype: str) -> PreTrainedModel:
-    """A model from a directory, or from the hub by name, on its device.
+    """Load a model from a directory, or from the hub by name. It is placed on its device.
 
     device  "auto" takes a GPU where there is one; else a torch device
     dtype   one of DTYPES; "auto" is float32 on the CPU (half precision is slow and coarse there), the checkpoint's own
@@ -70,12 +70,12 @@ def context_length_of(config: Any) -> int | None:
 
 
 def rope_types(parameters: Any) -> set[str]:
-    """The kinds of rotary positions, at any depth: one for all layers, or one for each kind of layer."""
+    """The kinds of rotary positions, at any depth. There is one for all layers, or one for each kind of layer."""
     return {str(part[name]) for part in _dicts(parameters) for name in ("rope_type", "type") if name in part}
 
 
 def _original_length(config: Any) -> int | None:
-    """The length past which rotary positions change for all tokens, None where there is none."""
+    """The length past which rotary positions change for all tokens. None where there is none."""
     parameters = getattr(config, "rope_parameters", None)
     if not ROPE_BY_LENGTH & rope_types(parameters):
         return None

@@ -43,7 +43,7 @@ class PlainReader:
 
     @torch.inference_mode()
     def prefill(self, ids: Sequence[int]) -> tuple[PlainSession, Tensor]:
-        """Reads a prompt: a session of one row, and the log-probs float32 [V] after it."""
+        """Read a prompt into a session of one row. The log-probs after it are float32 [V]."""
         log_probs, cache = self.forward(torch.tensor([list(ids)], device=self._model.device), None, keep=1)
         return PlainSession(cache), log_probs[0, 0]
 
@@ -53,7 +53,10 @@ class PlainReader:
         return [self._step_alone(feed) for feed in feeds]
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int) -> int:
-        """The largest pass, and twice the rows' memory: the library copies it when it grows and when rows move."""
+        """The memory of the largest pass, and twice the rows' memory.
+
+        The library copies the rows when the cache grows and when rows move.
+        """
         fixed, each = self._row_bytes
         longest = prompt_tokens + max_tokens
         cached = 2 * rows * (fixed + longest * each)
@@ -64,7 +67,7 @@ class PlainReader:
         return cached + piece + max(masks + passing + 2 * piece, scratch_bytes)  # a pass, then the step
 
     def try_out(self, token: int) -> None:
-        """Raises ModelUnavailable where a search would fail, so that loading fails and no request."""
+        """Raise ModelUnavailable where a search would fail. Loading then fails instead of a request."""
         session, _ = self.prefill([token])
         try:
             for parents in ((0, 0), (1, 0, 1)):
@@ -76,13 +79,16 @@ class PlainReader:
 
     @property
     def _scores_written(self) -> int:
-        """How many [tokens, tokens] tables a pass writes out: the mask, and with eager attention one for each head."""
+        """The number of [tokens, tokens] tables that a pass writes.
+
+        They are the mask, and with eager attention one table for each head.
+        """
         config = self._model.config.get_text_config()
         return 1 + (int(getattr(config, "num_attention_heads", 1)) if config._attn_implementation == "eager" else 0)
 
     @functools.cached_property
     def _row_bytes(self) -> tuple[int, int]:
-        """The bytes of a row of any length, and those of each token."""
+        """The bytes of a row of any length, and of each token."""
         # By trial, since layers may hold anything; two lengths separate the fixed part from the growing one.
         short, long = (cache_bytes(self.prefill([0] * tokens)[0].cache) for tokens in (1, 9))
         each = (long - short + 7) // 8
@@ -102,7 +108,10 @@ class PlainReader:
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, cache: Any, keep: int) -> tuple[Tensor, Any]:
-        """Reads ids [R, N]: log-probs float32 [R, keep, V] after the last `keep` of them, and the cache."""
+        """Read ids [R, N], and return log-probs and the cache.
+
+        The log-probs are float32 [R, keep, V], after the last `keep` ids.
+        """
         options = {"logits_to_keep": keep} if self._keeps_logits else {}
         out = self._model(input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **options)
         log_probs: Tensor = out.logits[:, -keep:].float().log_softmax(dim=-1)
@@ -126,5 +135,5 @@ class PlainReader:
 
 
 def cache_bytes(cache: Any) -> int:
-    """The bytes of a cache of the library: keys, values, and all other tensors of its layers."""
+    """The bytes of a cache of the library. They include keys, values, and all other tensors of its layers."""
     return sum(value.nbytes for layer in cache.layers for value in vars(layer).values() if isinstance(value, Tensor))

@@ -103,7 +103,7 @@ class PrefixTree:
         vars(self).update(to)
 
     def extend(self, parents: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Replaces the rows by N new ones, `count` nodes longer than their parents, int64 [N].
+        """Replace the rows by N new ones, parents int64 [N]. Each is `count` nodes longer than its parent.
 
         Returns the slots of the new nodes, int64 [N * count], and the slots that each of them sees, itself among them:
         bool [N * count, used_slots]. Nodes of one row are adjacent in both.
@@ -123,11 +123,11 @@ class PrefixTree:
         return slots, sees.view(rows * count, -1)[:, : self._used_slots]
 
     def path_order(self) -> Tensor:
-        """The rows, int64 [R], ordered by their paths, so that neighbours share most of their nodes."""
+        """The rows, int64 [R], ordered by their paths. Neighbours then share most of their nodes."""
         return self._path_rank.argsort()
 
     def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes the keys and values [H, N, width] of new nodes; returns [P + used_slots, H, width] each."""
+        """Write the keys and values [H, N, width] of new nodes. Returns [P + used_slots, H, width] each."""
         entries, end = self.prompt + slots, self.prompt + self._used_slots
         self._keys[layer].index_copy_(0, entries, keys.transpose(0, 1))
         self._values[layer].index_copy_(0, entries, values.transpose(0, 1))
@@ -169,7 +169,7 @@ class PrefixTree:
 
 
 def slots_at_most(rows: int, nodes: int) -> int:
-    """The most slots that a tree holds for `rows` rows that together see `nodes` nodes."""
+    """The most slots that a tree holds for `rows` rows. The rows together see `nodes` nodes."""
     return nodes + max(_SLACK_ROWS * rows, nodes // 2) + _SLOTS_STEP
 
 
@@ -196,7 +196,7 @@ class Prompt:
 
 
 class _Block:
-    """Rows of a generation that attend together, and the K entries that any of them sees.
+    """Rows of a generation that attend together to K entries. Each entry is seen by at least one row.
 
     rows     int64 [n]     rows of this generation's part of the pass; None: all, in their order
     entries  int64 [K]     of the keys and values; None: all
@@ -216,7 +216,10 @@ class _Block:
         self.pairs = self._bias.numel()
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
-        """[heads, n, width] of its rows, from the query of all [heads, R, width] and keys and values [K, H, width]."""
+        """The attention output of its rows, [heads, n, width].
+
+        The query of all rows is [heads, R, width], keys and values are [K, H, width].
+        """
         if self.rows is None:
             # The layout of an operand can change the last bit of a product, so it must not depend on the batch.
             query = query.clone(memory_format=torch.contiguous_format)
@@ -237,7 +240,7 @@ class _Block:
 
 
 def _blocks(tree: PrefixTree, sees: Tensor, count: int, dtype: torch.dtype) -> list[_Block]:
-    """The blocks of rows that see these slots, bool [N * count, slots]."""
+    """The blocks of rows that see these slots. `sees` is bool [N * count, slots]."""
     # A masked product is computed and thrown away. Where rows are many, most see few of the others' nodes; rows with
     # neighbouring paths share most nodes, so a block of them has few slots. Only on the CPU: on an accelerator the
     # number of slots would have to come to the host, which waits for it.
@@ -281,7 +284,10 @@ class Pass:
         self._parts = parts
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
-        """[rows, heads, width] from query [heads, rows, width], keys and values [H, rows, width]."""
+        """The attention output, [rows, heads, width].
+
+        The query is [heads, rows, width], keys and values are [H, rows, width].
+        """
         heads, rows, _ = query.shape
         out = values.new_empty(rows, heads, values.shape[2])
         begin = 0
@@ -306,7 +312,9 @@ def attend(
     shared_pass: Pass | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as the library calls it: query [B, heads, rows, width] and so on, to [B, rows, heads, width].
+    """Attention through the interface of the library.
+
+    It maps query [B, heads, rows, width] and so on to [B, rows, heads, width].
 
     Without a pass it is the library's own. Raises PrefixSharingUnsupported where a layer needs more than this.
     """

@@ -1,4 +1,4 @@
-"""The protocol between a generation and a language model: ids in, log-probs out.
+"""The protocol between a generation and a language model. Token ids go in, and log-probs come out.
 
 A session holds the rows of one generation. The protocol leaves open how a model stores their keys and values.
 """
@@ -58,7 +58,7 @@ class Scores:
 
     @classmethod
     def of_prompt(cls, log_probs: Tensor) -> Scores:
-        """The log-probs float32 [V] after a prompt, as those of a feed of one row."""
+        """The scores after a prompt, like those of a one-row feed. The log-probs are float32 [V]."""
         nothing = log_probs.new_empty((1, 0))
         return cls(log_probs[None], nothing, nothing)
 
@@ -79,7 +79,7 @@ class LanguageModel(Protocol[SessionT]):
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens the model can read, None where there is no limit."""
+        """The most tokens that the model can read. None where there is no limit."""
 
     @property
     def device(self) -> torch.device:
@@ -87,17 +87,20 @@ class LanguageModel(Protocol[SessionT]):
 
     @property
     def tolerance(self) -> float:
-        """By how much two correct ways of computing one log-prob may differ, in nats."""
+        """The tolerance of log-probs between two correct computations, in nats."""
 
     @property
     def supports_batching(self) -> bool:
-        """Whether a step reads all its feeds in one pass, and leaves the sessions unchanged where it raises."""
+        """Whether a step reads all its feeds in one pass.
+
+        Where such a step raises, it leaves the sessions unchanged.
+        """
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
-        """Reads the prompt: a session of one row, and the log-probs [V] of the first token."""
+        """Read the prompt into a session of one row. The log-probs of the first token are [V]."""
 
     def step(self, feeds: Sequence[StepInput[SessionT]]) -> list[Scores]:
-        """Extends the rows of several generations, each with its session; the scores in the order of the feeds.
+        """Extend the rows of several generations, each with its session. The scores are in the order of the feeds.
 
         The scores of a feed do not depend on the others. Where a step of a model with `supports_batching` raises, the
         sessions are unchanged, and the same feeds may be read again in smaller batches; else they are undefined.
@@ -112,11 +115,11 @@ class LanguageModel(Protocol[SessionT]):
         """
 
     def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
-        """Scores a finished continuation from scratch, by other code than `prefill` and `step`."""
+        """Score a finished continuation from scratch. The code is not that of `prefill` and `step`."""
 
 
 def begin_text(model: LanguageModel[SessionT]) -> tuple[SessionT, Tensor]:
-    """A session at the beginning of a text, and the log-probs float32 [V] of the first token."""
+    """A session at the beginning of a text. The log-probs of the first token are float32 [V]."""
     try:
         return model.prefill(())
     except PromptEmpty:  # without a BOS id, EOS comes closest

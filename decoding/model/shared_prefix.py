@@ -50,7 +50,7 @@ class SharedReader:
 
     @torch.inference_mode()
     def step(self, feeds: Sequence[StepInput[PrefixTree]]) -> list[Scores]:
-        """One pass for all; more only for what is left of feeds of many tokens a row."""
+        """Read all feeds in one pass. More passes serve only the rest of feeds of many tokens a row."""
         if self._threads != torch.get_num_threads():  # matrix products are split by threads
             self.find_multiple()
         # A step is atomic: where it raises, all trees are as before, and the engine may repeat it in smaller passes.
@@ -68,7 +68,10 @@ class SharedReader:
             raise
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int) -> int:
-        """The prompt once, a slot for every token of every row, and all else that the largest pass makes."""
+        """The memory of the prompt, all slots and the largest pass.
+
+        The prompt is counted once, with a slot for every token of every row.
+        """
         # Rows share nodes, so the tree mostly holds far fewer; the bound holds where no two rows share any.
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
@@ -121,7 +124,10 @@ class SharedReader:
         return (rows_computed(filled) if self._model.device.type == "cpu" else filled) - rows
 
     def _forward(self, parts: Sequence[Prompt | Nodes], ids: Tensor, fill: int, keep: int = 0) -> Tensor:
-        """Reads ids [1, rows]: log-probs float32 [keep, V] after the last `keep` of them, of all where that is 0."""
+        """Read ids [1, rows], and return log-probs after the last `keep`.
+
+        They are float32 [keep, V]; `keep` 0 means all.
+        """
         shared_pass = Pass(parts, fill, ids.device)
         out = self._model(
             input_ids=ids,

@@ -44,13 +44,16 @@ def push_up_table(max_tokens: int, distance_max: int, alpha_min: float, gamma: f
 
 
 def alpha_table(tables: Tables, options: SearchOptions) -> Array:
-    """alpha by budget_before and distance: float64 [T+1, D+1], D the largest distance within the budget."""
+    """The push-up alpha by budget_before and distance.
+
+    The table is float64 [T+1, D+1], D the largest distance within the budget.
+    """
     distance_max = min(tables.distance_max, options.max_tokens)
     return like(tables.distance, push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma))
 
 
 def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, budget_before: int, count: int) -> Beams:
-    """Algorithm 1, lines 6-20: the next beam, best first, of at most `count` rows; then padding.
+    """The next beam, best first, by Algorithm 1, lines 6-20. It has at most `count` rows; then comes padding.
 
     beams          the rows, finished ones (distance 0) among them
     log_probs      float32 [R, V]  Z, one row for each live row of `beams`, in their order

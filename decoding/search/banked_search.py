@@ -49,7 +49,7 @@ class Ranking:
         cls, tables: Tables, cost_to_go: Tensor | None, beams: int, heuristics: Heuristics,
         endings: Endings | None = None,
     ) -> Ranking:
-        """From the constraint's cost to go, float64 [S], None where it is unknown, and the beam width."""
+        """The ranking of a constraint and a beam width. `cost_to_go` is float64 [S], None where it is unknown."""
         rows = heuristics.rows(beams)
         pool = heuristics.pool * rows
         if heuristics.cost_to_go == "unigram" and cost_to_go is not None:
@@ -67,7 +67,7 @@ class Ranking:
         return cls(rows, pool, heuristics.cost_weight * cost, like(tables.distance, penalty), weighted)
 
     def score_bonus(self, beams: Beams, successor: Array, distance: Array, budget_before: int) -> Array:
-        """Minus the cost to go after each token class, DEAD_SCORE where it is not allowed: float64 [R, C].
+        """Minus the cost to go after each token class: float64 [R, C]. DEAD_SCORE where the class is not allowed.
 
         successor, distance  int [R, C]  state after a token of the class, and its distance
         """
@@ -82,7 +82,7 @@ class Ranking:
         return bonus
 
     def select_diverse(self, pool: Beams, tables: Tables) -> Beams:
-        """A pool, best first, in the order in which candidates are retained; padding at the end.
+        """Order a pool as its candidates are retained. The pool is best first, with padding at the end.
 
         Dynamic beam allocation reserves an equal share of the beam for each number of constraints met. Here the r-th
         candidate of a distance loses group_cost * ln(r) nats instead, so a clearly better group takes more rows.
@@ -97,7 +97,9 @@ def step(
     beams: Beams, log_probs: Tensor, tables: Tables, ranking: Ranking, budget_before: int,
     forced: Array | None = None, floor: float = NO_FLOOR,
 ) -> tuple[Beams, Array]:
-    """Extends every row by every token: at most `rows` live rows, then those that finish, then padding.
+    """Expand every row by every token, and select the next beam.
+
+    It has at most `rows` live rows, then those that finish, then padding.
 
     beams          live rows
     log_probs      float32 [R, V]  of the next token after each of them
@@ -128,7 +130,7 @@ def jump_forward(
     beams: Beams, tokens: Array, log_probs: Array, max_log_probs: Array, tables: Tables, ranking: Ranking,
     floor: float = NO_FLOOR,
 ) -> Beams:
-    """`step` where every row takes a forced token that does not end the text: only the floor drops rows.
+    """`step` where every row takes a forced, non-final token. Only the floor drops rows.
 
     tokens         int64   [R]
     log_probs      float32 [R]  of these tokens
@@ -143,7 +145,7 @@ def jump_forward(
 
 
 def _finished(candidates: Candidates, tables: Tables) -> Beams:
-    """Each row with EOS at its end, DEAD_SCORE where it may not end: R rows."""
+    """Each row with EOS at its end: R rows. The score is DEAD_SCORE where the row may not end."""
     token, state = candidates.best_eos(tables), candidates.successor[:, tables.eos_class]
     log_prob = candidates.rows.log_prob + candidates.token_log_prob(candidates.parent, token)
     masked = take(tables.distance, state) != 0
@@ -171,7 +173,7 @@ class BankedSearch(BeamSearch):
         self._dropped: Array = np.full(1, DEAD_SCORE)  # the highest log-prob of all rows that lost to others
 
     def advance(self, scores: Scores) -> list[Snapshot]:
-        """The steps of the forced stretch that was fed, then one step with all tokens."""
+        """The steps of the fed forced tokens, then one unforced step."""
         snapshots, floor = [], self._n_best.floor if self._has_floor else NO_FLOOR
         for number, forced_tokens in enumerate(self._stretch):
             # Rows are reordered and dropped from step to step; `fed` names the row of the feed behind each live row.
@@ -193,7 +195,10 @@ class BankedSearch(BeamSearch):
         return [*snapshots, self._take(beams, keep_finished=False)]
 
     def feed(self) -> tuple[Tensor, Tensor]:
-        """The last token of each live row, and the forced ones after it that all rows have (jump-forward)."""
+        """The last token of each live row, and their common forced tokens.
+
+        These are the forced tokens that follow in all rows (jump-forward).
+        """
         self._stretch = self._forced_ahead()
         parents, tokens = super().feed()
         for forced_tokens in self._stretch:
@@ -205,7 +210,10 @@ class BankedSearch(BeamSearch):
         return self._n_best.answers(float(self._dropped[0]))
 
     def _forced_now(self) -> Array | None:
-        """The token forced after each live row, NO_FORCED_TOKEN where there is none; None where no row has one."""
+        """The token forced after each live row, None without forced rows.
+
+        NO_FORCED_TOKEN stands where a single row has none.
+        """
         if self._forced is None:
             return None
         tokens = self._forced.tokens(self._host.state[self._host.live], self._budget_before - 1)

@@ -43,7 +43,7 @@ class NBest:
         self._best: dict[bytes | tuple[int, ...], tuple[Key, bytes | tuple[int, ...], Hypothesis]] = {}
 
     def add(self, answer: Hypothesis) -> None:
-        """Adds an answer where it is among the best, and better than one of the same text."""
+        """Add an answer that is among the best. Of answers with one text, the better one stays."""
         ids = answer.tokens[:-1]
         text = ids if self._text_of is None else self._text_of(ids)
         key = self._key(answer)
@@ -59,12 +59,15 @@ class NBest:
 
     @property
     def floor(self) -> float:
-        """The log-prob that a row must exceed to become better than the n-th best; -inf while there are fewer."""
+        """The log-prob that a row must exceed to enter the n-best list.
+
+        It is -inf while there are fewer than n answers.
+        """
         # Of a negative sum the largest divisor makes the best value: no extension of a row can be worth more.
         return -max(self._best.values())[0][0] * self._max_divisor if self.complete else -inf
 
     def answers(self, dropped: float | None) -> tuple[Hypothesis, ...]:
-        """Best first, each with how far a better text can be above it.
+        """The answers, best first. Each has a bound on how far a better text can be above it.
 
         dropped  the highest log-prob of all rows that the search dropped; None where it is unknown
         """
@@ -76,7 +79,10 @@ class NBest:
         return tuple([replace(answer, proven_gap=bound + key[0]) for key, _, answer in ranked])
 
     def _key(self, answer: Hypothesis) -> Key:
-        """Lower is better: by `rank_by`, then by the other sum, then shorter, then lower ids."""
+        """The sort key of an answer, lower is better.
+
+        It compares `rank_by`, then the other sum, then fewer tokens, then lower ids.
+        """
         divisor = len(answer.tokens) ** self._options.length_power
         values = answer.log_prob / divisor, answer.score / divisor
         first, second = reversed(values) if self._options.rank_by == "score" else values
@@ -163,7 +169,7 @@ class BeamSearch(ABC):
         return like(self._tables.distance, numbers)
 
     def _alpha(self, distance: int, budget_before: int) -> float:
-        """The push-up of a row at a step; 0 where the algorithm has none."""
+        """The push-up of a row at a step. It is 0 where the algorithm has none."""
         return 0.0
 
     def _snapshot(self) -> Snapshot:

@@ -56,7 +56,7 @@ class Beams:
         )  # fmt: skip
 
     def nan_unless_finite(self, max_log_prob: Array) -> Beams:
-        """The rows, with NaN for scores where some row's best log-prob, float32 [R], is no finite number."""
+        """The rows, with NaN scores where a best log-prob is not finite. `max_log_prob` is float32 [R]."""
         # A branch would have to wait for the device; the NaN is found on the host, after the transfer of the beam.
         xp = library(max_log_prob)
         return replace(self, score=xp.where(xp.isfinite(max_log_prob).all(), self.score, nan))
@@ -121,7 +121,7 @@ class BackPointers:
         self._tokens.append(beams.token)
 
     def tokens(self, rows: NDArray[np.int64], steps: int, eos_ids: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """All ids of some rows of the beam after `steps` steps, up to and with their first EOS."""
+        """All ids of some rows of the beam after `steps` steps. Each row ends at its first EOS."""
         if not len(rows):
             return []
         written = np.empty((steps, len(rows)), dtype=np.int64)  # [steps, rows]

@@ -82,15 +82,18 @@ class Candidates:
         return [score.reshape(-1), total.reshape(-1), log_prob.reshape(-1)]
 
     def tie_break(self, ids: Array, row: Array) -> Array:
-        """Settles ties in all keys, the lower first: by token id, then by row."""
+        """A number for ties in all keys, the lower first. It ranks by token id, then by row."""
         return ids * len(self.parent) + row
 
     def token_log_prob(self, row: Array, ids: Array) -> Array:
-        """The log-probs, floored, of ids after rows, int64 of one shape or shapes that broadcast: float64."""
+        """The floored log-probs of ids after rows, float64.
+
+        Both are int64, of one shape or of shapes that broadcast.
+        """
         return with_floor(take(self.log_probs, row * self.log_probs.shape[1] + ids))
 
     def best_eos(self, tables: Tables) -> Array:
-        """The EOS id that competes for each row, int64 [R]: the most probable one, or the forced one."""
+        """The EOS id that competes for each row: int64 [R]. It is the most probable one, or the forced one."""
         best = take(tables.eos_ids, take_columns(self.log_probs, tables.eos_ids).argmax(1))
         if self.forced is None:
             return best
@@ -172,7 +175,7 @@ def _best_chunks(candidates: Candidates, best_eos: Array, tables: Tables, count:
 
 
 def _max_unchosen(keys: list[Array], chosen: Array) -> Array:
-    """The highest log-prob of the elements that are allowed and not chosen: float64 [1]."""
+    """The highest log-prob of the elements that are allowed and not chosen. The result is float64 [1]."""
     xp = library(keys[0])
     others = xp.where(keys[0] == DEAD_SCORE, DEAD_SCORE, keys[1])
     others[chosen] = DEAD_SCORE

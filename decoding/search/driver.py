@@ -23,7 +23,7 @@ def generate(
     options: SearchOptions, *, on_step: Callable[[BeamStep], None] | None = None,
     cancelled: Callable[[], bool] | None = None, text_of: TextOf | None = None,
 ) -> tuple[Hypothesis, ...]:
-    """The best `options.n` continuations of the prompt that the automaton accepts, or fewer, but never none.
+    """The best `options.n` continuations of the prompt that the automaton accepts. There may be fewer, but never none.
 
     on_step    receives every beam
     cancelled  is called before every step

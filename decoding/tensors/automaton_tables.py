@@ -113,7 +113,7 @@ class Tables:
 
     @classmethod
     def from_automaton(cls, automaton: TokenAutomaton, device: torch.device) -> Tables:
-        """Copies an automaton's arrays to the device; a few milliseconds for 50,000 ids."""
+        """Copy an automaton's arrays to the device. It takes a few milliseconds for 50,000 ids."""
         letter_states, token_class = automaton.letter_states, automaton.token_class
         layout = ChunkLayout.of(token_class, automaton.classes)
         eos = np.zeros(len(token_class), dtype=bool)
@@ -145,14 +145,14 @@ class Tables:
         )
 
     def for_search(self) -> Tables:
-        """The same tables for `search`: on the CPU as numpy's arrays, in the same memory."""
+        """The same tables for `search`. On the CPU they are numpy's arrays, in the same memory."""
         if self.slot_id.device.type != "cpu" or isinstance(self.distance, np.ndarray):
             return self
         views: dict[str, Any] = {name: getattr(self, name).numpy() for name in _ARRAYS}
         return replace(self, **views)
 
     def successors(self, state: Array) -> Array:
-        """The state after one token of each class, from each of the states int64 [R]: int64 [R, C]."""
+        """The state after one token of each class: int64 [R, C]. `state` is int64 [R]."""
         # A state is transducer state * Q + letter state. A transducer state lies between characters or inside one; of
         # the other table it reads row 0, whose edges all lead to the dead state.
         xp = library(state)
@@ -166,12 +166,15 @@ class Tables:
         return take(self.function, read) + take(self.edge_target, edge)
 
     def after(self, state: Array, token: Array) -> Array:
-        """The state after one token, int64 [N], from each of as many states: int64 [N]."""
+        """The state after one token from each of the states: int64 [N]. `state` and `token` are int64 [N]."""
         successor = self.successors(state)
         return take(successor, arange(state, len(state)) * successor.shape[1] + take(self.token_class, token))
 
     def best_of_chunks(self, log_probs: Tensor) -> Array:
-        """The best log-prob of each chunk, for each row of [R, V]: [R, M]. NaN anywhere in a chunk is NaN here."""
+        """The best log-prob of each chunk of each row: [R, M].
+
+        `log_probs` is [R, V]. A NaN makes its chunk's value NaN.
+        """
         rows = max(1, _LAID_MAX // len(self.slot_id))  # laid out together; each copy is reduced at once
         laid = [self._best_of_laid(block.index_select(1, self.slot_id)) for block in log_probs.split(rows)]
         return like(self.distance, laid[0] if len(laid) == 1 else torch.cat(laid))

@@ -1,4 +1,4 @@
-"""Array functions for numpy and torch alike, and the floor under all log-probs.
+"""Array functions for numpy and torch alike, and the log-probs' floor.
 
 The search's small arrays are numpy's on the CPU, where a call costs a third of one of torch and a step is a hundred
 calls, and torch's elsewhere, where nothing may leave the device. Functions that both libraries call by one name are
@@ -46,7 +46,9 @@ def like(model: Array, array: Array) -> Array:
 
 
 def take(array: Array, positions: Array) -> Array:
-    """The elements at positions, integers of any shape, of the array read row after row: of the positions' shape.
+    """The elements at flat positions of an array.
+
+    The array is read row after row; the result has the shape of `positions`.
 
     >>> take(np.array([[5, 6], [7, 8]]), np.array([3, 0])).tolist()
     [8, 5]
@@ -55,7 +57,7 @@ def take(array: Array, positions: Array) -> Array:
 
 
 def arange(model: Array, count: int) -> Array:
-    """0, 1, ... : int64 [count], in the library and on the device of `model`."""
+    """0, 1, ... as int64 [count], in the library of `model`. The array is on the device of `model`."""
     return np.arange(count) if isinstance(model, np.ndarray) else torch.arange(count, device=model.device)
 
 
@@ -82,12 +84,15 @@ def rows_at_a_time(vocab_size: int, device: torch.device) -> int:
 
 
 def scratch_bytes(rows: int, vocab_size: int, device: torch.device) -> int:
-    """The most bytes that a step over `rows` rows makes beside their log-probs, `rows_at_a_time` together."""
+    """The most bytes that a step over `rows` rows allocates.
+
+    The log-probs are not counted; `rows_at_a_time` rows are worked on together.
+    """
     return _CELL_BYTES * vocab_size * min(rows, rows_at_a_time(vocab_size, device))
 
 
 def top_k_stable(keys: Sequence[Array], tie_break: TieBreak, count: int) -> Array:
-    """The first `count` elements by descending lexicographic order of the keys, in that order: int64 [count].
+    """The first `count` elements by descending lexicographic order of the keys. They are int64 [count], in that order.
 
     keys       float64 [N] each, the most significant first, no NaN; count <= N
     tie_break  settles ties in all of them, the lower number first
@@ -131,7 +136,7 @@ def _top_k_of_numpy(keys: Sequence[NDArray[np.float64]], tie_break: TieBreak, co
 
 
 def _superset(key: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """A few more elements than `count`, ascending, and the best among them, faster than a selection."""
+    """A superset of the `count` best elements, slightly larger, ascending. It is faster than an exact selection."""
     # The keys are cut into columns. `count` columns have a maximum at or above the count-th best maximum, so an element
     # below it has `count` better ones and cannot be chosen.
     columns = 2 * count
@@ -143,7 +148,7 @@ def _superset(key: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 
 def rank_in_group(group: Array) -> Array:
-    """How many elements of the same group, int64 [N], come before each: int64 [N].
+    """The number of preceding elements of each element's group. `group` and the result are int64 [N].
 
     >>> rank_in_group(np.array([4, 7, 4, 4, 7])).tolist()
     [0, 0, 1, 2, 1]
