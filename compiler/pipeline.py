@@ -75,7 +75,7 @@ def compile_spec(
         # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
         tokens = lift(text.transducer, text.letters, vocabulary, guard)
         if tokens.min_tokens == UNREACHABLE:
-            raise _impossible(text, vocabulary, guard)
+            raise _unsatisfiable_error(text, vocabulary, guard)
         return CompiledConstraint(read, text, tokens, text.state_distances(tokens), vocabulary.fingerprint)
     except SpecUnsatisfiable:
         raise explain_unsatisfiable(spec, engines, guard) from None
@@ -99,7 +99,7 @@ def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) ->
     return text, tokens
 
 
-def _impossible(text: TextAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:
+def _unsatisfiable_error(text: TextAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:
     """The reason why no tokens satisfy the constraint.
 
     Either no text does, or the vocabulary cannot spell those that do.

@@ -74,23 +74,23 @@ def best_labels(
     >>> best_labels(np.array([[-0.1, -2.0], [-0.5, -3.0]]), automaton)
     LabelPath(labels=(1, 0), log_probs=(-2.0, -0.5), log_prob=-2.5, score=-2.5)
     """
-    grid = _Grid.of(log_probs, automaton)
-    value = np.empty((grid.rows + 1, grid.states))  # [t, s]: the best sum of rows t.. that is accepted from s
-    value[grid.rows] = np.where(grid.distance == 0, 0.0, _DEAD)
-    for row in range(grid.rows - 1, -1, -1):
+    trellis = _Trellis.of(log_probs, automaton)
+    value = np.empty((trellis.rows + 1, trellis.states))  # [t, s]: the best sum of rows t.. that is accepted from s
+    value[trellis.rows] = np.where(trellis.distance == 0, 0.0, _DEAD)
+    for row in range(trellis.rows - 1, -1, -1):
         _raise_if_cancelled(cancelled)
         # Labels of a class lead to one state, so the best one of each class stands for all.
-        for block, successor in grid.blocks():
-            value[row, block] = (grid.class_best[row] + value[row + 1][successor]).max(axis=1)
-    if value[0, grid.start] == _DEAD:
-        raise _impossible(grid, cancelled)
+        for block, successor in trellis.blocks():
+            value[row, block] = (trellis.class_best[row] + value[row + 1][successor]).max(axis=1)
+    if value[0, trellis.start] == _DEAD:
+        raise _length_error(trellis, cancelled)
     # Forwards along the best values: no back-pointers are stored, and ties go to the lower label.
-    labels, state = [], grid.start
-    for row in range(grid.rows):
-        after = grid.log_probs[row] + value[row + 1][grid.successor[state, grid.label_class]]  # [L]
+    labels, state = [], trellis.start
+    for row in range(trellis.rows):
+        after = trellis.log_probs[row] + value[row + 1][trellis.successor[state, trellis.label_class]]  # [L]
         labels.append(int(after.argmax()))  # the first of equals
-        state = int(grid.successor[state, grid.label_class[labels[-1]]])
-    label_log_probs = grid.label_log_probs(labels)
+        state = int(trellis.successor[state, trellis.label_class[labels[-1]]])
+    label_log_probs = trellis.label_log_probs(labels)
     return LabelPath(tuple(labels), label_log_probs, sum(label_log_probs), sum(label_log_probs))
 
 
@@ -107,17 +107,17 @@ def beam_labels(
     Candidates are ranked by score, the row's log-prob, the label's, lower label, lower row. Takes T x S bytes. Raises
     the errors of `best_labels`.
     """
-    grid = _Grid.of(log_probs, automaton)
+    trellis = _Trellis.of(log_probs, automaton)
     # All rows end at step T, so a row is dropped where it cannot be accepted in EXACTLY the steps left. A distance says
     # only within how many steps it can.
-    possible = _acceptable(grid, cancelled)
-    if not possible[grid.rows, grid.start]:
-        raise _impossible(grid, cancelled)
-    beam = _Beam.first(grid.start)
+    acceptance = _acceptance_table(trellis, cancelled)
+    if not acceptance[trellis.rows, trellis.start]:
+        raise _length_error(trellis, cancelled)
+    beam = _Beam.first(trellis.start)
     links = []
-    for row in range(grid.rows):
+    for row in range(trellis.rows):
         _raise_if_cancelled(cancelled)
-        beam = beam.extended(grid, row, possible[grid.rows - row - 1], options)
+        beam = beam.expand(trellis, row, acceptance[trellis.rows - row - 1], options)
         links.append((beam.parent, beam.label))
     best = int(np.lexsort((-beam.score, -beam.log_prob))[0])
     log_prob, score, labels = float(beam.log_prob[best]), float(beam.score[best]), []
@@ -125,11 +125,11 @@ def beam_labels(
         labels.append(int(label[best]))
         best = int(parent[best])
     labels.reverse()
-    return LabelPath(tuple(labels), grid.label_log_probs(labels), log_prob, score)
+    return LabelPath(tuple(labels), trellis.label_log_probs(labels), log_prob, score)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Grid:
+class _Trellis:
     """A matrix beside the automaton that reads it. T rows, L labels, C classes of labels that act alike, S states.
 
     log_probs    float64 [T, L]  finite
@@ -147,7 +147,7 @@ class _Grid:
     start: int
 
     @classmethod
-    def of(cls, log_probs: NDArray[np.float64], automaton: TokenAutomaton) -> _Grid:
+    def of(cls, log_probs: NDArray[np.float64], automaton: TokenAutomaton) -> _Trellis:
         labels = log_probs.shape[1]
         if automaton.eos_ids != (labels,) or automaton.vocabulary_size != labels + 1:
             raise VocabularyMismatch(automaton.vocabulary_size, labels + 1)
@@ -204,19 +204,19 @@ class _Beam:
         zero = np.zeros(1, dtype=np.int64)
         return cls(zero, zero, zero + start, np.zeros(1), np.zeros(1))
 
-    def extended(self, grid: _Grid, row: int, possible: NDArray[np.bool_], options: BeamOptions) -> _Beam:
+    def expand(self, trellis: _Trellis, row: int, acceptance: NDArray[np.bool_], options: BeamOptions) -> _Beam:
         """Expand every row by every label, and keep the best k rows.
 
         The labels' log-probs are one row of the matrix (Algorithm 1, lines 5-22).
         """
-        log_probs = grid.log_probs[row]  # [L]
-        successor = grid.successor[self.state][:, grid.label_class]  # [k, L]
-        distance = grid.distance[self.state]  # [k]
-        urgency = np.minimum(1.0, distance / (grid.rows - row)) ** options.gamma  # Equation 2, with T - t + 1
+        log_probs = trellis.log_probs[row]  # [L]
+        successor = trellis.successor[self.state][:, trellis.label_class]  # [k, L]
+        distance = trellis.distance[self.state]  # [k]
+        urgency = np.minimum(1.0, distance / (trellis.rows - row)) ** options.gamma  # Equation 2, with T - t + 1
         alpha = (options.alpha_min + (1.0 - options.alpha_min) * urgency)[:, None]
-        progress = grid.distance[successor] < distance[:, None]  # [k, L]
+        progress = trellis.distance[successor] < distance[:, None]  # [k, L]
         step = np.where(progress, alpha * log_probs.max() + (1.0 - alpha) * log_probs, log_probs)  # [k, L]
-        score = np.where(possible[successor], self.score[:, None] + step, _DEAD).reshape(-1)
+        score = np.where(acceptance[successor], self.score[:, None] + step, _DEAD).reshape(-1)
         log_prob = (self.log_prob[:, None] + log_probs).reshape(-1)
         candidates = np.flatnonzero(score > _DEAD)
         if len(candidates) > options.beams:
@@ -230,33 +230,33 @@ class _Beam:
         return _Beam(label, parent, state, score[candidates], log_prob[candidates])
 
 
-def _acceptable(grid: _Grid, cancelled: CancelCheck | None) -> NDArray[np.bool_]:
+def _acceptance_table(trellis: _Trellis, cancelled: CancelCheck | None) -> NDArray[np.bool_]:
     """Whether exactly j labels more can be accepted from s. The result is bool [T + 1, S], by j and s."""
-    possible = np.empty((grid.rows + 1, grid.states), dtype=bool)
-    possible[0] = grid.distance == 0
-    for left in range(grid.rows):
+    acceptance = np.empty((trellis.rows + 1, trellis.states), dtype=bool)
+    acceptance[0] = trellis.distance == 0
+    for left in range(trellis.rows):
         _raise_if_cancelled(cancelled)
-        for block, successor in grid.blocks():
-            possible[left + 1, block] = possible[left][successor].any(axis=1)
-    return possible
+        for block, successor in trellis.blocks():
+            acceptance[left + 1, block] = acceptance[left][successor].any(axis=1)
+    return acceptance
 
 
-def _impossible(grid: _Grid, cancelled: CancelCheck | None) -> LengthImpossible:
+def _length_error(trellis: _Trellis, cancelled: CancelCheck | None) -> LengthImpossible:
     """The error for an impossible length T. It names the nearest accepted lengths below and above T."""
     # Forward reachability by length: the last accepted one is the shorter length, and the least distance of the states
     # that exactly T labels reach gives the longer one.
-    shorter = 0 if grid.distance[grid.start] == 0 else None
-    reached = np.zeros(grid.states, dtype=bool)
-    reached[grid.start] = True
-    for length in range(1, grid.rows + 1):
+    shorter = 0 if trellis.distance[trellis.start] == 0 else None
+    reached_states = np.zeros(trellis.states, dtype=bool)
+    reached_states[trellis.start] = True
+    for length in range(1, trellis.rows + 1):
         _raise_if_cancelled(cancelled)
-        after = np.zeros_like(reached)
-        after[grid.successor[reached]] = True
-        reached = after & (grid.distance != UNREACHABLE)
-        if (grid.distance[reached] == 0).any():
+        after = np.zeros_like(reached_states)
+        after[trellis.successor[reached_states]] = True
+        reached_states = after & (trellis.distance != UNREACHABLE)
+        if (trellis.distance[reached_states] == 0).any():
             shorter = length
-    longer = grid.rows + int(grid.distance[reached].min()) if reached.any() else None
-    return LengthImpossible(grid.rows, tuple(length for length in (shorter, longer) if length is not None))
+    longer = trellis.rows + int(trellis.distance[reached_states].min()) if reached_states.any() else None
+    return LengthImpossible(trellis.rows, tuple(length for length in (shorter, longer) if length is not None))
 
 
 def _raise_if_cancelled(cancelled: CancelCheck | None) -> None:

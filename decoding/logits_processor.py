@@ -82,30 +82,30 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         if self._tables is None or self._tables.distance.device != scores.device:
             self._tables = Tables.from_automaton(self._automaton, scores.device)
             self._token_class = self._token_class.to(scores.device)
-        written = self._written(input_ids)
-        state = self._states(self._tables, input_ids, written)
+        generated = self._generated_count(input_ids)
+        state = self._states(self._tables, input_ids, generated)
         successor = self._tables.successors(state)  # [R, C]
         self._last_call = _LastCall(input_ids, _keys(input_ids), state, successor)
-        allowed = self._allowed(self._tables, successor, self._max_new_tokens - written - 1)
+        allowed = self._allowed(self._tables, successor, self._max_new_tokens - generated - 1)
         mask = torch.nn.functional.pad(allowed[:, self._token_class], (0, self._extra_ids))  # [R, V]
         return scores.clamp(min=LOG_PROB_FLOOR).masked_fill(~mask, float("-inf"))
 
-    def _written(self, input_ids: Tensor) -> int:
+    def _generated_count(self, input_ids: Tensor) -> int:
         """How many ids of each row were generated. Raises OptionsInvalid where the rows belong to another prompt."""
         if self._prompt_length is None:
             self._prompt_length = input_ids.shape[1]
-        written = input_ids.shape[1] - self._prompt_length
+        generated = input_ids.shape[1] - self._prompt_length
         key = _keys(input_ids[:, : self._prompt_length])
-        if self._prompt_key is None or written == 0:
+        if self._prompt_key is None or generated == 0:
             self._prompt_key = key  # [R]: all later rows must begin with one of the first call's prompts
-        same = written >= 0 and bool(torch.isin(key, self._prompt_key).all())
-        require(same, "input_ids", "a continuation of the first call's: make a processor for each generate")
-        return written
+        is_continuation = generated >= 0 and bool(torch.isin(key, self._prompt_key).all())
+        require(is_continuation, "input_ids", "a continuation of the first call's: make a processor for each generate")
+        return generated
 
-    def _states(self, tables: Tables, input_ids: Tensor, written: int) -> Tensor:
+    def _states(self, tables: Tables, input_ids: Tensor, generated: int) -> Tensor:
         """The automaton's state after what each row has generated: int64 [R]."""
         start = torch.full((len(input_ids),), self._automaton.start, device=input_ids.device)
-        if written == 0:
+        if generated == 0:
             return start
         last = self._last_call
         if last is not None and last.ids.shape[1] + 1 == input_ids.shape[1]:
@@ -117,7 +117,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
                 return self._after(tables, last.state[parent], last.successor[parent], input_ids[:, -1])
         # The library took a step back, as it does in assisted decoding: the states are computed from the prompt on.
         state = start
-        for position in range(input_ids.shape[1] - written, input_ids.shape[1]):
+        for position in range(input_ids.shape[1] - generated, input_ids.shape[1]):
             state = self._after(tables, state, tables.successors(state), input_ids[:, position])
         return state
 

@@ -100,7 +100,7 @@ class Sampling:
         self._rows = _Rows(nothing, zero.long(), state, self._tables.distance[state], zero, zero)
         self._live = torch.arange(options.n, device=device)  # [R]: the rows that are not finished
         self._parents = self._live  # [R]: their rows in the feed before
-        self._written = 0
+        self._token_count = 0
 
     @property
     def done(self) -> bool:
@@ -111,7 +111,7 @@ class Sampling:
         """One token for each live row. Raises ModelOutputInvalid, SearchExhausted."""
         rows, live = self._rows, self._live
         log_probs = scores.log_probs.expand(len(live), -1)  # [R, V]; all rows begin with the prompt's one row
-        budget_after = self._options.max_tokens - self._written - 1
+        budget_after = self._options.max_tokens - self._token_count - 1
         # A draw makes several arrays [rows, V], so it takes a few rows at a time; rows are independent.
         block = rows_at_a_time(log_probs.shape[1], log_probs.device)
         draws = [
@@ -131,9 +131,9 @@ class Sampling:
         )
         unfinished = self._rows.distance[live].nonzero()[:, 0]
         # The first feed extends the prompt's single row n times.
-        self._parents = unfinished if self._written else torch.zeros_like(unfinished)
+        self._parents = unfinished if self._token_count else torch.zeros_like(unfinished)
         self._live = live[unfinished]
-        self._written += 1
+        self._token_count += 1
         return [partial(_event, self._rows, budget_after)]
 
     def _draw(self, log_probs: Tensor, live: Tensor, budget_after: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -148,7 +148,7 @@ class Sampling:
         successor = self._tables.successors(self._rows.state[live])  # [R, C]
         allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]
         _require_choices(log_probs, allowed, budget_after + 1)
-        uniform = self._uniform[live, self._written]
+        uniform = self._uniform[live, self._token_count]
         token, score = draw(log_probs, allowed, uniform, self._options.temperature, self._options.top_p)
         token_log_prob = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
         return token, score, token_log_prob, successor.gather(1, self._token_class[token][:, None])[:, 0]
@@ -233,13 +233,13 @@ def nucleus(weight: Tensor, top_p: float) -> Tensor:
     """
     # The nucleus nearly always lies in the first few hundred tokens; a whole row is sorted only where it does not.
     total = weight.sum(dim=1, keepdim=True)
-    enough = torch.minimum((total.double() * top_p).ceil().long(), total)  # [R, 1]; the product may round above it
+    threshold = torch.minimum((total.double() * top_p).ceil().long(), total)  # [R, 1]; the product may round above it
     ranked = weight.topk(min(_RANKED, weight.shape[1]), dim=1).values
-    if not bool((ranked.sum(dim=1, keepdim=True) >= enough).all()):
+    if not bool((ranked.sum(dim=1, keepdim=True) >= threshold).all()):
         ranked = weight.sort(dim=1, descending=True).values
-    rank = (ranked.cumsum(dim=1) >= enough).byte().argmax(dim=1, keepdim=True)  # [R, 1]: where it is enough
+    rank = (ranked.cumsum(dim=1) >= threshold).byte().argmax(dim=1, keepdim=True)  # [R, 1]: where it is enough
     least = ranked.gather(1, rank)  # [R, 1]: the lowest weight in the nucleus
     above = weight.where(weight > least, 0)
-    tied = weight == least
-    missing = (enough - above.sum(dim=1, keepdim=True) + least - 1) // least  # [R, 1]: tied tokens that are kept
-    return above + least * (tied & (tied.cumsum(dim=1) <= missing))
+    tie_mask = weight == least
+    missing = (threshold - above.sum(dim=1, keepdim=True) + least - 1) // least  # [R, 1]: tied tokens that are kept
+    return above + least * (tie_mask & (tie_mask.cumsum(dim=1) <= missing))

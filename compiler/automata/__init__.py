@@ -34,7 +34,7 @@ from compiler.automata.counting import count_dfa, keyword_counts_dfa, sentences_
 from compiler.automata.dfa import Dfa, complement, is_empty, live_states, minimize
 from compiler.automata.interning import distinct, grown, hash_rows, hash_sparse_rows, spread, stable_order, unique_rows
 from compiler.automata.minimization import UNREACHABLE, steps_along, steps_to
-from compiler.automata.products import SINK, Explored, explore, intersection, product, union
+from compiler.automata.products import SINK, ProductGraph, explore, intersection, product, union
 from compiler.automata.transducers import (
     DEAD,
     NO_END,
@@ -48,7 +48,7 @@ from compiler.automata.utf8_inverse import by_characters
 
 __all__ = [
     "ANYTHING", "DEAD", "NO_END", "NO_MINTERM", "SINK", "UNREACHABLE", "ByteTransducer", "CharDfa", "CharSet",
-    "CharTransducer", "Dfa", "Explored", "Minterms", "by_characters", "category", "char_complement",
+    "CharTransducer", "Dfa", "Minterms", "ProductGraph", "by_characters", "category", "char_complement",
     "char_intersection", "char_union", "charset", "charset_complement", "charset_union", "coarsened",
     "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything", "explore",
     "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection", "is_empty",

@@ -36,7 +36,7 @@ _NAME_PARTS_MAX = 6
 def charset(intervals: Iterable[tuple[int, int]]) -> CharSet:
     """The set of the code points in any of the half-open `intervals`. These may overlap and come in any order."""
     merged: list[tuple[int, int]] = []
-    for low, high in sorted(_without_surrogates(intervals)):
+    for low, high in sorted(_drop_surrogates(intervals)):
         # Adjacent intervals are joined too: equal sets must be equal tuples, since sets are dictionary keys.
         if merged and low <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], high))
@@ -45,7 +45,7 @@ def charset(intervals: Iterable[tuple[int, int]]) -> CharSet:
     return tuple(merged)
 
 
-def _without_surrogates(intervals: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+def _drop_surrogates(intervals: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
     first, end = SURROGATES
     for low, high in intervals:
         if high <= first or low >= end:
@@ -74,7 +74,7 @@ def charset_complement(charset_: CharSet) -> CharSet:
     if not cut:
         return tuple(gaps)
     gap_number = gaps.index(cut[0])
-    return (*gaps[:gap_number], *_without_surrogates(cut), *gaps[gap_number + 1 :])
+    return (*gaps[:gap_number], *_drop_surrogates(cut), *gaps[gap_number + 1 :])
 
 
 def charset_intersection(left: CharSet, right: CharSet) -> CharSet:
@@ -104,7 +104,7 @@ def category(escape: str, ascii_only: bool = False) -> CharSet:
 
 
 @lru_cache(maxsize=1)
-def _cased() -> str:
+def _cased_characters() -> str:
     """The characters whose verdict IGNORECASE can change. These are characters with another case, and those cases."""
     every, cased = _every_code_point(), set[str]()
     # Most blocks have no cased character, which one comparison of whole strings shows.
@@ -118,8 +118,8 @@ def _cased() -> str:
 
 
 @lru_cache(maxsize=1)
-def _uncased() -> CharSet:
-    return charset_complement(charset((ord(char), ord(char) + 1) for char in _cased()))
+def _uncased_characters() -> CharSet:
+    return charset_complement(charset((ord(char), ord(char) + 1) for char in _cased_characters()))
 
 
 @lru_cache(maxsize=1024)
@@ -132,9 +132,9 @@ def ignore_case(source: str, case_sensitive: CharSet, ascii_only: bool = False) 
     """
     flags = re.IGNORECASE | (re.ASCII if ascii_only else re.NOFLAG)
     # Only cased characters are put to `re`: a few thousand instead of a million.
-    cased = re.compile(source, flags).findall(_cased())
+    cased = re.compile(source, flags).findall(_cased_characters())
     return charset_union(
-        charset_intersection(case_sensitive, _uncased()), tuple((ord(char), ord(char) + 1) for char in cased)
+        charset_intersection(case_sensitive, _uncased_characters()), tuple((ord(char), ord(char) + 1) for char in cased)
     )
 
 
@@ -142,7 +142,7 @@ def ignore_case(source: str, case_sensitive: CharSet, ascii_only: bool = False) 
 def literal(code_point: int, fold_case: bool = False, ascii_only: bool = False) -> CharSet:
     """The set of one character, and of its other cases when `fold_case`."""
     case_sensitive = single(code_point)
-    if not fold_case or not case_sensitive or any(low <= code_point < high for low, high in _uncased()):
+    if not fold_case or not case_sensitive or any(low <= code_point < high for low, high in _uncased_characters()):
         return case_sensitive
     return ignore_case(re.escape(chr(code_point)), case_sensitive, ascii_only)
 
@@ -164,11 +164,11 @@ def describe(charset_: CharSet) -> str:
 
 
 def _part(low: int, high: int) -> str:
-    ends = [_escaped(code) for code in ((low,) if high - low == 1 else (low, high - 1))]
+    ends = [_escape(code) for code in ((low,) if high - low == 1 else (low, high - 1))]
     return ("" if high - low == 2 else "-").join(ends)
 
 
-def _escaped(code: int) -> str:
+def _escape(code: int) -> str:
     char = chr(code)
     if char in "\\]^-":
         return "\\" + char
@@ -289,12 +289,12 @@ def char_intersection(parts: Sequence[CharDfa], guard: ResourceGuard) -> CharDfa
     if len(parts) < 2:
         return parts[0] if parts else everything()
     # The parts read different partitions of the characters: they are rewritten over the coarsest common one.
-    shared, members = common_minterms([part.minterms for part in parts])
+    common, members = common_minterms([part.minterms for part in parts])
     dfas = [
-        Dfa(part.dfa.symbol_class[mine], part.dfa.next_state, part.dfa.accepting, part.dfa.start)
-        for part, mine in zip(parts, members, strict=True)
+        Dfa(part.dfa.symbol_class[symbol_of], part.dfa.next_state, part.dfa.accepting, part.dfa.start)
+        for part, symbol_of in zip(parts, members, strict=True)
     ]
-    return coarsened(CharDfa(products.intersection(dfas, guard), shared))
+    return coarsened(CharDfa(products.intersection(dfas, guard), common))
 
 
 def coarsened(part: CharDfa) -> CharDfa:

@@ -100,8 +100,8 @@ def _columns(holds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct columns of `holds` [J, A], and each symbol's column. The latter is int32 [A]."""
     _symbols(holds[0] if len(holds) else np.zeros(holds.shape[1]))
     # Letters at which the same names hold share a column.
-    marked = np.concatenate([np.ones((1, holds.shape[1]), dtype=np.int64), holds])  # so that no column is empty
-    first, symbol_class = unique_rows(marked.T)
+    rows = np.concatenate([np.ones((1, holds.shape[1]), dtype=np.int64), holds])  # so that no column is empty
+    first, symbol_class = unique_rows(rows.T)
     return holds[:, first], symbol_class.astype(np.int32)
 
 
@@ -115,11 +115,11 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], gu
         # A later name before this one is complete breaks the order, unless it is the same name.
         others = [row for row in range(stage + 1, len(names)) if names[row] != names[stage]]
         later = columns[others].any(axis=0)
-        for missing in range(minimum, 0, -1):
+        for occurrences_left in range(minimum, 0, -1):
             state = len(rows)
             following = np.where(columns[stage], state + 1, state)
             # The step that completes this name may hold a later name as well.
-            completes = columns[stage] if missing == 1 else np.zeros_like(later)
+            completes = columns[stage] if occurrences_left == 1 else np.zeros_like(later)
             rows.append(np.where(later & ~completes, _SINK, following))
         guard.check_time()
     rows.append(np.full(columns.shape[1], len(rows)))
@@ -176,7 +176,7 @@ def sentences_dfa(
     # An end mark after a word completes a sentence; any other end mark changes nothing.
     table[:, _OPEN, _END] = following[:, 0] * 3 + _CLEAN
     table[:, :, _CLOSER] = states
-    enough = (count >= minimum) & (count <= (top if maximum is None else maximum))
-    accepting = enough & np.array([True, False, False])
+    in_range = (count >= minimum) & (count <= (top if maximum is None else maximum))
+    accepting = in_range & np.array([True, False, False])
     accepting[0, _DIRTY] = minimum == 0  # before any end there is nothing to stand after
     return minimize(Dfa(symbol_class, table.reshape(-1, 4), accepting.reshape(-1), _CLEAN), guard)

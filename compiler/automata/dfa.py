@@ -83,10 +83,10 @@ class Dfa:
 
 def live_states(dfa: Dfa) -> np.ndarray:
     """bool [S]: the states from which some word is accepted."""
-    return np.asarray(steps_to(_used(dfa)[0], dfa.accepting) != UNREACHABLE)
+    return np.asarray(steps_to(_columns_read(dfa)[0], dfa.accepting) != UNREACHABLE)
 
 
-def _used(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:
+def _columns_read(dfa: Dfa) -> tuple[np.ndarray, np.ndarray]:
     """The columns that symbols read, and each symbol's column among them.
 
     A column comes at the first symbol that reads it.
@@ -135,7 +135,7 @@ def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
     >>> minimize(ring).next_state.tolist()  # counting to four in order to count to two
     [[1], [0]]
     """
-    columns_read, symbol_class = _used(dfa)
+    columns_read, symbol_class = _columns_read(dfa)
     # Unreachable states go first: they would be refined for nothing, and could keep their own blocks.
     keep = _breadth_first(columns_read, dfa.start)
     index = np.zeros(dfa.states, dtype=np.int64)

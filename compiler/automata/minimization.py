@@ -170,8 +170,8 @@ class _AcyclicMinimizer:
         self._places = np.column_stack([table, len(table) + states])
         self._self_loops = (table == states[:, None]).sum(axis=1).tolist()
         self._predecessors = _Predecessors(*_edges(table))
-        self._by_row: dict[bytes, int] = {}  # block by row, self-loops replaced by the block itself
-        self._by_loop: dict[bytes, int] = {}  # block by row of a state with self-loops, as it is read
+        self._block_by_row: dict[bytes, int] = {}  # block by row, self-loops replaced by the block itself
+        self._block_by_loop_row: dict[bytes, int] = {}  # block by row of a state with self-loops, as it is read
         self.first: list[int] = []  # of each block, its first state
 
     def blocks(self) -> np.ndarray:
@@ -210,20 +210,20 @@ class _AcyclicMinimizer:
         """The block of a state with this row. A new block where no block has the row."""
         loops = self._self_loops[state]
         if loops:
-            number = self._by_loop.get(row)
+            number = self._block_by_loop_row.get(row)
             if number is None:
                 number = self._matching_successor_block(row, loops)
         else:
-            number = self._by_row.get(row)
+            number = self._block_by_row.get(row)
         if number is None:
             number = len(self.first)
             self.first.append(state)
             if loops:
                 # Kept under both rows: as it was read, for states with the same self-loops; and with the loops
                 # replaced, for states that lead to this block where it loops.
-                self._by_loop[row] = number
+                self._block_by_loop_row[row] = number
                 row = _under_assumption(row, number)
-            self._by_row[row] = number
+            self._block_by_row[row] = number
         return number
 
     def _matching_successor_block(self, row: bytes, loops: int) -> int | None:
@@ -231,7 +231,7 @@ class _AcyclicMinimizer:
         for number in set(np.frombuffer(row, dtype=_ENTRY).tolist()):
             # the block's own state loops where this one loops and where this one leads to it: more often
             loops_more = number >= 0 and self._self_loops[self.first[number]] > loops
-            if loops_more and self._by_row.get(_under_assumption(row, number)) == number:
+            if loops_more and self._block_by_row.get(_under_assumption(row, number)) == number:
                 return int(number)
         return None
 

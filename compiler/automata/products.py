@@ -17,7 +17,7 @@ _CELLS = 2_000_000  # gathered at once: some 16 MB a part, whatever the constrai
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Explored:
+class ProductGraph:
     """The reachable product. S states, state 0 is SINK; n parts, K columns.
 
     next_state  int32 [S, K]
@@ -36,7 +36,7 @@ def explore(
     starts: Sequence[Sequence[int]],
     guard: ResourceGuard,
     dead: Sequence[int] | None = None,
-) -> Explored:
+) -> ProductGraph:
     """The product of transition tables over the same K columns. It starts from each of `starts`, which has one state
     for each part.
 
@@ -56,7 +56,7 @@ def explore(
     both = _Product([left.next_state, right.next_state], alive, guard).build(pairs)
     # A state of the outer product is a pair of states of the halves, whose components are looked up.
     first, second = both.component.T
-    return Explored(both.next_state, np.hstack([left.component[first], right.component[second]]), both.starts)
+    return ProductGraph(both.next_state, np.hstack([left.component[first], right.component[second]]), both.starts)
 
 
 def fits(states: Sequence[int]) -> bool:
@@ -135,7 +135,7 @@ class _Product:
         self._radix, self._sink = radix[:-1], radix[-1]
         self._dead = None if dead is None else self._code(dead)
 
-    def build(self, starts: Sequence[Sequence[int]]) -> Explored:
+    def build(self, starts: Sequence[Sequence[int]]) -> ProductGraph:
         # Every state with a dead part has the one code `_sink`: the product of dead states is never built.
         number = {self._sink: SINK}
         first = [self._code(start) for start in starts]
@@ -164,7 +164,7 @@ class _Product:
         component = np.column_stack(
             [every // radix % len(table) for table, radix in zip(self._tables, self._radix, strict=True)]
         )
-        return Explored(np.concatenate(tables), component.astype(np.int32), tuple(number[code] for code in first))
+        return ProductGraph(np.concatenate(tables), component.astype(np.int32), tuple(number[code] for code in first))
 
     def _code(self, start: Sequence[int]) -> int:
         if not all(live[state] for live, state in zip(self._live, start, strict=True)):

@@ -250,7 +250,7 @@ def _intern(
     guard.check_time()
     guard.check("table_bytes_max", len(first) * _BLOCK * values.itemsize)
     rows = _rows(values, blocks, first)
-    if not _confirmed(values, blocks, first, which, rows):  # two rows share a hash: compare rows
+    if not _rows_match(values, blocks, first, which, rows):  # two rows share a hash: compare rows
         rows = _rows(values, blocks, np.arange(len(which)))
         first, which = unique_rows(rows)
         rows = rows[first]
@@ -266,7 +266,7 @@ def _rows(values: np.ndarray, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarr
     return np.asarray(values[(pairs // len(blocks))[:, None], blocks[pairs % len(blocks)]])
 
 
-def _confirmed(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which: np.ndarray, rows: np.ndarray) -> bool:
+def _rows_match(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which: np.ndarray, rows: np.ndarray) -> bool:
     """True when each pair has the row that its hash names. Two different rows may have one hash."""
     shared = np.flatnonzero(first[which] != np.arange(len(which)))
     chunks = (shared[low : low + _CHUNK] for low in range(0, len(shared), _CHUNK))

@@ -27,18 +27,18 @@ _CELL_BYTES = 4
 
 def _utf8_dfa() -> Dfa:
     """The DFA over bytes of the valid UTF-8 texts."""
-    between, one_more, two_more, three_more, after_e0, after_ed, after_f0, after_f4, dead = range(9)
+    boundary, one_more, two_more, three_more, after_e0, after_ed, after_f0, after_f4, dead = range(9)
     table = np.full((9, _BYTES), dead, dtype=np.int32)
-    table[between, _ASCII] = between
-    table[between, _LEADS_2], table[between, _LEADS_3], table[between, 0xF1:0xF4] = one_more, two_more, three_more
-    table[between, 0xE0], table[between, 0xED] = after_e0, after_ed
-    table[between, 0xF0], table[between, 0xF4] = after_f0, after_f4
-    table[[one_more, two_more, three_more], _CONTINUATION] = np.array([[between], [one_more], [two_more]])
+    table[boundary, _ASCII] = boundary
+    table[boundary, _LEADS_2], table[boundary, _LEADS_3], table[boundary, 0xF1:0xF4] = one_more, two_more, three_more
+    table[boundary, 0xE0], table[boundary, 0xED] = after_e0, after_ed
+    table[boundary, 0xF0], table[boundary, 0xF4] = after_f0, after_f4
+    table[[one_more, two_more, three_more], _CONTINUATION] = np.array([[boundary], [one_more], [two_more]])
     table[after_e0, 0xA0:0xC0] = one_more  # below, the form is overlong
     table[after_ed, 0x80:0xA0] = one_more  # above lie the surrogates
     table[after_f0, 0x90:0xC0] = two_more
     table[after_f4, 0x80:0x90] = two_more  # above, no code points
-    return Dfa(np.arange(_BYTES, dtype=np.int32), table, np.arange(9) == between, between)
+    return Dfa(np.arange(_BYTES, dtype=np.int32), table, np.arange(9) == boundary, boundary)
 
 
 def by_characters(dfa: Dfa, guard: ResourceGuard) -> CharDfa:
@@ -80,7 +80,7 @@ def _functions(over_bytes: np.ndarray, boundary: np.ndarray, guard: ResourceGuar
     # The functions after one byte are composed with each continuation byte in turn; equal functions are merged after
     # every byte.
     for leads, more, first in ((_LEADS_2, 1, 0), (_LEADS_3, 2, _FIRST_3), (_LEADS_4, 3, _FIRST_4)):
-        rows, number = _interned(after[:, leads].T)
+        rows, number = _distinct_rows(after[:, leads].T)
         for _ in range(more):
             rows, following = _read_continuation(rows, over_bytes, guard)
             number = following[number]
@@ -89,11 +89,11 @@ def _functions(over_bytes: np.ndarray, boundary: np.ndarray, guard: ResourceGuar
         pieces.append(rows)
         numbers.append(flat + offset)
         offset += len(rows)
-    functions, which = _interned(np.concatenate(pieces))
-    return functions, which[np.concatenate(numbers)[:CODE_POINTS]]
+    functions, index = _distinct_rows(np.concatenate(pieces))
+    return functions, index[np.concatenate(numbers)[:CODE_POINTS]]
 
 
-def _interned(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows, and the number of each row among them."""
     first, which = unique_rows(rows)
     return rows[first], which
@@ -106,21 +106,21 @@ def _read_continuation(rows: np.ndarray, over_bytes: np.ndarray, guard: Resource
 
     rows  int32 [X, B], distinct functions
     """
-    columns, column_of = _interned(over_bytes[:, _CONTINUATION].T)  # [C, S]
+    columns, column_of = _distinct_rows(over_bytes[:, _CONTINUATION].T)  # [C, S]
     step = columns.T  # [S, C]
     # Continuation bytes that act alike are read once, and the candidates in blocks of bounded size.
     block = max(1, _CELLS // max(1, rows.shape[1] * len(columns)))
     pieces, numbers, total = [], [], 0
     for low in range(0, len(rows), block):
         candidates = step[rows[low : low + block]].transpose(0, 2, 1)  # [x, C, B]
-        block_rows, which = _interned(candidates.reshape(-1, rows.shape[1]))
+        block_rows, index_of_row = _distinct_rows(candidates.reshape(-1, rows.shape[1]))
         pieces.append(block_rows)
-        numbers.append(which.reshape(-1, len(columns)) + total)
+        numbers.append(index_of_row.reshape(-1, len(columns)) + total)
         total += len(block_rows)
         guard.check("table_bytes_max", total * rows.shape[1] * _CELL_BYTES)
         guard.check_time()
-    distinct, merged = _interned(np.concatenate(pieces))
-    return distinct, merged[np.concatenate(numbers)][:, column_of]
+    distinct, index = _distinct_rows(np.concatenate(pieces))
+    return distinct, index[np.concatenate(numbers)][:, column_of]
 
 
 def _minterms(cell: np.ndarray) -> tuple[Minterms, np.ndarray]:

@@ -172,9 +172,9 @@ class _ConflictSearch:
         """Remove each run of `chunk` conjuncts that the contradiction does not need."""
         start = 0
         while start < len(self._remaining):
-            reduced = self._remaining[:start] + self._remaining[start + chunk :]
-            if reduced and self._rules_out(reduced):
-                self._remaining = reduced
+            candidates = self._remaining[:start] + self._remaining[start + chunk :]
+            if candidates and self._rules_out(candidates):
+                self._remaining = candidates
             else:
                 start += chunk
 
@@ -184,7 +184,7 @@ class _ConflictSearch:
         Raises _SearchTimeout.
         """
         try:
-            return not self._has_text(self._together(conjuncts))
+            return not self._has_text(self._join_conjuncts(conjuncts))
         except SpecUnsatisfiable:
             return True
         except CompileCancelled:
@@ -197,7 +197,7 @@ class _ConflictSearch:
         except (CompileError, MemoryError):  # an outside program failed, or the part needs more memory than is left
             raise _SearchTimeout from None
 
-    def _together(self, conjuncts: Sequence[_Conjunct]) -> Spec:
+    def _join_conjuncts(self, conjuncts: Sequence[_Conjunct]) -> Spec:
         pieces_of: dict[int, list[int]] = {}
         for number, piece in conjuncts:
             pieces_of.setdefault(number, []).append(piece)
@@ -209,13 +209,13 @@ class _ConflictSearch:
         tree = constraint_tree(spec, self._engines, self._guard)
         if self._labels is not None:
             return label_automata(tree, self._labels, self._guard)[1].min_tokens != UNREACHABLE
-        combined = combine(tree, self._guard)
+        combination = combine(tree, self._guard)
         # An empty language of letters needs no transducer.
-        if combined.letters.symbols and is_empty(combined.letters):
+        if combination.letters.symbols and is_empty(combination.letters):
             return False
         # Tokens may fail to spell a text that exists, so single bytes are the vocabulary here.
-        transducer = combined.byte_transducer(self._guard)
-        tokens = lift(transducer, combined.letters, byte_vocabulary(), self._guard)
+        transducer = combination.byte_transducer(self._guard)
+        tokens = lift(transducer, combination.letters, byte_vocabulary(), self._guard)
         return tokens.min_tokens != UNREACHABLE
 
     def _check_caller(self) -> bool:

@@ -107,13 +107,13 @@ def with_caller_names(
     names  the caller's names by meaning, from `compiler.spec.caller_names`
     """
     letters = tuple(
-        letter if letter.holds is None else _renamed(letter, in_caller_names(letter.holds, names))
+        letter if letter.holds is None else _rename_letter(letter, in_caller_names(letter.holds, names))
         for letter in explanation.letters
     )
     return dataclasses.replace(explanation, sentences=(sentence(spec), *explanation.sentences[1:]), letters=letters)
 
 
-def _renamed(letter: Letter, holds: tuple[str, ...]) -> Letter:
+def _rename_letter(letter: Letter, holds: tuple[str, ...]) -> Letter:
     """The letter with other names. The name of a label is its own; that of a set of propositions lists them."""
     # Only the sentence shows that a letter is a label.
     return _at_step(letter.name, letter.means == _at_label(letter.name, letter.holds or ()), holds)

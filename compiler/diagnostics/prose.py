@@ -49,23 +49,23 @@ def clause(spec: Spec) -> str:
     """The constraint as a clause whose subject is "it", the answer."""
     match spec:
         case AllSpec():
-            return _joined(spec.parts, "and")
+            return _join_parts(spec.parts, "and")
         case AnySpec():
-            return _joined(spec.parts, "or")
+            return _join_parts(spec.parts, "or")
         case NotSpec():
             return f"it is not so that {_bracketed(spec.part)}"
         case LabelsSpec():
             return clause(spec.part)
         case LtlfSpec():
-            return f"its word trace satisfies the formula {_quoted(spec.formula)}{_propositions(spec.propositions)}"
+            return f"its word trace satisfies the formula {_quote(spec.formula)}{_propositions(spec.propositions)}"
         case RegexSpec():
-            return f"the whole of it matches the pattern {_quoted(spec.pattern)}"
+            return f"the whole of it matches the pattern {_quote(spec.pattern)}"
         case KeywordsSpec():
             return _keywords(spec)
         case InfillSpec():
-            return f"it fills the gaps of the template {_quoted(spec.template)}"
+            return f"it fills the gaps of the template {_quote(spec.template)}"
         case ChoiceSpec():
-            return f"it is {listed(map(_quoted, spec.choices), 'or')}"
+            return f"it is {listed(map(_quote, spec.choices), 'or')}"
         case JsonSchemaSpec():
             return _json_schema(spec)
         case LengthSpec():
@@ -125,7 +125,7 @@ def _name(name: str) -> str:
     return _clipped(name, NAME_CHARS_MAX)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"“{shortened(text)}”"
 
 
@@ -148,7 +148,7 @@ def _bracketed(spec: Spec) -> str:
     return f"({words})" if isinstance(spec, AllSpec | AnySpec | NotSpec) else words
 
 
-def _joined(parts: Sequence[Spec], word: str) -> str:
+def _join_parts(parts: Sequence[Spec], word: str) -> str:
     phrases = [_bracketed(part) for part in parts[:_NESTED_MAX]]
     # A combination has up to 256 parts.
     if len(parts) > len(phrases):
@@ -166,9 +166,9 @@ def _propositions(propositions: Sequence[tuple[str, Proposition]]) -> str:
 
 def _proposition(proposition: Proposition) -> str:
     if proposition.regex is not None:
-        return f"the pattern {_quoted(proposition.regex)}"
+        return f"the pattern {_quote(proposition.regex)}"
     cased = " in exactly these letters" if proposition.case_sensitive else ""
-    return listed(map(_quoted, proposition.words), "or") + cased
+    return listed(map(_quote, proposition.words), "or") + cased
 
 
 def _keywords(spec: KeywordsSpec) -> str:

@@ -146,14 +146,14 @@ class TextSampler:
                 piece = self._any_symbol(rng, state, left)
             elif self._steps_left(state) > 1 and (finishing_word or rng.random() > _PADDING_SHARE):
                 fitting = [] if finishing_word else self._fitting_word(rng, state, word, self._steps_left(state) - 1)
-                piece, finishing_word = fitting or self._nearer(rng, state), not fitting
+                piece, finishing_word = fitting or self._step_towards_end(rng, state), not fitting
             else:
                 piece, finishing_word = self._padding_word(rng, state, word, left), False
             # No padding fits. A text that may end does; any other goes on to its end.
             if not piece:
                 if self._steps_left(state) == 1:
                     break
-                piece = self._nearer(rng, state)
+                piece = self._step_towards_end(rng, state)
             for symbol in piece:
                 state = int(self._row(state).after[symbol])
             word.extend(piece)
@@ -168,7 +168,7 @@ class TextSampler:
         row = self._row(state)
         return any(_is_letter(int(symbol)) for symbol in np.flatnonzero(row.steps_left == self._steps_left(state) - 1))
 
-    def _nearer(self, rng: random.Random, state: int) -> list[int]:
+    def _step_towards_end(self, rng: random.Random, state: int) -> list[int]:
         return self._draw(rng, np.flatnonzero(self._row(state).steps_left == self._steps_left(state) - 1))
 
     def _any_symbol(self, rng: random.Random, state: int, left: int) -> list[int]:

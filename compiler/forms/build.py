@@ -99,14 +99,14 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
             node = choice_node(spec.choices, guard)
         case JsonSchemaSpec():
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
-            embed = partial(_embedded, engines, guard)
+            embed = partial(_embed_constraint, engines, guard)
             with field_prefix("json_schema"):
                 return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard)
     # Patterns, templates and choices share the translation of pattern trees, which `engines` chooses.
     return CharDfa(*engines.node(node, guard))
 
 
-def _embedded(engines: Engines, guard: ResourceGuard, constraint: object, field: str) -> CharDfa:
+def _embed_constraint(engines: Engines, guard: ResourceGuard, constraint: object, field: str) -> CharDfa:
     """The texts that a schema's `constraint` allows for a string."""
     with field_prefix(field):
         # The embedded constraint has been text so far: it is parsed, measured and simplified like an outermost one.
@@ -146,7 +146,7 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
     for number, (name, proposition) in concepts_of(spec).items():
         with field_prefix(f"keywords.{number}"):
             # Inflection may fail for want of its dictionary, which is a fault of that concept's field.
-            propositions[name] = _inflected(proposition) if spec.inflect else proposition
+            propositions[name] = _inflect_proposition(proposition) if spec.inflect else proposition
     build: LetterDfa
     # As a formula, a count would be nested that often.
     if spec.counts:
@@ -156,7 +156,7 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
     return WordLeaf(propositions, build)
 
 
-def _inflected(proposition: Proposition) -> Proposition:
+def _inflect_proposition(proposition: Proposition) -> Proposition:
     forms = dict.fromkeys(form for word in proposition.words for form in inflections(word))
     return Proposition(tuple(forms), case_sensitive=proposition.case_sensitive)
 

@@ -20,8 +20,8 @@ from compiler.automata import category, charset, charset_complement, charset_uni
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.regex import (
-    ESCAPED,
-    WHOLE,
+    COMMENT_OR_CLASS,
+    ESCAPE,
     Chars,
     Node,
     Repeat,
@@ -157,7 +157,7 @@ def _regex_gap(template: str, position: int, guard: ResourceGuard) -> tuple[int,
 
 
 # The parts of a regex that may contain `|>` without ending the gap, and what opens, closes and ends.
-_REGEX_TOKEN = re.compile(rf"{ESCAPED}|{WHOLE}|[()]|\|>", re.DOTALL)
+_REGEX_TOKEN = re.compile(rf"{ESCAPE}|{COMMENT_OR_CLASS}|[()]|\|>", re.DOTALL)
 
 
 def _end_of_regex(template: str, begin: int) -> int | None:

@@ -102,8 +102,8 @@ def inflections(form: str) -> tuple[str, ...]:
     before, after = words[:index], words[index + 1 :]
     # A word that the dictionary lacks gets a regular plural, and only that.
     known_forms = _forms(words[index].lower(), kinds)
-    inflected = {_cased(other, words[index]) for other in known_forms} if known_forms else _plural(words[index])
-    entry = {" ".join([*before, other, *after]) for other in inflected}
+    forms = {_match_case(other, words[index]) for other in known_forms} if known_forms else _plural(words[index])
+    entry = {" ".join([*before, other, *after]) for other in forms}
     return (form, *sorted(entry - {form, " ".join(words)}))
 
 
@@ -121,7 +121,7 @@ def _forms(word: str, kinds: tuple[str, ...]) -> frozenset[str]:
     return frozenset(forms_of_word)
 
 
-def _cased(form: str, word: str) -> str:
+def _match_case(form: str, word: str) -> str:
     """A lower-case form in the case of its base word."""
     # A word in mixed case keeps its own letters before the ending.
     if word == word.lower():

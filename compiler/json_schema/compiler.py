@@ -133,7 +133,7 @@ class SchemaCompiler:
 
         The second value is True where equal keys cannot change the verdict.
         """
-        key = (self._constrained(node_ids), position)
+        key = (self._constraining_nodes(node_ids), position)
         values = self.values(node_ids, position)
         if key not in self._texts:
             self._texts[key] = self._text_of(values, position)
@@ -163,13 +163,13 @@ class SchemaCompiler:
             return None
         return [self._text_of(self._scalars.constants((value,)), self._no_nesting) for value in scalars]
 
-    def _constrained(self, node_ids: Sequence[int]) -> tuple[int, ...]:
+    def _constraining_nodes(self, node_ids: Sequence[int]) -> tuple[int, ...]:
         """The nodes that say something, in a canonical order."""
         return tuple(sorted({number for number in node_ids if not self.nodes[number].is_unconstrained()}))
 
     def values(self, node_ids: Sequence[int], position: Position) -> ValueSet:
         """The values at a position that fit all the nodes."""
-        key = (self._constrained(node_ids), position)
+        key = (self._constraining_nodes(node_ids), position)
         if key in self._refusals:
             raise self._refusals[key]
         if key not in self._values:
@@ -195,9 +195,9 @@ class SchemaCompiler:
         order = [number for number in dict.fromkeys(node_ids) if number not in visited]
         gathered = {*visited, *order}
         for number in order:  # grows while it is walked
-            fresh = [other for other in self.nodes[number].all_of if other not in gathered]
-            order.extend(dict.fromkeys(fresh))
-            gathered.update(fresh)
+            new_nodes = [other for other in self.nodes[number].all_of if other not in gathered]
+            order.extend(dict.fromkeys(new_nodes))
+            gathered.update(new_nodes)
         choices: list[_Clause] = []
         negations: list[_Clause] = []
         for node in (self.nodes[number] for number in order):
@@ -205,7 +205,7 @@ class SchemaCompiler:
             negations += node.none_of
         return _Conjunction(tuple(order), (*choices, *negations), frozenset(gathered))
 
-    def _joined(self, conjunction: _Conjunction, node_ids: Sequence[int]) -> _Conjunction:
+    def _extend(self, conjunction: _Conjunction, node_ids: Sequence[int]) -> _Conjunction:
         """The conjunction with more nodes and their clauses."""
         more = self._gather(node_ids, conjunction.visited)
         # Negations come last in the list. They are eliminated last, so they subtract from what all else has narrowed.
@@ -217,7 +217,7 @@ class SchemaCompiler:
         """The values that fit nodes and clauses. The first clause is eliminated here, the others recursively."""
         self.guard.check_time()
         if not conjunction.clauses:
-            return self._merged(conjunction.nodes, position)
+            return self._merge_facts(conjunction.nodes, position)
         match conjunction.clauses[0]:
             case Alternatives() as choice:
                 return self._choice(conjunction, choice, position)
@@ -238,15 +238,15 @@ class SchemaCompiler:
         """The values of a conjunction whose first clause is a choice."""
         others, plan = conjunction.without_first(), self._choice_plan(conjunction, choice)
         if plan is _ChoicePlan.LIST:
-            united = self._scalars.constants(self._constants(choice))
+            union = self._scalars.constants(self._constants(choice))
         else:
             # The nodes without clauses stay: beside them, an option is far smaller than alone.
-            beside = others if plan is _ChoicePlan.DISTRIBUTE else replace(conjunction, clauses=())
-            options = [self._conjunction(self._joined(beside, (node,)), position) for node in choice.nodes]
-            united = self._united(options, choice, position)
+            base = others if plan is _ChoicePlan.DISTRIBUTE else replace(conjunction, clauses=())
+            options = [self._conjunction(self._extend(base, (node,)), position) for node in choice.nodes]
+            union = self._union(options, choice, position)
         if plan is _ChoicePlan.DISTRIBUTE:
-            return united
-        return intersect(self._conjunction(others, position), united, self.guard)
+            return union
+        return intersect(self._conjunction(others, position), union, self.guard)
 
     def _choice_plan(self, conjunction: _Conjunction, choice: Alternatives) -> _ChoicePlan:
         """Chosen from the clauses alone, before anything is built."""
@@ -273,9 +273,9 @@ class SchemaCompiler:
         then = () if condition.then is None else (condition.then,)
         otherwise = () if condition.otherwise is None else (condition.otherwise,)
         others = conjunction.without_first()
-        beside = others if branching is _Branching.TOGETHER else replace(conjunction, clauses=())
-        holds = self._conjunction(self._joined(beside, (condition.if_, *then)), position)
-        fails = self._conjunction(self._joined(beside, otherwise), position)
+        base = others if branching is _Branching.TOGETHER else replace(conjunction, clauses=())
+        holds = self._conjunction(self._extend(base, (condition.if_, *then)), position)
+        fails = self._conjunction(self._extend(base, otherwise), position)
         if branching is _Branching.APART:
             context = self._conjunction(others, position)
             holds, fails = intersect(context, holds, self.guard), intersect(context, fails, self.guard)
@@ -285,20 +285,20 @@ class SchemaCompiler:
     def _subtract(self, left: ValueSet, right: ValueSet, position: Position, node: int) -> ValueSet:
         return subtract(left, right, lambda name: self._all(name, position), self.nodes[node].field, self.guard)
 
-    def _united(self, options: Sequence[ValueSet], choice: Alternatives, position: Position) -> ValueSet:
+    def _union(self, options: Sequence[ValueSet], choice: Alternatives, position: Position) -> ValueSet:
         """The values in any of the options, or in exactly one."""
         if len(options) == 1:
             return options[0]
         if not choice.exactly_one:
             # In halves, so that each automaton is read log2(n) times and not n times.
             half = len(options) // 2
-            left, right = (self._united(part, choice, position) for part in (options[:half], options[half:]))
+            left, right = (self._union(part, choice, position) for part in (options[:half], options[half:]))
             return unite(left, right, self.guard)
-        united, overlaps = self._overlaps(options)
+        union, overlaps = self._overlaps(options)
         if not overlaps:
-            return united
+            return union
         overlap = reduce(lambda left, right: unite(left, right, self.guard), overlaps)
-        return self._subtract(united, overlap, position, choice.nodes[0])
+        return self._subtract(union, overlap, position, choice.nodes[0])
 
     def _overlaps(self, options: Sequence[ValueSet]) -> tuple[ValueSet, list[ValueSet]]:
         """The union of the options, and sets that cover their overlaps.
@@ -310,27 +310,27 @@ class SchemaCompiler:
         half = len(options) // 2
         left, left_overlaps = self._overlaps(options[:half])
         right, right_overlaps = self._overlaps(options[half:])
-        united = unite(left, right, self.guard)
-        return united, [*left_overlaps, *right_overlaps, intersect(left, right, self.guard)]
+        union = unite(left, right, self.guard)
+        return union, [*left_overlaps, *right_overlaps, intersect(left, right, self.guard)]
 
-    def _merged(self, node_ids: Sequence[int], position: Position) -> ValueSet:
+    def _merge_facts(self, node_ids: Sequence[int], position: Position) -> ValueSet:
         """The values that fit nodes without clauses. The nodes' facts are merged, type by type."""
         nodes = [self.nodes[number] for number in node_ids]
         if any(node.never for node in nodes):
             return NO_VALUES
         types = [node.types for node in nodes if node.types is not None]
 
-        def may(name: str) -> bool:
+        def allows(name: str) -> bool:
             return all(name in allowed for allowed in types)
 
-        literals = ({"null"} if may("null") else set()) | ({"false", "true"} if may("boolean") else set())
-        strings = self._scalars.string_language(nodes) if may("string") else Trivial.EMPTY
+        literals = ({"null"} if allows("null") else set()) | ({"false", "true"} if allows("boolean") else set())
+        strings = self._scalars.string_language(nodes) if allows("string") else Trivial.EMPTY
         speaks_of_arrays = any(node.arrays is not None for node in nodes)
         speaks_of_objects = any(node.objects is not None for node in nodes)
-        arrays, safe = self._container(ArrayBuilder, may("array"), speaks_of_arrays, node_ids, position)
-        objects, objects_safe = self._container(ObjectBuilder, may("object"), speaks_of_objects, node_ids, position)
+        arrays, arrays_safe = self._container(ArrayBuilder, allows("array"), speaks_of_arrays, node_ids, position)
+        objects, objects_safe = self._container(ObjectBuilder, allows("object"), speaks_of_objects, node_ids, position)
         numbers = self._scalars.number_language(nodes, types)
-        values = ValueSet(frozenset(literals), (numbers, strings, arrays, objects), safe and objects_safe)
+        values = ValueSet(frozenset(literals), (numbers, strings, arrays, objects), arrays_safe and objects_safe)
         for node in nodes:
             if node.values is not None:
                 values = intersect(values, self._scalars.constants(node.values), self.guard)

@@ -236,12 +236,12 @@ class PropertyScope:
         self._arrays = [node.arrays for node in nodes if node.arrays is not None]
         self.prefix = max((len(facts.prefix) for facts in self._arrays), default=0)
         # The scopes inside, by property name, by index of an item, and under None for undeclared properties.
-        self._inside: dict[str | int | None, PropertyScope] = {}
+        self._child: dict[str | int | None, PropertyScope] = {}
         self._counts: bool | None = None
 
     def property(self, name: str | None) -> PropertyScope:
         """The scope of a property's value. None for a name that is not in `names`."""
-        if name not in self._inside:
+        if name not in self._child:
             node_ids = []
             for facts in self._objects:
                 declared = dict(facts.properties)
@@ -253,21 +253,21 @@ class PropertyScope:
                 elif facts.additional is not None:
                     patterns.append(facts.additional)
                 node_ids.extend(patterns)
-            self._inside[name] = self._scopes.scope(node_ids)
-        return self._inside[name]
+            self._child[name] = self._scopes.scope(node_ids)
+        return self._child[name]
 
     def item(self, index: int) -> PropertyScope:
         """The scope of an item; all from `prefix` on share one."""
         # Items behind the prefixes of all nodes fit the same nodes.
         key = min(index, self.prefix)
-        if key not in self._inside:
+        if key not in self._child:
             node_ids = []
             for facts in self._arrays:
                 if (node_id := facts.item(key)) is not None:
                     node_ids.append(node_id)
                 node_ids.extend(contains.item for contains in facts.contains)
-            self._inside[key] = self._scopes.scope(node_ids)
-        return self._inside[key]
+            self._child[key] = self._scopes.scope(node_ids)
+        return self._child[key]
 
     def inside(self) -> list[PropertyScope]:
         """The scopes of everything that an array or object here holds."""
@@ -354,13 +354,13 @@ class Position:
 
     def item(self, index: int) -> Position:
         """The position of an item of an array here."""
-        return self._inside(self.scope.item(index))
+        return self._child(self.scope.item(index))
 
     def property(self, name: str | None) -> Position:
         """The position of the value of a property of an object here."""
-        return self._inside(self.scope.property(name))
+        return self._child(self.scope.property(name))
 
-    def _inside(self, scope: PropertyScope) -> Position:
+    def _child(self, scope: PropertyScope) -> Position:
         depth = self.depth - 1 if self.scope.counts_against_depth() else self.depth
         # Without indentation all levels are 0: then equal values at different levels share one automaton.
         return Position(scope, depth, self.level + 1 if self.indented else self.level, self.indented)

@@ -36,7 +36,7 @@ class ObjectBuilder:
         self._key_content = compiler.content([facts.names for facts in self._facts if facts.names is not None])
         self._values = [self._declared(name) for name in self._names]
         self._undeclared_values: dict[int, Fragment] = {}  # by the label that `_undeclared` gives the key
-        self._undeclared_keys = self._undeclared()
+        self._undeclared_key_fragment = self._undeclared()
         required = {name for facts in self._facts for name in facts.required}
         self._required = [name in required for name in self._names]
         self._minimum, self._maximum = tightest_counts(self._facts)
@@ -49,7 +49,7 @@ class ObjectBuilder:
 
     def _check_counts(self) -> None:
         """Undeclared keys may be equal, and a parser then counts them once."""
-        if self._undeclared_keys is None:
+        if self._undeclared_key_fragment is None:
             return
         if self._maximum is not None:
             self._duplicate_key_safe = False
@@ -138,7 +138,7 @@ class ObjectBuilder:
                 names.append(number)
             if self._required[number]:  # it cannot be passed over
                 return names, False
-        return names, self._undeclared_keys is not None
+        return names, self._undeclared_key_fragment is not None
 
     def may_end(self, control: _Control) -> bool:
         """True when no required property is left and there are enough."""
@@ -161,7 +161,7 @@ class ObjectBuilder:
     def key_table(self) -> _KeyTable:
         """A new table of the keys, without entries."""
         words = [self._compiler.alphabet.word(name) for name in self._names]
-        return _KeyTable(words, self._undeclared_keys, self._compiler.width, self._compiler.guard)
+        return _KeyTable(words, self._undeclared_key_fragment, self._compiler.width, self._compiler.guard)
 
 
 class _ObjectStateGraph:

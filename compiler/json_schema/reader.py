@@ -154,12 +154,12 @@ class _ObjectReader(TypeKeywords):
             facts = ObjectFacts(required=string_list(required, self.location.below("dependentRequired", name)))
             # Where the key is present, its dependencies are required.
             present = self.add(Schema(self.location.field, objects=facts, order=facts.required))
-            choices.append(Alternatives((self._absent(name), present)))
+            choices.append(Alternatives((self._absence_node(name), present)))
         for name in self.mapping("dependentSchemas"):
-            choices.append(Alternatives((self._absent(name), *self.child("dependentSchemas", name))))
+            choices.append(Alternatives((self._absence_node(name), *self.child("dependentSchemas", name))))
         return choices
 
-    def _absent(self, name: str) -> int:
+    def _absence_node(self, name: str) -> int:
         """The node of the values without a key. No value fits under the key."""
         never = self.add(Schema(self.location.field, never=True))
         facts = ObjectFacts(properties=((name, never),))
@@ -195,8 +195,8 @@ def _write_out_unevaluated(nodes: Mapping[int, Schema], add: Callable[[Schema], 
     changed = {}
     for number, node in list(nodes.items()):
         added = [
-            *_unevaluated(nodes, number, node.unevaluated_items, _ITEMS, add),
-            *_unevaluated(nodes, number, node.unevaluated_properties, _PROPERTIES, add),
+            *_unevaluated_nodes(nodes, number, node.unevaluated_items, _ITEMS, add),
+            *_unevaluated_nodes(nodes, number, node.unevaluated_properties, _PROPERTIES, add),
         ]
         # The new nodes hold beside the old ones, like an `allOf`.
         if added:
@@ -204,7 +204,7 @@ def _write_out_unevaluated(nodes: Mapping[int, Schema], add: Callable[[Schema], 
     return changed
 
 
-def _unevaluated(
+def _unevaluated_nodes(
     nodes: Mapping[int, Schema], number: int, unevaluated: int | None, keyword: str, add: Callable[[Schema], int]
 ) -> list[int]:
     """A node that applies the node `unevaluated` to all unevaluated values.
@@ -214,19 +214,19 @@ def _unevaluated(
     if unevaluated is None or nodes[unevaluated].is_unconstrained():
         return []
     node = nodes[number]
-    certain = _certain(nodes, number)
-    uncertain = [other for index in certain for other in _uncertain(nodes, nodes[index])]
-    if any(_evaluates(nodes[index], keyword) for index in uncertain):
+    implied_nodes = _implied_nodes(nodes, number)
+    conditional_nodes = [other for index in implied_nodes for other in _conditional_nodes(nodes, nodes[index])]
+    if any(_evaluates(nodes[index], keyword) for index in conditional_nodes):
         message = (
             f"{keyword} beside anyOf, oneOf, if or dependentSchemas that evaluate some themselves is not supported"
         )
         raise node.unsupported(keyword, message, keyword)
-    without = replace(node, unevaluated_items=None, unevaluated_properties=None)
-    views = [nodes[index] if index != number else without for index in certain]
+    bare_node = replace(node, unevaluated_items=None, unevaluated_properties=None)
+    views = [nodes[index] if index != number else bare_node for index in implied_nodes]
     return _items(views, unevaluated, add) if keyword == _ITEMS else _properties(views, unevaluated, add)
 
 
-def _certain(nodes: Mapping[int, Schema], number: int) -> list[int]:
+def _implied_nodes(nodes: Mapping[int, Schema], number: int) -> list[int]:
     """The node and all nodes that it implies, by `allOf` and `$ref`."""
     reached = [number]
     for index in reached:  # grows while it is walked
@@ -234,7 +234,7 @@ def _certain(nodes: Mapping[int, Schema], number: int) -> list[int]:
     return reached
 
 
-def _uncertain(nodes: Mapping[int, Schema], node: Schema) -> list[int]:
+def _conditional_nodes(nodes: Mapping[int, Schema], node: Schema) -> list[int]:
     """The nodes that may or may not apply to the same value. All nodes in place below them are included.
 
     Nodes directly under `not` are left out: they evaluate nothing.

@@ -81,7 +81,7 @@ class StringAlphabet:
         for pattern, field in patterns:
             if ("pattern", pattern) not in self._contents:
                 with blame_field(field):
-                    self._contents["pattern", pattern] = _searched(pattern, self._guard)
+                    self._contents["pattern", pattern] = _search_dfa(pattern, self._guard)
         for name in strings.formats:
             self._contents["format", name] = _format(name)
         for constraint in strings.constraints:
@@ -136,7 +136,7 @@ def _literals(node: Schema) -> list[str]:
     return texts + [name for name in node.order if isinstance(name, str)]
 
 
-def _searched(pattern: str, guard: ResourceGuard) -> CharDfa:
+def _search_dfa(pattern: str, guard: ResourceGuard) -> CharDfa:
     """The texts that contain a match of the pattern. `$` is the very end."""
     # JSON Schema searches for a pattern: text may stand before and behind it.
     tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, guard)), _ANY_TEXT])

@@ -76,15 +76,15 @@ def from_fragment(fragment: Fragment | None) -> TypeLanguage:
 
 def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` or in `right`."""
-    return _joined(left, right, left.literals | right.literals, "or", guard)
+    return _combine(left, right, left.literals | right.literals, "or", guard)
 
 
 def intersect(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` and in `right`."""
-    return _joined(left, right, left.literals & right.literals, "and", guard)
+    return _combine(left, right, left.literals & right.literals, "and", guard)
 
 
-def _joined(
+def _combine(
     left: ValueSet, right: ValueSet, literals: frozenset[str], operation: Operation, guard: ResourceGuard
 ) -> ValueSet:
     """The union or the intersection, of which the literals are given."""
@@ -127,8 +127,8 @@ def _join(left: TypeLanguage, right: TypeLanguage, operation: Operation, guard: 
     if isinstance(left, Fragment) and isinstance(right, Fragment):
         return from_fragment(combine(left, right, operation, guard))
     # With a union, EMPTY leaves the other side as it is, and ALL decides alone. With an intersection it is the reverse.
-    neutral, decisive = (Trivial.EMPTY, Trivial.ALL) if operation == "or" else (Trivial.ALL, Trivial.EMPTY)
-    return right if left is neutral or right is decisive else left
+    identity, annihilator = (Trivial.EMPTY, Trivial.ALL) if operation == "or" else (Trivial.ALL, Trivial.EMPTY)
+    return right if left is identity or right is annihilator else left
 
 
 def _subtract(

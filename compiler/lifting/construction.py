@@ -193,8 +193,8 @@ class _SparseFrontier:
 
     def ends(self, trie: Trie) -> tuple[np.ndarray, np.ndarray]:
         """The ids that end at the nodes, and their rows: int [M]."""
-        places, counts = spread(trie.first_id[self.nodes], trie.first_id[self.nodes + 1])
-        return trie.ids[places], self.rows.repeat(counts)
+        positions, counts = spread(trie.first_id[self.nodes], trie.first_id[self.nodes + 1])
+        return trie.ids[positions], self.rows.repeat(counts)
 
 
 _Frontier: TypeAlias = _DenseFrontier | _SparseFrontier
@@ -208,12 +208,12 @@ def _cheaper_form(frontier: _Frontier) -> _Frontier:
     nodes = frontier.level.stop - frontier.level.start
     match frontier:
         case _SparseFrontier(level, live, rows) if len(live) * _SCAN_SHARE > nodes:
-            every = np.zeros(nodes, dtype=np.int32)
-            every[live - level.start] = rows
-            return _DenseFrontier(level, every)
+            all_rows = np.zeros(nodes, dtype=np.int32)
+            all_rows[live - level.start] = rows
+            return _DenseFrontier(level, all_rows)
         case _DenseFrontier(level, rows) if np.count_nonzero(rows) * _SCAN_SHARE < nodes:
-            places = rows.nonzero()[0]
-            return _SparseFrontier(level, level.start + places, rows[places])
+            positions = rows.nonzero()[0]
+            return _SparseFrontier(level, level.start + positions, rows[positions])
     return frontier
 
 
@@ -247,24 +247,23 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     2
     """
     effects = Effects(transducer, LetterMaps(letters, transducer.outputs, guard), guard)
-    between = transducer.boundary_states
-    states = np.arange(transducer.states, dtype=np.int32)
-    outer, outer_ids, outer_column = _classes(effects, transducer, states[:between], vocabulary.boundary_trie, guard)
-    inner, inner_ids, inner_column = _classes(effects, transducer, states[between:], vocabulary.midchar_trie, guard)
-    cells, pairs = outer.size + inner.size, (transducer.states + 1) * letters.states
+    groups = np.split(np.arange(transducer.states, dtype=np.int32), [transducer.boundary_states])
+    boundary, boundary_ids, boundary_column = _classes(effects, transducer, groups[0], vocabulary.boundary_trie, guard)
+    midchar, midchar_ids, midchar_column = _classes(effects, transducer, groups[1], vocabulary.midchar_trie, guard)
+    cells, pairs = boundary.size + midchar.size, (transducer.states + 1) * letters.states
     # Checked before the large tables are written.
     guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
     token_class = np.zeros(vocabulary.size, dtype=np.int32)
-    token_class[outer_ids] = outer_column
-    inner_live = inner_column != _DEAD_ROW
-    token_class[inner_ids[inner_live]] = outer.shape[1] + 1 + inner_column[inner_live]  # the EOS class stands between
-    # EOS has a class of its own, the last one of the tokens that follow a complete character.
-    token_class[list(vocabulary.eos_ids)] = outer.shape[1]
-    lifted = _LiftedEdges(outer=_with_end(transducer, effects, outer), inner=inner, token_class=token_class)
-    return _assemble(transducer, letters, effects, lifted, vocabulary.eos_ids)
+    token_class[boundary_ids] = boundary_column
+    midchar_live = midchar_column != _DEAD_ROW
+    token_class[midchar_ids[midchar_live]] = boundary.shape[1] + 1 + midchar_column[midchar_live]
+    # EOS has a class of its own. It stands between the classes of the two groups.
+    token_class[list(vocabulary.eos_ids)] = boundary.shape[1]
+    edges = _LiftedEdges(boundary=_add_end(transducer, effects, boundary), midchar=midchar, token_class=token_class)
+    return _assemble(transducer, letters, effects, edges, vocabulary.eos_ids)
 
 
-def _with_end(transducer: ByteTransducer, effects: Effects, outer: np.ndarray) -> np.ndarray:
+def _add_end(transducer: ByteTransducer, effects: Effects, boundary: np.ndarray) -> np.ndarray:
     """The boundary table with EOS: one more column and row. The row is that of the state after EOS, which only EOS
     keeps.
 
@@ -274,26 +273,26 @@ def _with_end(transducer: ByteTransducer, effects: Effects, outer: np.ndarray) -
     final_output = transducer.final_output[: transducer.boundary_states]
     # Where a text may not end, EOS leads to the dead state.
     ends = final_output != NO_END
-    flushed = effects.letter_maps.after(
+    end_function = effects.letter_maps.after(
         np.full(len(final_output), IDENTITY, dtype=np.int32), np.where(ends, final_output, 0)
     )
-    column = effects.intern(np.where(ends, end, DEAD), flushed)
-    row = np.full((1, outer.shape[1] + 1), DEAD_EFFECT, dtype=np.int32)
+    column = effects.intern(np.where(ends, end, DEAD), end_function)
+    row = np.full((1, boundary.shape[1] + 1), DEAD_EFFECT, dtype=np.int32)
     row[0, -1] = effects.intern(np.array([end]), np.array([IDENTITY]))[0]
-    return np.concatenate([np.concatenate([outer, column[:, None]], axis=1), row])
+    return np.concatenate([np.concatenate([boundary, column[:, None]], axis=1), row])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _LiftedEdges:
     """The tables of a token automaton while its edges are still effects. C0 and C1 token classes.
 
-    outer        int32 [B+1, C0]  effect by transducer state between characters; the last row is the state after EOS
-    inner        int32 [L-B, C1]  effect by transducer state inside a character
-    token_class  int32 [V]        the column each id reads, those of `inner` behind those of `outer`
+    boundary     int32 [B+1, C0]  effect by transducer state between characters; the last row is the state after EOS
+    midchar      int32 [L-B, C1]  effect by transducer state inside a character
+    token_class  int32 [V]        the column each id reads, those of `midchar` behind those of `boundary`
     """
 
-    outer: np.ndarray
-    inner: np.ndarray
+    boundary: np.ndarray
+    midchar: np.ndarray
     token_class: np.ndarray
 
 
@@ -301,20 +300,20 @@ def _assemble(
     transducer: ByteTransducer, letters: Dfa, effects: Effects, lifted: _LiftedEdges, eos_ids: tuple[int, ...]
 ) -> TokenAutomaton:
     """Number the reachable effects as edges, and compute the distances. The result is checked."""
-    outer, inner = lifted.outer, lifted.inner
-    number, used_effects = _numbers(outer, inner, len(effects))
-    edge_boundary = np.zeros(outer.shape, dtype=number.dtype)
-    edge_midchar = np.zeros((len(inner) + 1, inner.shape[1]), dtype=number.dtype)  # its row 0 is dead
-    for edges, table in ((edge_boundary, outer), (edge_midchar[1:], inner)):
+    boundary, midchar = lifted.boundary, lifted.midchar
+    number, used_effects = _numbers(boundary, midchar, len(effects))
+    edge_boundary = np.zeros(boundary.shape, dtype=number.dtype)
+    edge_midchar = np.zeros((len(midchar) + 1, midchar.shape[1]), dtype=number.dtype)  # its row 0 is dead
+    for edges, table in ((edge_boundary, boundary), (edge_midchar[1:], midchar)):
         for rows in _row_blocks(table):
             edges[rows] = number.take(table[rows])
     # The state after EOS moves between the two groups.
-    state, between = effects.state[used_effects], transducer.boundary_states
-    edge_target = np.where(state == transducer.states, between, state + (state >= between)).astype(np.int32)
+    state, eos_state = effects.state[used_effects], transducer.boundary_states
+    edge_target = np.where(state == transducer.states, eos_state, state + (state >= eos_state)).astype(np.int32)
     used, edge_function = np.unique(effects.function[used_effects], return_inverse=True)
     edge_function, function = edge_function.astype(np.int32), effects.letter_maps.table(used)
     accepting = np.zeros((transducer.states + 1, letters.states), dtype=bool)
-    accepting[between] = letters.accepting  # only the state after EOS accepts
+    accepting[eos_state] = letters.accepting  # only the state after EOS accepts
     source, edge = _pairs(edge_boundary, edge_midchar)
     distance = distances(source, edge, edge_target, edge_function, function, accepting, effects.guard)
     return TokenAutomaton(
@@ -330,14 +329,14 @@ def _assemble(
     )
 
 
-def _numbers(outer: np.ndarray, inner: np.ndarray, effects: int) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(boundary: np.ndarray, midchar: np.ndarray, effects: int) -> tuple[np.ndarray, np.ndarray]:
     """The edge number of each effect, and the effects of the edges.
 
     These are [A] and [P]. Only effects that tokens reach are edges. 0 stays 0.
     """
     used = np.zeros(effects, dtype=bool)
     used[DEAD_EFFECT] = True
-    for table in (outer, inner):
+    for table in (boundary, midchar):
         for rows in _row_blocks(table):
             used[table[rows]] = True
     used_effects = np.flatnonzero(used)

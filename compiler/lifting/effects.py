@@ -70,8 +70,8 @@ class LetterMaps:
             for at in range(0, len(fresh), block):
                 first, then = np.divmod(fresh[at : at + block], width)
                 # [n, Q]: the string's map applied to the states that the first map leads to, by one flat index.
-                moved = self._moves.reshape(-1).take(self._rows[first] + (then * self._moves.shape[1])[:, None])
-                self._after[first, then] = self._intern(moved)
+                rows = self._moves.reshape(-1).take(self._rows[first] + (then * self._moves.shape[1])[:, None])
+                self._after[first, then] = self._intern(rows)
                 self._guard.check_time()
             if self._count > len(self._after):
                 self._after = grown(self._after, 2 * self._count, _UNSEEN)

@@ -120,10 +120,10 @@ class TokenAutomaton:
 
     def edges(self, transducer_state: int) -> np.ndarray:
         """The edge each class takes from a transducer state: int [C]."""
-        between = len(self.edge_boundary)
-        outer = transducer_state if transducer_state < between else DEAD
-        inner = transducer_state - between + 1 if transducer_state >= between else 0
-        return np.concatenate([self.edge_boundary[outer], self.edge_midchar[inner]])
+        boundary_states = len(self.edge_boundary)
+        boundary = transducer_state if transducer_state < boundary_states else DEAD
+        midchar = transducer_state - boundary_states + 1 if transducer_state >= boundary_states else 0
+        return np.concatenate([self.edge_boundary[boundary], self.edge_midchar[midchar]])
 
     def successors(self, state: int) -> np.ndarray:
         """The state after one token of each class: int64 [C]."""
@@ -220,7 +220,7 @@ def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | 
     """The distances by the levels of the search."""
     distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
     distance[accepting] = 0
-    settled = _packed(accepting)
+    settled = _pack(accepting)
     rows = np.flatnonzero(settled.any(axis=1))
     fresh = settled[rows]  # uint64 [n, W]: what the level before has settled, by transducer state
     for level in itertools.count(1):
@@ -231,8 +231,8 @@ def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | 
         reached_pairs = []
         for into_row, reached in graph.step_back(rows, fresh):
             new = reached & ~settled[into_row]
-            grew = np.flatnonzero(new.any(axis=1))
-            reached_pairs.append((into_row[grew], new[grew]))
+            changed_rows = np.flatnonzero(new.any(axis=1))
+            reached_pairs.append((into_row[changed_rows], new[changed_rows]))
             _settle(distance, settled, *reached_pairs[-1], level)
         rows = np.concatenate([into_row for into_row, _ in reached_pairs]) if reached_pairs else rows[:0]
         fresh = np.concatenate([new for _, new in reached_pairs]) if reached_pairs else fresh[:0]
@@ -252,7 +252,7 @@ class _ReverseGraph:
         transducer_states: int,
     ) -> None:
         self._source, self._edge_function, self._function = source, edge_function, function
-        self._into, self._sources = _Index(edge_target, transducer_states), _Index(edge, len(edge_target))
+        self._edge_index, self._pair_index = _Index(edge_target, transducer_states), _Index(edge, len(edge_target))
         self._letter_states = function.shape[1]
         # bool [P]: the edges that keep the letter state need no look at its bits
         self._is_identity = (function == np.arange(self._letter_states)).all(axis=1)[edge_function]
@@ -263,18 +263,18 @@ class _ReverseGraph:
 
         Yields transducer states int [m], each once, and their letter states uint64 [m, W], in blocks.
         """
-        edges, leads_to = self._into.of(rows)
+        edges, leads_to = self._edge_index.of(rows)
         before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
         # Only the edges that change the letter state need their bits permuted.
-        moving = np.flatnonzero(~self._is_identity[edges])
-        for block in np.split(moving, range(self._block_rows, len(moving), self._block_rows)):
+        non_identity = np.flatnonzero(~self._is_identity[edges])
+        for block in np.split(non_identity, range(self._block_rows, len(non_identity), self._block_rows)):
             # the letter state q leads to a fresh pair where the bit function[q] of the edge's target row is set
             first = np.arange(len(block))[:, None] * self._letter_states
             # Places in the bits below, as one flat index.
             after = first + self._function[self._edge_function[edges[block]]]
-            before[block] = _packed(_unpacked(before[block], self._letter_states).reshape(-1)[after])
+            before[block] = _pack(_unpack(before[block], self._letter_states).reshape(-1)[after])
         used = np.flatnonzero(before.any(axis=1))
-        pair, by_edge = self._sources.of(edges[used])
+        pair, by_edge = self._pair_index.of(edges[used])
         return _unions(self._source[pair], before[used], by_edge, self._block_rows)
 
 
@@ -285,11 +285,11 @@ def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np
     """
     settled[rows] |= new
     reached_pairs = distance[rows]
-    np.copyto(reached_pairs, level, where=_unpacked(new, distance.shape[1]))
+    np.copyto(reached_pairs, level, where=_unpack(new, distance.shape[1]))
     distance[rows] = reached_pairs
 
 
-def _packed(bits: np.ndarray) -> np.ndarray:
+def _pack(bits: np.ndarray) -> np.ndarray:
     """Pack the rows of a Boolean matrix into words. The matrix is [N, Q], the result uint64 [N, W]."""
     packed = np.zeros((len(bits), -(-bits.shape[1] // _WORD_BITS) * _WORD_BYTES), dtype=np.uint8)
     # Rows are padded to whole words, so that unions and differences work on 64 letter states at once.
@@ -297,8 +297,8 @@ def _packed(bits: np.ndarray) -> np.ndarray:
     return packed.view(np.uint64)
 
 
-def _unpacked(words: np.ndarray, bits: int) -> np.ndarray:
-    """The inverse of `_packed`: bool [N, bits]."""
+def _unpack(words: np.ndarray, bits: int) -> np.ndarray:
+    """The inverse of `_pack`: bool [N, bits]."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=bits).view(bool)
 
 
@@ -311,8 +311,8 @@ class _Index:
 
     def of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positions of `keys` [n], and for each position its key's index. Both are int64 arrays."""
-        places, counts = spread(self._first[keys], self._first[keys + 1])
-        return self._order[places], np.repeat(np.arange(len(keys)), counts)
+        positions, counts = spread(self._first[keys], self._first[keys + 1])
+        return self._order[positions], np.repeat(np.arange(len(keys)), counts)
 
 
 def _unions(

@@ -72,12 +72,12 @@ class MonotoneBdd:
         """
         results.setdefault(FALSE, FALSE)
         results.setdefault(TRUE, TRUE)
-        unseen = self._unseen(function, results)
-        self._grow(len(unseen))
-        for index in unseen:
+        new_nodes = self._new_nodes(function, results)
+        self._grow(len(new_nodes))
+        for index in new_nodes:
             # Shannon's expansion of a monotone function: low | (variable & high).
-            gated = self.conjoin(values[self.variable[index]], results[self.high[index]])
-            results[index] = self.disjoin(results[self.low[index]], gated)
+            high_branch = self.conjoin(values[self.variable[index]], results[self.high[index]])
+            results[index] = self.disjoin(results[self.low[index]], high_branch)
         return results[function]
 
     def holds(self, function: int, values: Sequence[bool], results: dict[int, bool]) -> bool:
@@ -87,33 +87,33 @@ class MonotoneBdd:
         """
         results.setdefault(FALSE, False)
         results.setdefault(TRUE, True)
-        for index in self._unseen(function, results):
-            gated = values[self.variable[index]] and results[self.high[index]]
-            results[index] = results[self.low[index]] or gated
+        for index in self._new_nodes(function, results):
+            high_branch = values[self.variable[index]] and results[self.high[index]]
+            results[index] = results[self.low[index]] or high_branch
         return results[function]
 
-    def _unseen(self, function: int, seen: dict[int, int] | dict[int, bool]) -> list[int]:
+    def _new_nodes(self, function: int, seen: dict[int, int] | dict[int, bool]) -> list[int]:
         """The nodes below `function` that are not in `seen`.
 
         Children come first, since they have the smaller numbers.
         """
         if function in seen:
             return []
-        collected = {function}
+        nodes = {function}
         pending = [function]
         while pending:
             index = pending.pop()
             for child in (self.low[index], self.high[index]):
-                if child not in seen and child not in collected:
-                    collected.add(child)
+                if child not in seen and child not in nodes:
+                    nodes.add(child)
                     pending.append(child)
-        return sorted(collected)
+        return sorted(nodes)
 
     def _apply(self, left: int, right: int, unit: int) -> int:
         """The disjunction (unit FALSE) or the conjunction (unit TRUE) of two functions."""
-        settled = _settled(left, right, unit)
-        if settled is not None:
-            return settled
+        result = _trivial_result(left, right, unit)
+        if result is not None:
+            return result
         results = self._results[unit]
         # Both operations commute: a sorted pair is remembered once.
         root = (left, right) if left < right else (right, left)
@@ -133,8 +133,8 @@ class MonotoneBdd:
         return results[root]
 
     def _result(self, pair: tuple[int, int], unit: int) -> int | None:
-        settled = _settled(*pair, unit)
-        return self._results[unit].get(pair) if settled is None else settled
+        result = _trivial_result(*pair, unit)
+        return self._results[unit].get(pair) if result is None else result
 
     def _cofactors(self, left: int, right: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
         """The Shannon cofactors of two nodes by their top variable. Returns the variable, and the sorted pairs of the
@@ -157,7 +157,7 @@ class MonotoneBdd:
             self._guard.check_time()
 
 
-def _settled(left: int, right: int, unit: int) -> int | None:
+def _trivial_result(left: int, right: int, unit: int) -> int | None:
     """The result of joining two functions where it is plain, else None."""
     # x | FALSE = x and x | TRUE = TRUE; for & the two constants swap.
     absorbing = TRUE - unit

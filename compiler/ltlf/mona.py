@@ -168,10 +168,10 @@ def _read(output: bytes, names: Sequence[str], letters: Sequence[frozenset[str]]
     accepting[accepted] = True
     # The new start's number marks entries that no cube has filled.
     table = np.full((states + 1, len(letters)), states, dtype=np.int32)
-    named = [int(number) for number in free[1].replace(b"P", b" ").split()]  # the cubes' columns, in MONA's order
-    if any(len(cube) != len(named) for _, cube, _ in cubes) or any(number >= len(names) for number in named):
+    columns = [int(number) for number in free[1].replace(b"P", b" ").split()]  # the cubes' columns, in MONA's order
+    if any(len(cube) != len(columns) for _, cube, _ in cubes) or any(number >= len(names) for number in columns):
         raise EngineFailure("MONA's answer cannot be read: a guard of the wrong length")
-    holds = [[names[number] in letter for number in named] for letter in letters]
+    holds = [[names[number] in letter for number in columns] for letter in letters]
     _fill(table, cubes, np.array(holds, dtype=bool))
     if (table[:states] == states).any() or (table[0] != table[0, 0]).any():
         raise EngineFailure("MONA's answer cannot be read: transitions are missing")

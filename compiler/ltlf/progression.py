@@ -46,20 +46,20 @@ def formula_to_dfa(formula: LtlfFormula, letters: Sequence[frozenset[str]], guar
     # [P, A]: whether proposition p holds in letter a.
     holds = np.array([[name in letter for letter in letters] for name in names], dtype=bool)
     holds = holds.reshape(len(names), len(letters))
-    normal = _Normal()
-    root = normal.of(formula, negated=False)
-    negated = normal.nodes[root].op is Op.OR  # a disjunction is the complement of a conjunction
+    normal_form = _NormalForm()
+    root = normal_form.of(formula, negated=False)
+    negated = normal_form.nodes[root].op is Op.OR  # a disjunction is the complement of a conjunction
     # Small automata and one product are far cheaper than the progression of the whole formula: its states are sets of
     # what the conjuncts' states are.
-    conjuncts = normal.conjuncts(normal.of(formula, negated=True) if negated else root)
+    conjuncts = normal_form.conjuncts(normal_form.of(formula, negated=True) if negated else root)
     try:
-        dfa = product(*_conjunct_dfas(normal, conjuncts, holds, guard), guard)
+        dfa = product(*_conjunct_dfas(normal_form, conjuncts, holds, guard), guard)
     except LimitExceeded as error:
         if error.limit != "dfa_states_max" or conjuncts == [root]:
             raise
         # translated as one formula, whose states stay fewer where one conjunct absorbs another
-        [unsplit], _ = _conjunct_dfas(normal, [root], holds, guard)
-        return minimize(unsplit, guard)
+        [formula_dfa], _ = _conjunct_dfas(normal_form, [root], holds, guard)
+        return minimize(formula_dfa, guard)
     return minimize(_reject_start(complement(dfa)) if negated else dfa, guard)
 
 
@@ -74,7 +74,7 @@ def _reject_start(dfa: Dfa) -> Dfa:
 # --- negation normal form -------------------------------------------------------------------------------------------
 
 
-class _Normal:
+class _NormalForm:
     """Shared nodes of formulas in negation normal form. The nodes are constants, literals (a NAME, a NOT of one), X,
     WX, &, |, U and R.
 
@@ -96,46 +96,46 @@ class _Normal:
         """The normal form of the formula, or of its negation."""
         polarities = _polarities(formula, negated)
         number = {name: index for index, name in enumerate(propositions_of(formula))}
-        made: dict[tuple[int, bool], int] = {}
+        number_of: dict[tuple[int, bool], int] = {}
         for index, node in enumerate(formula.nodes):
             for flip in polarities[index]:
                 if node.op is Op.NAME:
-                    made[index, flip] = self.add(Op.NOT if flip else Op.NAME, (number[node.name],))
+                    number_of[index, flip] = self.add(Op.NOT if flip else Op.NAME, (number[node.name],))
                 elif node.op is Op.NOT:
-                    made[index, flip] = made[node.args[0], not flip]
+                    number_of[index, flip] = number_of[node.args[0], not flip]
                 # The only operator that needs both polarities of its arguments.
                 elif node.op is Op.IFF:
-                    made[index, flip] = self._iff(node.args, flip, made)
+                    number_of[index, flip] = self._iff(node.args, flip, number_of)
                 else:
                     flips = (not flip, flip) if node.op is Op.IMPLIES else (flip,) * len(node.args)
-                    parts = [made[argument, side] for argument, side in zip(node.args, flips, strict=True)]
-                    made[index, flip] = self._temporal(node.op, parts, flip)
-        return made[formula.root, negated]
+                    parts = [number_of[argument, side] for argument, side in zip(node.args, flips, strict=True)]
+                    number_of[index, flip] = self._temporal(node.op, parts, flip)
+        return number_of[formula.root, negated]
 
-    def _iff(self, args: tuple[int, ...], flip: bool, made: dict[tuple[int, bool], int]) -> int:
+    def _iff(self, args: tuple[int, ...], flip: bool, number_of: dict[tuple[int, bool], int]) -> int:
         """Both true or both false; negated, one of each."""
         left, right = args
-        first = self.add(Op.AND, (made[left, False], made[right, flip]))
-        second = self.add(Op.AND, (made[left, True], made[right, not flip]))
+        first = self.add(Op.AND, (number_of[left, False], number_of[right, flip]))
+        second = self.add(Op.AND, (number_of[left, True], number_of[right, not flip]))
         return self.add(Op.OR, (first, second))
 
     def _temporal(self, op: Op, parts: list[int], flip: bool) -> int:
         """`op` over parts that are normal (and already negated where `flip`)."""
 
-        def signed(positive: Op, args: tuple[int, ...]) -> int:
+        def add(positive: Op, args: tuple[int, ...]) -> int:
             return self.add(_NEGATED[positive] if flip else positive, args)
 
         if op is Op.LAST:
-            return signed(Op.WEAK_NEXT, (signed(Op.FALSE, ()),))
+            return add(Op.WEAK_NEXT, (add(Op.FALSE, ()),))
         if op is Op.FINALLY:
-            return signed(Op.UNTIL, (signed(Op.TRUE, ()), parts[0]))
+            return add(Op.UNTIL, (add(Op.TRUE, ()), parts[0]))
         if op is Op.GLOBALLY:
-            return signed(Op.RELEASE, (signed(Op.FALSE, ()), parts[0]))
+            return add(Op.RELEASE, (add(Op.FALSE, ()), parts[0]))
         if op is Op.WEAK_UNTIL:  # a W b = b R (a | b)
-            return signed(Op.RELEASE, (parts[1], signed(Op.OR, (parts[0], parts[1]))))
+            return add(Op.RELEASE, (parts[1], add(Op.OR, (parts[0], parts[1]))))
         if op is Op.STRONG_RELEASE:  # a M b = b U (a & b)
-            return signed(Op.UNTIL, (parts[1], signed(Op.AND, (parts[0], parts[1]))))
-        return signed(Op.OR if op is Op.IMPLIES else op, tuple(parts))
+            return add(Op.UNTIL, (parts[1], add(Op.AND, (parts[0], parts[1]))))
+        return add(Op.OR if op is Op.IMPLIES else op, tuple(parts))
 
     def conjuncts(self, root: int) -> list[int]:
         """Nodes whose conjunction is `root`. A & is taken apart, also below X and WX and to the right of R."""
@@ -179,7 +179,7 @@ def _polarities(formula: LtlfFormula, negated: bool) -> list[set[bool]]:
 
 
 def _conjunct_dfas(
-    normal: _Normal, conjuncts: list[int], holds: np.ndarray, guard: ResourceGuard
+    normal_form: _NormalForm, conjuncts: list[int], holds: np.ndarray, guard: ResourceGuard
 ) -> tuple[list[Dfa], list[np.ndarray]]:
     """The automata of the conjuncts, and bool [S] for each: False for the state in which it can no longer hold.
 
@@ -188,10 +188,10 @@ def _conjunct_dfas(
     """
     tables: dict[tuple[tuple[Node, ...], tuple[int, ...]], tuple[np.ndarray, ...]] = {}
     dfas, live = [], []
-    args = [() if node.op in (Op.NAME, Op.NOT) else node.args for node in normal.nodes]
+    args = [() if node.op in (Op.NAME, Op.NOT) else node.args for node in normal_form.nodes]
     for root in conjuncts:
         guard.check_time()
-        shape, propositions = _shape(normal.nodes, post_order(args, root))
+        shape, propositions = _shape(normal_form.nodes, post_order(args, root))
         # a letter is read as the bit mask of the conjunct's own propositions: letters with one mask share a column
         wide = np.int64 if len(propositions) < 63 else object
         weights = np.array([1 << bit for bit in range(len(propositions))], dtype=wide)
@@ -238,7 +238,7 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGu
     # steps[k][atom]: the function that replaces the atom when the letter of column k is read
     steps = [np.repeat(_one_step(shape, mask, bdd), 2).tolist() for mask in masks]  # by atom
     # One memory of substitutions a letter: states share most of their nodes.
-    became: list[dict[int, int]] = [{} for _ in masks]
+    results_by_letter: list[dict[int, int]] = [{} for _ in masks]
     ends: dict[int, bool] = {}
     weak = [False, True] * len(shape)  # at the end of a trace the weak atoms hold
     functions = [bdd.atom(2 * (len(shape) - 1))]
@@ -246,7 +246,7 @@ def _progress(shape: tuple[Node, ...], masks: tuple[int, ...], guard: ResourceGu
     rows: list[list[int]] = []
     for function in functions:  # grows as states are found
         row = []
-        for step, results in zip(steps, became, strict=True):
+        for step, results in zip(steps, results_by_letter, strict=True):
             following = bdd.substitute(function, step, results)
             # Equal functions are one BDD node, so a number identifies a state.
             if following not in number:

@@ -168,11 +168,11 @@ class _Token(NamedTuple):
 
 
 def _fault(message: str, source: str, position: int, expected: str) -> SpecSyntaxError:
-    where = f"{message}; expected {expected}"
-    return SpecSyntaxError(where, source=source, position=position, expected=expected, field="ltlf")
+    description = f"{message}; expected {expected}"
+    return SpecSyntaxError(description, source=source, position=position, expected=expected, field="ltlf")
 
 
-def _foreign(message: str, construct: str, position: int) -> SpecUnsupported:
+def _unsupported(message: str, construct: str, position: int) -> SpecUnsupported:
     return SpecUnsupported(message, construct=construct, position=position, field="ltlf")
 
 
@@ -183,7 +183,7 @@ def _no_token(source: str, position: int) -> Exception:
     if character == "[" and bracketed and bracketed.end(1) == position:
         construct = f"{bracketed[1]}[!]" if bracketed[2] else f"{bracketed[1]}[...]"
         advice = "write X for the strong next, WX for the weak one" if bracketed[2] else "spell the bound out with X"
-        return _foreign(f"{construct} is not supported: {advice}", construct, position)
+        return _unsupported(f"{construct} is not supported: {advice}", construct, position)
     if character == '"':
         return _fault("the quoted name does not end", source, position, 'a closing " (write \\" and \\\\ inside)')
     if character.isdigit():
@@ -304,10 +304,10 @@ class _Parser:
         if token.text == ")" and token.op is None:
             return _fault("')' closes no bracket", self.source, token.position, _INFIX)
         # A name beside an operand is an error; the names of other dialects' operators get a message of their own.
-        for suspect in (previous, token):
-            if suspect.op is Op.NAME and suspect.bare and suspect.text in _OTHER_DIALECTS:
-                message = f"the operator {suspect.text} is not supported: X is the strong next, WX the weak one"
-                return _foreign(message, suspect.text, suspect.position)
+        for candidate in (previous, token):
+            if candidate.op is Op.NAME and candidate.bare and candidate.text in _OTHER_DIALECTS:
+                message = f"the operator {candidate.text} is not supported: X is the strong next, WX the weak one"
+                return _unsupported(message, candidate.text, candidate.position)
         return _fault("two formulas stand side by side", self.source, token.position, _INFIX)
 
     def _deepen(self) -> None:

@@ -25,10 +25,10 @@ from compiler.regex.syntax import (
     space_run_node,
     words_node,
 )
-from compiler.regex.unsupported import ESCAPED, WHOLE
+from compiler.regex.unsupported import COMMENT_OR_CLASS, ESCAPE
 
 __all__ = [
-    "ESCAPED", "WHOLE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Node", "Repeat", "alternation",
-    "blame_field", "concat", "has_anchor", "literal_node", "node_nfa", "node_to_dfa", "node_to_dfa_fado",
+    "COMMENT_OR_CLASS", "ESCAPE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Node", "Repeat",
+    "alternation", "blame_field", "concat", "has_anchor", "literal_node", "node_nfa", "node_to_dfa", "node_to_dfa_fado",
     "parse_pattern", "pattern_dfa", "require_fado", "space_run_node", "words_node",
 ]  # fmt: skip

@@ -52,10 +52,10 @@ def node_to_dfa_fado(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     """
     package = require_fado()
     with guard.recursion():
-        minimal, parts = _minimal(package, node, guard)
+        minimal, parts = _minimal_dfa(package, node, guard)
     guard.check("dfa_states_max", len(minimal.States))
     guard.check_time()
-    return minimize(_ours(minimal, parts.count), guard), parts
+    return minimize(_to_dfa(minimal, parts.count), guard), parts
 
 
 @functools.cache
@@ -70,7 +70,7 @@ def require_fado() -> _Package:
     return _Package(reex, fa)
 
 
-def _minimal(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, Minterms]:
+def _minimal_dfa(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, Minterms]:
     """FAdo's minimal DFA of a tree, and the minterms. Its symbols are the numbers of minterms as text."""
     anchored = has_anchor(node)
     # FAdo's symbols are the minterms: an alphabet of all characters would be a million symbols.
@@ -83,7 +83,7 @@ def _minimal(package: _Package, node: Node, guard: ResourceGuard) -> tuple[Any, 
     automaton = expression.nfaPosition()
     if anchored:
         # Anchors have been symbols so far; here they are checked and erased.
-        automaton = _placed(package.fa, automaton, members[_NEWLINE][0], parts.count)
+        automaton = _erase_anchors(package.fa, automaton, members[_NEWLINE][0], parts.count)
     guard.check_time()
     return automaton.toDFA().minimal(), parts
 
@@ -105,7 +105,7 @@ class _Writer:
     def write(self, node: Node) -> Any:
         if isinstance(node, Chars):
             # A set of characters is the disjunction of its minterms.
-            return self._joined(self._reex.CDisj, [self._atom(str(symbol)) for symbol in self._members[node.charset]])
+            return self._reduce(self._reex.CDisj, [self._atom(str(symbol)) for symbol in self._members[node.charset]])
         if isinstance(node, Anchor):
             return self._atom(node.place)
         if isinstance(node, Repeat):
@@ -113,7 +113,7 @@ class _Writer:
         if isinstance(node, Words):
             return self.write(node.spelled())
         join = self._reex.CConcat if isinstance(node, Concat) else self._reex.CDisj
-        return self._joined(join, [self.write(item) for item in node.items])
+        return self._reduce(join, [self.write(item) for item in node.items])
 
     def _atom(self, symbol: str) -> Any:
         self._atoms += 1
@@ -124,21 +124,21 @@ class _Writer:
         """x{2,4} is x x (x (x)?)?, and x{2,} is x x x*."""
         self._guard.check("nfa_positions_max", node.minimum if node.maximum is None else node.maximum)
         epsilon = self._reex.CEpsilon()
-        needed = []
+        copies = []
         for _ in range(node.minimum):
             self._guard.check_time()
-            needed.append(self.write(node.item))
+            copies.append(self.write(node.item))
         if node.maximum is None:
-            return self._joined(self._reex.CConcat, [*needed, self._reex.CStar(self.write(node.item))])
+            return self._reduce(self._reex.CConcat, [*copies, self._reex.CStar(self.write(node.item))])
         options = epsilon
         # The optional copies nest from the inside out.
         for _ in range(node.maximum - node.minimum):
             self._guard.check_time()
-            more = self._reex.CConcat(self.write(node.item), options)
-            options = self._reex.CDisj(epsilon, more)
-        return self._joined(self._reex.CConcat, [*needed, options])
+            option = self._reex.CConcat(self.write(node.item), options)
+            options = self._reex.CDisj(epsilon, option)
+        return self._reduce(self._reex.CConcat, [*copies, options])
 
-    def _joined(self, join: Any, items: Sequence[Any]) -> Any:
+    def _reduce(self, join: Any, items: Sequence[Any]) -> Any:
         """Combine the items pairwise, as a tree of small depth. No items make the neutral expression."""
         level = list(items)
         while len(level) > 1:
@@ -149,36 +149,36 @@ class _Writer:
         return level[0] if level else neutral()
 
 
-def _placed(fa: Any, automaton: Any, newline: int, symbols: int) -> Any:
+def _erase_anchors(fa: Any, automaton: Any, newline: int, symbols: int) -> Any:
     """The automaton of texts that some word with anchors spells.
 
     Each anchor must hold at its position, and anchors are erased.
     """
-    places = fa.NFA()
-    number = {name: places.addState(name) for name in _PLACES}
-    places.addInitial(number["fresh"])
+    anchor_positions = fa.NFA()
+    number = {name: anchor_positions.addState(name) for name in _PLACES}
+    anchor_positions.addInitial(number["fresh"])
     for name, steps in _PLACES.items():
-        places.addFinal(number[name])
+        anchor_positions.addFinal(number[name])
         for read, target in steps.items():
             texts = {
                 "newline": [str(newline)],
                 "other": [str(symbol_number) for symbol_number in range(symbols) if symbol_number != newline],
             }
             for symbol in texts.get(read, [read]):
-                places.addTransition(number[name], symbol, number[target])
+                anchor_positions.addTransition(number[name], symbol, number[target])
     # The intersection keeps the words in which every anchor stands where it may.
-    both = automaton.conjunction(places)
-    for edges in both.delta.values():
-        erased: set[int] = set()
+    intersection = automaton.conjunction(anchor_positions)
+    for edges in intersection.delta.values():
+        targets: set[int] = set()
         for anchor in _ANCHORS:
-            erased |= edges.pop(anchor, set())
-        if erased:
-            edges[fa.Epsilon] = erased
-    both.setSigma({str(symbol) for symbol in range(symbols)})
-    return both
+            targets |= edges.pop(anchor, set())
+        if targets:
+            edges[fa.Epsilon] = targets
+    intersection.setSigma({str(symbol) for symbol in range(symbols)})
+    return intersection
 
 
-def _ours(minimal: Any, symbols: int) -> Dfa:
+def _to_dfa(minimal: Any, symbols: int) -> Dfa:
     """FAdo's automaton as ours. Where it has no transition the word is lost."""
     states = len(minimal.States)
     # FAdo's DFA is partial; the state behind its own is the dead one.

@@ -28,7 +28,7 @@ _SHARED_MAX = 256  # parts of states that are kept
 _SIZE_MAX = 10**15
 _DEAD_SET = 0  # nothing may be read and the text may not end here
 
-_Conditional = dict[int, int]  # condition -> bit set of positions
+_ConditionalPositions = dict[int, int]  # condition -> bit set of positions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,8 +105,8 @@ class _Fragment:
     """A part of the automaton under construction. `nullable` holds the conditions under which it reads nothing."""
 
     nullable: frozenset[int]
-    first: _Conditional
-    last: _Conditional
+    first: _ConditionalPositions
+    last: _ConditionalPositions
 
 
 _UNCONDITIONAL = frozenset({_FREE})
@@ -143,16 +143,16 @@ class _Builder:
             return _Fragment(nullable, _merge(part.first for part in parts), _merge(part.last for part in parts))
         result = _EMPTY
         for item in node.items:
-            result = self._then(result, self.build(item))
+            result = self._concatenate(result, self.build(item))
         return result
 
     def finish(self, fragment: _Fragment) -> CharNfa:
         """The automaton of the whole text: every condition is now decided."""
         # A first position under $ would read a character behind the end, and a last one under ^ a character before
         # the start.
-        first, last = _allowed(fragment.first, _END | _FINAL), _allowed(fragment.last, _START)
+        first, last = _allowed_positions(fragment.first, _END | _FINAL), _allowed_positions(fragment.last, _START)
         # Positions that may come first only if they read the one newline that ends the text.
-        before_newline = _allowed(fragment.first, _END) & ~first
+        before_newline = _allowed_positions(fragment.first, _END) & ~first
         newlines = self._newlines() & last if before_newline or self._follow_final else 0
         # One position for all newlines behind a $: what follows it is the end, whatever came before.
         shared = 1 << len(self._follow)
@@ -195,7 +195,7 @@ class _Builder:
         nullable = _UNCONDITIONAL if node.nullable else frozenset[int]()
         return _Fragment(nullable, {_FREE: first} if first else {}, {_FREE: last} if last else {})
 
-    def _then(self, left: _Fragment, right: _Fragment) -> _Fragment:
+    def _concatenate(self, left: _Fragment, right: _Fragment) -> _Fragment:
         """`left`, then `right`."""
         # The construction's rule for a sequence: first, last and follow of the two sides (Glushkov 1961).
         self._link(left.last, right.first)
@@ -221,12 +221,12 @@ class _Builder:
         # From the last copy to the first, so that the optional ones nest to the right.
         for number in range(copies, 0, -1):
             if number < copies:
-                result = self._then(self.build(node.item), result)
+                result = self._concatenate(self.build(node.item), result)
             if number > node.minimum:
                 result = _Fragment(_UNCONDITIONAL, result.first, result.last)
         return result
 
-    def _link(self, last: _Conditional, first: _Conditional) -> None:
+    def _link(self, last: _ConditionalPositions, first: _ConditionalPositions) -> None:
         """Let each position of `first` follow each of `last`. Only pairs whose conditions allow it are linked."""
         for left, sources in last.items():
             for right, targets in first.items():
@@ -241,28 +241,28 @@ class _Builder:
                         self._follow[position] |= targets
 
 
-def _merge(parts: Iterable[_Conditional]) -> _Conditional:
-    merged: _Conditional = {}
+def _merge(parts: Iterable[_ConditionalPositions]) -> _ConditionalPositions:
+    merged: _ConditionalPositions = {}
     for part in parts:
         for condition, positions in part.items():
             merged[condition] = merged.get(condition, 0) | positions
     return merged
 
 
-def _under_conditions(part: _Conditional, conditions: frozenset[int]) -> _Conditional:
+def _under_conditions(part: _ConditionalPositions, conditions: frozenset[int]) -> _ConditionalPositions:
     """Restrict `part` to what follows an empty match under any of `conditions`."""
     # Nothing was demanded on the way, which holds for all patterns without anchors.
     if conditions == _UNCONDITIONAL:
         return part
-    return _merge({condition | added: positions} for condition, positions in part.items() for added in conditions)
+    return _merge({condition | other: positions} for condition, positions in part.items() for other in conditions)
 
 
-def _allowed(part: _Conditional, forbidden: int) -> int:
+def _allowed_positions(part: _ConditionalPositions, forbidden: int) -> int:
     """The positions under conditions without the bits `forbidden`."""
     positions = 0
-    for condition, under in part.items():
+    for condition, conditional in part.items():
         if not condition & forbidden:
-            positions |= under
+            positions |= conditional
     return positions
 
 
@@ -303,7 +303,7 @@ def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
         shared.number(successors, index, order)
         row = shared.row.copy()
         for minterm, successor in successors.items():
-            row[minterm] = _numbered(successor, index, order)
+            row[minterm] = _number(successor, index, order)
         rows.append(row)
         guard.check_time()
         guard.check_table(len(index), parts.count)
@@ -312,14 +312,14 @@ def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
     return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), guard), parts
 
 
-def _numbered(state: int, index: dict[int, int], order: list[int]) -> int:
+def _number(state: int, index: dict[int, int], order: list[int]) -> int:
     number = index.setdefault(state, len(order))
     if number == len(order):
         order.append(state)
     return number
 
 
-class _Shared:
+class _SharedTransitions:
     """The transitions of a component that many states share.
 
     They are the positions after each minterm, and the numbers of those states.
@@ -330,16 +330,16 @@ class _Shared:
     def __init__(self, successors: dict[int, int], minterms: int) -> None:
         self.successors = successors
         self.row = [_DEAD_SET] * minterms
-        self._unmet = dict(successors)
+        self._successors_left = dict(successors)
 
-    def number(self, besides: dict[int, int], index: dict[int, int], order: list[int]) -> None:
+    def number(self, extra_successors: dict[int, int], index: dict[int, int], order: list[int]) -> None:
         """Number the successors of a state.
 
-        Beyond the shared part, it has other successors only after the minterms in `besides`.
+        Beyond the shared part, it has other successors only after the minterms in `extra_successors`.
         """
-        # The minterms in `besides` lead to larger sets than the shared part alone does.
-        for minterm in [minterm for minterm in self._unmet if minterm not in besides]:
-            self.row[minterm] = _numbered(self._unmet.pop(minterm), index, order)
+        # The minterms in `extra_successors` lead to larger sets than the shared part alone does.
+        for minterm in [minterm for minterm in self._successors_left if minterm not in extra_successors]:
+            self.row[minterm] = _number(self._successors_left.pop(minterm), index, order)
 
 
 class _Step:
@@ -356,28 +356,28 @@ class _Step:
         # Positions of wide sets, such as those of a dot, occur in most states of a search: what they lead to is
         # computed once.
         wide = [len(members) > _WIDE for members in parts.members]
-        self._wide = sum(1 << position for position, which in enumerate(position_set) if wide[which])
+        self._wide_positions = sum(1 << position for position, which in enumerate(position_set) if wide[which])
         self._first = first
         self._minterms = parts.count
-        self._cache: dict[int, _Shared] = {}
+        self._cache: dict[int, _SharedTransitions] = {}
 
-    def successors(self, state: int) -> tuple[_Shared, dict[int, int]]:
+    def successors(self, state: int) -> tuple[_SharedTransitions, dict[int, int]]:
         """The shared component of a state, and its other successors.
 
         The latter are the positions after each minterm that leads elsewhere.
         """
-        frequent = self._wide | self._first if state & self._first == self._first else self._wide
+        frequent = self._wide_positions | self._first if state & self._first == self._first else self._wide_positions
         part = state & frequent
         if part not in self._cache:
             # The cache is bounded; dropping all of it is simpler than choosing, and rare.
             if len(self._cache) == _SHARED_MAX:
                 self._cache.clear()
-            self._cache[part] = _Shared(self._after(part, {}), self._minterms)
+            self._cache[part] = _SharedTransitions(self._after(part, {}), self._minterms)
         shared = self._cache[part]
         return shared, self._after(state & ~frequent, shared.successors)
 
-    def _after(self, state: int, besides: dict[int, int]) -> dict[int, int]:
-        """The successors of the positions of `state`, united with those in `besides`. The keys are minterms."""
+    def _after(self, state: int, extra_successors: dict[int, int]) -> dict[int, int]:
+        """The successors of the positions of `state` and `extra_successors`. The keys are minterms."""
         by_set: dict[int, int] = {}
         # Positions with the same character set are read together: one union a set, not one a minterm.
         for position in _bits(state):
@@ -387,5 +387,5 @@ class _Step:
         for which, targets in by_set.items():
             for minterm in self._members[which]:
                 earlier = successors.get(minterm)
-                successors[minterm] = targets | (besides.get(minterm, 0) if earlier is None else earlier)
+                successors[minterm] = targets | (extra_successors.get(minterm, 0) if earlier is None else earlier)
         return successors

@@ -13,9 +13,9 @@ _MARKS = {  # by the name that refusals give it
     "atomic group": r"\(\?>",
     "possessive repeat": r"(?:[*+?]|\{\d*,?\d*\})\+",
 }
-ESCAPED = r"\\."
-WHOLE = r"\(\?#[^)]*\)|\[\^?\]?(?:\\.|[^\\\]])*\]"
-"""A comment or a class, in which nothing is what it is elsewhere. This and ESCAPED are read with re.DOTALL."""
+ESCAPE = r"\\."
+COMMENT_OR_CLASS = r"\(\?#[^)]*\)|\[\^?\]?(?:\\.|[^\\\]])*\]"
+"""A comment or a class, in which nothing is what it is elsewhere. This and ESCAPE are read with re.DOTALL."""
 _VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")  # there a comment may hold anything
 
 
@@ -26,7 +26,7 @@ def place_of(construct: str, pattern: str) -> int | None:
     mark = _MARKS.get(construct)
     if mark is None or _VERBOSE.search(pattern):
         return None
-    for match in re.finditer(f"{WHOLE}|(?P<mark>{mark})|{ESCAPED}", pattern, re.DOTALL):
+    for match in re.finditer(f"{COMMENT_OR_CLASS}|(?P<mark>{mark})|{ESCAPE}", pattern, re.DOTALL):
         if match.lastgroup == "mark":
             return match.start()
     return None

@@ -124,7 +124,7 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
         case AllSpec() | AnySpec():
             # `all` and `any` are associative, commutative and idempotent.
             # Each part once, in the order of their JSON.
-            by_text = {_text(part): part for part in (_canonical(part, guard) for part in _flattened(spec))}
+            by_text = {_text(part): part for part in (_canonical(part, guard) for part in _flatten(spec))}
             parts = [part for _, part in sorted(by_text.items())]
             return parts[0] if len(parts) == 1 else {spec.form: parts}
         case NotSpec():
@@ -142,10 +142,10 @@ def _keywords(spec: KeywordsSpec) -> object:
     counts = spec.counts or ((1, None),) * len(spec.concepts)
     propositions = [proposition for _, proposition in concepts_of(spec).values()]
     if spec.inflect:  # inflections follow the case of a word, so its letters stay as they are
-        meanings = [_meaning(replace(word, words=tuple(sorted(set(word.words))))) for word in propositions]
+        propositions_json = [_meaning(replace(word, words=tuple(sorted(set(word.words))))) for word in propositions]
     else:
-        meanings = [_meaning(normalize(proposition)) for proposition in propositions]
-    concepts = [[meaning, list(count)] for meaning, count in zip(meanings, counts, strict=True)]
+        propositions_json = [_meaning(normalize(proposition)) for proposition in propositions]
+    concepts = [[meaning, list(count)] for meaning, count in zip(propositions_json, counts, strict=True)]
     if not spec.ordered:
         concepts = sorted(concepts, key=_text)
     return {"keywords": concepts, "ordered": spec.ordered and len(concepts) > 1, "inflect": spec.inflect}
@@ -156,33 +156,33 @@ def _dfa(spec: DfaSpec, guard: ResourceGuard) -> object:
 
     Its guards are canonical, and its transitions are in the order of their JSON.
     """
-    names, meanings = _meanings(_used_names(spec, guard), spec)
+    names, propositions_by_name = _propositions_by_name(_used_names(spec, guard), spec)
     transitions = cast("list[dict[str, object]]", user_dfa_to_json(spec.user_dfa)["transitions"])
     for transition in transitions:
         if "when" in transition:
             transition["when"] = _formula(parse_formula(str(transition["when"]), guard), names)
     user_dfa = {**user_dfa_to_json(spec.user_dfa), "transitions": sorted(transitions, key=_text)}
-    return {"dfa": user_dfa, "propositions": meanings, "leading_space": spec.leading_space}
+    return {"dfa": user_dfa, "propositions": propositions_by_name, "leading_space": spec.leading_space}
 
 
-def _meanings(used: Iterable[str], spec: LtlfSpec | DfaSpec) -> tuple[dict[str, str], dict[str, object]]:
+def _propositions_by_name(used: Iterable[str], spec: LtlfSpec | DfaSpec) -> tuple[dict[str, str], dict[str, object]]:
     """The canonical names by caller's name, and the propositions by canonical name."""
     propositions = resolve_propositions(used, dict(spec.propositions), spec.form)
     names = {name: meaning_name(proposition) for name, proposition in propositions.items()}
-    meanings = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
+    propositions_by_name = {names[name]: _meaning(normalize(proposition)) for name, proposition in propositions.items()}
     # These two mean the same for every caller.
-    return names | {EOS: EOS, NOMATCH: NOMATCH}, meanings
+    return names | {EOS: EOS, NOMATCH: NOMATCH}, propositions_by_name
 
 
 def _text(item: object) -> str:
     return json.dumps(item, sort_keys=True)
 
 
-def _flattened(spec: AllSpec | AnySpec) -> Iterator[Spec]:
+def _flatten(spec: AllSpec | AnySpec) -> Iterator[Spec]:
     # Parts of the same kind are lifted into this one, at every depth.
     for part in spec.parts:
         if type(part) is type(spec):
-            yield from _flattened(part)
+            yield from _flatten(part)
         else:
             yield part
 
@@ -193,8 +193,8 @@ def _meaning(normal: Proposition) -> object:
 
 def _ltlf(spec: LtlfSpec, guard: ResourceGuard) -> object:
     formula = parse_formula(spec.formula, guard)
-    names, meanings = _meanings(propositions_of(formula), spec)
-    return {"ltlf": _formula(formula, names), "propositions": meanings}
+    names, propositions_by_name = _propositions_by_name(propositions_of(formula), spec)
+    return {"ltlf": _formula(formula, names), "propositions": propositions_by_name}
 
 
 def _read_patterns(declared: Iterable[tuple[str, Proposition]], guard: ResourceGuard) -> None:

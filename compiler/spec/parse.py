@@ -83,12 +83,12 @@ def _printable_name(name: str) -> str:
     return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
 
 
-def _refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...], where: str) -> None:
+def _refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...], form: str) -> None:
     """Raise SpecSyntaxError for a field that the form does not take."""
     expected = ", ".join(allowed)
     for name in fields:
-        shown = _printable_name(name)
-        require(name in allowed, f"unknown field {shown!r} in {where}; it takes {expected}", shown, expected)
+        text = _printable_name(name)
+        require(name in allowed, f"unknown field {text!r} in {form}; it takes {expected}", text, expected)
 
 
 def _bound(fields: Mapping[str, object], name: str, field: str) -> int | None:
@@ -96,7 +96,7 @@ def _bound(fields: Mapping[str, object], name: str, field: str) -> int | None:
     return None if value is None else typed(value, int, field, "an integer")
 
 
-def _leading(fields: Mapping[str, object]) -> LeadingSpace:
+def _leading_space(fields: Mapping[str, object]) -> LeadingSpace:
     # The types check which strings are allowed.
     return cast(LeadingSpace, typed(fields.get("leading_space", "strip"), str, "leading_space", "'strip' or 'forbid'"))
 
@@ -132,7 +132,7 @@ def _ltlf(fields: Mapping[str, object], _: int) -> Spec:
 
 def _regex(fields: Mapping[str, object], _: int) -> Spec:
     _refuse_unknown_fields(fields, ("regex", "leading_space"), "a regex constraint")
-    leading = _leading(fields)
+    leading = _leading_space(fields)
     return RegexSpec(typed(fields["regex"], str, "regex", "a string"), leading)
 
 
@@ -161,12 +161,12 @@ def _keywords(fields: Mapping[str, object], _: int) -> Spec:
 
 def _infill(fields: Mapping[str, object], _: int) -> Spec:
     _refuse_unknown_fields(fields, ("infill", "leading_space"), "an infill constraint")
-    return InfillSpec(typed(fields["infill"], str, "infill", "a string"), _leading(fields))
+    return InfillSpec(typed(fields["infill"], str, "infill", "a string"), _leading_space(fields))
 
 
 def _choice(fields: Mapping[str, object], _: int) -> Spec:
     _refuse_unknown_fields(fields, ("choice", "leading_space"), "a choice constraint")
-    return ChoiceSpec(strings(fields["choice"], "choice"), _leading(fields))
+    return ChoiceSpec(strings(fields["choice"], "choice"), _leading_space(fields))
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
@@ -184,7 +184,7 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
         text = json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     except ValueError:
         raise SpecSyntaxError("the schema holds a number that JSON cannot write", field="json_schema") from None
-    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, _leading(fields))
+    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, _leading_space(fields))
 
 
 def _length(fields: Mapping[str, object], _: int) -> Spec:
@@ -205,7 +205,7 @@ def _length(fields: Mapping[str, object], _: int) -> Spec:
 
 def _dfa(fields: Mapping[str, object], _: int) -> Spec:
     _refuse_unknown_fields(fields, ("dfa", "propositions", "leading_space"), "a dfa constraint")
-    return DfaSpec(user_dfa_from_json(fields["dfa"], "dfa"), _propositions(fields), _leading(fields))
+    return DfaSpec(user_dfa_from_json(fields["dfa"], "dfa"), _propositions(fields), _leading_space(fields))
 
 
 def _combination(kind: type[AllSpec | AnySpec], fields: Mapping[str, object], depth: int) -> Spec:

@@ -59,7 +59,7 @@ _SPACE_NAME = "(a leading space)"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Combined:
+class Combination:
     """A tree as one transducer and one DFA over its letters.
 
     mandatory       the whole-text DFA that every text is in, if the transducer runs one
@@ -104,7 +104,7 @@ def _of_type(tree: ConstraintTree | None, kind: type[_Leaf]) -> list[_Leaf]:
     return [] if tree is None else [leaf for leaf in leaves_of(tree) if isinstance(leaf, kind)]
 
 
-def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
+def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combination:
     """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
     # The strategies build only their transducers here. The chosen strategy builds its letters afterwards.
     parts = _take_apart(tree, guard)
@@ -113,25 +113,25 @@ def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combined:
 
 def to_text_automaton(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomaton:
     """The automaton over texts of a tree. Raises what `combine` raises."""
-    combined = combine(tree, guard)
-    transducer, mandatory = combined.transducer, combined.mandatory
+    combination = combine(tree, guard)
+    transducer, mandatory = combination.transducer, combination.mandatory
     # Names are made here, since the automaton is displayed without its constraint.
-    names = _letter_names(combined)
+    names = _letter_names(combination)
     common: dict[str, Any] = {
-        "transducer": combined.byte_transducer(guard),
-        "letters": combined.letters,
+        "transducer": combination.byte_transducer(guard),
+        "letters": combination.letters,
         "text_start": transducer.text_start,
-        "strips_space": combined.strips_space,
+        "strips_space": combination.strips_space,
         "limits": guard.limits,
     }
     # Four kinds of DFA can be displayed; labels, which are no texts, are the fourth.
-    if combined.per_character:
-        letters = combined.letters.symbols
+    if combination.per_character:
+        letters = combination.letters.symbols
         # The letters are the characters, and perhaps one more, the leading space.
         symbol_names = (*_minterm_names(transducer.transducer.minterms), _SPACE_NAME)[:letters]
         return PerCharacterAutomaton(**common, symbol_names=symbol_names, letter_names=(None,) * letters)
     if mandatory is None or transducer.alphabet.units:
-        return WordTraceAutomaton(**common, symbol_names=_symbol_names(combined, names), letter_names=names)
+        return WordTraceAutomaton(**common, symbol_names=_symbol_names(combination, names), letter_names=names)
     return WholeTextAutomaton(
         **common,
         whole_dfa=mandatory.dfa,
@@ -175,7 +175,7 @@ class _Attempt(NamedTuple):
     """
 
     is_wide: bool
-    build: Callable[[], Combined]
+    build: Callable[[], Combination]
 
 
 def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
@@ -196,19 +196,19 @@ def _first_within_limits(attempts: Sequence[Callable[[], _Attempt]]) -> _Attempt
 
     Raises the last attempt's LimitExceeded where none did. Other limits than those of size end the search at once.
     """
-    wide: _Attempt | None = None
+    first_wide: _Attempt | None = None
     for number, attempt in enumerate(attempts, 1):
         try:
-            built = attempt()
+            construction = attempt()
         except LimitExceeded as error:
-            if error.limit not in _SIZE_LIMITS or (number == len(attempts) and wide is None):
+            if error.limit not in _SIZE_LIMITS or (number == len(attempts) and first_wide is None):
                 raise
             continue
-        if not built.is_wide:
-            return built
-        wide = wide or built
-    assert wide is not None  # each attempt was returned, kept or has exceeded a limit
-    return wide
+        if not construction.is_wide:
+            return construction
+        first_wide = first_wide or construction
+    assert first_wide is not None  # each attempt was returned, kept or has exceeded a limit
+    return first_wide
 
 
 def _is_wide(texts: CharDfa) -> bool:
@@ -221,34 +221,34 @@ def _whole_text_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     assert parts.mandatory is not None
     # Nothing else reads the text, so this construction needs no test of its width.
     transducer, letters = per_character_transducer(parts.mandatory, parts.leading_space, guard)
-    combined = Combined(
+    combination = Combination(
         transducer=transducer,
         letters=letters,
         mandatory=parts.mandatory,
         per_character=True,
         strips_space=parts.leading_space,
     )
-    return _Attempt(False, lambda: combined)
+    return _Attempt(False, lambda: combination)
 
 
 def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """The product of the word trace and the whole-text constraints. Its last letter tells which constraints hold."""
     leaves, counts_characters = _of_type(parts.optional, CharLeaf), bool(_of_type(parts.optional, LengthLeaf))
     optional = [leaf.texts for leaf in leaves]
-    joint = joint_transducer(parts.words, parts.mandatory, optional, counts_characters, parts.leading_space, guard)
+    product = joint_transducer(parts.words, parts.mandatory, optional, counts_characters, parts.leading_space, guard)
     # Without whole-text constraints there is no other construction to fall back to, and no need to measure.
     measured = bool(_of_type(parts.root, CharLeaf))
-    inner = inner_estimate(joint.transducer.next_state, joint.transducer.minterms) if measured else 0
+    inner_states = inner_estimate(product.transducer.next_state, product.transducer.minterms) if measured else 0
 
-    def build() -> Combined:
+    def build() -> Combination:
         letters = NO_LETTERS
         if parts.optional is not None:
             # The mandatory constraint is no part of the letters: the transducer itself dies where it fails.
-            holds = holds_by_outcome(joint.alphabet, leaves)
-            letters = minimize(letter_dfa(parts.optional, joint.alphabet, holds, guard), guard)
-        return _combined_words(parts, joint, letters, parts.mandatory)
+            holds = holds_by_outcome(product.alphabet, leaves)
+            letters = minimize(letter_dfa(parts.optional, product.alphabet, holds, guard), guard)
+        return _combine_words(parts, product, letters, parts.mandatory)
 
-    return _Attempt(inner > _JOINT_INNER_STATES_MAX, build)
+    return _Attempt(inner_states > _JOINT_INNER_STATES_MAX, build)
 
 
 def _words_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
@@ -259,15 +259,15 @@ def _words_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     holds = holds_by_characters(transducer.alphabet, leaves, classes)
     # Here every whole-text constraint is read from letters, the mandatory one too.
     letters = minimize(letter_dfa(parts.root, transducer.alphabet, holds, guard), guard)
-    return _Attempt(False, partial(_combined_words, parts, transducer, letters, None))
+    return _Attempt(False, partial(_combine_words, parts, transducer, letters, None))
 
 
-def _combined_words(parts: _Parts, transducer: TextTransducer, letters: Dfa, mandatory: CharDfa | None) -> Combined:
+def _combine_words(parts: _Parts, transducer: TextTransducer, letters: Dfa, mandatory: CharDfa | None) -> Combination:
     leaves = _of_type(parts.optional, WordLeaf)
     internal = {name for leaf in leaves if leaf.internal for name in leaf.propositions}
     # A name that a caller uses as well stays visible.
     internal -= {name for leaf in leaves if not leaf.internal for name in leaf.propositions}
-    return Combined(
+    return Combination(
         transducer=transducer,
         letters=letters,
         mandatory=mandatory,
@@ -290,8 +290,8 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     tree = normal_form(tree, guard)
     if isinstance(tree, CharLeaf):
         return tree.texts
-    combined = combine(tree, guard)
-    transducer, letters = combined.transducer.transducer, combined.letters
+    combination = combine(tree, guard)
+    transducer, letters = combination.transducer.transducer, combination.letters
     states, columns = transducer.next_state.shape
     width = letters.states  # Q: the state (s, q) of the product has the number s * Q + q
     # int64 entries: the product is checked before it is written.
@@ -300,10 +300,10 @@ def to_char_dfa(tree: ConstraintTree, guard: ResourceGuard) -> CharDfa:
     # One product of the transducer and the letter DFA, written out: a character moves the letters by what it writes.
     table = transducer.next_state[:, None, :].astype(np.int64) * width  # [S, 1, M]
     table = table + moves[transducer.output].transpose(0, 2, 1)  # [S, Q, M]
-    flushed = letters.accepting[moves[np.maximum(transducer.final_output, 0)]]  # [S, Q]
+    accepts_at_end = letters.accepting[moves[np.maximum(transducer.final_output, 0)]]  # [S, Q]
     # The end of the text writes its letters, after which the letter DFA must accept.
-    accepting = flushed & (transducer.final_output >= 0)[:, None]
-    start = combined.transducer.text_start * width + letters.start
+    accepting = accepts_at_end & (transducer.final_output >= 0)[:, None]
+    start = combination.transducer.text_start * width + letters.start
     symbols = np.arange(columns, dtype=np.int32)
     product = Dfa(symbols, table.reshape(-1, columns).astype(np.int32), accepting.reshape(-1), start)
     return coarsened(CharDfa(minimize(product, guard), transducer.minterms))
@@ -314,17 +314,17 @@ def _minterm_names(minterms: Minterms) -> tuple[str, ...]:
     return tuple(describe(minterms.charset([minterm])) for minterm in range(minterms.count))
 
 
-def _letter_names(combined: Combined) -> LetterNames:
+def _letter_names(combination: Combination) -> LetterNames:
     """The caller's propositions of each letter. None for a letter that the word trace does not show."""
-    alphabet = combined.transducer.alphabet
-    hidden = combined.internal_names if combined.with_nomatch else {*combined.internal_names, NOMATCH}
-    units = (tuple(sorted(letter - hidden)) for letter in alphabet.units)
+    alphabet = combination.transducer.alphabet
+    hidden_names = combination.internal_names if combination.with_nomatch else {*combination.internal_names, NOMATCH}
+    units = (tuple(sorted(letter - hidden_names)) for letter in alphabet.units)
     return (*units, *[None] * (len(alphabet) - len(alphabet.units)))
 
 
-def _symbol_names(combined: Combined, names: LetterNames) -> tuple[str, ...]:
+def _symbol_names(combination: Combination, names: LetterNames) -> tuple[str, ...]:
     """The names of all letters. `names` are those of `_letter_names`."""
-    alphabet = combined.transducer.alphabet
+    alphabet = combination.transducer.alphabet
     # Names in the order of LetterAlphabet: units, characters, the leading space, outcomes.
     steps = zip(alphabet.units, names, strict=False)  # the units come first among the letters
     units = (", ".join((*(propositions or ()), *_internal_names(letter))) or "other" for letter, propositions in steps)

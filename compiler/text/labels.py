@@ -38,7 +38,7 @@ def label_automata(
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
     final_output = np.array([NO_END, 0], dtype=np.int32)
     silent = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), final_output, 2, ((),), 1)
-    shown = LabelAutomaton(
+    display = LabelAutomaton(
         transducer=silent,
         letters=dfa,
         symbol_names=tuple(labels),
@@ -48,7 +48,7 @@ def label_automata(
     )
     # The column of the id that ends a sequence means nothing: `from_table` gives it one of its own.
     ids = np.append(dfa.symbol_class, 0)
-    return shown, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
+    return display, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
 
 
 def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:
@@ -78,7 +78,7 @@ class _LabelDfaBuilder:
     def __init__(self, labels: Sequence[str], guard: ResourceGuard) -> None:
         self._labels, self._guard = labels, guard
         # By proposition, whether it holds at each label; a step is any label.
-        self._holding: dict[Proposition, list[bool]] = {STEP: [True] * len(labels)}
+        self._truth_by_label: dict[Proposition, list[bool]] = {STEP: [True] * len(labels)}
 
     def dfa(self, tree: ConstraintTree) -> Dfa:
         """The automaton over labels of a tree."""
@@ -105,10 +105,10 @@ class _LabelDfaBuilder:
 
     def _holds(self, proposition: Proposition) -> list[bool]:
         # Each proposition is matched against the labels once, however many leaves use it.
-        if proposition not in self._holding:
+        if proposition not in self._truth_by_label:
             pattern = CharDfa(*node_to_dfa(proposition_node(proposition, self._guard), self._guard))
-            self._holding[proposition] = [pattern.accepts(label) for label in self._labels]
-        return self._holding[proposition]
+            self._truth_by_label[proposition] = [pattern.accepts(label) for label in self._labels]
+        return self._truth_by_label[proposition]
 
     def _words(self, leaf: WordLeaf) -> Dfa:
         """The automaton of a word leaf over labels. It reads what holds at each label. Its last step, if it has one, is

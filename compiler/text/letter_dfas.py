@@ -101,22 +101,22 @@ def _word_dfa(leaf: WordLeaf, alphabet: LetterAlphabet, guard: ResourceGuard) ->
     """The leaf's automaton over the alphabet. Letters that are no step of its trace leave its state unchanged."""
     # Only the letters that this leaf can tell apart are built: what holds of other leaves' propositions is dropped.
     number: dict[frozenset[str], int] = {}
-    projected = [_projected(unit, leaf) for unit in alphabet.units]
-    for letter in projected:
+    projections = [_projection(unit, leaf) for unit in alphabet.units]
+    for letter in projections:
         if letter is not None:
             number.setdefault(letter, len(number))
     dfa = leaf.build(list(number), guard)
     ignored = dfa.next_state.shape[1]
     # Several letters of the alphabet may read one column: they agree on what this leaf asks.
-    column = [ignored if letter is None else int(dfa.symbol_class[number[letter]]) for letter in projected]
-    column += [ignored] * (len(alphabet) - len(projected))
+    column = [ignored if letter is None else int(dfa.symbol_class[number[letter]]) for letter in projections]
+    column += [ignored] * (len(alphabet) - len(projections))
     table = dfa.next_state
     if ignored in column:
         table = np.column_stack([table, np.arange(dfa.states, dtype=table.dtype)])
     return Dfa(np.array(column, dtype=np.int32), table, dfa.accepting, dfa.start)
 
 
-def _projected(unit: frozenset[str], leaf: WordLeaf) -> frozenset[str] | None:
+def _projection(unit: frozenset[str], leaf: WordLeaf) -> frozenset[str] | None:
     """The letter that a leaf reads at a unit. None where its trace has no such step."""
     if unit == {EOS}:
         return unit if leaf.with_eos else None

@@ -74,9 +74,9 @@ def word_trace_per_character(
     # The letters name the coarsest classes that all constraints can be read over; the space is one of them by itself.
     classes, class_members = common_minterms([part.minterms for part in texts])
     classes, old = space_apart(classes)
-    parts, (mine, of_class) = common_minterms([base.transducer.minterms, classes])
-    outputs, output = _with_characters(base, mine, of_class, classes.count)
-    next_state = base.transducer.next_state[:, mine]
+    parts, (word_minterm, of_class) = common_minterms([base.transducer.minterms, classes])
+    outputs, output = _with_characters(base, word_minterm, of_class, classes.count)
+    next_state = base.transducer.next_state[:, word_minterm]
     final_output = np.array(
         [NO_END if end == NO_END else len(outputs) + end for end in base.transducer.final_output.tolist()]
     )
@@ -92,16 +92,16 @@ def word_trace_per_character(
         start = len(final_output) - 1
     output[next_state == DEAD] = EMPTY
     # Classes that no constraint tells apart at some state are merged by the minimization.
-    combined = CharTransducer(next_state, output, final_output.astype(np.int32), tuple(outputs), parts)
-    smaller, number = minimize_transducer(combined, guard)
+    product = CharTransducer(next_state, output, final_output.astype(np.int32), tuple(outputs), parts)
+    minimal_transducer, number = minimize_transducer(product, guard)
     alphabet = LetterAlphabet(
         units=base.letters,
         character_letters=classes.count,
         has_space_letter=leading_space,
         readings=1 + leading_space,
     )
-    trace = TextTransducer(smaller, int(number[start]), int(number[base.start]), _NO_STATES, alphabet)
-    return trace, CharacterClasses(tuple(mine[old] for mine in class_members), classes.word(SPACE)[0])
+    trace = TextTransducer(minimal_transducer, int(number[start]), int(number[base.start]), _NO_STATES, alphabet)
+    return trace, CharacterClasses(tuple(word_minterm[old] for word_minterm in class_members), classes.word(SPACE)[0])
 
 
 def _with_characters(
@@ -115,6 +115,6 @@ def _with_characters(
     # [S, M]: (output of the word trace, class) as one integer.
     pairs = base.transducer.output[:, minterm].astype(np.int64) * classes + of_class
     distinct, which = np.unique(pairs, return_inverse=True)
-    written = (divmod(pair, classes) for pair in distinct.tolist())
-    outputs = [(*base.transducer.outputs[string], len(base.letters) + letter) for string, letter in written]
+    pairs_written = (divmod(pair, classes) for pair in distinct.tolist())
+    outputs = [(*base.transducer.outputs[string], len(base.letters) + letter) for string, letter in pairs_written]
     return [(), *outputs], 1 + which.reshape(pairs.shape).astype(np.int32)

@@ -19,8 +19,8 @@ from compiler.automata import (
     SINK,
     CharDfa,
     CharTransducer,
-    Explored,
     Minterms,
+    ProductGraph,
     common_minterms,
     everything,
     explore,
@@ -125,7 +125,7 @@ def joint_transducer(
     if not optional and not counts_characters:
         whole_part = whole_text(mandatory or everything(), leading_space, guard)
         if words is None:
-            return _alone(whole_part)
+            return _single_transducer(whole_part)
         return _ProductBuilder(words, whole_part, (), False, leading_space, guard).one_reading()
     # Two readings or a start of its own take care of the leading space below.
     whole_part = whole_text(mandatory or everything(), False, guard)
@@ -138,7 +138,7 @@ def joint_transducer(
     return builder.two_readings() if both else builder.without_space()
 
 
-def _alone(whole_part: WholeText) -> TextTransducer:
+def _single_transducer(whole_part: WholeText) -> TextTransducer:
     """A whole-text constraint by itself: no letters at all. State s of its table is state s + 1."""
     # Steps into dead states lead to the transducer's own dead state, so that they can be dropped early.
     dead = ~whole_part.live[whole_part.next_state]
@@ -185,7 +185,7 @@ class _ProductBuilder:
         starts = [[self._words.start, first, *self._optional_starts] for first in firsts]
         explored = explore(self._tables(), self._live(), starts, self._guard)
         start, text_start = explored.starts
-        return self._finished(explored, start, text_start)
+        return self._text_transducer(explored, start, text_start)
 
     def without_space(self) -> TextTransducer:
         """The transducer for answers that never begin with a space. A raw text that does is read without it."""
@@ -195,14 +195,14 @@ class _ProductBuilder:
         # one more state, the start of raw texts: like the start of answers, but a space leads to that start
         row = explored.next_state[text_start].copy()
         row[self._minterms.word(SPACE)[0]] = text_start
-        with_start = Explored(
+        with_start = ProductGraph(
             np.vstack([explored.next_state, row]),
             np.vstack([explored.component, explored.component[text_start]]),
             explored.starts,
         )
         # At the leading space the word trace has no step yet, so this state emits nothing.
         start = len(with_start.next_state) - 1
-        return self._finished(with_start, start, text_start, silent=start)
+        return self._text_transducer(with_start, start, text_start, silent=start)
 
     def two_readings(self) -> TextTransducer:
         """The transducer with two runs of each whole-text constraint.
@@ -215,12 +215,12 @@ class _ProductBuilder:
         delayed = [_after_space(table, start, space) for table, start in zip(whole_tables, own_starts, strict=True)]
         # one reading may fail while the other goes on, so that no whole-text part ends the product by itself
         always = [np.ones(len(table), dtype=bool) for table in (*whole_tables, *delayed)]
-        waiting = [len(table) for table in whole_tables]
-        missed = [len(table) + 1 for table in whole_tables]
-        starts = [[self._words.start, *own_starts, *second] for second in (waiting, missed)]
+        before_space = [len(table) for table in whole_tables]
+        missed_space = [len(table) + 1 for table in whole_tables]
+        starts = [[self._words.start, *own_starts, *second] for second in (before_space, missed_space)]
         explored = explore([*tables, *delayed], [live[0], *always], starts, self._guard)
         start, text_start = explored.starts
-        return self._finished(explored, start, text_start, readings=2)
+        return self._text_transducer(explored, start, text_start, readings=2)
 
     def _tables(self) -> list[np.ndarray]:
         """The tables of all components over the shared minterms.
@@ -240,8 +240,8 @@ class _ProductBuilder:
         alive = np.arange(len(self._words.transducer.final_output)) != DEAD
         return [alive, self._mandatory.live, *(np.ones(part.dfa.states, dtype=bool) for part in self._optional)]
 
-    def _finished(
-        self, explored: Explored, start: int, text_start: int, silent: int | None = None, readings: int = 1
+    def _text_transducer(
+        self, explored: ProductGraph, start: int, text_start: int, silent: int | None = None, readings: int = 1
     ) -> TextTransducer:
         """The transducer of an explored product. `silent` is the state whose step over a space emits nothing."""
         layout = ProductLayout(len(self._optional), readings)
@@ -258,7 +258,7 @@ class _ProductBuilder:
         output[next_state == SINK] = EMPTY
         final_output = self._final_outputs(words.final_output[word_state], outcomes)
         transducer = CharTransducer(next_state, output, final_output, tuple(self._outputs), self._minterms)
-        smaller, number = minimize_transducer(transducer, self._guard)
+        minimal_transducer, number = minimize_transducer(transducer, self._guard)
         # The first product state of each minimized state stands for it.
         first = np.unique(number, return_index=True)[1]
         display = self._mandatory.display_state
@@ -269,7 +269,7 @@ class _ProductBuilder:
             outcomes=tuple(self._outcome_letters),
             readings=readings,
         )
-        return TextTransducer(smaller, int(number[start]), int(number[text_start]), display_state, alphabet)
+        return TextTransducer(minimal_transducer, int(number[start]), int(number[text_start]), display_state, alphabet)
 
     def _alive(self, component: np.ndarray, layout: ProductLayout) -> np.ndarray:
         """The states in which some reading can still satisfy the mandatory constraint.
@@ -287,13 +287,13 @@ class _ProductBuilder:
         """The outcome of the whole-text constraints at the end in each state."""
         by_reading = []
         for reading in range(layout.readings):
-            met = self._accepts(self._mandatory.accepting, component[:, layout.mandatory(reading)])
+            holds = self._accepts(self._mandatory.accepting, component[:, layout.mandatory(reading)])
             optional = [
                 self._accepts(part.dfa.accepting, component[:, column]).tolist()
                 for part, column in zip(self._optional, layout.optional(reading), strict=True)
             ]
             rows = list(zip(*optional, strict=True)) if optional else [()] * len(component)
-            by_reading.append([row if mandatory else None for mandatory, row in zip(met.tolist(), rows, strict=True)])
+            by_reading.append([row if mandatory else None for mandatory, row in zip(holds.tolist(), rows, strict=True)])
         return list(zip(*by_reading, strict=True))
 
     @staticmethod

@@ -77,13 +77,13 @@ class _Patterns:
 _WORD_CHAR, _SPACE_CHAR, _OTHER_CHAR = range(3)
 
 
-def _patterns(named: Sequence[tuple[str, CharNfa]]) -> _Patterns:
+def _patterns(nfas: Sequence[tuple[str, CharNfa]]) -> _Patterns:
     first, offset = 0, 0
     follow: list[int] = []
     accepting: list[tuple[str, int]] = []
     # The two categories come first, so that every minterm is a word character, white space or neither.
     sets: dict[CharSet, int] = {category(r"\w"): 0, category(r"\s"): 0}  # each with the positions that read it
-    for name, nfa in named:
+    for name, nfa in nfas:
         # All patterns share one numbering of positions: those of a pattern begin at its offset.
         first |= nfa.first << offset
         follow.extend(mask << offset for mask in nfa.follow)
@@ -131,7 +131,7 @@ class _Tracker:
             row, emitted = self._row(in_word, positions)
             rows.append(row)
             outputs_of.append(emitted)
-            final_output.append(self._string((*self._closing(in_word, positions), *self._ending)))
+            final_output.append(self._string((*self._closing_letter(in_word, positions), *self._ending)))
             self._guard.check("dfa_states_max", len(self._order))
             self._guard.check_time()
         outputs = tuple(self._outputs)
@@ -148,27 +148,27 @@ class _Tracker:
         """The state after each minterm from a state, and the output."""
         patterns = self._patterns
         # Patterns that began at an earlier unit; `starting` adds those that begin at this one.
-        going_on = patterns.after(positions)
-        starting = going_on | patterns.first
-        closing = self._closing(in_word, positions)
-        closed = self._string(closing)
+        continuing_positions = patterns.after(positions)
+        all_positions = continuing_positions | patterns.first
+        closing = self._closing_letter(in_word, positions)
+        closing_output = self._string(closing)
         row, emitted = [], []
         for reads, kind in zip(patterns.reads, patterns.kind, strict=True):
             # Inside a word no pattern begins: a match starts where a unit does.
             if kind == _WORD_CHAR:
-                row.append(self._state(True, (going_on if in_word else starting) & reads))
+                row.append(self._state(True, (continuing_positions if in_word else all_positions) & reads))
                 emitted.append(0)
             # White space ends the word before it, and belongs to no unit itself.
             elif kind == _SPACE_CHAR:
-                row.append(self._state(False, going_on & reads))
-                emitted.append(closed)
+                row.append(self._state(False, continuing_positions & reads))
+                emitted.append(closing_output)
             else:  # a unit of its own: the word before it ends, and so does it
-                read = starting & reads
+                read = all_positions & reads
                 row.append(self._state(False, read))
                 emitted.append(self._string((*closing, self._letter(patterns.letter(read)))))
         return row, emitted
 
-    def _closing(self, in_word: bool, positions: int) -> tuple[int, ...]:
+    def _closing_letter(self, in_word: bool, positions: int) -> tuple[int, ...]:
         """The letter that the end of the word emits. It is empty where no word is in progress."""
         return (self._letter(self._patterns.letter(positions)),) if in_word else ()
 
@@ -195,12 +195,12 @@ def word_transducer(propositions: Mapping[str, Proposition], with_eos: bool, gua
     with_eos  one last step is added in which only `eos` holds
     Raises what the patterns' compilers raise, and LimitExceeded over `dfa_states_max` or `letters_max`.
     """
-    named: list[tuple[str, CharNfa]] = []
+    nfas: list[tuple[str, CharNfa]] = []
     for name, proposition in propositions.items():
-        named.append((name, node_nfa(proposition_node(proposition, guard), guard)))
+        nfas.append((name, node_nfa(proposition_node(proposition, guard), guard)))
         # The tracker's sets range over the positions of all patterns together.
-        guard.check("nfa_positions_max", sum(nfa.positions for _, nfa in named))
-    transducer, start, letters = _Tracker(_patterns(named), with_eos, guard).build()
+        guard.check("nfa_positions_max", sum(nfa.positions for _, nfa in nfas))
+    transducer, start, letters = _Tracker(_patterns(nfas), with_eos, guard).build()
     # Different sets of positions often behave alike, such as those of words with a common end.
-    smaller, number = minimize_transducer(transducer, guard)
-    return WordTransducer(smaller, int(number[start]), letters)
+    minimal_transducer, number = minimize_transducer(transducer, guard)
+    return WordTransducer(minimal_transducer, int(number[start]), letters)

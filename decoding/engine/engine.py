@@ -156,7 +156,7 @@ class Engine:
             _raise_if_cancelled(cancelled)
             try:
                 while True:
-                    alone = self._scheduler.begin_check()
+                    runs_alone = self._scheduler.begin_check()
                     # The retry is outside the clause, whose error still refers to the memory of the failed pass.
                     try:
                         return self._submit_check(prompt_ids, tokens).result()
@@ -164,9 +164,9 @@ class Engine:
                         if not is_out_of_memory(error):
                             raise
                     release_memory(self._model.device)
-                    self._report("rejected" if alone else "check_deferred")
+                    self._report("rejected" if runs_alone else "check_deferred")
                     # Alone it had all the memory there is, so waiting for a generation to end cannot help.
-                    if alone:
+                    if runs_alone:
                         raise OutOfMemory(self._model.bytes_for(len(prompt_ids) + len(tokens), 1, 1))
                     self._scheduler.defer_check(cancelled)
             finally:

@@ -59,8 +59,8 @@ class MemoryBudget:
         self._ok_steps += 1
         if self._ok_steps == OK_STEPS:
             self._ok_steps = 0
-            self.rows = min(self._rows_max, _raised(self.rows))
-            self.memory_bytes = min(self._memory_bytes_max, _raised(self.memory_bytes))
+            self.rows = min(self._rows_max, _raise_limit(self.rows))
+            self.memory_bytes = min(self._memory_bytes_max, _raise_limit(self.memory_bytes))
 
     def passes(self, feeds: Iterable[T], rows_of: Callable[[T], int]) -> Iterator[list[T]]:
         """The feeds of a step in as few passes as possible. They keep their order, and each pass has at least one."""
@@ -77,7 +77,7 @@ class MemoryBudget:
             yield group
 
 
-def _raised(limit: int) -> int:
+def _raise_limit(limit: int) -> int:
     return limit + max(1, limit // 2)
 
 
@@ -99,7 +99,7 @@ def free_bytes(device: torch.device) -> int:
     """Bytes that could be allocated on a device now. For the CPU these are those of this machine or its container."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return min([_available(), *(left for left in map(_left_of, _CGROUPS) if left is not None)])
+    return min([_available_bytes(), *(left for left in map(_free_bytes_of, _CGROUPS) if left is not None)])
 
 
 def gpu_bytes(device: torch.device) -> dict[str, int]:
@@ -121,7 +121,7 @@ def describe_device(name: str) -> str:
     return f"{device}: {kind}, {free_bytes(device) / 2**30:.1f} GiB free, torch {torch.__version__}"
 
 
-def _available() -> int:
+def _available_bytes() -> int:
     """The bytes that the system could allocate without swapping.
 
     It is the total memory where the system does not report them.
@@ -133,7 +133,7 @@ def _available() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
-def _left_of(cgroup: tuple[str, str]) -> int | None:
+def _free_bytes_of(cgroup: tuple[str, str]) -> int | None:
     """The bytes that a control group leaves. None where there is none or it sets no limit ("max")."""
     try:
         limit, used = (Path(path).read_text(encoding="ascii").strip() for path in cgroup)

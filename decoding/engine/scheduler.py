@@ -24,7 +24,7 @@ class Scheduler:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         # One lock for all state; it is notified whenever a waiting thread might go on.
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._waiting: deque[EngineRequest] = deque()
         self._running: list[EngineRequest] = []
         self._open = True
@@ -33,49 +33,49 @@ class Scheduler:
 
     def __len__(self) -> int:
         """How many run or wait."""
-        with self._changed:
+        with self._condition:
             return len(self._running) + len(self._waiting)
 
     @property
     def running(self) -> list[EngineRequest]:
         """The running generations. It is a copy, which the engine's thread may go through while requests arrive."""
-        with self._changed:
+        with self._condition:
             return list(self._running)
 
     @property
     def requests(self) -> list[EngineRequest]:
         """The running generations, then the waiting ones: a copy."""
-        with self._changed:
+        with self._condition:
             return [*self._running, *self._waiting]
 
     def add(self, request: EngineRequest) -> None:
         """Queues a request. Raises Cancelled once the scheduler is closed."""
-        with self._changed:
+        with self._condition:
             if not self._open:
                 raise Cancelled("the engine is closed")
             self._waiting.append(request)
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def close(self) -> None:
         """Refuses further requests, and makes `wait_for_work` return False."""
-        with self._changed:
+        with self._condition:
             self._open = False
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def wait_for_work(self) -> bool:
         """Wait until the engine has something to do. False once the scheduler is closed."""
-        with self._changed:
+        with self._condition:
             while self._open and not (self._running or self._waiting):
-                self._changed.wait()
+                self._condition.wait()
             # Where the first waiting generation may not begin, the wait has an end, so that cancelled ones are found.
             if self._open and not self._running and not self._may_begin(self._waiting[0]):
-                self._changed.wait(POLL_S)
+                self._condition.wait(POLL_S)
             return self._open
 
     def admit(self) -> list[EngineRequest]:
         """The generations that begin now, in their order of arrival."""
         admitted = []
-        with self._changed:
+        with self._condition:
             # First come, first served: a small request behind a large one waits, so that the large one never starves.
             while self._waiting and self._may_begin(self._waiting[0]):
                 admitted.append(self._waiting.popleft())
@@ -86,7 +86,7 @@ class Scheduler:
         """Returns a request that ran out of memory to the queue. It regains its old place. False where it ran alone:
         then it is not preempted.
         """
-        with self._changed:
+        with self._condition:
             others = [other.bytes_max for other in self._running if other is not request]
             if not others and not self._checking:
                 return False
@@ -97,45 +97,45 @@ class Scheduler:
             request.preemptions += 1
             self._running.remove(request)
             self._waiting = deque(sorted((request, *self._waiting), key=lambda waiting: waiting.created_s))
-            self._changed.notify_all()
+            self._condition.notify_all()
             return True
 
     def remove(self, request: EngineRequest) -> None:
         """Forgets a request that has ended."""
-        with self._changed:
+        with self._condition:
             # A cancelled request may end while it still waits.
             if request in self._running:
                 self._running.remove(request)
             else:
                 self._waiting.remove(request)
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def begin_check(self) -> bool:
         """Starts a check, or a further attempt of it.
 
         Returns True where it has found no memory before and no generation runs beside it now.
         """
-        with self._changed:
+        with self._condition:
             # While a check waits no generation begins, so with none running it has the device to itself.
             self._checking = True
             return self._check_waits and not self._running
 
     def defer_check(self, cancelled: Callable[[], bool] | None) -> None:
         """Defer a check that ran out of memory until a generation ends. None is admitted before. Raises Cancelled."""
-        with self._changed:
+        with self._condition:
             self._checking, self._check_waits = False, True
             # No generation begins meanwhile (`_may_begin` is False), so a smaller number means that one has ended.
             running = len(self._running)
             while running and len(self._running) >= running:
                 if not self._open or (cancelled is not None and cancelled()):
                     raise Cancelled("the generation was cancelled")
-                self._changed.wait(POLL_S)
+                self._condition.wait(POLL_S)
 
     def end_check(self) -> None:
         """A check has ended, whatever its outcome."""
-        with self._changed:
+        with self._condition:
             self._checking = self._check_waits = False
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def _may_begin(self, request: EngineRequest) -> bool:
         """Whether the first waiting generation may begin. The bytes that the running ones may come to hold decide."""

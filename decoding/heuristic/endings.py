@@ -31,12 +31,12 @@ class Endings:
     the host.
 
     ids    int64   [n]       ascending, without EOS
-    nats   float64 [n+1, n]  after ids[j], EOS included: in row 0 after any other token, in row i + 1 after ids[i]
-    index  int64   [V]       the row of `nats` for each id as the token before
+    cost   float64 [n+1, n]  nats after ids[j], EOS included: in row 0 after any other token, in row i + 1 after ids[i]
+    index  int64   [V]       the row of `cost` for each id as the token before
     """
 
     ids: NDArray[np.int64]
-    nats: NDArray[np.float64]
+    cost: NDArray[np.float64]
     index: NDArray[np.int64]
 
 
@@ -53,24 +53,24 @@ def find_endings(model: LanguageModel[Any], prior: Tensor) -> Endings | None:
     if too_short or float(prior[ends].logsumexp(0)) > _RARE:
         return None
     common = [token for token in prior.argsort(descending=True, stable=True).tolist() if token not in ends]
-    tried = common[: max(1, min(_TRIED_MAX, _LOG_PROBS_MAX // len(prior)))]
-    nats_by_ending: dict[tuple[int, ...], list[float]] = {}
+    candidates = common[: max(1, min(_TRIED_MAX, _LOG_PROBS_MAX // len(prior)))]
+    costs_by_ending: dict[tuple[int, ...], list[float]] = {}
     for number in range(_CONTEXTS):
-        for ending, nats in _endings_after(model, number, tried):
-            nats_by_ending[ending] = min(nats, nats_by_ending.get(ending, [inf]))
-    cheapest = sorted(nats_by_ending, key=lambda ending: (nats_by_ending[ending], ending))[:_ENDINGS_MAX]
+        for ending, costs in _endings_after(model, number, candidates):
+            costs_by_ending[ending] = min(costs, costs_by_ending.get(ending, [inf]))
+    cheapest = sorted(costs_by_ending, key=lambda ending: (costs_by_ending[ending], ending))[:_ENDINGS_MAX]
     ids = np.unique(np.concatenate(cheapest))
-    index, nats_of = np.zeros(len(prior), dtype=np.int64), np.full((len(ids) + 1, len(ids)), np.inf)
+    index, cost_table = np.zeros(len(prior), dtype=np.int64), np.full((len(ids) + 1, len(ids)), np.inf)
     index[ids] = np.arange(1, len(ids) + 1)
     for ending in cheapest:
-        for before, token, left in zip((0, *index[list(ending)]), ending, nats_by_ending[ending], strict=False):
-            nats_of[before, index[token] - 1] = min(left, nats_of[before, index[token] - 1])
+        for before, token, left in zip((0, *index[list(ending)]), ending, costs_by_ending[ending], strict=False):
+            cost_table[before, index[token] - 1] = min(left, cost_table[before, index[token] - 1])
     # A pair that did not occur costs as much as its second token after any other token.
-    return Endings(ids, np.minimum(nats_of, nats_of[0]), index)
+    return Endings(ids, np.minimum(cost_table, cost_table[0]), index)
 
 
 def _endings_after(
-    model: LanguageModel[Any], number: int, tried: Sequence[int]
+    model: LanguageModel[Any], number: int, candidates: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], list[float]]]:
     """The cheapest ending after each token tried after a sampled context.
 
@@ -85,15 +85,15 @@ def _endings_after(
         token = torch.multinomial(probs, 1, generator=random)
         (scores,) = model.step([StepInput(session, rows.to(model.device), token[:, None].to(model.device))])
         log_probs = scores.log_probs
-    tokens, spent = torch.tensor(tried)[:, None], torch.zeros(len(tried), 1, dtype=torch.float64)  # [N, m], nats
-    rows = torch.zeros(len(tried), dtype=torch.int64)
+    tokens, cost = torch.tensor(candidates)[:, None], torch.zeros(len(candidates), 1, dtype=torch.float64)  # [N, m]
+    rows = torch.zeros(len(candidates), dtype=torch.int64)
     # Row i holds a token tried and its most probable continuation; it goes on while that stays nearly certain.
     while len(rows):
         (scores,) = model.step([StepInput(session, rows.to(model.device), tokens[:, -1:].to(model.device))])
         log_probs = scores.log_probs.double().cpu()
-        left = spent[:, -1:] - log_probs[:, ends].logsumexp(1, keepdim=True) - spent
+        left = cost[:, -1:] - log_probs[:, ends].logsumexp(1, keepdim=True) - cost
         yield from zip(map(tuple, tokens.tolist()), left.tolist(), strict=True)
         best = log_probs.index_fill(1, torch.tensor(ends), -inf).max(dim=1, keepdim=True)
-        tokens, spent = torch.hstack([tokens, best.indices]), torch.hstack([spent, spent[:, -1:] - best.values])
-        rows = ((spent[:, -1] < _NATS_MAX) & (tokens.shape[1] <= _LENGTH_MAX + 1)).nonzero()[:, 0]
-        tokens, spent = tokens[rows], spent[rows]
+        tokens, cost = torch.hstack([tokens, best.indices]), torch.hstack([cost, cost[:, -1:] - best.values])
+        rows = ((cost[:, -1] < _NATS_MAX) & (tokens.shape[1] <= _LENGTH_MAX + 1)).nonzero()[:, 0]
+        tokens, cost = tokens[rows], cost[rows]

@@ -28,7 +28,7 @@ _EDGE_CELLS_MAX = 1 << 23  # of the automaton's tables; larger ones get no cost 
 _WORK_MAX = 1 << 26  # cells examined before the remaining states are extrapolated; about a second
 
 Reals = NDArray[np.float64]
-Wholes = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 class EdgeList(NamedTuple):
@@ -39,8 +39,8 @@ class EdgeList(NamedTuple):
     cost    float64 [N]  the least nats of all tokens that take the edge
     """
 
-    source: Wholes
-    edge: Wholes
+    source: Integers
+    edge: Integers
     cost: Reals
 
 
@@ -55,20 +55,20 @@ def unigram_prior(model: LanguageModel[Any]) -> Tensor:
     random, (session, first) = torch.Generator().manual_seed(_SEED), begin_text(model)
     steps = _TOKENS if model.context_length is None else min(_TOKENS, model.context_length - 1)
     total, count = first.double().exp().cpu(), 1
-    drawn = torch.multinomial(total, _TEXTS, replacement=True, generator=random)
+    token = torch.multinomial(total, _TEXTS, replacement=True, generator=random)
     parents = torch.zeros(_TEXTS, dtype=torch.int64)
     ends = torch.tensor(model.eos_ids)
     for _ in range(steps):
-        live = (~torch.isin(drawn, ends)).nonzero()[:, 0]
+        live = (~torch.isin(token, ends)).nonzero()[:, 0]
         if not len(live):
             break
-        feed = StepInput(session, parents[live].to(model.device), drawn[live, None].to(model.device))
+        feed = StepInput(session, parents[live].to(model.device), token[live, None].to(model.device))
         (scores,) = model.step([feed])
         probs = scores.log_probs.double().cpu().exp()
         total += probs.sum(dim=0)
         count += len(probs)
-        drawn = torch.multinomial(probs, 1, generator=random)[:, 0]
-        parents = torch.arange(len(drawn))
+        token = torch.multinomial(probs, 1, generator=random)[:, 0]
+        parents = torch.arange(len(token))
     return (total / count).log().clamp(min=PRIOR_FLOOR)
 
 
@@ -87,10 +87,10 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
         return None
     class_cost = np.full(automaton.classes, np.inf)
     np.minimum.at(class_cost, automaton.token_class, -prior.numpy())
-    between, outer = automaton.edge_boundary.shape
+    boundary_states, boundary_classes = automaton.edge_boundary.shape
     blocks = [
-        *_distinct_edges(automaton.edge_boundary, class_cost[:outer], 0),
-        *_distinct_edges(automaton.edge_midchar, class_cost[outer:], between - 1),
+        *_distinct_edges(automaton.edge_boundary, class_cost[:boundary_classes], 0),
+        *_distinct_edges(automaton.edge_midchar, class_cost[boundary_classes:], boundary_states - 1),
     ]
     edges = EdgeList(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
     cost = np.where(automaton.distance.reshape(-1, automaton.letter_states) == 0, 0.0, np.inf)  # [L, Q]
@@ -98,11 +98,11 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
     cost = cost.reshape(-1)
     # Where paths are so long that the work passes its bound, the remaining states take the highest cost per token of
     # the others, times their distance.
-    remaining = np.isinf(cost) & (automaton.distance != UNREACHABLE)
-    if remaining.any():
-        computed = np.isfinite(cost) & (automaton.distance > 0)
-        rate = float((cost[computed] / automaton.distance[computed]).max(initial=0.0))
-        cost[remaining] = rate * automaton.distance[remaining]
+    unfinished_states = np.isinf(cost) & (automaton.distance != UNREACHABLE)
+    if unfinished_states.any():
+        finished_states = np.isfinite(cost) & (automaton.distance > 0)
+        rate = float((cost[finished_states] / automaton.distance[finished_states]).max(initial=0.0))
+        cost[unfinished_states] = rate * automaton.distance[unfinished_states]
     return torch.from_numpy(np.where(automaton.distance == UNREACHABLE, 0.0, cost))
 
 
@@ -141,7 +141,7 @@ def _value_iteration(automaton: TokenAutomaton, edges: EdgeList, cost: Reals) ->
             starts, end = first[begin : begin + block], ends[min(begin + block, len(first))]
             part, rows = slice(starts[0], end), edges.source[starts]
             after = automaton.function[automaton.edge_function[edges.edge[part]]]  # [n, Q]
-            ahead = cost[automaton.edge_target[edges.edge[part]][:, None], after] + edges.cost[part, None]  # [n, Q]
-            best = np.minimum(cost[rows], np.minimum.reduceat(ahead, starts - starts[0], axis=0))
+            path_cost = cost[automaton.edge_target[edges.edge[part]][:, None], after] + edges.cost[part, None]  # [n, Q]
+            best = np.minimum(cost[rows], np.minimum.reduceat(path_cost, starts - starts[0], axis=0))
             changed |= bool((best < cost[rows]).any())
             cost[rows] = best

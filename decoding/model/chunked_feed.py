@@ -50,9 +50,9 @@ class ChunkedFeed:
         count = log_probs.shape[1]
         following = self._tokens[:, self._begin + 1 : self._begin + 1 + count]
         if following.shape[1]:
-            inner = log_probs[:, : following.shape[1]]  # no token follows the last one of the feed
-            self._token_log_probs.append(inner.gather(2, following[:, :, None])[:, :, 0])
-            self._max_log_probs.append(inner.amax(dim=2))
+            followed_log_probs = log_probs[:, : following.shape[1]]  # no token follows the last one of the feed
+            self._token_log_probs.append(followed_log_probs.gather(2, following[:, :, None])[:, :, 0])
+            self._max_log_probs.append(followed_log_probs.amax(dim=2))
         self._log_probs = log_probs[:, -1]
         self._begin += count
 

@@ -71,10 +71,10 @@ def _require_equal(model: PreTrainedModel, plain_reader: PlainReader, reader: Sh
     session, expected = plain_reader.prefill(prompt)
     if tree.layers != len(session.cache.layers):
         raise PrefixSharingUnsupported("some of its layers share keys and values, or keep none")
-    halved = model.dtype not in (torch.float32, torch.float64)
-    if halved:
+    is_half_precision = model.dtype not in (torch.float32, torch.float64)
+    if is_half_precision:
         tolerance = _TOLERANCE_HALVED * float(expected.std())
-    _require_close(first, expected, tolerance, halved)
+    _require_close(first, expected, tolerance, is_half_precision)
     # The steps branch, reorder, drop a row, and grow by two tokens at once.
     for number, (parents, count) in enumerate(_STEPS):
         rows = torch.tensor(parents, device=model.device)
@@ -83,14 +83,14 @@ def _require_equal(model: PreTrainedModel, plain_reader: PlainReader, reader: Sh
         shared = reader.step([StepInput(tree, rows, tokens)])[0]
         expected_scores = plain_reader.step([StepInput(session, rows, tokens)])[0]
         for name in ("log_probs", "token_log_probs", "max_log_probs"):
-            _require_close(getattr(shared, name), getattr(expected_scores, name), tolerance, halved)
+            _require_close(getattr(shared, name), getattr(expected_scores, name), tolerance, is_half_precision)
 
 
-def _require_close(log_probs: Tensor, expected: Tensor, tolerance: float, halved: bool) -> None:
+def _require_close(log_probs: Tensor, expected: Tensor, tolerance: float, is_half_precision: bool) -> None:
     if log_probs.numel():
         difference = (log_probs - expected).abs()
         # In half precision the mean decides: where log-probs are far apart, rounding moves single ids by a nat.
-        error = float(difference.mean() if halved else difference.max())
+        error = float(difference.mean() if is_half_precision else difference.max())
         if not error <= tolerance:  # also catches NaN
             raise PrefixSharingUnsupported(f"the log-probs with prefix sharing are off by {error:.3g} nats")
 

@@ -88,8 +88,8 @@ def _dicts(parameters: Any) -> Iterator[dict[str, Any]]:
     """The parameters, and the dicts at any depth in them."""
     if isinstance(parameters, dict):
         yield parameters
-        for inner in parameters.values():
-            yield from _dicts(inner)
+        for value in parameters.values():
+            yield from _dicts(value)
 
 
 @contextlib.contextmanager

@@ -65,12 +65,12 @@ class PrefixTree:
         self.prompt = 0
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
-        self._visible = torch.zeros(1, 0, dtype=torch.bool, device=device)
+        self._visible_slots = torch.zeros(1, 0, dtype=torch.bool, device=device)
         self._path_rank = torch.zeros(1, dtype=torch.int64, device=device)
-        self._free = torch.zeros(0, dtype=torch.int64, device=device)
-        self._free_used = 0
+        self._free_slots = torch.zeros(0, dtype=torch.int64, device=device)
+        self._free_taken = 0
         self._used_slots = 0
-        self._occupied = 0
+        self._occupied_slots = 0
 
     @property
     def layers(self) -> int:
@@ -109,15 +109,15 @@ class PrefixTree:
         bool [N * count, used_slots]. Nodes of one row are adjacent in both.
         """
         rows = len(parents)
-        self._visible = self._visible.index_select(0, parents)  # [N, C]
+        self._visible_slots = self._visible_slots.index_select(0, parents)  # [N, C]
         # Children take the order of their parents, and those of one parent their own: a double argsort makes ranks.
         self._path_rank = self._path_rank.index_select(0, parents).argsort(stable=True).argsort()
         slots = self._take(rows, rows * count)  # [N * count]
         # A new node sees its row's path, and of the row's new nodes itself and those before it (causal).
         causal = torch.ones(count, count, dtype=torch.bool, device=slots.device).tril()
-        sees = self._visible[:, None].repeat(1, count, 1)  # [N, count, C]
+        sees = self._visible_slots[:, None].repeat(1, count, 1)  # [N, count, C]
         sees.scatter_(2, slots.view(rows, 1, count).expand(-1, count, -1), causal.expand(rows, -1, -1))
-        self._visible = sees[:, -1]  # [N, C]: the row's path is what its last node sees
+        self._visible_slots = sees[:, -1]  # [N, C]: the row's path is what its last node sees
         self.rows = rows
         self.length += count
         return slots, sees.view(rows * count, -1)[:, : self._used_slots]
@@ -137,23 +137,23 @@ class PrefixTree:
         """Slots for `count` new nodes, int64 [count]."""
         # Holes are counted only when the list runs out: their number must come from the device to the host, which
         # waits for it, and this is once in several steps.
-        if self._free_used + count > len(self._free):
+        if self._free_taken + count > len(self._free_slots):
             self._count_free()
-            need = self._visible.shape[1] - len(self._free) + count
+            need = self._visible_slots.shape[1] - len(self._free_slots) + count
             capacity = need + max(_SLACK_ROWS * rows, need // 2)
-            if 4 * self._visible.shape[1] < 3 * capacity:  # with three quarters of it the next count only comes sooner
+            if 4 * self._visible_slots.shape[1] < 3 * capacity:  # three quarters only hasten the next count
                 self._grow(-(-capacity // _SLOTS_STEP) * _SLOTS_STEP)
-        slots = self._free[self._free_used : self._free_used + count]
-        self._free_used += count
-        self._used_slots = max(self._used_slots, self._occupied + self._free_used)
+        slots = self._free_slots[self._free_taken : self._free_taken + count]
+        self._free_taken += count
+        self._used_slots = max(self._used_slots, self._occupied_slots + self._free_taken)
         return slots
 
     def _count_free(self) -> None:
-        holes = (~self._visible[:, : self._used_slots].any(dim=0)).nonzero()[:, 0]
-        unused = torch.arange(self._used_slots, self._visible.shape[1], device=holes.device)
-        self._free = torch.cat([holes, unused])  # holes first: attention reads all slots below `used_slots`
-        self._free_used = 0
-        self._occupied = self._used_slots - len(holes)
+        holes = (~self._visible_slots[:, : self._used_slots].any(dim=0)).nonzero()[:, 0]
+        unused = torch.arange(self._used_slots, self._visible_slots.shape[1], device=holes.device)
+        self._free_slots = torch.cat([holes, unused])  # holes first: attention reads all slots below `used_slots`
+        self._free_taken = 0
+        self._occupied_slots = self._used_slots - len(holes)
 
     def _grow(self, capacity: int) -> None:
         for slabs in (self._keys, self._values):
@@ -162,10 +162,10 @@ class PrefixTree:
                     larger = slab.new_empty(self.prompt + capacity, *slab.shape[1:])
                     larger[: len(slab)] = slab
                     slabs[layer] = larger
-        before = self._visible.shape[1]
-        unused = torch.arange(before, capacity, device=self._visible.device)
-        self._free = torch.cat([self._free, unused])
-        self._visible = torch.nn.functional.pad(self._visible, (0, capacity - before))
+        before = self._visible_slots.shape[1]
+        unused = torch.arange(before, capacity, device=self._visible_slots.device)
+        self._free_slots = torch.cat([self._free_slots, unused])
+        self._visible_slots = torch.nn.functional.pad(self._visible_slots, (0, capacity - before))
 
 
 def slots_at_most(rows: int, nodes: int) -> int:

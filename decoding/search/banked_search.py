@@ -57,14 +57,14 @@ class Ranking:
         else:
             cost = (0.0 if heuristics.cost_to_go == "none" else NATS_PER_TOKEN) * to_float64(tables.distance)
         penalty = np.array([heuristics.group_cost * log(rank + 1) for rank in range(pool)])
-        weighted = None
+        ending_arrays = None
         if endings is not None and heuristics.endings and heuristics.cost_weight > 0.0:  # without cost none is saved
             column = take(tables.token_class, like(tables.distance, endings.ids))
-            nats = heuristics.cost_weight * like(tables.distance, endings.nats)
+            ending_cost = heuristics.cost_weight * like(tables.distance, endings.cost)
             # An id that begins within a character shares its class with others, for which the nats would not hold.
-            nats[:, column >= tables.edge_boundary.shape[1]] = inf
-            weighted = column, nats, like(tables.distance, np.append(endings.index, 0))  # the last is NO_TOKEN's
-        return cls(rows, pool, heuristics.cost_weight * cost, like(tables.distance, penalty), weighted)
+            ending_cost[:, column >= tables.edge_boundary.shape[1]] = inf
+            ending_arrays = column, ending_cost, like(tables.distance, np.append(endings.index, 0))  # last: NO_TOKEN's
+        return cls(rows, pool, heuristics.cost_weight * cost, like(tables.distance, penalty), ending_arrays)
 
     def score_bonus(self, beams: Beams, successor: Array, distance: Array, budget_before: int) -> Array:
         """Minus the cost to go after each token class: float64 [R, C]. DEAD_SCORE where the class is not allowed.
@@ -72,12 +72,12 @@ class Ranking:
         successor, distance  int [R, C]  state after a token of the class, and its distance
         """
         xp = library(successor)
-        # Finished rows (distance 0) are no candidates: `_finished` adds them, each at its full log-prob.
+        # Finished rows (distance 0) are no candidates: `_finish_rows` adds them, each at its full log-prob.
         bonus = xp.where((distance >= budget_before) | (distance == 0), DEAD_SCORE, -take(self.cost, successor))
         if self.endings is not None and budget_before > 1:
             # Where only EOS is missing, an ending that the model writes anyway costs less than EOS by itself.
-            column, nats, index = self.endings
-            cheaper = xp.maximum(bonus[:, column], -nats[take(index, beams.token)])  # [R, n]
+            column, cost, index = self.endings
+            cheaper = xp.maximum(bonus[:, column], -cost[take(index, beams.token)])  # [R, n]
             bonus[:, column] = xp.where(distance[:, column] == 1, cheaper, bonus[:, column])
         return bonus
 
@@ -119,11 +119,11 @@ def step(
     best = best_candidates(candidates, tables, ranking.pool)
     diverse = ranking.select_diverse(best.beams, tables)
     position = arange(diverse.score, len(diverse.score))
-    lost = xp.where((diverse.score == DEAD_SCORE) | (position < ranking.rows), DEAD_SCORE, diverse.log_prob)
-    after = diverse.select(position[: ranking.rows]).followed_by(_finished(candidates, tables))
+    dropped = xp.where((diverse.score == DEAD_SCORE) | (position < ranking.rows), DEAD_SCORE, diverse.log_prob)
+    after = diverse.select(position[: ranking.rows]).followed_by(_finish_rows(candidates, tables))
     # Padding goes to the end by a stable sort: shapes must not depend on data where the device is an accelerator.
     after = after.select(xp.argsort(xp.where(after.score == DEAD_SCORE, 1, 0), stable=True))
-    return after.nan_unless_finite(xp.amax(chunk_max, 1)), xp.maximum(best.dropped, xp.amax(lost[None], 1))
+    return after.nan_unless_finite(xp.amax(chunk_max, 1)), xp.maximum(best.dropped, xp.amax(dropped[None], 1))
 
 
 def jump_forward(
@@ -144,7 +144,7 @@ def jump_forward(
     return after.select(xp.argsort(-score, stable=True)).nan_unless_finite(max_log_probs)
 
 
-def _finished(candidates: Candidates, tables: Tables) -> Beams:
+def _finish_rows(candidates: Candidates, tables: Tables) -> Beams:
     """Each row with EOS at its end: R rows. The score is DEAD_SCORE where the row may not end."""
     token, state = candidates.best_eos(tables), candidates.successor[:, tables.eos_class]
     log_prob = candidates.rows.log_prob + candidates.token_log_prob(candidates.parent, token)
@@ -189,9 +189,9 @@ class BankedSearch(BeamSearch):
         last, fed = scores.log_probs, self._fed[self._host.live]
         if not np.array_equal(fed, np.arange(len(last))):
             last = last[self._on_device(fed)]
-        forced, budget = self._forced_now(), self._budget_before
-        beams, lost = step(self._beams, last, self._tables, self._ranking, budget, forced, floor)
-        self._dropped = library(lost).maximum(like(lost, self._dropped), lost)
+        forced, budget = self._next_forced_tokens(), self._budget_before
+        beams, dropped = step(self._beams, last, self._tables, self._ranking, budget, forced, floor)
+        self._dropped = library(dropped).maximum(like(dropped, self._dropped), dropped)
         return [*snapshots, self._take(beams, keep_finished=False)]
 
     def feed(self) -> tuple[Tensor, Tensor]:
@@ -199,7 +199,7 @@ class BankedSearch(BeamSearch):
 
         These are the forced tokens that follow in all rows (jump-forward).
         """
-        self._stretch = self._forced_ahead()
+        self._stretch = self._common_forced_tokens()
         parents, tokens = super().feed()
         for forced_tokens in self._stretch:
             tokens = torch.cat([tokens, self._on_device(forced_tokens[:, None])], dim=1)
@@ -209,7 +209,7 @@ class BankedSearch(BeamSearch):
         """The best rows that finished at any step, with their proven gaps."""
         return self._n_best.answers(float(self._dropped[0]))
 
-    def _forced_now(self) -> Array | None:
+    def _next_forced_tokens(self) -> Array | None:
         """The token forced after each live row, None without forced rows.
 
         NO_FORCED_TOKEN stands where a single row has none.
@@ -219,7 +219,7 @@ class BankedSearch(BeamSearch):
         tokens = self._forced.tokens(self._host.state[self._host.live], self._budget_before - 1)
         return self._array(tokens) if (tokens != NO_FORCED_TOKEN).any() else None
 
-    def _forced_ahead(self) -> list[NDArray[np.int64]]:
+    def _common_forced_tokens(self) -> list[NDArray[np.int64]]:
         """The tokens forced in every live row, step by step. It stops where a row has none; EOS is never fed."""
         columns: list[NDArray[np.int64]] = []
         if self._forced is None:

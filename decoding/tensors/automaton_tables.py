@@ -18,9 +18,9 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from decoding.tensors.backend import Array, arange, library, like, take
 
 WIDE, NARROW = 64, 4  # ids in a chunk of a large class, and of a small one
-_LAID_MAX = 2**19  # log-probs laid out at once: they stay in the processor's cache
+_CHUNK_CELLS_MAX = 2**19  # log-probs laid out at once: they stay in the processor's cache
 
-Wholes = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
 
 class ChunkLayout(NamedTuple):
@@ -35,18 +35,18 @@ class ChunkLayout(NamedTuple):
     slot_id      int64 [64 * wide + 4 * narrow]  the ids chunk after chunk
     """
 
-    chunk_id: Wholes
+    chunk_id: IntArray
     spare: NDArray[np.bool_]
-    chunk_class: Wholes
-    token_chunk: Wholes
+    chunk_class: IntArray
+    token_chunk: IntArray
     wide: int
-    slot_id: Wholes
+    slot_id: IntArray
 
     @classmethod
     def of(cls, token_class: NDArray[np.int32], classes: int) -> ChunkLayout:
         """From the class of each id. More than half a wide chunk of them is cut into wide ones, fewer into narrow."""
-        narrowed = token_class.astype(np.uint16) if classes <= 2**16 else token_class  # numpy sorts 16 bits by radix
-        order = np.argsort(narrowed, kind="stable")  # [V]: the ids by class
+        sort_key = token_class.astype(np.uint16) if classes <= 2**16 else token_class  # numpy sorts 16 bits by radix
+        order = np.argsort(sort_key, kind="stable")  # [V]: the ids by class
         size = np.bincount(token_class, minlength=classes)  # [C]
         width = np.where(size > WIDE // 2, WIDE, NARROW)  # [C]
         chunks = -(-size // width)  # [C]: chunks of each class, the last one partly filled
@@ -120,28 +120,28 @@ class Tables:
         eos[list(automaton.eos_ids)] = True
         finite = automaton.distance[automaton.distance != UNREACHABLE]
 
-        def put(array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
+        def to_device(array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.tensor(array, dtype=dtype, device=device)
 
         return cls(
-            edge_boundary=put(automaton.edge_boundary, torch.int32),
-            edge_midchar=put(automaton.edge_midchar, torch.int32),
-            edge_target=put(automaton.edge_target.astype(np.int64) * letter_states),
-            edge_function=put(automaton.edge_function.astype(np.int64) * letter_states),
-            function=put(automaton.function.reshape(-1)),
-            distance=put(automaton.distance, torch.int32),
+            edge_boundary=to_device(automaton.edge_boundary, torch.int32),
+            edge_midchar=to_device(automaton.edge_midchar, torch.int32),
+            edge_target=to_device(automaton.edge_target.astype(np.int64) * letter_states),
+            edge_function=to_device(automaton.edge_function.astype(np.int64) * letter_states),
+            function=to_device(automaton.function.reshape(-1)),
+            distance=to_device(automaton.distance, torch.int32),
             letter_states=letter_states,
             distance_max=int(finite.max(initial=0)),
-            chunk_id=put(layout.chunk_id),
-            spare=put(layout.spare, torch.bool),
-            chunk_class=put(layout.chunk_class),
-            token_chunk=put(layout.token_chunk),
-            token_class=put(token_class),
-            eos=put(eos, torch.bool),
-            eos_ids=put(np.flatnonzero(eos)),
+            chunk_id=to_device(layout.chunk_id),
+            spare=to_device(layout.spare, torch.bool),
+            chunk_class=to_device(layout.chunk_class),
+            token_chunk=to_device(layout.token_chunk),
+            token_class=to_device(token_class),
+            eos=to_device(eos, torch.bool),
+            eos_ids=to_device(np.flatnonzero(eos)),
             eos_class=int(token_class[automaton.eos_ids[0]]),
             wide=layout.wide,
-            slot_id=put(layout.slot_id, torch.int32),
+            slot_id=to_device(layout.slot_id, torch.int32),
         )
 
     def for_search(self) -> Tables:
@@ -156,11 +156,11 @@ class Tables:
         # A state is transducer state * Q + letter state. A transducer state lies between characters or inside one; of
         # the other table it reads row 0, whose edges all lead to the dead state.
         xp = library(state)
-        labeller, letter = state // self.letter_states, state % self.letter_states
-        between = self.edge_boundary.shape[0]
-        outer = xp.where(labeller < between, labeller, 0)
-        inner = xp.where(labeller >= between, labeller - between + 1, 0)
-        edge = xp.concatenate([self.edge_boundary[outer], self.edge_midchar[inner]], axis=1)
+        transducer_state, letter = state // self.letter_states, state % self.letter_states
+        boundary_states = self.edge_boundary.shape[0]
+        boundary = xp.where(transducer_state < boundary_states, transducer_state, 0)
+        midchar = xp.where(transducer_state >= boundary_states, transducer_state - boundary_states + 1, 0)
+        edge = xp.concatenate([self.edge_boundary[boundary], self.edge_midchar[midchar]], axis=1)
         # An edge moves the transducer to its target and maps the letter state by its function.
         read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
         return take(self.function, read) + take(self.edge_target, edge)
@@ -175,15 +175,15 @@ class Tables:
 
         `log_probs` is [R, V]. A NaN makes its chunk's value NaN.
         """
-        rows = max(1, _LAID_MAX // len(self.slot_id))  # laid out together; each copy is reduced at once
-        laid = [self._best_of_laid(block.index_select(1, self.slot_id)) for block in log_probs.split(rows)]
-        return like(self.distance, laid[0] if len(laid) == 1 else torch.cat(laid))
+        rows = max(1, _CHUNK_CELLS_MAX // len(self.slot_id))  # laid out together; each copy is reduced at once
+        maxima = [self._chunk_maxima(block.index_select(1, self.slot_id)) for block in log_probs.split(rows)]
+        return like(self.distance, maxima[0] if len(maxima) == 1 else torch.cat(maxima))
 
-    def _best_of_laid(self, laid: Tensor) -> Tensor:
+    def _chunk_maxima(self, slots: Tensor) -> Tensor:
         """The same for log-probs in the order of `slot_id`, [R, slots]."""
         split = self.wide * WIDE  # the wide chunks come first
-        wide = laid[:, :split].view(len(laid), self.wide, WIDE).amax(dim=2)
-        narrow = laid[:, split:].reshape(len(laid), (laid.shape[1] - split) // NARROW, NARROW).amax(dim=2)
+        wide = slots[:, :split].view(len(slots), self.wide, WIDE).amax(dim=2)
+        narrow = slots[:, split:].reshape(len(slots), (slots.shape[1] - split) // NARROW, NARROW).amax(dim=2)
         return torch.cat([wide, narrow], dim=1)
 
 

@@ -146,8 +146,8 @@ class Case:
         endings: dict[tuple[int | None, int], float] = {}
         if self.endings is not None:
             ids = self.endings.ids.tolist()
-            for last_token, row in zip([None, *ids], self.endings.nats.tolist(), strict=True):
-                endings |= {(last_token, token): nats for token, nats in zip(ids, row, strict=True)}
+            for before, row in zip([None, *ids], self.endings.cost.tolist(), strict=True):
+                endings |= {(before, token): nats for token, nats in zip(ids, row, strict=True)}
         cost = None if self.cost is None else self.cost.tolist()
         return Problem(
             lambda ids: self.model.log_probs(ids).tolist(), self.automaton, self.options, cost, self.forced_token,

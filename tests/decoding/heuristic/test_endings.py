@@ -64,8 +64,8 @@ def test_the_ending_over_several_tokens_is_found() -> None:
     assert EOS not in endings.ids.tolist()
     stop, mark = endings.index[[STOP, MARK]] - 1
     assert endings.ids[[stop, mark]].tolist() == [STOP, MARK]
-    assert endings.nats[0, stop] < 0.1
-    assert endings.nats[stop + 1, mark] < 0.1
+    assert endings.cost[0, stop] < 0.1
+    assert endings.cost[stop + 1, mark] < 0.1
 
 
 def test_nats_after_the_last_token_are_those_of_eos() -> None:
@@ -73,7 +73,7 @@ def test_nats_after_the_last_token_are_those_of_eos() -> None:
     endings = found_endings(model)
     stop, mark = endings.index[[STOP, MARK]]
     expected = -float(model.log_probs((WORD, STOP, MARK))[EOS])
-    assert endings.nats[stop, mark - 1] == pytest.approx(expected, abs=1e-5)
+    assert endings.cost[stop, mark - 1] == pytest.approx(expected, abs=1e-5)
 
 
 def test_an_ending_may_begin_after_any_token() -> None:
@@ -81,13 +81,13 @@ def test_an_ending_may_begin_after_any_token() -> None:
     endings = found_endings(MarkModel())
     stop = endings.index[STOP] - 1
     assert len(endings.ids) > 2
-    assert (endings.nats[:, stop] < 0.1).all()
+    assert (endings.cost[:, stop] < 0.1).all()
 
 
 def test_the_index_names_the_row_of_each_token() -> None:
     endings = found_endings(MarkModel())
     assert endings.ids.tolist() == sorted(set(endings.ids.tolist()))
-    assert endings.nats.shape == (len(endings.ids) + 1, len(endings.ids))
+    assert endings.cost.shape == (len(endings.ids) + 1, len(endings.ids))
     assert endings.index.shape == (SIZE,)
     assert endings.index[endings.ids].tolist() == list(range(1, len(endings.ids) + 1))
     assert np.count_nonzero(endings.index) == len(endings.ids)
