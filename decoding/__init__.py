@@ -1,1 +1,12 @@
-"""From a token automaton and a model to answers with their traces. Torch lives only here."""
+"""Turns a token automaton and a language model into satisfying answers.
+
+`search` finds the best answers, `sampling` draws random ones, and `label_decoding` reads a matrix of log-probs.
+`engine` batches the generations of many requests over one `model`, and `replay` traces a finished answer step by step.
+`prepared_constraint` holds what all requests for one constraint share, `options` what a request may set. Torch is
+imported only in this package; its modules are imported one by one, so that `options` and `errors` stay light.
+"""
+
+__all__ = [
+    "engine", "errors", "forced_tokens", "generation", "heuristic", "label_decoding", "logits_processor", "model",
+    "options", "prepared_constraint", "replay", "sampling", "search",
+]  # fmt: skip

@@ -130,4 +130,4 @@ class Generation(Protocol):
         """
 
     def answers(self) -> tuple[Hypothesis, ...]:
-        """The answers, best first, all distinct; at least one."""
+        """The answers; at least one."""

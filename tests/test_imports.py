@@ -252,7 +252,7 @@ def test_every_folder_of_tests_is_a_package() -> None:
 
 def test_every_package_docstring_has_a_few_sentences() -> None:
     for name, path in OURS.items():
-        if path.name == "__init__.py" and name.count(".") == 1:
+        if path.name == "__init__.py" and (name.count(".") == 1 or name in ("compiler", "decoding")):
             sentences = re.findall(r"\.(?:\s|$)", ast.get_docstring(tree(path)) or "")
             assert 3 <= len(sentences) <= 6, name
             named = any(isinstance(node, ast.Assign) for node in tree(path).body)

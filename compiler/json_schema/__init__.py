@@ -7,7 +7,7 @@ strings and numbers into one over the text. It depends on automata and patterns 
 
 from __future__ import annotations
 
-from compiler.json_schema.compile import schema_dfa
+from compiler.json_schema.compiler import schema_dfa
 from compiler.json_schema.formats import FORMATS
 
 __all__ = ["FORMATS", "schema_dfa"]

@@ -1,25 +1,31 @@
-"""Compiles nodes to sets of values. Conjunctions are merged before anything is built, and choices are distributed over
-them.
+"""Translates JSON schemas to automata over the texts of allowed values.
 
-Knows nothing of documents and references.
+The properties of an object are written in the schema's order, undeclared ones behind them. Strings are spelled as
+`json.dumps(text, ensure_ascii=False)` does, and white space is `compact` or `pretty` (two spaces a level). Nesting is
+bounded where the schema does not spell it out. `format` is asserted.
+
+Nodes are compiled to sets of values. Conjunctions are merged before anything is built, and choices are distributed over
+them.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
-from math import prod
+from typing import Literal
 
+from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_schema.arrays import ArrayBuilder
-from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, string_fragment
+from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
+from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, dfa_of, string_fragment
 from compiler.json_schema.keywords import equal
-from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
+from compiler.json_schema.nodes import Alternatives, Condition, Position, PropertyScopes, Scalar, Schema
 from compiler.json_schema.objects import ObjectBuilder
-from compiler.json_schema.strings import StringAlphabet
+from compiler.json_schema.reader import SchemaReader
+from compiler.json_schema.strings import Embed, StringAlphabet
 from compiler.json_schema.value_sets import (
     AUTOMATON_TYPES,
     NO_VALUES,
@@ -35,71 +41,43 @@ from compiler.json_schema.value_sets import (
 from compiler.limits import ResourceGuard
 
 _COMBINATIONS_MAX = 16  # of options of all choices: up to here, choices are distributed over each other
-_CONDITIONS_MAX = 3  # branched on together without trying them apart: n of them compile the nodes 2 ** n times
-_CONDITIONS_TRIED_MAX = 8  # branched on together at most where branching apart refuses the schema
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
-_Clause = Alternatives | Condition | int  # a choice, a condition, or a node that must not hold
+Whitespace = Literal["compact", "pretty"]
 _Key = tuple[tuple[int, ...], Position]  # sorted nodes at a position
 _Builder = type[ArrayBuilder] | type[ObjectBuilder]
 
 
-class _ChoicePlan(enum.Enum):
-    """How a choice is eliminated from a conjunction.
+def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, guard: ResourceGuard) -> CharDfa:
+    """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
 
-    LIST        its options are scalars alone: one set of constants, intersected with the others
-    DISTRIBUTE  each option is compiled with all other clauses, then the options are united
-    INTERSECT   the options are compiled without the other clauses, then intersected with them
+    max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
+               levels that it spells out are not counted
+    embed      compiles the value of the keyword `constraint`, in the field that is its second argument, to an automaton
+               over a string's characters
+    Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
+
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> no_embedding = lambda constraint, field: everything()
+    >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    >>> dfa = schema_dfa(schema, "compact", 2, no_embedding, ResourceGuard(DEFAULT_LIMITS))
+    >>> dfa.accepts('{"a":1}'), dfa.accepts('{"a":1.5}'), dfa.accepts('{}')
+    (True, False, False)
     """
-
-    LIST = enum.auto()
-    DISTRIBUTE = enum.auto()
-    INTERSECT = enum.auto()
-
-
-class _Branching(enum.Enum):
-    """How the conditions of a conjunction are eliminated.
-
-    TOGETHER  each branch keeps the clauses behind it: n conditions make up to 2 ** n branches
-    APART     each condition is compiled without the others, then intersected with them: 2 * n branches
-    """
-
-    TOGETHER = enum.auto()
-    APART = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Conjunction:
-    """Nodes that hold together, and their clauses that are not yet eliminated.
-
-    visited    the nodes, and all that were gathered with them
-    branching  how conditions are eliminated; None where that is not chosen yet
-    """
-
-    nodes: tuple[int, ...]
-    clauses: tuple[_Clause, ...]
-    visited: frozenset[int]
-    branching: _Branching | None = None
-
-    def without_first(self) -> _Conjunction:
-        """The same without its first clause."""
-        return replace(self, clauses=self.clauses[1:])
-
-    def combination_count(self) -> int:
-        """How many combinations of options its choices have."""
-        return prod(len(clause.nodes) for clause in self.clauses if isinstance(clause, Alternatives))
-
-    def branchings(self) -> tuple[_Branching, ...]:
-        """How its conditions may be eliminated, the cheapest first.
-
-        TOGETHER is more than a matter of speed: an `if` that other conditions narrow can be negated where it could not
-        be by itself.
-        """
-        count = sum(isinstance(clause, Condition) for clause in self.clauses)
-        if count <= _CONDITIONS_MAX or self.branching is _Branching.TOGETHER:
-            return (_Branching.TOGETHER,)
-        if count > _CONDITIONS_TRIED_MAX or self.branching is _Branching.APART:
-            return (_Branching.APART,)
-        return (_Branching.APART, _Branching.TOGETHER)
+    # Nodes may recurse through references far deeper than the document is nested.
+    with guard.recursion():
+        nodes = SchemaReader(document, guard).nodes
+        scopes = PropertyScopes(nodes, guard)
+        alphabet = StringAlphabet(nodes, embed, guard)
+        pretty = whitespace == "pretty"
+        # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
+        no_nesting = Position(scopes.scope(()), 0, 0, pretty)
+        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), no_nesting, guard)
+        fragment, _ = compiler.text((0,), Position(scopes.scope((0,)), max_depth, 0, pretty))
+    # The empty language has no fragment.
+    if fragment is None:
+        return char_complement(everything())
+    # Minterms that the schema does not distinguish in the end are merged.
+    return coarsened(CharDfa(dfa_of(fragment, guard), alphabet.minterms))
 
 
 class SchemaCompiler:
@@ -189,7 +167,7 @@ class SchemaCompiler:
                 self._active.remove(key)
         return self._values[key]
 
-    def _gather(self, node_ids: Sequence[int], visited: frozenset[int]) -> _Conjunction:
+    def _gather(self, node_ids: Sequence[int], visited: frozenset[int]) -> Conjunction:
         """The nodes and all nodes that they imply. Those in `visited` are left out."""
         # Breadth-first closure under `allOf` and `$ref`, each node once.
         order = [number for number in dict.fromkeys(node_ids) if number not in visited]
@@ -198,14 +176,14 @@ class SchemaCompiler:
             new_nodes = [other for other in self.nodes[number].all_of if other not in gathered]
             order.extend(dict.fromkeys(new_nodes))
             gathered.update(new_nodes)
-        choices: list[_Clause] = []
-        negations: list[_Clause] = []
+        choices: list[Clause] = []
+        negations: list[Clause] = []
         for node in (self.nodes[number] for number in order):
             choices += [*node.choices, *(test for test in node.conditions if not test.only_evaluates())]
             negations += node.none_of
-        return _Conjunction(tuple(order), (*choices, *negations), frozenset(gathered))
+        return Conjunction(tuple(order), (*choices, *negations), frozenset(gathered))
 
-    def _extend(self, conjunction: _Conjunction, node_ids: Sequence[int]) -> _Conjunction:
+    def _extend(self, conjunction: Conjunction, node_ids: Sequence[int]) -> Conjunction:
         """The conjunction with more nodes and their clauses."""
         more = self._gather(node_ids, conjunction.visited)
         # Negations come last in the list. They are eliminated last, so they subtract from what all else has narrowed.
@@ -213,7 +191,7 @@ class SchemaCompiler:
         nodes = (*conjunction.nodes, *more.nodes)
         return replace(conjunction, nodes=nodes, clauses=tuple(clauses), visited=more.visited)
 
-    def _conjunction(self, conjunction: _Conjunction, position: Position) -> ValueSet:
+    def _conjunction(self, conjunction: Conjunction, position: Position) -> ValueSet:
         """The values that fit nodes and clauses. The first clause is eliminated here, the others recursively."""
         self.guard.check_time()
         if not conjunction.clauses:
@@ -234,37 +212,37 @@ class SchemaCompiler:
                 others = self._conjunction(conjunction.without_first(), position)
                 return self._subtract(others, self.values((negated,), position), position, negated)
 
-    def _choice(self, conjunction: _Conjunction, choice: Alternatives, position: Position) -> ValueSet:
+    def _choice(self, conjunction: Conjunction, choice: Alternatives, position: Position) -> ValueSet:
         """The values of a conjunction whose first clause is a choice."""
         others, plan = conjunction.without_first(), self._choice_plan(conjunction, choice)
-        if plan is _ChoicePlan.LIST:
+        if plan is ChoicePlan.LIST:
             union = self._scalars.constants(self._constants(choice))
         else:
             # The nodes without clauses stay: beside them, an option is far smaller than alone.
-            base = others if plan is _ChoicePlan.DISTRIBUTE else replace(conjunction, clauses=())
+            base = others if plan is ChoicePlan.DISTRIBUTE else replace(conjunction, clauses=())
             options = [self._conjunction(self._extend(base, (node,)), position) for node in choice.nodes]
             union = self._union(options, choice, position)
-        if plan is _ChoicePlan.DISTRIBUTE:
+        if plan is ChoicePlan.DISTRIBUTE:
             return union
         return intersect(self._conjunction(others, position), union, self.guard)
 
-    def _choice_plan(self, conjunction: _Conjunction, choice: Alternatives) -> _ChoicePlan:
+    def _choice_plan(self, conjunction: Conjunction, choice: Alternatives) -> ChoicePlan:
         """Chosen from the clauses alone, before anything is built."""
         constants = self._constants(choice)
         distinct = {(isinstance(value, bool), value) for value in constants}
         # A value that `oneOf` lists twice is not allowed, so the list is not the set of values.
         repeated = choice.exactly_one and len(distinct) < len(constants)
         if all(self.nodes[node].only_constants() for node in choice.nodes) and not repeated:
-            return _ChoicePlan.LIST
+            return ChoicePlan.LIST
         many = len(conjunction.clauses) > 1 and conjunction.combination_count() > _COMBINATIONS_MAX
-        return _ChoicePlan.INTERSECT if many else _ChoicePlan.DISTRIBUTE
+        return ChoicePlan.INTERSECT if many else ChoicePlan.DISTRIBUTE
 
     def _constants(self, choice: Alternatives) -> list[Scalar]:
         """The scalars that the options of a choice list."""
         return [value for node in choice.nodes for value in self.nodes[node].values or ()]
 
     def _condition(
-        self, conjunction: _Conjunction, condition: Condition, branching: _Branching, position: Position
+        self, conjunction: Conjunction, condition: Condition, branching: Branching, position: Position
     ) -> ValueSet:
         """The values of a conjunction whose first clause is a condition.
 
@@ -273,10 +251,10 @@ class SchemaCompiler:
         then = () if condition.then is None else (condition.then,)
         otherwise = () if condition.otherwise is None else (condition.otherwise,)
         others = conjunction.without_first()
-        base = others if branching is _Branching.TOGETHER else replace(conjunction, clauses=())
+        base = others if branching is Branching.TOGETHER else replace(conjunction, clauses=())
         holds = self._conjunction(self._extend(base, (condition.if_, *then)), position)
         fails = self._conjunction(self._extend(base, otherwise), position)
-        if branching is _Branching.APART:
+        if branching is Branching.APART:
             context = self._conjunction(others, position)
             holds, fails = intersect(context, holds, self.guard), intersect(context, fails, self.guard)
         fails = self._subtract(fails, self.values((condition.if_,), position), position, condition.if_)

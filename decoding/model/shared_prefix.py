@@ -6,19 +6,21 @@ It serves models whose layers are softmax attention over all earlier tokens; `co
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from decoding.model.batch_invariance import independent_multiple
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths, rows_computed
 from decoding.model.prefix_tree import Nodes, Pass, PrefixTree, Prompt, slots_at_most
 from decoding.model.protocol import Scores, StepInput
 
 _ROWS_AT_A_TIME = 8  # of logits
+_ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
+_MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
+_VECTOR = 32  # elements that the CPU's elementwise loops take at once; they may round the remainder differently
 
 
 class SharedReader:
@@ -93,7 +95,7 @@ class SharedReader:
         """Sets `rows_multiple` and `rows_independent` by trial, for the present number of threads."""
         self.rows_multiple, self.rows_independent, self._threads = 1, False, 0  # a trial that fails is repeated
         threads = torch.get_num_threads()
-        multiple = independent_multiple(self._model, lambda ids: self._forward([], ids, fill=ids.shape[1]), threads)
+        multiple = _independent_multiple(self._model, lambda ids: self._forward([], ids, fill=ids.shape[1]), threads)
         if multiple is not None:
             self.rows_multiple, self.rows_independent = multiple, True
         self._threads = threads
@@ -150,3 +152,47 @@ def _log_probs(logits: Tensor) -> Tensor:
     for rows in logits.split(_ROWS_AT_A_TIME):
         rows.copy_(rows.log_softmax(dim=-1))
     return logits
+
+
+# --- batch sizes at which results do not depend on the batch --------------------------------------------------------
+
+
+def _independent_multiple(model: PreTrainedModel, read: Callable[[Tensor], Tensor], threads: int) -> int | None:
+    """The least multiple of rows that makes results independent of the batch. None where no such multiple was found.
+
+    read     the log-probs float32 [rows, V] after each of int64 [1, rows] ids, each of which sees itself alone
+    threads  that share a matrix product
+
+    Matrix products choose their order of summation by the number of rows, so a row's log-probs may differ in the last
+    bit from one batch to another. The multiple is found by trial with the model's own matrices, since it depends on
+    their shapes, the library and the number of threads. A trial compares the bits of a row for different numbers of
+    other rows.
+    """
+    # How many rows an expert reads depends on which expert the other rows choose: no padding can fix that.
+    if any("expert" in name for name, _ in model.named_modules()):
+        return None
+    most = _ROWS_TRIED.get(model.device.type, 96)
+    ids = torch.arange(most, device=model.device)[None] * 7919 % int(model.config.get_text_config().vocab_size)
+    expected = read(ids)
+    for multiple in _multiples(model, threads):
+        # Small numbers, where libraries switch between kernels, and one large number.
+        sizes = {multiple * times for times in (1, 2, 3, 5, 7)} | {most // 2 - most // 2 % multiple}
+        if all(_same_bits(read, ids, expected, rows) for rows in sorted(sizes) if 0 < rows < most):
+            return multiple
+    return None
+
+
+def _multiples(model: PreTrainedModel, threads: int) -> list[int]:
+    """The multiples to be tried."""
+    # If possible only those that leave no remainder in any thread's part of an elementwise loop. A remainder differs by
+    # the number of rows, and whether its last bit does is chance: no trial would find it reliably.
+    widths = layer_widths(model) if model.device.type == "cpu" else set()
+    for unit in (_VECTOR * threads, _VECTOR):
+        if even := [count for count in _MULTIPLES if all(count * width % unit == 0 for width in widths)]:
+            return even
+    return list(_MULTIPLES)
+
+
+def _same_bits(read: Callable[[Tensor], Tensor], ids: Tensor, expected: Tensor, rows: int) -> bool:
+    last = ids.shape[1] - rows - 1  # other rows than the first, at other positions
+    return all(torch.equal(read(ids[:, at : at + rows]), expected[at : at + rows]) for at in (0, last))

@@ -1,5 +1,6 @@
-"""The base class of both beam searches. It holds the beam, its history and the best answers, which do not depend on the
-algorithm.
+"""The protocol of a search, and the base class of both beam searches.
+
+The base class holds the beam, its history and the best answers, which do not depend on the algorithm.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from math import inf
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoding.errors import ModelOutputInvalid, SearchExhausted
-from decoding.generation import BeamRow, BeamStep, GenerationSize, Hypothesis, Snapshot, TextOf
+from decoding.generation import BeamRow, BeamStep, Generation, GenerationSize, Hypothesis, Snapshot, TextOf
 from decoding.model import Scores
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
@@ -89,8 +91,15 @@ class NBest:
         return -first, -second, len(answer.tokens), answer.tokens
 
 
+class Search(Generation, Protocol):
+    """A generation that looks for the best answers. Each algorithm is one class: `AbsSearch` and `BankedSearch`."""
+
+    def answers(self) -> tuple[Hypothesis, ...]:
+        """The answers, best first, all distinct; at least one."""
+
+
 class BeamSearch(ABC):
-    """A beam search between two forward passes; obeys `Generation`. `advance` and `answers` make the algorithm.
+    """A beam search between two forward passes. It obeys `Search`; `advance` and `answers` make the algorithm.
 
     rows     the most rows that the algorithm reads side by side
     start    the automaton's state before the answer; None: the automaton's own

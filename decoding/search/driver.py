@@ -15,7 +15,7 @@ from decoding.options import DEFAULT, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.abs_search import AbsSearch
 from decoding.search.banked_search import BankedSearch
-from decoding.search.beam_search import BeamSearch
+from decoding.search.beam_search import Search
 
 
 def generate(
@@ -48,7 +48,7 @@ def generate(
 def search_of(
     constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None,
     heuristics: Heuristics = DEFAULT,
-) -> BeamSearch:
+) -> Search:
     """The search that `options.algorithm` names."""
     if options.algorithm == "abs":
         return AbsSearch(constraint, options, start=start, text_of=text_of)

@@ -168,7 +168,7 @@ class StepByStep(BankedSearch):
         )
         return [self._take(beams, keep_finished=False)]
 
-    def _forced_ahead(self) -> list[NDArray[np.int64]]:
+    def _common_forced_tokens(self) -> list[NDArray[np.int64]]:
         return []
 
 
