@@ -1,4 +1,4 @@
-"""The clauses of a conjunction of schema nodes, and the ways to eliminate them."""
+"""The clauses of a conjunction of schema nodes. Plans choose how to eliminate them."""
 
 from __future__ import annotations
 

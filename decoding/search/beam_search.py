@@ -1,4 +1,4 @@
-"""The protocol of a search, and the base class of both beam searches.
+"""The protocol of a search, and the base class of both searches.
 
 The base class holds the beam, its history and the best answers, which do not depend on the algorithm.
 """
