@@ -51,6 +51,8 @@ class OptionsInvalid(GenerationInvalid):
 
     facts = replace(_INVALID, title="An option is out of its range", fields=("field",))
 
+    field: str
+
     def __init__(self, field: str, expected: str) -> None:
         super().__init__(f"{field} must be {expected}", field=field)
 
@@ -69,6 +71,10 @@ class PromptTooLong(GenerationInvalid):
         ("prompt_tokens", "max_tokens", "context_length"), outcome="refused",
     )
 
+    prompt_tokens: int
+    max_tokens: int
+    context_length: int
+
     def __init__(self, prompt_tokens: int, max_tokens: int, context_length: int) -> None:
         super().__init__(
             f"a prompt of {prompt_tokens} tokens and max_tokens = {max_tokens} pass the model's context of "
@@ -81,6 +87,9 @@ class LengthImpossible(GenerationInvalid):
     """The constraint accepts no sequence of exactly `rows` labels. `lengths`: the nearest it accepts, at most two."""
 
     facts = replace(UNSATISFIABLE, fields=("rows", "lengths"), outcome="infeasible", cache_s=None)
+
+    rows: int
+    lengths: tuple[int, ...]
 
     def __init__(self, rows: int, lengths: tuple[int, ...]) -> None:
         which = " and ".join(map(str, lengths))
@@ -96,6 +105,9 @@ class RequestTooLarge(GenerationInvalid):
         422, "request_too_large", "The request may need more memory than there is", ("needed_bytes", "memory_bytes"),
         outcome="refused",
     )
+
+    needed_bytes: int
+    memory_bytes: int
 
     def __init__(self, needed_bytes: int, memory_bytes: int) -> None:
         super().__init__(
@@ -122,6 +134,8 @@ class OutOfMemory(MemoryShort):
         507, "out_of_memory", "The model's device has too little memory for this request", ("needed_bytes",)
     )
 
+    needed_bytes: int
+
     def __init__(self, needed_bytes: int) -> None:
         super().__init__(
             f"the model's device ran out of memory over this request alone, which may need {needed_bytes >> 20} MiB: "
@@ -137,6 +151,8 @@ class MemoryTaken(MemoryShort):
     facts = ErrorFacts(
         503, "memory_taken", "Other requests hold the memory of the model's device", ("retry_after_s",), retry_after_s=5
     )
+
+    retry_after_s: int
 
     def __init__(self) -> None:
         message = "the memory of the model's device is taken by other requests; try again when some have ended"
@@ -162,6 +178,9 @@ class ModelOutputInvalid(ModelError):
 
 class VocabularyMismatch(ModelError):
     """The automaton has another number of token ids than the model."""
+
+    automaton_size: int
+    model_size: int
 
     def __init__(self, automaton_size: int, model_size: int) -> None:
         message = f"the automaton was compiled for {automaton_size} token ids, the model has {model_size}"

@@ -9,7 +9,7 @@ from app.auth import add_key, new_key
 
 
 def stored_key(path: Path, name: str, *scopes: str, **limits: Any) -> str:
-    """The text of a new key, which stands in the file."""
+    """Add a new key to the file and return its text."""
     text, key = new_key(name, scopes, **limits)
     add_key(path, key)
     return text

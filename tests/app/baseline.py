@@ -1,8 +1,10 @@
-"""The answers of some 400 requests, recorded and compared: a change of names and folders changes no answer.
+"""Record the answers of some 400 requests and compare them.
+
+A change of names and folders changes no answer.
 
     python -m tests.app.baseline --record FILE      write the answers of the present code
-    python -m tests.app.baseline --compare FILE     exit with 1 where an answer differs
-    python -m tests.app.baseline --sample --record tests/cases/baseline.json     the sample that a test compares
+    python -m tests.app.baseline --compare FILE     exit with 1 if an answer differs
+    python -m tests.app.baseline --sample --record tests/cases/baseline.json     the sample of a test
 
 All requests run in one process, one after another, on the built-in model.
 """
@@ -37,7 +39,7 @@ LOG_PROBS = [[-0.1, -3.0, -3.0], [-2.0, -3.0, -0.2], [-1.0, -1.5, -1.2], [-0.5, 
 
 
 class Call(NamedTuple):
-    """One request. `body` is sent raw where it is a string."""
+    """One request; a string as `body` is sent raw."""
 
     name: str
     path: str
@@ -141,29 +143,32 @@ def scrubbed(value: Any) -> Any:
 
 
 def answer(client: TestClient, call: Call) -> dict[str, Any]:
-    """Status and body of an answer. Of a stream: the kinds of its events, its text, and the last event with JSON."""
+    """Status and body of an answer.
+
+    For a stream: the names of its events, its text, and the last event with JSON.
+    """
     content = None if call.body is None else call.body if isinstance(call.body, str) else json.dumps(call.body)
     reply = client.request(call.method, call.path, content=content, headers={"Content-Type": "application/json"})
-    kind = reply.headers.get("content-type", "")
-    if kind.startswith("text/event-stream"):
+    media_type = reply.headers.get("content-type", "")
+    if media_type.startswith("text/event-stream"):
         fields = [line.partition(": ")[::2] for line in reply.text.splitlines()]
         data = [json.loads(text) for name, text in fields if name == "data" and text.startswith("{")]
-        kinds = sorted({text for name, text in fields if name == "event"})
-        text = "".join(_written(part) for event in data for part in event.get("choices") or ())
-        return {"status": reply.status_code, "events": kinds, "text": text, "last": scrubbed(data[-1])}
-    body = scrubbed(reply.json()) if "json" in kind else reply.text
+        event_names = sorted({text for name, text in fields if name == "event"})
+        text = "".join(_event_text(part) for event in data for part in event.get("choices") or ())
+        return {"status": reply.status_code, "events": event_names, "text": text, "last": scrubbed(data[-1])}
+    body = scrubbed(reply.json()) if "json" in media_type else reply.text
     return {"status": reply.status_code, "body": body}
 
 
-def _written(choice: Mapping[str, Any]) -> str:
-    """What an event of an OpenAI stream adds to the text."""
+def _event_text(choice: Mapping[str, Any]) -> str:
+    """The text that an event of an OpenAI stream appends."""
     return (choice.get("delta") or {}).get("content") or choice.get("text") or ""
 
 
-def answers(chosen: Sequence[Call]) -> dict[str, dict[str, Any]]:
-    """The answers of the present code by the name of the request."""
+def answers(calls: Sequence[Call]) -> dict[str, dict[str, Any]]:
+    """The answers of the present code, keyed by request name."""
     with service_client() as client:
-        return {call.name: answer(client, call) for call in chosen}
+        return {call.name: answer(client, call) for call in calls}
 
 
 def read_recording(file: Path) -> dict[str, dict[str, Any]]:
@@ -172,19 +177,19 @@ def read_recording(file: Path) -> dict[str, dict[str, Any]]:
     return recorded
 
 
-def differences(old: Any, new: Any, tolerance: float, where: str = "") -> Iterator[str]:
-    """One line for each place where two answers differ. Numbers may differ by the tolerance."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in dict.fromkeys((*old, *new)):
-            yield from differences(old.get(key), new.get(key), tolerance, f"{where}/{key}")
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for number, pair in enumerate(zip(old, new, strict=True)):
-            yield from differences(*pair, tolerance, f"{where}/{number}")
-    elif isinstance(old, float) and isinstance(new, float | int):
-        if abs(old - new) > tolerance:
-            yield f"{where}: {new} instead of {old}"
-    elif old != new:
-        yield f"{where}: {new!r:.200} instead of {old!r:.200}"
+def differences(before: Any, after: Any, tolerance: float, path: str = "") -> Iterator[str]:
+    """One line for each difference; numbers may differ by the tolerance."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in dict.fromkeys((*before, *after)):
+            yield from differences(before.get(key), after.get(key), tolerance, f"{path}/{key}")
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, pair in enumerate(zip(before, after, strict=True)):
+            yield from differences(*pair, tolerance, f"{path}/{index}")
+    elif isinstance(before, float) and isinstance(after, float | int):
+        if abs(before - after) > tolerance:
+            yield f"{path}: {after} instead of {before}"
+    elif before != after:
+        yield f"{path}: {after!r:.200} instead of {before!r:.200}"
 
 
 def main() -> None:
@@ -194,14 +199,14 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=0.0, help="of log-probs, in nats")
     parser.add_argument("--sample", action="store_true", help="the requests of the recording in the repository alone")
     args = parser.parse_args()
-    found = answers(sample() if args.sample else list(calls()))
+    results = answers(sample() if args.sample else list(calls()))
     if args.record:
-        args.record.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
-        print(f"{len(found)} answers recorded")
+        args.record.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
+        print(f"{len(results)} answers recorded")
     if args.compare:
         recorded = read_recording(args.compare)
-        lines = list(differences(recorded, found, args.tolerance))
-        print("\n".join([*lines, f"{len(found)} answers compared, {len(lines)} differences"]))
+        lines = list(differences(recorded, results, args.tolerance))
+        print("\n".join([*lines, f"{len(results)} answers compared, {len(lines)} differences"]))
         raise SystemExit(1 if lines else 0)
 
 

@@ -13,7 +13,7 @@ from app.settings import BUILT_IN_MODEL
 
 @contextmanager
 def changed_model(folder: Path) -> Iterator[list[dict[str, Any]]]:
-    """The built-in model's tokenizer and configuration, which are written to the folder at the end."""
+    """Yields the built-in tokenizer and configuration, then writes them to the folder."""
     names = ("tokenizer.json", "config.json")
     contents = [json.loads((Path(BUILT_IN_MODEL) / name).read_text(encoding="utf-8")) for name in names]
     yield contents

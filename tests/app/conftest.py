@@ -33,9 +33,9 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def refuse_to_unpickle(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuses every pickle that names a class or function, in the test process until its end.
+    """Refuses every pickle that names a class or function.
 
-    (Processes that serve are under a stricter one in test_no_pickle.py.)
+    The hook stays in the test process until it exits. Serving processes have a stricter hook in test_no_pickle.py.
     """
     if event == "pickle.find_class":
         raise RuntimeError(f"nothing is unpickled here: {arguments}")
@@ -46,7 +46,7 @@ sys.addaudithook(refuse_to_unpickle)
 
 @cache
 def functions_of(file: str) -> set[str]:
-    """The names of the functions in a file, by its path under tests/."""
+    """The names of the functions in a file under tests/."""
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
@@ -56,7 +56,7 @@ def wait_until_ready(client: TestClient) -> None:
 
 
 def wait_for_compiler(client: TestClient) -> None:
-    """Until the compile worker of a service without a model is ready."""
+    """Wait until the compile worker of a model-free service is ready."""
     reasons = ["no generate worker is alive"]
     until(lambda: client.get("/ready").json()["reasons"] == reasons, "the compile worker is ready")
 
@@ -65,7 +65,7 @@ def wait_for_compiler(client: TestClient) -> None:
 def service_client(
     ready: Callable[[TestClient], None] | None = wait_until_ready, **settings: Any
 ) -> Iterator[TestClient]:
-    """A client of a service in this process with these settings, after `ready` has returned."""
+    """Yields a client of an in-process service, after `ready` has returned."""
     with TestClient(create_app(Settings(**settings)), raise_server_exceptions=False) as client:
         if ready is not None:
             ready(client)
@@ -101,32 +101,37 @@ def short_sighted_client() -> Iterator[TestClient]:
 
 @pytest.fixture
 def unspelling_client(tmp_path: Path) -> Iterator[TestClient]:
-    """A service whose tokenizer lacks the tokens of a byte of "é"; it compiles, it has no weights."""
+    """A service whose tokenizer cannot spell "é".
+
+    It compiles, but it has no weights.
+    """
     with changed_model(tmp_path) as (tokenizer, _):
-        gone = "\u00a9"  # the byte A9, as byte-level BPE writes it
+        byte_a9 = "\u00a9"  # the byte A9, as byte-level BPE writes it
         vocabulary = tokenizer["model"]["vocab"]
-        tokenizer["model"]["vocab"] = {piece: number for piece, number in vocabulary.items() if gone not in piece}
+        tokenizer["model"]["vocab"] = {
+            piece: token_id for piece, token_id in vocabulary.items() if byte_a9 not in piece
+        }
     with service_client(wait_for_compiler, model=str(tmp_path), embedded_workers=("compile",)) as client:
         yield client
 
 
 @pytest.fixture
 def compiles(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
-    """The constraints that were really compiled."""
-    seen: list[Spec] = []
-    whole = Sandbox.run
+    """The constraints that the sandbox compiled."""
+    specs: list[Spec] = []
+    original_run = Sandbox.run
 
-    def counted(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
-        seen.append(spec_from_json(json.loads(request)["spec"]))
-        return whole(sandbox, request, cancelled)
+    def recording_run(sandbox: Sandbox, request: bytes, is_cancelled: Callable[[], bool]) -> bytes:
+        specs.append(spec_from_json(json.loads(request)["spec"]))
+        return original_run(sandbox, request, is_cancelled)
 
-    monkeypatch.setattr(Sandbox, "run", counted)
-    return seen
+    monkeypatch.setattr(Sandbox, "run", recording_run)
+    return specs
 
 
 @pytest.fixture(scope="session")
 def shared_redis_server() -> Iterator[RedisServer]:
-    """A real server for the whole run, with what others left on it."""
+    """A real server for all tests, with keys of earlier ones."""
     with running_server() as server:
         yield server
 
@@ -147,42 +152,45 @@ def own_redis_server() -> Iterator[RedisServer]:
 
 @pytest.fixture(params=OPENERS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Where a broker, a store or counters keep their state."""
+    """The backend of a broker, a store or counters."""
     return str(request.param)
 
 
 @pytest.fixture
 def time(kind: str) -> Time:
-    """The time of what is tested."""
+    """The clock of the component under test."""
     return TIMES[kind]()
 
 
 @pytest.fixture
 async def broker(kind: str, time: Time, redis_server: RedisServer) -> AsyncIterator[Broker]:
     """A fresh broker of each kind, of JOBS_MAX waiting jobs a queue."""
-    opened = OPENERS[kind](redis_server.url, time)
-    yield opened
-    await opened.close()
+    broker = OPENERS[kind](redis_server.url, time)
+    yield broker
+    await broker.close()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Limit the time of a scenario, so that its fixtures are closed after it."""
+    """Limit the time of a scenario.
+
+    Its fixtures are then closed after a timeout, too.
+    """
     if "kind" in pyfuncitem.fixturenames and inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = _within_limit(pyfuncitem.obj)
 
 
 def _within_limit(scenario: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @wraps(scenario)
-    async def limited(**arguments: object) -> None:
+    async def with_timeout(**arguments: object) -> None:
         async with asyncio.timeout(SCENARIO_S_MAX):
             await scenario(**arguments)
 
-    return limited
+    return with_timeout
 
 
 @pytest.fixture(scope="session")
 def scripted() -> Iterator[Cluster]:
-    """The service as processes on a server of their own, generations scripted; for tests of faults."""
-    with scripted_cluster() as running:
-        yield running
+    """A cluster of service processes with scripted generations, for fault tests."""
+    with scripted_cluster() as cluster:
+        yield cluster

@@ -18,7 +18,7 @@ class Event:
 
 
 def events(lines: Iterator[str]) -> Iterator[Event]:
-    """The events of a stream; comments are passed over."""
+    """The events of a stream, without its comments."""
     fields: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(": ")

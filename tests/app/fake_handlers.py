@@ -35,49 +35,52 @@ from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 
 SLOTS = 3
-started, stopped, closed = threading.Event(), threading.Event(), threading.Event()
-running: list[str] = []  # ids of the jobs that the patient handler runs
+start_event, stop_event, close_event = threading.Event(), threading.Event(), threading.Event()
+running_jobs: list[str] = []  # ids of the jobs that the blocking handler runs
 go_on = threading.Event()
-progress_kinds: list[str] = []  # `tell` of the stepping handler's jobs
+progress_kinds: list[str] = []  # `progress` of the three-step handler's jobs
 steps_published = 0
 NO_TIME = TimingsBody(0.0, 0.0, 0.0, 0.0, cached=True)
 
 
 def reset() -> None:
-    """Forget what the handlers did so far."""
-    for event in (started, stopped, closed, go_on):
+    """Clear the records of all handlers."""
+    for event in (start_event, stop_event, close_event, go_on):
         event.clear()
-    running.clear()
+    running_jobs.clear()
     progress_kinds.clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **openers: str) -> None:
-    """Give the jobs of these queues to functions of this module."""
+    """Let functions of this module handle the jobs of these queues."""
     for queue, opener in openers.items():
         monkeypatch.setitem(wiring.HANDLERS, queue, f"{__name__}:{opener}")
     reset()
 
 
-def open_patient(settings: Settings) -> Handler:
-    """Runs until the job is cancelled, and sets `stopped`."""
+def open_blocking(settings: Settings) -> Handler:
+    """Runs until the job is cancelled, and sets `stop_event`."""
 
     def handle(job: Job, context: Context) -> Result:
         name = job.id if isinstance(job, GenerateJob) else job.kind
-        running.append(name)
-        started.set()
+        running_jobs.append(name)
+        start_event.set()
         context.progress(Progress("decode", 1, 2))
         while not context.cancelled():
             time.sleep(0.005)
-        running.remove(name)
-        stopped.set()
+        running_jobs.remove(name)
+        stop_event.set()
         raise JobCancelled("called off")
 
-    return Handler(handle, SLOTS, closed.set)
+    return Handler(handle, SLOTS, close_event.set)
 
 
-def open_patient_teller(settings: Settings) -> Handler:
-    """Sends steps until the job is cancelled; the prompt "long" makes their texts long."""
-    patient = open_patient(settings)
+def open_endless_steps(settings: Settings) -> Handler:
+    """Sends steps until the job is cancelled.
+
+    The prompt "long" makes their texts long.
+    """
+    blocking = open_blocking(settings)
 
     def handle(job: Job, context: Context) -> Result:
         global steps_published
@@ -85,17 +88,20 @@ def open_patient_teller(settings: Settings) -> Handler:
         text = "dog" * 2_000 if job.prompt == "long" else "dog"
         for number in itertools.count(1):
             if context.cancelled():
-                return patient.handle(job, context)
+                return blocking.handle(job, context)
             context.publish(step(number, text))
             steps_published = number
             time.sleep(0.001)
         raise AssertionError
 
-    return Handler(handle, SLOTS, closed.set)
+    return Handler(handle, SLOTS, close_event.set)
 
 
-def open_stepping(settings: Settings) -> Handler:
-    """Sends a step, waits for `go_on`, and sends two more; the prompt "fail" makes it fail."""
+def open_three_steps(settings: Settings) -> Handler:
+    """Sends one step, waits for `go_on`, then sends two more.
+
+    The prompt "fail" makes it fail.
+    """
 
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, GenerateJob)
@@ -107,7 +113,7 @@ def open_stepping(settings: Settings) -> Handler:
                 raise TimeoutError
         if job.prompt == "fail":
             raise ZeroDivisionError("MARKER")
-        return _quick(job, context)
+        return _fixed_result(job, context)
 
     return Handler(handle)
 
@@ -117,19 +123,22 @@ def step(number: int, text: str = "dog") -> StepMessage:
     return StepMessage(number, 8 - number, (StepRowBody(text, 0, 1, 2, 0.5, -1.0, -2.0, False),))
 
 
-def _quick(job: Job, context: Context) -> Result:
+def _fixed_result(job: Job, context: Context) -> Result:
     assert isinstance(job, GenerateJob)
     choice = ChoiceBody("dog", "eos", -1.0, -1.0, True, (), None)
     return GenerateJobResult(job.automaton, (choice,), None, UsageBody(1, 2, 1), NO_TIME, (2,))
 
 
 def sizes(automaton: str) -> CompileJobResult:
-    """A constraint that was compiled already."""
+    """The result of a compilation."""
     return CompileJobResult(automaton, 1, 1, 1, 1, 1, True, 0.0)
 
 
 def open_compiling(settings: Settings) -> Handler:
-    """Compiles in its own thread, without a sandbox: it is there at once."""
+    """Compiles in its own thread, without a sandbox.
+
+    It is ready at once.
+    """
     vocabulary = open_model_files(settings.model).vocabulary
 
     def handle(job: Job, context: Context) -> Result:
@@ -144,7 +153,7 @@ def open_compiling(settings: Settings) -> Handler:
 
 def open_quick(settings: Settings) -> Handler:
     """Answers at once."""
-    return Handler(_quick)
+    return Handler(_fixed_result)
 
 
 def open_after(work: Callable[[GenerateJob, Context], None]) -> OpenHandler:
@@ -153,7 +162,7 @@ def open_after(work: Callable[[GenerateJob, Context], None]) -> OpenHandler:
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, GenerateJob)
         work(job, context)
-        return _quick(job, context)
+        return _fixed_result(job, context)
 
     return lambda settings: Handler(handle)
 

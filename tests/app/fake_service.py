@@ -1,4 +1,4 @@
-"""A service in this process, on a real socket, with a fake handler for generation."""
+"""An in-process service on a real socket, with a fake generate handler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tests.app.real_server import listening
 
 @contextmanager
 def fake_service(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any) -> Iterator[str]:
-    """Yields its URL. `handler` names a function of `fake_handlers`; waiting handlers may go on at the end."""
+    """Yields the URL of the service.
+
+    `handler` names a function of `fake_handlers`. Blocked handlers are released at the end.
+    """
     fake_handlers.install(monkeypatch, generate=handler, compile="open_compiling")
     with listening(Settings(**settings)) as port:
         yield f"http://127.0.0.1:{port}"

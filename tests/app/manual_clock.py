@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """Seconds that pass only when the test sets `now`."""
 
     def __init__(self) -> None:
         self.now = 0.0

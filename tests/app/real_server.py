@@ -1,4 +1,4 @@
-"""A service in this process on a real socket, and requests to it as bytes."""
+"""An in-process service on a real socket, and raw requests to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ S_MAX = 90.0
 
 @contextmanager
 def listening(settings: Settings, shutdown_grace_s: int = 5) -> Iterator[int]:
-    """The port of a real server, which is ready if it has workers."""
+    """Yields the port of a real server.
+
+    The server is ready if it has workers.
+    """
     server = uvicorn.Server(
         uvicorn.Config(create_app(settings), log_config=None, timeout_graceful_shutdown=shutdown_grace_s)
     )
@@ -38,20 +41,20 @@ def listening(settings: Settings, shutdown_grace_s: int = 5) -> Iterator[int]:
 
 
 def ask(port: int, request: bytes) -> bytes:
-    """The answer to a request, until the server closes the connection."""
+    """All bytes of the answer, until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=S_MAX) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
 def wait_until_ready(port: int) -> None:
-    """Until requests are served at a port."""
+    """Wait until the service at the port is ready."""
     request = b"GET /ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     until(lambda: b" 200 " in ask(port, request)[:20], "the service is ready")
 
 
 def post(path: str, body: object, fields: str = "") -> bytes:
-    """A request with a body in JSON and further header fields."""
+    """A POST request with a JSON body and further header fields."""
     content = json.dumps(body).encode()
-    kind = f"Content-Type: application/json\r\nContent-Length: {len(content)}"
-    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}{kind}\r\n\r\n".encode() + content
+    content_fields = f"Content-Type: application/json\r\nContent-Length: {len(content)}"
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}{content_fields}\r\n\r\n".encode() + content

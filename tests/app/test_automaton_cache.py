@@ -30,13 +30,13 @@ def test_a_repeated_load_decodes_an_automaton_once() -> None:
 
 
 def test_the_automaton_cache_stays_within_its_bytes() -> None:
-    blobs = [blob(f"[a-z]{{1,{number}}}") for number in range(60, 70)]
+    blobs = [blob(f"[a-z]{{1,{length}}}") for length in range(60, 70)]
     decode = decoder(200_000)
     first = [decode(HASH, data) for data in blobs]
-    again = [decode(HASH, data) for data in reversed(blobs)]
-    same = [old is new for old, new in zip(reversed(first), again, strict=True)]
-    assert same[0], "the last used is kept"
-    assert not same[-1], "the first is not"
+    repeats = [decode(HASH, data) for data in reversed(blobs)]
+    identities = [before is after for before, after in zip(reversed(first), repeats, strict=True)]
+    assert identities[0], "the most recently used automaton stays cached"
+    assert not identities[-1], "the least recently used automaton is evicted"
 
 
 def test_an_automaton_larger_than_the_cache_is_not_cached() -> None:
@@ -46,14 +46,14 @@ def test_an_automaton_larger_than_the_cache_is_not_cached() -> None:
 
 def test_growth_of_a_cached_automaton_is_counted() -> None:
     text = compile_text(RegexSpec("[a-z]{1,50}"))
-    fresh = dataclasses.replace(text)
+    automaton = dataclasses.replace(text)
     decode = decoder(2**28)
-    decode.keep_text("fresh", fresh)
-    before = decode._cache._bytes
-    assert fresh.byte_automaton.states
-    decode.keep_text("fresh", fresh)
-    assert decode._cache._bytes > before
-    assert decode.text("fresh") is fresh
+    decode.keep_text("fresh", automaton)
+    bytes_before = decode._cache._bytes
+    assert automaton.byte_automaton.states
+    decode.keep_text("fresh", automaton)
+    assert decode._cache._bytes > bytes_before
+    assert decode.text("fresh") is automaton
     assert decode.text("other") is None
 
 

@@ -1,4 +1,4 @@
-"""The service answers a sample of recorded requests as it did when they were recorded."""
+"""The service answers a sample of requests as recorded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from starlette.testclient import TestClient
 from tests.app.baseline import RECORDING, Call, answer, differences, read_recording, sample
 from tests.app.conftest import service_client
 
-TOLERANCE = 1e-3  # by how much a log-prob may differ from one that another machine recorded, in nats
+TOLERANCE = 1e-3  # nats; log-probs differ between machines
 RECORDED = read_recording(RECORDING)
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    """A service of its own: an answer may hold names that an earlier caller of the same constraint gave."""
+    """A separate service for this module.
+
+    Answers contain the proposition names of the first caller of a constraint.
+    """
     with service_client() as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, silent, greedy or wrong on real sockets, and how the server stops."""
+"""Faulty clients on real sockets, and the shutdown of the server."""
 
 from __future__ import annotations
 
@@ -38,42 +38,42 @@ def answers(server: Server) -> bool:
 
 
 def one_answer(connection: socket.socket) -> bytes:
-    """The answer of /health, on a connection that stays open."""
-    said = b""
-    while not said.endswith(b"ok\r\n0\r\n\r\n"):
+    """The answer of /health on a keep-alive connection."""
+    answer = b""
+    while not answer.endswith(b"ok\r\n0\r\n\r\n"):
         part = connection.recv(65_536)
         assert part
-        said += part
-    return said
+        answer += part
+    return answer
 
 
-def closed_after(connection: socket.socket) -> float:
-    """In how many seconds the server closes."""
-    began = time.monotonic()
+def seconds_until_close(connection: socket.socket) -> float:
+    """The seconds until the server closes the connection."""
+    start = time.monotonic()
     read_all(connection)
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
 def test_a_silent_connection_is_closed(server: Server) -> None:
     with server.connect() as connection:
-        assert 0.5 < closed_after(connection) < S_MAX / 2
+        assert 0.5 < seconds_until_close(connection) < S_MAX / 2
 
 
 def test_a_slow_header_times_out_without_delaying_others(server: Server) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     with contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(server.connect()) for _ in range(20)]
-        for connection in slow:
+        connections = [stack.enter_context(server.connect()) for _ in range(20)]
+        for connection in connections:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-        while time.monotonic() < began + 0.8:
-            for connection in slow:
+        while time.monotonic() < start + 0.8:
+            for connection in connections:
                 connection.sendall(b"a")
             assert answers(server)
             time.sleep(0.05)
-        for connection in slow:
-            said = read_all(connection)
-            assert said.startswith(b"HTTP/1.1 408 ") and b'"code": "request_timeout"' in said
-    assert time.monotonic() - began < S_MAX / 2
+        for connection in connections:
+            answer = read_all(connection)
+            assert answer.startswith(b"HTTP/1.1 408 ") and b'"code": "request_timeout"' in answer
+    assert time.monotonic() - start < S_MAX / 2
 
 
 def test_a_second_header_has_no_more_time_than_the_first(server: Server) -> None:
@@ -93,20 +93,20 @@ def test_an_idle_connection_is_closed(server: Server) -> None:
 def test_a_slow_body_times_out(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST /check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
-        said = read_all(connection)
-    assert said.startswith(b"HTTP/1.1 408 ") and b"the body did not arrive" in said
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 408 ") and b"the body did not arrive" in answer
 
 
 def test_an_unread_body_does_not_keep_a_connection_open(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(b"POST /check HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 421 ")
-        ends = time.monotonic() + S_MAX
+        deadline = time.monotonic() + S_MAX
         with contextlib.suppress(ConnectionError):
-            while time.monotonic() < ends:
+            while time.monotonic() < deadline:
                 connection.sendall(b"x")
                 time.sleep(0.05)
-        assert time.monotonic() < ends
+        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("path", [b"/big", b"/events"])
@@ -121,14 +121,14 @@ def test_a_client_that_does_not_read_is_disconnected(path: bytes, server: Server
 
 
 def test_a_slow_reader_receives_the_whole_response(server: Server) -> None:
-    got = 0
+    received_bytes = 0
     with server.connect() as connection:
         connection.sendall(GET % (b"/big", CLOSE))
-        ends = time.monotonic() + 2.5
-        while part := connection.recv(1_000_000 if time.monotonic() < ends else 2**24):
-            got += len(part)
-            time.sleep(0.05 if time.monotonic() < ends else 0)
-    assert got > BIG_BYTES
+        deadline = time.monotonic() + 2.5
+        while part := connection.recv(1_000_000 if time.monotonic() < deadline else 2**24):
+            received_bytes += len(part)
+            time.sleep(0.05 if time.monotonic() < deadline else 0)
+    assert received_bytes > BIG_BYTES
 
 
 @pytest.mark.parametrize(
@@ -157,16 +157,16 @@ def test_a_slow_reader_receives_the_whole_response(server: Server) -> None:
 def test_a_malformed_request_is_answered_once_and_disconnected(
     request_: bytes, status: int, code: bytes, server: Server
 ) -> None:
-    said = server.ask(request_ + GET % (b"/health", b""))
-    assert said.startswith(b"HTTP/1.1 %d " % status), said[:200]
-    assert said.count(b"HTTP/1.1 ") == 1, "what follows a fault is never read as another request"
-    assert b'"code": "%s"' % code in said and b"content-type: application/problem+json" in said.lower()
-    assert b"\r\nserver:" not in said.lower()
+    answer = server.ask(request_ + GET % (b"/health", b""))
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+    assert answer.count(b"HTTP/1.1 ") == 1, "the bytes after a malformed request are not read as a request"
+    assert b'"code": "%s"' % code in answer and b"content-type: application/problem+json" in answer.lower()
+    assert b"\r\nserver:" not in answer.lower()
 
 
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
-    said = server.ask(GET % (b"/slow", b"") + GET % (b"/health", b"") * 3 + GET % (b"/health", CLOSE))
-    assert said.count(b"HTTP/1.1 200 ") == 5
+    answer = server.ask(GET % (b"/slow", b"") + GET % (b"/health", b"") * 3 + GET % (b"/health", CLOSE))
+    assert answer.count(b"HTTP/1.1 200 ") == 5
 
 
 def test_an_upgrade_request_is_ignored(server: Server) -> None:
@@ -178,23 +178,23 @@ def test_connections_over_the_maximum_get_503(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(LIMITS["connections_max"]):
             stack.enter_context(server.connect())
-        with server.connect() as late:
-            said = read_all(late)
-        assert said.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in said.lower()
-        assert b'"limit": "connections_max"' in said
+        with server.connect() as connection:
+            answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in answer.lower()
+        assert b'"limit": "connections_max"' in answer
     until(lambda: answers(server))
 
 
 def test_a_draining_server_finishes_requests_and_exits_with_0() -> None:
-    with small_server(**LIMITS) as server, server.connect() as busy, server.connect() as idle:
-        busy.sendall(GET % (b"/slow", b""))
-        idle.sendall(GET % (b"/health", b""))
-        assert one_answer(idle)
+    with small_server(**LIMITS) as server, server.connect() as busy_connection, server.connect() as idle_connection:
+        busy_connection.sendall(GET % (b"/slow", b""))
+        idle_connection.sendall(GET % (b"/health", b""))
+        assert one_answer(idle_connection)
         time.sleep(0.3)
         server.process.send_signal(signal.SIGTERM)
         assert server.line() == "draining"
-        assert read_all(idle) == b""
-        assert read_all(busy).startswith(b"HTTP/1.1 200 ")
+        assert read_all(idle_connection) == b""
+        assert read_all(busy_connection).startswith(b"HTTP/1.1 200 ")
         assert server.process.wait(S_MAX) == 0
         with pytest.raises(OSError):
             server.connect()

@@ -1,4 +1,4 @@
-"""Requests of every kind are served by processes in which nothing can be unpickled."""
+"""No process of the service unpickles anything."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def environment(log: Path) -> dict[str, str]:
 
 
 def ask_all(url: str) -> None:
-    """Requests of every kind."""
+    """Send requests of every kind to a service."""
     with httpx2.Client(base_url=url, timeout=S_MAX) as http:
 
         def post(path: str, body: dict[str, Any], status: int = 200, **headers: str) -> httpx2.Response:
@@ -65,11 +65,11 @@ def ask_all(url: str) -> None:
             assert http.get(path).status_code == 200, path
 
 
-def started(log: Path) -> str:
-    """The processes that came under the rule; fails where one broke it."""
+def guarded_processes(log: Path) -> str:
+    """The processes with the pickle guard; fails if one unpickled."""
     lines = log.read_text(encoding="utf-8").splitlines()
-    broken = [line for line in lines if line.startswith("UNPICKLED")]
-    assert not broken, "\n".join(broken)
+    violations = [line for line in lines if line.startswith("UNPICKLED")]
+    assert not violations, "\n".join(violations)
     return "\n".join(lines)
 
 
@@ -81,7 +81,7 @@ def test_the_pickle_guard_reaches_child_processes(tmp_path: Path) -> None:
     lines = log.read_text(encoding="utf-8").splitlines()
     assert [line.split()[0] for line in lines] == ["STARTED", "STARTED", "UNPICKLED"]
     with pytest.raises(AssertionError, match="UNPICKLED"):
-        started(log)
+        guarded_processes(log)
 
 
 def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> None:
@@ -89,7 +89,8 @@ def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> Non
     with serving(tmp_path, **environment(log)) as service:
         service.wait_until_ready()
         ask_all(service.url)
-    assert "app.main serve" in started(log) and started(log).count("STARTED") >= 2, "the API and its sandbox"
+    processes = guarded_processes(log)
+    assert "app.main serve" in processes and processes.count("STARTED") >= 2, "the API and its sandbox"
 
 
 def test_no_process_of_a_redis_service_unpickles(tmp_path: Path) -> None:
@@ -97,4 +98,4 @@ def test_no_process_of_a_redis_service_unpickles(tmp_path: Path) -> None:
     with short_folder() as folder, up(folder, environment=os.environ | environment(log)) as service:
         ask_all(service.url)
     for role in ("serve", "worker compile", "worker generate"):
-        assert role in started(log), started(log)
+        assert role in guarded_processes(log), guarded_processes(log)

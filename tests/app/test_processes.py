@@ -1,4 +1,4 @@
-"""What only real processes and sockets show."""
+"""Tests that need real processes and sockets."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_the_api_loads_no_model_code() -> None:
 
 
 def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_handlers.install(monkeypatch, generate="open_patient")
+    fake_handlers.install(monkeypatch, generate="open_blocking")
     with listening(Settings()) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=S_MAX) as connection:
             connection.sendall(post("/generate", BODY))
-            assert fake_handlers.started.wait(S_MAX)
-            assert not fake_handlers.stopped.is_set()
-        assert fake_handlers.stopped.wait(S_MAX)
+            assert fake_handlers.start_event.wait(S_MAX)
+            assert not fake_handlers.stop_event.is_set()
+        assert fake_handlers.stop_event.wait(S_MAX)
         wait_until_ready(port)
 
 
@@ -44,13 +44,13 @@ def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -
 def test_unfinished_requests_are_reported_when_the_server_stops(
     path: str, stream: bool, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
 ) -> None:
-    fake_handlers.install(monkeypatch, generate="open_patient")
+    fake_handlers.install(monkeypatch, generate="open_blocking")
     request = post(path, BODY | {"stream": stream}, "Connection: close\r\n")
     with listening(Settings(), shutdown_grace_s=1) as port:
-        asked = threads.submit(ask, port, request)
-        assert fake_handlers.started.wait(S_MAX)
-    answer = asked.result(S_MAX)
-    assert fake_handlers.stopped.is_set()
+        future = threads.submit(ask, port, request)
+        assert fake_handlers.start_event.wait(S_MAX)
+    answer = future.result(S_MAX)
+    assert fake_handlers.stop_event.is_set()
     assert answer.startswith(b"HTTP/1.1 200 " if stream else b"HTTP/1.1 503 ")
     assert re.search(rb'"code": ?"cancelled"', answer)
     assert answer.endswith(b"0\r\n\r\n") == stream and b"[DONE]" not in answer

@@ -1,4 +1,7 @@
-"""What the server writes in one turn of its event loop leaves together, and nothing waits that must not."""
+"""Writes of one event loop turn are sent together.
+
+Large writes and closing do not wait.
+"""
 
 from __future__ import annotations
 
@@ -12,42 +15,42 @@ class Transport:
     """Records the calls in order."""
 
     def __init__(self) -> None:
-        self.done: list[object] = []
+        self.calls: list[object] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *given: self.done.append(given[0] if name == "write" else name)
+        return lambda *arguments: self.calls.append(arguments[0] if name == "write" else name)
 
     def get_write_buffer_size(self) -> int:
         return 5
 
 
-async def gathering() -> tuple[CoalescingTransport, Transport]:
+async def open_transports() -> tuple[CoalescingTransport, Transport]:
     transport = Transport()
     return CoalescingTransport(cast(asyncio.Transport, transport), asyncio.get_running_loop()), transport
 
 
 async def test_a_header_and_its_body_are_sent_together() -> None:
-    gathered, transport = await gathering()
+    coalescing, transport = await open_transports()
     for piece in (b"header", b"", b"body", b""):
-        gathered.write(piece)
-    assert transport.done == [] and gathered.get_write_buffer_size() == len(b"headerbody") + 5
+        coalescing.write(piece)
+    assert transport.calls == [] and coalescing.get_write_buffer_size() == len(b"headerbody") + 5
     await asyncio.sleep(0)
-    assert transport.done == [b"headerbody"] and gathered.get_write_buffer_size() == 5
-    gathered.write(b"more")
+    assert transport.calls == [b"headerbody"] and coalescing.get_write_buffer_size() == 5
+    coalescing.write(b"more")
     await asyncio.sleep(0)
-    assert transport.done == [b"headerbody", b"more"]
+    assert transport.calls == [b"headerbody", b"more"]
 
 
 async def test_large_writes_are_sent_at_once_and_close_flushes() -> None:
-    gathered, transport = await gathering()
-    gathered.write(b"head")
-    gathered.write(b"x" * COALESCED_BYTES_MAX)
-    assert transport.done == [b"head" + b"x" * COALESCED_BYTES_MAX]
-    gathered.write(b"last")
-    gathered.close()
-    assert transport.done[1:] == [b"last", "close"]
-    gathered.write(b"a refusal")
-    gathered.write_eof()
-    assert transport.done[3:] == [b"a refusal", "write_eof"]
+    coalescing, transport = await open_transports()
+    coalescing.write(b"head")
+    coalescing.write(b"x" * COALESCED_BYTES_MAX)
+    assert transport.calls == [b"head" + b"x" * COALESCED_BYTES_MAX]
+    coalescing.write(b"last")
+    coalescing.close()
+    assert transport.calls[1:] == [b"last", "close"]
+    coalescing.write(b"a refusal")
+    coalescing.write_eof()
+    assert transport.calls[3:] == [b"a refusal", "write_eof"]
     await asyncio.sleep(0)
-    assert len(transport.done) == 5
+    assert len(transport.calls) == 5

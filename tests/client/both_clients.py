@@ -1,4 +1,4 @@
-"""Runs the same call with the sync and the async client, so that each test covers both."""
+"""Runs the same call with the sync and the async client."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ import pytest
 from abs_client import AsyncClient, AsyncStream, Client, Retry, Stream
 
 KINDS = ("sync", "async")
-both = pytest.mark.parametrize("kind", KINDS)
-EVENLY = Retry(random=lambda: 0.0)
+with_both_clients = pytest.mark.parametrize("kind", KINDS)
+NO_JITTER = Retry(random=lambda: 0.0)
 
 
-def ask(kind: str, url: str, what: Callable[[Any], Any], waits: list[float] | None = None, **options: Any) -> Any:
-    """The result of `what(client)`, of a stream the list of its events. Waits are recorded in `waits`, not waited."""
-    return _blocking(url, what, waits, options) if kind == "sync" else asyncio.run(_async(url, what, waits, options))
+def ask(kind: str, url: str, call: Callable[[Any], Any], waits: list[float] | None = None, **options: Any) -> Any:
+    """The result of `call(client)`; for a stream, the list of its events.
+
+    With `waits`, the client records its waits there and does not sleep.
+    """
+    return _blocking(url, call, waits, options) if kind == "sync" else asyncio.run(_async(url, call, waits, options))
 
 
-def _blocking(url: str, what: Callable[[Any], Any], waits: list[float] | None, options: dict[str, Any]) -> Any:
+def _blocking(url: str, call: Callable[[Any], Any], waits: list[float] | None, options: dict[str, Any]) -> Any:
     if waits is not None:
         options["sleep"] = waits.append
     with Client(url, **options) as client:
-        answer = what(client)
+        answer = call(client)
         return list(answer) if isinstance(answer, Stream) else answer
 
 
-async def _async(url: str, what: Callable[[Any], Any], waits: list[float] | None, options: dict[str, Any]) -> Any:
+async def _async(url: str, call: Callable[[Any], Any], waits: list[float] | None, options: dict[str, Any]) -> Any:
     async def sleep(seconds: float) -> None:
         assert waits is not None
         waits.append(seconds)
@@ -37,7 +40,7 @@ async def _async(url: str, what: Callable[[Any], Any], waits: list[float] | None
     if waits is not None:
         options["sleep"] = sleep
     async with AsyncClient(url, **options) as client:
-        answer = what(client)
+        answer = call(client)
         if isinstance(answer, AsyncStream):
             return [event async for event in answer]
         return await answer

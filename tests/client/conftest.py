@@ -1,4 +1,4 @@
-"""The service of the client's tests: a separate process with the built-in model."""
+"""Fixtures of the client tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.servers.service_process import ServiceProcess
 
 @pytest.fixture
 def waits() -> list[float]:
-    """The waits of a client between its tries, which `ask` records here."""
+    """The waits between attempts, which `ask` records here."""
     return []
 
 

@@ -1,4 +1,7 @@
-"""A server on loopback that answers from a script, one reply for each request, and records the requests."""
+"""A loopback server with one scripted reply per request.
+
+It records the requests.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,12 @@ ROW = {"text": "a", "parent": 0, "state": 0, "distance": 1, "alpha": 0.5, "score
 
 @dataclass(frozen=True)
 class Reply:
-    """How a request is answered. `cut`: the connection is reset after the body, before its content-length."""
+    """A reply; with `truncated`, the connection is reset before its end."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    cut: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,15 @@ class ReceivedRequest:
 
 
 def answer(body: Any = ANSWER, status: int = 200, **headers: str) -> Reply:
-    return Reply(status, json.dumps(body).encode(), {"content-type": "application/json", **_named(headers)})
+    return Reply(status, json.dumps(body).encode(), {"content-type": "application/json", **_header_names(headers)})
 
 
 def problem(status: int, code: str, fields: Mapping[str, Any] | None = None, **headers: str) -> Reply:
     body = {"type": f"urn:abs-server:error:{code}", "title": code, "status": status, "code": code, "detail": "no",
             "request_id": "r1", **(fields or {})}  # fmt: skip
-    return Reply(status, json.dumps(body).encode(), {"content-type": "application/problem+json", **_named(headers)})
+    return Reply(
+        status, json.dumps(body).encode(), {"content-type": "application/problem+json", **_header_names(headers)}
+    )
 
 
 def event(name: str, data: Any, number: str = "", retry: int | None = None) -> bytes:
@@ -70,19 +75,24 @@ def step(number: int) -> bytes:
     return event("step", {"step": number, "budget_after": 8 - number, "rows": [ROW]}, str(number))
 
 
-def stream_reply(*events: bytes, cut: bool = False, job: str = "1" * 32) -> Reply:
-    return Reply(200, b"".join(events), {"content-type": "text/event-stream; charset=utf-8", "x-job-id": job}, cut)
+def stream_reply(*events: bytes, truncated: bool = False, job: str = "1" * 32) -> Reply:
+    return Reply(
+        200, b"".join(events), {"content-type": "text/event-stream; charset=utf-8", "x-job-id": job}, truncated
+    )
 
 
-NO_REPLY = Reply(cut=True)  # the connection ends before an answer
+NO_REPLY = Reply(truncated=True)  # the connection ends before an answer
 
 
-def _named(headers: Mapping[str, str]) -> dict[str, str]:
+def _header_names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class ScriptedServer:
-    """The server. `requests` are those so far; requests after the end of the script get a 500."""
+    """A server with a script of replies.
+
+    `requests` are the received ones. Requests after the end of the script get a 500.
+    """
 
     url: str
 
@@ -90,18 +100,18 @@ class ScriptedServer:
         self.requests: list[ReceivedRequest] = []
         self._script = list(script)
         self._lock = threading.Lock()
-        outer = self
+        scripted = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def answer(self) -> None:
-                outer.serve(self)
+                scripted.serve(self)
 
             do_GET = do_POST = do_DELETE = answer
 
             def log_message(self, *_: Any) -> None:
-                """Nothing."""
+                """Logs nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
@@ -113,20 +123,23 @@ class ScriptedServer:
             self.requests.append(ReceivedRequest(handler.command, handler.path, headers, body))
             reply = self._script.pop(0) if self._script else Reply(500)
         handler.close_connection = True
-        if not (reply.cut and not reply.body):
+        if not (reply.truncated and not reply.body):
             handler.send_response(reply.status)
-            sent = {"content-length": str(len(reply.body) + (100 if reply.cut else 0)), "connection": "close"}
-            for name, value in {**sent, **reply.headers}.items():
+            reply_headers = {
+                "content-length": str(len(reply.body) + (100 if reply.truncated else 0)),
+                "connection": "close",
+            }
+            for name, value in {**reply_headers, **reply.headers}.items():
                 handler.send_header(name, value)
             handler.end_headers()
             handler.wfile.write(reply.body)
-        if reply.cut and not reply.body:
+        if reply.truncated and not reply.body:
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
 @contextlib.contextmanager
 def scripted_server(*script: Reply) -> Iterator[ScriptedServer]:
-    """A server with this script, while the body lasts."""
+    """Runs a server with this script."""
     server = ScriptedServer(*script)
     with served_by_thread(server.server) as server.url:
         yield server

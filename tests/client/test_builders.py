@@ -1,4 +1,4 @@
-"""Constraints built in Python are the JSON that the API takes, and mean what the same says written by hand."""
+"""Constraints built in Python equal handwritten JSON constraints."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ class Pet(BaseModel):
     age: int
 
 
-class Open(BaseModel):
+class OpenModel(BaseModel):
     model_config = ConfigDict(extra="allow")
     pets: list[Pet]
 
 
-def of_hash(constraint: Constraint | dict[str, Any]) -> str:
+def hash_of(constraint: Constraint | dict[str, Any]) -> str:
     return spec_hash(spec_from_json(constraint_of(constraint).as_dict()))
 
 
 TRANSITIONS = [{"from": "s", "to": "s", "when": "!dog"}, {"from": "s", "to": "t", "when": "dog"}]
 PET = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
        "required": ["name", "age"]}  # fmt: skip
-SAME: list[tuple[Constraint, dict[str, Any]]] = [
+EQUIVALENTS: list[tuple[Constraint, dict[str, Any]]] = [
     (F("dog"), {"ltlf": "F(dog)"}),
     (F("dog") & Keywords("ball", ordered=True) & Regex("[A-Z].*"),
      {"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"], "ordered": True}, {"regex": "[A-Z].*"}]}),
@@ -123,34 +123,36 @@ SAME: list[tuple[Constraint, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("built", "by_hand"), SAME, ids=[repr(built)[:60] for built, _ in SAME])
-def test_a_built_constraint_equals_the_handwritten_json(built: Constraint, by_hand: dict[str, Any]) -> None:
-    assert of_hash(built) == of_hash(by_hand)
-    for copied in (eval(repr(built), dict(vars(abs_client))), copy.deepcopy(built), RawConstraint(built.as_dict())):
-        assert copied == built and hash(copied) == hash(built)
-    assert built != F("something else") and built != built.as_dict()
+@pytest.mark.parametrize(("constraint", "json_form"), EQUIVALENTS, ids=[repr(row[0])[:60] for row in EQUIVALENTS])
+def test_a_built_constraint_equals_the_handwritten_json(constraint: Constraint, json_form: dict[str, Any]) -> None:
+    assert hash_of(constraint) == hash_of(json_form)
+    evaluated = eval(repr(constraint), dict(vars(abs_client)))
+    for duplicate in (evaluated, copy.deepcopy(constraint), RawConstraint(constraint.as_dict())):
+        assert duplicate == constraint and hash(duplicate) == hash(constraint)
+    assert constraint != F("something else") and constraint != constraint.as_dict()
 
 
 def test_the_combined_example_has_this_json() -> None:
-    built = F("dog") & Keywords("ball", ordered=True) & Regex("a+")
-    assert built.to_json() == '{"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"], "ordered": true}, {"regex": "a+"}]}'
+    constraint = F("dog") & Keywords("ball", ordered=True) & Regex("a+")
+    json_text = '{"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"], "ordered": true}, {"regex": "a+"}]}'
+    assert constraint.to_json() == json_text
 
 
 def test_extra_properties_stay_open_and_nested_models_closed() -> None:
-    schema = JsonSchema(Open).as_dict()["json_schema"]
+    schema = JsonSchema(OpenModel).as_dict()["json_schema"]
     assert schema["additionalProperties"] is True
     assert schema["$defs"]["Pet"]["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("wrong", [
+@pytest.mark.parametrize("call", [
     lambda: Word(" "), lambda: Word(), lambda: Word("a", name=""), lambda: Length(), lambda: JsonSchema(3),
     lambda: constraint_of("F(dog)"), lambda: F(Regex("a")), lambda: F("a") & 3, lambda: Regex("a") | "b",  # type: ignore[arg-type, operator, list-item]
     lambda: F("a").over("a") & F("b"), lambda: abs_client.LabelledConstraint(F("a"), "ab"), lambda: bool(F("a")),
     lambda: F("a") and F("b"), lambda: setattr(Regex("a"), "pattern", "b"),
 ])  # fmt: skip
-def test_an_invalid_builder_call_raises_at_once(wrong: Any) -> None:
+def test_an_invalid_builder_call_raises_at_once(call: Any) -> None:
     with pytest.raises((TypeError, ValueError, AttributeError)):
-        wrong()
+        call()
 
 
 WORDS = st.sampled_from(["dog", "cat", "ice cream", "don't", "dot", "last", "X", "eos", "2nd", "é", "."])
@@ -168,29 +170,32 @@ BINARY = {"U": U, "R": R, "W": W, "M": M, "->": lambda a, b: a >> b, "<->": Iff,
           "&": lambda a, b: a & b, "|": lambda a, b: a | b}  # fmt: skip
 
 
-def by_hand(tree: Any, declared: dict[str, Any]) -> str:
-    """The formula of a tree, bracketed in full, every proposition declared under a name of its own."""
+def handwritten(tree: Any, propositions: dict[str, Any]) -> str:
+    """The fully bracketed formula of a tree.
+
+    Every proposition is declared under a separate name.
+    """
     if isinstance(tree, str):
         return tree
     if isinstance(tree, dict):
-        name = f"p{len(declared)}"
-        declared[name] = tree
+        name = f"p{len(propositions)}"
+        propositions[name] = tree
         return name
     op, *parts = tree
-    inner = [f"({by_hand(part, declared)})" for part in parts]
-    return f"{op} {inner[0]}" if len(inner) == 1 else f" {op} ".join(inner)
+    operands = [f"({handwritten(part, propositions)})" for part in parts]
+    return f"{op} {operands[0]}" if len(operands) == 1 else f" {op} ".join(operands)
 
 
-def applied(op: str, *parts: tuple[Any, Any]) -> tuple[Any, Any]:
+def apply_operator(op: str, *parts: tuple[Any, Any]) -> tuple[Any, Any]:
     function = UNARY[op] if len(parts) == 1 else BINARY[op]  # type: ignore[index]
-    return function(*(built for built, _ in parts)), (op, *(tree for _, tree in parts))  # type: ignore[operator]
+    return function(*(formula for formula, _ in parts)), (op, *(tree for _, tree in parts))  # type: ignore[operator]
 
 
 FORMULAS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(applied, st.sampled_from([*UNARY]), inner),
-        st.builds(applied, st.sampled_from([*BINARY]), inner, inner),
+        st.builds(apply_operator, st.sampled_from([*UNARY]), inner),
+        st.builds(apply_operator, st.sampled_from([*BINARY]), inner, inner),
     ),
     max_leaves=8,
 )
@@ -199,31 +204,31 @@ FORMULAS = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(FORMULAS)
 def test_a_built_formula_keeps_its_meaning_and_repr(pair: tuple[Any, Any]) -> None:
-    built, tree = pair
-    declared: dict[str, Any] = {}
-    written = by_hand(_undoubled(tree), declared)
-    assert of_hash(built) == of_hash({"ltlf": written, "propositions": declared})
-    assert eval(repr(built), dict(vars(abs_client))) == built
+    formula, tree = pair
+    propositions: dict[str, Any] = {}
+    text = handwritten(_without_double_negations(tree), propositions)
+    assert hash_of(formula) == hash_of({"ltlf": text, "propositions": propositions})
+    assert eval(repr(formula), dict(vars(abs_client))) == formula
 
 
-def _undoubled(tree: Any) -> Any:
-    """The tree as `~` builds it: a negation of a negation is none."""
+def _without_double_negations(tree: Any) -> Any:
+    """The tree without double negations, as `~` builds it."""
     if isinstance(tree, str | dict):
         return tree
     op, *parts = tree
-    parts = [_undoubled(part) for part in parts]
+    parts = [_without_double_negations(part) for part in parts]
     if op == "!" and isinstance(parts[0], tuple) and parts[0][0] == "!":
         return parts[0][1]
     return (op, *parts)
 
 
-SIMPLE: dict[str, Constraint] = {
+CONSTRAINTS: dict[str, Constraint] = {
     "dog": F("dog"), "short": Length(max_words=2), "upper": Regex("[A-Z].*"), "cat": Keywords("cat"),
     "one of": Choice("A dog", "a cat", ""), "no cat": G(~Word("cat")),
 }  # fmt: skip
 TEXTS = ("", "dog", "A dog", "a cat", "A dog and a cat", "Cat", "B", "a cat dog")
-COMBINED = st.recursive(
-    st.sampled_from([*SIMPLE]),
+COMBINATIONS = st.recursive(
+    st.sampled_from([*CONSTRAINTS]),
     lambda inner: st.one_of(
         st.tuples(st.sampled_from(["&", "|"]), inner, inner), st.tuples(st.just("~"), inner)
     ),
@@ -231,13 +236,13 @@ COMBINED = st.recursive(
 )
 
 
-def combined(tree: Any) -> Constraint:
+def combination_of(tree: Any) -> Constraint:
     if isinstance(tree, str):
-        return SIMPLE[tree]
+        return CONSTRAINTS[tree]
     if tree[0] == "~":
-        return Not(combined(tree[1])) if isinstance(tree[1], str) else ~combined(tree[1])
-    left, right = combined(tree[1]), combined(tree[2])
-    return left & right if tree[0] == "&" else left | right
+        return Not(combination_of(tree[1])) if isinstance(tree[1], str) else ~combination_of(tree[1])
+    first, second = combination_of(tree[1]), combination_of(tree[2])
+    return first & second if tree[0] == "&" else first | second
 
 
 def holds(tree: Any, leaves: dict[str, bool]) -> bool:
@@ -252,27 +257,30 @@ def verdicts(constraint: Constraint) -> list[bool]:
         text = compile_text(spec_from_json(constraint.as_dict()))
     except SpecUnsatisfiable:
         return [False] * len(TEXTS)
-    return [check_text(text, one).satisfied for one in TEXTS]
+    return [check_text(text, example).satisfied for example in TEXTS]
 
 
-ALONE = {name: verdicts(constraint) for name, constraint in SIMPLE.items()}
+VERDICTS = {name: verdicts(constraint) for name, constraint in CONSTRAINTS.items()}
 
 
 @settings(max_examples=60, deadline=None)
-@given(COMBINED)
+@given(COMBINATIONS)
 def test_combinations_hold_of_the_texts_of_which_their_parts_do(tree: Any) -> None:
-    built = combined(tree)
-    assume(not _negates_formulas(tree))  # that is a formula again, which no empty text satisfies
-    expected = [holds(tree, {name: found[number] for name, found in ALONE.items()}) for number in range(len(TEXTS))]
-    assert verdicts(built) == expected, built
+    constraint = combination_of(tree)
+    assume(not _negates_formulas(tree))  # the result is a formula, which no empty text satisfies
+    expected = [holds(tree, {name: row[index] for name, row in VERDICTS.items()}) for index in range(len(TEXTS))]
+    assert verdicts(constraint) == expected, constraint
 
 
 def _negates_formulas(tree: Any) -> bool:
-    """Whether `~` is applied to something made of formulas alone, which then is one formula."""
+    """Whether `~` is applied to a combination of formulas.
+
+    Such a combination is one formula.
+    """
     if isinstance(tree, str):
         return False
-    inner = combined(tree[1]) if tree[0] == "~" and not isinstance(tree[1], str) else None
-    return isinstance(inner, abs_client.Formula) or any(map(_negates_formulas, tree[1:]))
+    operand = combination_of(tree[1]) if tree[0] == "~" and not isinstance(tree[1], str) else None
+    return isinstance(operand, abs_client.Formula) or any(map(_negates_formulas, tree[1:]))
 
 
 def test_combinations_are_flattened_and_double_negation_removed() -> None:

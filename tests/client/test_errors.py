@@ -1,4 +1,4 @@
-"""Every code of the service has a class, with the fields of its body as attributes; a fault is pointed at."""
+"""Every error code has a class with the fields of its body."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def test_fields_of_an_error_body_are_attributes(row: ErrorFacts) -> None:
     assert type(error) is CODES[row.code] and (error.status, error.code, error.detail) == (row.status, row.code, "why")
     assert all(getattr(error, name) == f"<{name}>" for name in row.fields)
     assert str(error).startswith(f"{row.code}: why") and error.request_id == "r"
-    empty = error_of(row.status, {"code": row.code})
-    assert all(getattr(empty, name) is None for name in row.fields)
+    minimal_error = error_of(row.status, {"code": row.code})
+    assert all(getattr(minimal_error, name) is None for name in row.fields)
     assert row.retry_after_s is None or isinstance(error, BusyError)
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("status", "error_class"),
     [(418, RequestError), (404, RequestError), (429, BusyError), (503, BusyError), (500, ServerError)],
 )
-def test_an_unknown_error_code_is_classified_by_status(status: int, kind: type[AbsError]) -> None:
+def test_an_unknown_error_code_is_classified_by_status(status: int, error_class: type[AbsError]) -> None:
     error = error_of(status, {"code": "newer", "detail": "d", "more": [1]})
-    assert isinstance(error, kind) and error.problem["more"] == [1]
+    assert isinstance(error, error_class) and error.problem["more"] == [1]
     assert str(error_of(status, {})) == f"the service answered with status {status}"
 
 
@@ -65,12 +65,12 @@ def test_the_docstring_tree_lists_every_error_class() -> None:
 
 def test_errors_survive_being_copied() -> None:
     error = error_of(422, {"code": "budget_too_small", "detail": "d", "min_tokens": 7})
-    copied = copy.copy(error)
-    assert (type(copied), str(copied), copied.min_tokens) == (type(error), str(error), 7)  # type: ignore[attr-defined]
+    duplicate = copy.copy(error)
+    assert (type(duplicate), str(duplicate), duplicate.min_tokens) == (type(error), str(error), 7)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("source", "position", "shown"),
+    ("source", "position", "lines"),
     [
         ("F(dog", 5, ["  F(dog", "       ^"]),
         ("F(dog) &\n& F(cat)", 9, ["  & F(cat)", "  ^"]),
@@ -78,8 +78,8 @@ def test_errors_survive_being_copied() -> None:
         ("a\tb &", 5, ["  a b &", "       ^"]),
     ],
 )  # fmt: skip
-def test_a_caret_marks_the_position_of_an_error(source: str, position: int | None, shown: list[str]) -> None:
-    assert pointed_at(source, position).splitlines()[1:] == shown
+def test_a_caret_marks_the_position_of_an_error(source: str, position: int | None, lines: list[str]) -> None:
+    assert pointed_at(source, position).splitlines()[1:] == lines
 
 
 def test_a_long_line_is_shortened_around_the_error() -> None:
@@ -92,18 +92,18 @@ def test_a_long_line_is_shortened_around_the_error() -> None:
     [("all.1.ltlf", "G("), ("all.0.propositions.p.regex", "(?=a)"), ("all.7.ltlf", ""), ("all", ""), ("x.y", "")],
 )
 def test_the_source_of_an_error_is_found_in_the_request(field: str, source: str) -> None:
-    sent = {"constraint": {"all": [{"ltlf": "p", "propositions": {"p": {"regex": "(?=a)"}}}, {"ltlf": "G("}]}}
-    error = error_of(422, {"code": "constraint_syntax", "field": field, "position": 0}, sent=sent)
+    request = {"constraint": {"all": [{"ltlf": "p", "propositions": {"p": {"regex": "(?=a)"}}}, {"ltlf": "G("}]}}
+    error = error_of(422, {"code": "constraint_syntax", "field": field, "position": 0}, sent=request)
     assert isinstance(error, ConstraintSyntaxError) and error.source == source
     assert ("^" in str(error)) == bool(source)
 
 
 @pytest.mark.parametrize("text", ["a \ud800", "\udfff"])
 def test_an_invalid_text_is_refused_before_it_is_sent(text: str) -> None:
-    with Client("http://127.0.0.1:9") as client:  # where no server answers
-        for ask in (lambda: client.generate(text, {"regex": "a"}), lambda: client.check({"regex": text}, "a")):
+    with Client("http://127.0.0.1:9") as client:  # no server listens here
+        for call in (lambda: client.generate(text, {"regex": "a"}), lambda: client.check({"regex": text}, "a")):
             with pytest.raises(InvalidRequestError, match="surrogate"):
-                ask()
+                call()
         with pytest.raises(InvalidRequestError, match="JSON"):
             client.generate("a", {"regex": "a"}, temperature=float("nan"))
         with pytest.raises(TypeError, match="labels, not int"):

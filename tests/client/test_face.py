@@ -1,4 +1,4 @@
-"""The public names of the package, and the fields of its types beside the schemas of the API."""
+"""The public names of the package match the API schemas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
     events.Restart: "RestartEventBody",
     events.Step: "StepEventBody",
 }
-NO_SCHEMA = {results.Readiness, results.Result, events.Done}  # made by the client
+NO_SCHEMA = {results.Readiness, results.Result, events.Done}  # created by the client
 ONLY_OPENAI = {"object", "created", "owned_by"}  # fields of a model card
 OPTIONS: dict[type, str] = {
     abs_client.GenerateOptions: "GenerateRequest", abs_client.DecodeOptions: "DecodeRequest",
@@ -56,37 +56,39 @@ PUBLIC = [abs_client.client, abs_client.async_client, constraints, errors, event
 
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Any]:
-    found: dict[str, Any] = create_app(Settings()).openapi()["components"]["schemas"]
-    return found
+    schemas: dict[str, Any] = create_app(Settings()).openapi()["components"]["schemas"]
+    return schemas
 
 
-def defined(module: types.ModuleType, name: str) -> bool:
+def is_defined_in(module: types.ModuleType, name: str) -> bool:
     return not name.startswith("_") and getattr(vars(module)[name], "__module__", "") == module.__name__
 
 
 def without_null(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """The schema without null, and whether it allows null."""
     options = schema.get("anyOf", [schema])
-    other = [option for option in options if option.get("type") != "null"]
-    return (other[0] if len(other) == 1 else {"type": "object"}), len(other) < len(options)
+    remaining_options = [option for option in options if option.get("type") != "null"]
+    return (remaining_options[0] if len(remaining_options) == 1 else {"type": "object"}), len(remaining_options) < len(
+        options
+    )
 
 
-def require_same(kind: Any, schema: dict[str, Any], where: str) -> None:
-    """The type of a field is that of its schema."""
+def require_same(field_type: Any, schema: dict[str, Any], path: str) -> None:
+    """Require that a type equals the type of its schema."""
     schema, nullable = without_null(schema)
-    optional = get_origin(kind) is types.UnionType
-    assert optional == nullable, f"{where}: nullable in the schema: {nullable}"
-    kind = get_args(kind)[0] if optional else kind
+    optional = get_origin(field_type) is types.UnionType
+    assert optional == nullable, f"{path}: nullable in the schema: {nullable}"
+    field_type = get_args(field_type)[0] if optional else field_type
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        assert SCHEMAS.get(kind) == name or (kind, name) == (dict[str, Any], "ProblemBody"), where
-    elif "enum" in schema and get_args(kind):
-        assert set(get_args(kind)) == set(schema["enum"]), where
+        assert SCHEMAS.get(field_type) == name or (field_type, name) == (dict[str, Any], "ProblemBody"), path
+    elif "enum" in schema and get_args(field_type):
+        assert set(get_args(field_type)) == set(schema["enum"]), path
     elif schema.get("type") == "array":
-        assert get_origin(kind) is tuple, where
-        require_same(get_args(kind)[0], schema["items"], f"{where}[]")
+        assert get_origin(field_type) is tuple, path
+        require_same(get_args(field_type)[0], schema["items"], f"{path}[]")
     else:
-        assert (get_origin(kind) or kind) is JSON_TYPES[schema["type"]], where
+        assert (get_origin(field_type) or field_type) is JSON_TYPES[schema["type"]], path
 
 
 def test_every_public_class_is_in_the_face() -> None:
@@ -94,7 +96,9 @@ def test_every_public_class_is_in_the_face() -> None:
         assert getattr(abs_client, name) is not None
     assert len(set(abs_client.__all__)) == len(abs_client.__all__)
     for module in PUBLIC:
-        classes = {name for name in vars(module) if defined(module, name) and isinstance(vars(module)[name], type)}
+        classes = {
+            name for name in vars(module) if is_defined_in(module, name) and isinstance(vars(module)[name], type)
+        }
         assert classes <= set(abs_client.__all__), module.__name__
     for name in abs_client.__all__:
         value = getattr(abs_client, name)
@@ -106,22 +110,24 @@ def test_names_of_error_classes_end_in_error() -> None:
         assert not (isinstance(value, type) and issubclass(value, Exception)) or name.endswith("Error"), name
 
 
-@pytest.mark.parametrize("kind", SCHEMAS, ids=[kind.__name__ for kind in SCHEMAS])
-def test_fields_of_a_type_are_those_of_its_schema(kind: type, schemas: dict[str, Any]) -> None:
-    properties = schemas[SCHEMAS[kind]]["properties"]
-    hints = get_type_hints(kind)
-    types_of = {json_name(field): hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+@pytest.mark.parametrize("value_type", SCHEMAS, ids=[value_type.__name__ for value_type in SCHEMAS])
+def test_fields_of_a_type_are_those_of_its_schema(value_type: type, schemas: dict[str, Any]) -> None:
+    properties = schemas[SCHEMAS[value_type]]["properties"]
+    hints = get_type_hints(value_type)
+    types_of = {json_name(field): hints[field.name] for field in fields(value_type)}  # type: ignore[arg-type]
     types_of.pop(None, None)
-    assert set(types_of) == set(properties) - (ONLY_OPENAI if kind is results.ModelCard else set())
-    for name, of_field in types_of.items():
+    assert set(types_of) == set(properties) - (ONLY_OPENAI if value_type is results.ModelCard else set())
+    for name, field_type in types_of.items():
         assert name is not None
-        require_same(of_field, properties[name], f"{kind.__name__}.{name}")
+        require_same(field_type, properties[name], f"{value_type.__name__}.{name}")
 
 
 def test_every_value_type_has_a_schema() -> None:
     for module in (results, events):
-        kinds = {value for name, value in vars(module).items() if defined(module, name) and is_dataclass(value)}
-        assert kinds <= set(SCHEMAS) | NO_SCHEMA, module.__name__
+        value_types = {
+            value for name, value in vars(module).items() if is_defined_in(module, name) and is_dataclass(value)
+        }
+        assert value_types <= set(SCHEMAS) | NO_SCHEMA, module.__name__
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=[options.__name__ for options in OPTIONS])
@@ -131,38 +137,40 @@ def test_options_are_the_fields_of_the_request(options: type, schemas: dict[str,
     assert set(hints) == set(properties) - ARGUMENTS | {"idempotency_key"}
     for name in set(hints) - {"idempotency_key"}:
         schema, _ = without_null(properties[name])
-        allowed = {value for kind in get_args(hints[name]) for value in get_args(kind)}
-        assert allowed == set(schema.get("enum", ())) or name == "beams", name
+        choices = {value for hint in get_args(hints[name]) for value in get_args(hint)}
+        assert choices == set(schema.get("enum", ())) or name == "beams", name
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    def methods(kind: type) -> dict[str, list[str]]:
+    def methods(client_class: type) -> dict[str, list[str]]:
         return {
             "close" if name == "aclose" else name: [*inspect.signature(value).parameters]
-            for name, value in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
+            for name, value in inspect.getmembers(client_class, inspect.isfunction) if not name.startswith("_")
         }  # fmt: skip
 
     assert methods(abs_client.Client) == methods(abs_client.AsyncClient)
     assert methods(abs_client.Stream) == methods(abs_client.AsyncStream)
     assert methods(abs_client.Job) == methods(abs_client.AsyncJob)
-    for kind in (abs_client.Client, abs_client.AsyncClient):
-        assert all(inspect.getdoc(value) for name, value in vars(kind).items() if not name.startswith("_"))
-        parameters = [*inspect.signature(kind).parameters]
-        assert all(f"    {name} " in (kind.__doc__ or "") for name in parameters), "a parameter is not described"
+    for client_class in (abs_client.Client, abs_client.AsyncClient):
+        assert all(inspect.getdoc(value) for name, value in vars(client_class).items() if not name.startswith("_"))
+        parameters = [*inspect.signature(client_class).parameters]
+        assert all(f"    {name} " in (client_class.__doc__ or "") for name in parameters), (
+            "a parameter is not described"
+        )
 
 
-@pytest.mark.parametrize("documented", [abs_client, abs_client.Client, abs_client.AsyncClient])
+@pytest.mark.parametrize("owner", [abs_client, abs_client.Client, abs_client.AsyncClient])
 def test_the_example_of_a_docstring_runs(
-    documented: Any, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    owner: Any, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = (inspect.getdoc(documented) or "").splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("    "))
-    last = next(number for number in range(first, len(lines)) if lines[number] and not lines[number].startswith("    "))
-    code = textwrap.dedent("\n".join(lines[first:last])).replace("http://127.0.0.1:8000", url)
+    lines = (inspect.getdoc(owner) or "").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("    "))
+    end = next(number for number in range(start, len(lines)) if lines[number] and not lines[number].startswith("    "))
+    code = textwrap.dedent("\n".join(lines[start:end])).replace("http://127.0.0.1:8000", url)
     monkeypatch.setenv("ABS_BASE_URL", url)
-    compiled = compile(code, "docstring", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    waiting = eval(compiled, dict(vars(abs_client)))
-    if inspect.iscoroutine(waiting):
-        asyncio.run(waiting)
-    shown = capsys.readouterr().out
-    assert "dog" in shown and "ball" in shown
+    program = compile(code, "docstring", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(program, dict(vars(abs_client)))
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+    output = capsys.readouterr().out
+    assert "dog" in output and "ball" in output

@@ -1,4 +1,4 @@
-"""What notebooks show of a result: all of it, escaped, and nothing that runs."""
+"""The HTML of results in notebooks is complete, escaped and inert."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ TAGS = {"div", "p", "span", "table", "thead", "tbody", "tr", "th", "td", "detail
         "code"}  # fmt: skip
 
 
-class Reader(HTMLParser):
-    """Tags that are used, and that all are closed where they should be."""
+class PageReader(HTMLParser):
+    """Collects the tags of a page and requires balanced tags."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.used: set[str] = set()
+        self.tags: set[str] = set()
         self.attributes: list[tuple[str, str | None]] = []
-        self.text, self._open = "", list[str]()
+        self.text, self._open_tags = "", list[str]()
         self.feed(page)
         self.close()
-        assert not self._open
+        assert not self._open_tags
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.used.add(tag)
+        self.tags.add(tag)
         self.attributes += attrs
         if tag != "img":
-            self._open.append(tag)
+            self._open_tags.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
+        assert self._open_tags.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.text += data
 
 
-def harmless(page: str) -> Reader:
-    reader = Reader(page)
-    assert reader.used <= TAGS
+def read_inert(page: str) -> PageReader:
+    reader = PageReader(page)
+    assert reader.tags <= TAGS
     assert {name for name, _ in reader.attributes} <= {"style", "class", "title", "alt", "src", "open"}
     sources = [value or "" for name, value in reader.attributes if name == "src"]
     assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
@@ -57,9 +57,9 @@ def harmless(page: str) -> Reader:
 
 
 def picture(page: str) -> str:
-    found = re.search(r'src="data:image/svg\+xml;base64,([^"]*)"', page)
-    assert found
-    return base64.b64decode(found[1]).decode()
+    match = re.search(r'src="data:image/svg\+xml;base64,([^"]*)"', page)
+    assert match
+    return base64.b64decode(match[1]).decode()
 
 
 def evil_result(svg: Callable[[], str] | None) -> GenerateResult:
@@ -71,50 +71,52 @@ def evil_result(svg: Callable[[], str] | None) -> GenerateResult:
 
 
 def test_everything_is_escaped_and_long_tables_are_cut() -> None:
-    reader = harmless(evil_result(lambda: SVG)._repr_html_())
+    reader = read_inert(evil_result(lambda: SVG)._repr_html_())
     assert reader.text.count(EVIL) >= 2 * 2 * ROWS_MAX and "and 100 more" in reader.text
     assert "<script" not in evil_result(lambda: SVG)._repr_html_()
-    assert picture(evil_result(lambda: SVG)._repr_html_()) == SVG  # as an image it runs nothing
+    assert picture(evil_result(lambda: SVG)._repr_html_()) == SVG  # an image runs no script
 
 
-def failing() -> str:
+def raise_failure() -> str:
     raise ConnectionFailedError(EVIL)
 
 
-@pytest.mark.parametrize(("svg", "says"), [(None, ""), (failing, "no picture"), (lambda: "x" * 2**22, "too large")])
-def test_results_are_shown_without_the_automaton_image(svg: Any, says: str) -> None:
-    reader = harmless(evil_result(svg)._repr_html_())
-    assert "img" not in reader.used and says in reader.text and "a" * 64 in reader.text
+@pytest.mark.parametrize(
+    ("svg", "message"), [(None, ""), (raise_failure, "no picture"), (lambda: "x" * 2**22, "too large")]
+)
+def test_results_are_shown_without_the_automaton_image(svg: Any, message: str) -> None:
+    reader = read_inert(evil_result(svg)._repr_html_())
+    assert "img" not in reader.tags and message in reader.text and "a" * 64 in reader.text
 
 
 def test_a_real_result_shows_text_trace_and_automaton(url: str) -> None:
     with Client(url) as client:
         result = client.generate("sentence:", F("dog"), max_tokens=12, trace=True)
-        compiled = client.compile(F("dog"))
-        shown = client.automaton(compiled)
-    page = result._repr_html_()  # the client is closed: it asks by itself
-    reader = harmless(page)
+        compilation = client.compile(F("dog"))
+        automaton = client.automaton(compilation)
+    page = result._repr_html_()  # the client is closed, so the result opens a connection
+    reader = read_inert(page)
     assert result.text.strip() in reader.text and "token trace" in reader.text and "word trace" in reader.text
     assert picture(page).startswith("<svg") and "q0" in picture(page)
-    page_text = harmless(compiled._repr_html_())
+    compilation_page = read_inert(compilation._repr_html_())
     assert (
-        compiled.explanation is not None
-        and compiled.explanation.sentences[0] in page_text.text
-        and "img" in page_text.used
+        compilation.explanation is not None
+        and compilation.explanation.sentences[0] in compilation_page.text
+        and "img" in compilation_page.tags
     )
-    assert "img" in harmless(shown._repr_html_()).used
+    assert "img" in read_inert(automaton._repr_html_()).tags
 
 
 def test_the_automaton_image_is_fetched_once_on_display() -> None:
     with scripted_server(answer(), answer(), answer()) as server, Client(server.url, api_key="k") as client:
         result = client.generate("p", F("dog"))
         assert len(server.requests) == 1
-        first, again = result._repr_html_(), result._repr_html_()
-    assert first == again and len(server.requests) == 2
-    asked = server.requests[1]
-    assert asked.path == f"/automata/{'a' * 64}.svg" and asked.headers["authorization"] == "Bearer k"
-    uncached = client._endpoint.with_picture(result)  # the server has stopped
-    assert "no picture" in uncached._repr_html_()
+        page, second_page = result._repr_html_(), result._repr_html_()
+    assert page == second_page and len(server.requests) == 2
+    request = server.requests[1]
+    assert request.path == f"/automata/{'a' * 64}.svg" and request.headers["authorization"] == "Bearer k"
+    copy = client._endpoint.with_picture(result)  # the server has stopped
+    assert "no picture" in copy._repr_html_()
 
 
 async def test_asynchronous_results_have_html(url: str) -> None:

@@ -15,27 +15,27 @@ from tests.app.fake_service import fake_service
 from tests.servers.processes import until
 
 S_MAX = 90.0
-GRACE_S = 1000.0  # a service that only waits for lost readers would not stop within the test
+GRACE_S = 1000.0  # without a cancellation, jobs would outlast the test
 
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A service whose generations tell steps until they are called off."""
+    """A service whose generations send steps until they are cancelled."""
     fake_handlers.steps_published = 0
-    with fake_service(monkeypatch, "open_patient_teller", stream_grace_s=GRACE_S) as running:
-        yield running
+    with fake_service(monkeypatch, "open_endless_steps", stream_grace_s=GRACE_S) as service_url:
+        yield service_url
 
 
-def was_called_off() -> bool:
-    return fake_handlers.stopped.wait(S_MAX)
+def was_cancelled() -> bool:
+    return fake_handlers.stop_event.wait(S_MAX)
 
 
 def test_closing_a_stream_cancels_its_generation(url: str) -> None:
     with Client(url) as client, client.stream("p", F("dog")) as stream:
         assert isinstance(next(event for event in stream if isinstance(event, Step)), Step)
-        assert not fake_handlers.stopped.is_set()
+        assert not fake_handlers.stop_event.is_set()
         stream.close()
-        assert was_called_off() and stream.result is None
+        assert was_cancelled() and stream.result is None
         with pytest.raises(RuntimeError):
             stream.until_done()
 
@@ -45,7 +45,7 @@ def test_dropping_a_stream_cancels_its_generation(url: str) -> None:
         for event in client.stream("p", F("dog")):
             if isinstance(event, Step):
                 break
-        assert was_called_off()
+        assert was_cancelled()
 
 
 async def test_leaving_an_async_stream_cancels_its_generation(url: str) -> None:
@@ -53,7 +53,7 @@ async def test_leaving_an_async_stream_cancels_its_generation(url: str) -> None:
         async for event in stream:
             if isinstance(event, Step):
                 break
-    assert was_called_off()
+    assert was_cancelled()
 
 
 async def test_cancelling_a_streaming_task_cancels_its_generation(url: str) -> None:
@@ -64,7 +64,7 @@ async def test_cancelling_a_streaming_task_cancels_its_generation(url: str) -> N
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert was_called_off()
+    assert was_cancelled()
 
 
 async def test_cancelling_a_task_cancels_its_keyed_request(url: str) -> None:
@@ -72,27 +72,27 @@ async def test_cancelling_a_task_cancels_its_keyed_request(url: str) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
                 await client.generate("p", F("dog"))
-    assert fake_handlers.steps_published > 0 and was_called_off()
+    assert fake_handlers.steps_published > 0 and was_cancelled()
 
 
 def test_an_interrupt_cancels_the_generation(url: str) -> None:
-    def strike() -> None:
+    def interrupt() -> None:
         until(lambda: fake_handlers.steps_published > 0)
         signal.pthread_kill(main, signal.SIGINT)
 
     main = threading.main_thread().ident
     assert main is not None and threading.get_ident() == main
-    key = threading.Thread(target=strike)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background may ignore it
+    thread = threading.Thread(target=interrupt)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell may ignore SIGINT
     try:
         with Client(url) as client:
-            key.start()
+            thread.start()
             with pytest.raises(KeyboardInterrupt):
                 client.generate("p", F("dog"))
-            key.join()
-            assert was_called_off()
+            thread.join()
+            assert was_cancelled()
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_submitted_and_keyed_jobs_survive_a_closed_stream(url: str) -> None:
@@ -102,7 +102,7 @@ def test_submitted_and_keyed_jobs_survive_a_closed_stream(url: str) -> None:
             assert isinstance(next(event for event in events if isinstance(event, Step)), Step)
         with client.stream("q", F("dog"), idempotency_key="mine") as stream:
             assert isinstance(next(event for event in stream if isinstance(event, Step)), Step)
-        assert not fake_handlers.stopped.wait(0.5)
+        assert not fake_handlers.stop_event.wait(0.5)
         assert job.state().state == "running" and stream.job_id is not None
         assert client.job(stream.job_id).cancel().id == stream.job_id
         job.cancel()

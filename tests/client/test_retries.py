@@ -1,4 +1,4 @@
-"""When a request is sent again and after which wait, with a scripted service."""
+"""Retries of requests and their waits, with a scripted service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from abs_client import (
     ServiceUnavailableError,
 )
 from abs_client._retry import RetryState
-from tests.client.both_clients import EVENLY, ask, both, unreachable_url
+from tests.client.both_clients import NO_JITTER, ask, unreachable_url, with_both_clients
 from tests.client.scripted_server import ANSWER, NO_REPLY, Reply, answer, event, problem, scripted_server, stream_reply
 
 
@@ -31,28 +31,28 @@ def generate(client: Any) -> Any:
     return client.generate("p", F("dog"))
 
 
-@both
+@with_both_clients
 def test_a_busy_service_is_retried_with_the_same_key(kind: str, waits: list[float]) -> None:
-    busy = [problem(429, "rate_limited", {"retry_after_s": 7}), problem(503, "draining", retry_after="3")]
-    with scripted_server(*busy, answer()) as server:
-        assert ask(kind, server.url, generate, waits, retry=EVENLY).text == "a dog"
+    refusals = [problem(429, "rate_limited", {"retry_after_s": 7}), problem(503, "draining", retry_after="3")]
+    with scripted_server(*refusals, answer()) as server:
+        assert ask(kind, server.url, generate, waits, retry=NO_JITTER).text == "a dog"
     assert waits == [7, 3]
-    keys = {one.headers["idempotency-key"] for one in server.requests}
+    keys = {request.headers["idempotency-key"] for request in server.requests}
     assert len(server.requests) == 3 and len(keys) == 1 and len(keys.pop()) > 20
-    with scripted_server(answer()) as other:
-        ask(kind, other.url, generate)
-    assert other.requests[0].headers["idempotency-key"] != server.requests[0].headers["idempotency-key"]
+    with scripted_server(answer()) as second_server:
+        ask(kind, second_server.url, generate)
+    assert second_server.requests[0].headers["idempotency-key"] != server.requests[0].headers["idempotency-key"]
 
 
-@both
+@with_both_clients
 def test_connection_failures_are_retried_with_doubling_backoff(kind: str, waits: list[float]) -> None:
-    half = Reply(200, b'{"id"', {"content-type": "application/json"}, cut=True)
-    with scripted_server(NO_REPLY, half, Reply(502, b"<html>"), NO_REPLY, answer()) as server:
-        assert ask(kind, server.url, generate, waits, retry=EVENLY).raw["newer"] == {"field": 1}
+    partial_reply = Reply(200, b'{"id"', {"content-type": "application/json"}, truncated=True)
+    with scripted_server(NO_REPLY, partial_reply, Reply(502, b"<html>"), NO_REPLY, answer()) as server:
+        assert ask(kind, server.url, generate, waits, retry=NO_JITTER).raw["newer"] == {"field": 1}
     assert waits == [0.25, 0.5, 1, 2] and len(server.requests) == 5
 
 
-@both
+@with_both_clients
 @pytest.mark.parametrize(
     ("reply", "error"),
     [
@@ -72,19 +72,19 @@ def test_permanent_errors_are_not_retried(kind: str, reply: Reply, error: type[E
     assert len(server.requests) == 1
 
 
-@both
+@with_both_clients
 def test_attempts_and_time_are_bounded(kind: str, waits: list[float]) -> None:
-    loading = problem(503, "not_ready", {"reasons": ["loading"]})
-    with scripted_server(*[loading] * 9) as server, pytest.raises(NotReadyError) as caught:
+    not_ready = problem(503, "not_ready", {"reasons": ["loading"]})
+    with scripted_server(*[not_ready] * 9) as server, pytest.raises(NotReadyError) as caught:
         ask(kind, server.url, generate, waits, retry=Retry(tries=3))
     assert len(server.requests) == 3 and len(waits) == 2 and caught.value.reasons == ["loading"]
-    busy = problem(429, "queue_full", {"retry_after_s": 300})
-    with scripted_server(busy) as server, pytest.raises(QueueFullError) as full:
+    queue_full = problem(429, "queue_full", {"retry_after_s": 300})
+    with scripted_server(queue_full) as server, pytest.raises(QueueFullError) as refusal:
         ask(kind, server.url, generate, waits)
-    assert len(waits) == 2 and full.value.retry_after_s == 300
+    assert len(waits) == 2 and refusal.value.retry_after_s == 300
 
 
-@both
+@with_both_clients
 def test_a_connection_error_names_the_address(kind: str, waits: list[float]) -> None:
     with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:9") as caught:
         ask(kind, str(unreachable_url()), generate, waits, retry=Retry(tries=3))
@@ -93,7 +93,7 @@ def test_a_connection_error_names_the_address(kind: str, waits: list[float]) -> 
         ask(kind, "http://[::1", generate)
 
 
-@both
+@with_both_clients
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "127.0.0.1:8000"])
 def test_an_invalid_address_is_not_retried(kind: str, url: str, waits: list[float]) -> None:
     with pytest.raises(ConnectionFailedError):
@@ -102,48 +102,48 @@ def test_an_invalid_address_is_not_retried(kind: str, url: str, waits: list[floa
 
 
 def test_retry_after_may_be_a_date(waits: list[float]) -> None:
-    at = email.utils.formatdate(time.time() + 30, usegmt=True)
-    with scripted_server(Reply(503, b"", {"retry-after": at}), answer()) as server:
-        ask("sync", server.url, generate, waits, retry=EVENLY)
+    date = email.utils.formatdate(time.time() + 30, usegmt=True)
+    with scripted_server(Reply(503, b"", {"retry-after": date}), answer()) as server:
+        ask("sync", server.url, generate, waits, retry=NO_JITTER)
     assert 25 < waits[0] <= 30
 
 
 def test_retry_delays_of_many_clients_are_spread() -> None:
     waits = [RetryState(Retry()).wait_s(10.0) for _ in range(50)]
     assert all(wait is not None and 10 <= wait <= 11 for wait in waits) and len(set(waits)) == 50
-    unasked = [RetryState(Retry()).wait_s() for _ in range(50)]
-    assert all(wait is not None and 0.25 <= wait <= 0.5 for wait in unasked) and len(set(unasked)) == 50
+    default_waits = [RetryState(Retry()).wait_s() for _ in range(50)]
+    assert all(wait is not None and 0.25 <= wait <= 0.5 for wait in default_waits) and len(set(default_waits)) == 50
 
 
 def test_the_time_limit_includes_request_durations() -> None:
     now = [0.0]
-    tries = RetryState(Retry(total_s=10, clock=lambda: now[0], random=lambda: 0.0))
-    assert tries.wait_s(3.0) == 3
+    state = RetryState(Retry(total_s=10, clock=lambda: now[0], random=lambda: 0.0))
+    assert state.wait_s(3.0) == 3
     now[0] = 8.0
-    assert tries.wait_s(3.0) is None
-    tries.reset()
-    assert tries.wait_s(3.0) == 3
+    assert state.wait_s(3.0) is None
+    state.reset()
+    assert state.wait_s(3.0) == 3
 
 
-@both
+@with_both_clients
 def test_ready_asks_once_and_wait_until_ready_polls(kind: str, waits: list[float]) -> None:
-    loading = problem(503, "not_ready", {"reasons": ["a worker: loading"]})
-    with scripted_server(loading) as server:
-        found = ask(kind, server.url, lambda client: client.ready(), [])
-    assert not found and found.reasons == ("a worker: loading",) and len(server.requests) == 1
-    with scripted_server(loading, NO_REPLY, Reply(502), answer({"status": "ready"})) as server:
+    not_ready = problem(503, "not_ready", {"reasons": ["a worker: loading"]})
+    with scripted_server(not_ready) as server:
+        readiness = ask(kind, server.url, lambda client: client.ready(), [])
+    assert not readiness and readiness.reasons == ("a worker: loading",) and len(server.requests) == 1
+    with scripted_server(not_ready, NO_REPLY, Reply(502), answer({"status": "ready"})) as server:
         ask(kind, server.url, lambda client: client.wait_until_ready(), waits)
     assert len(waits) == 3
     with scripted_server(*[problem(503, "storage_down")] * 3) as server, pytest.raises(ServiceUnavailableError):
         ask(kind, server.url, lambda client: client.wait_until_ready(0.0), [])
 
 
-@both
+@with_both_clients
 def test_job_polling_backs_off_and_times_out(kind: str) -> None:
     state = {"id": "2" * 32, "kind": "generate", "state": "running", "submitted": 1.0, "attempt": 1, "ahead": 0,
              "result": None, "error": None}  # fmt: skip
-    failed = {**state, "state": "failed", "error": {"status": 429, "code": "rate_limited", "detail": "d"}}
-    off = {**state, "state": "cancelled"}
+    failed_job = {**state, "state": "failed", "error": {"status": 429, "code": "rate_limited", "detail": "d"}}
+    cancelled_job = {**state, "state": "cancelled"}
     now = [0.0]
 
     def clock() -> float:
@@ -156,10 +156,10 @@ def test_job_polling_backs_off_and_times_out(kind: str) -> None:
     options: dict[str, Any] = {"retry": Retry(clock=clock)}
     with scripted_server(*[answer(state)] * 3) as server, pytest.raises(TimeoutError, match="running after 25 s"):
         ask(kind, server.url, result, [], **options)
-    with scripted_server(answer(failed)) as server, pytest.raises(RateLimitError):
+    with scripted_server(answer(failed_job)) as server, pytest.raises(RateLimitError):
         ask(kind, server.url, result, [])
-    assert len(server.requests) == 1  # it is the job that failed so, not the question
-    with scripted_server(answer(off)) as server, pytest.raises(Exception, match="was cancelled"):
+    assert len(server.requests) == 1  # the job failed with 429, not the request
+    with scripted_server(answer(cancelled_job)) as server, pytest.raises(Exception, match="was cancelled"):
         ask(kind, server.url, result, [])
 
 
@@ -175,8 +175,8 @@ def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.Mon
                 assert "from" not in repr(client._endpoint)
         with Client(api_key="given") as client:
             generate(client)
-    sent = [one.headers.get("authorization") for one in server.requests]
-    assert sent == [None, "Bearer from-a-file", "Bearer from-a-variable", "Bearer given"]
+    keys = [request.headers.get("authorization") for request in server.requests]
+    assert keys == [None, "Bearer from-a-file", "Bearer from-a-variable", "Bearer given"]
 
 
 def test_whitespace_around_a_key_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,20 +188,20 @@ def test_whitespace_around_a_key_is_stripped(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("key", ["abs_s\u00e9cret", "abs_se\ncret", "abs_se cret", "abs_se\x00cret"])
 def test_a_key_invalid_in_headers_is_refused_without_quoting(key: str) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
+    with pytest.raises(InvalidRequestError) as refusal:
         Client("http://127.0.0.1:1", key)
-    assert "API key" in str(refused.value) and "cret" not in str(refused.value)
+    assert "API key" in str(refusal.value) and "cret" not in str(refusal.value)
     with Client("http://127.0.0.1:1") as client:
-        for ask_for in (client.generate, client.submit):
+        for method in (client.generate, client.submit):
             with pytest.raises(InvalidRequestError, match="idempotency_key"):
-                ask_for("p", F("dog"), idempotency_key=key)
+                method("p", F("dog"), idempotency_key=key)
         with pytest.raises(InvalidRequestError, match="idempotency_key"):
             client.compile(F("dog"), idempotency_key=key)
 
 
-@both
+@with_both_clients
 def test_a_base_url_may_have_a_path(kind: str) -> None:
     with scripted_server(answer(), stream_reply(event("done", ANSWER, "end"))) as server:
         ask(kind, f"{server.url}/behind/a/proxy/", generate)
         ask(kind, f"{server.url}/behind", lambda client: client.stream("p", F("dog")))
-    assert [one.path for one in server.requests] == ["/behind/a/proxy/generate", "/behind/generate"]
+    assert [request.path for request in server.requests] == ["/behind/a/proxy/generate", "/behind/generate"]

@@ -38,13 +38,13 @@ from abs_client import (
     UnknownJobError,
     UnknownModelError,
 )
-from tests.client.both_clients import ask, both
+from tests.client.both_clients import ask, with_both_clients
 
 DOG_AND_BALL = F("dog") & Keywords("ball")
 PROMPT = "sentence:"
 
 
-@both
+@with_both_clients
 def test_generate_gives_texts_that_satisfy_with_their_traces(kind: str, url: str) -> None:
     result = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=20, n=2, trace=True))
     assert len(result.texts) == 2 and result.text == result.texts[0]
@@ -55,25 +55,25 @@ def test_generate_gives_texts_that_satisfy_with_their_traces(kind: str, url: str
     assert result.raw["choices"][0]["text"] == result.text and result.seed is None
 
 
-@both
+@with_both_clients
 def test_an_answer_shows_how_far_the_best_text_can_be(kind: str, url: str) -> None:
     pets = Choice("a dog", "a cat", "two toys")
-    best, *rest = ask(kind, url, lambda c: c.generate(PROMPT, pets, max_tokens=12, n=3, length_penalty=0)).choices
-    assert best.proven_gap == 0 and len(rest) == 2
-    for choice in rest:
-        assert choice.proven_gap == pytest.approx(best.log_prob - choice.log_prob)
-    unproven = ask(kind, url, lambda c: c.generate(PROMPT, pets, algorithm="abs", max_tokens=12)).choices[0]
-    assert unproven.proven_gap is None
+    first, *next_best = ask(kind, url, lambda c: c.generate(PROMPT, pets, max_tokens=12, n=3, length_penalty=0)).choices
+    assert first.proven_gap == 0 and len(next_best) == 2
+    for choice in next_best:
+        assert choice.proven_gap == pytest.approx(first.log_prob - choice.log_prob)
+    abs_choice = ask(kind, url, lambda c: c.generate(PROMPT, pets, algorithm="abs", max_tokens=12)).choices[0]
+    assert abs_choice.proven_gap is None
 
 
-@both
+@with_both_clients
 def test_a_sample_names_its_seed_and_is_repeated_by_it(kind: str, url: str) -> None:
     first = ask(kind, url, lambda c: c.generate(PROMPT, F("dog"), algorithm="sample", max_tokens=12))
-    again = ask(kind, url, lambda c: c.generate(PROMPT, F("dog"), algorithm="sample", max_tokens=12, seed=first.seed))
-    assert again.text == first.text
+    repeat = ask(kind, url, lambda c: c.generate(PROMPT, F("dog"), algorithm="sample", max_tokens=12, seed=first.seed))
+    assert repeat.text == first.text
 
 
-@both
+@with_both_clients
 def test_generate_accepts_a_compiled_constraint(kind: str, url: str) -> None:
     compiled = ask(kind, url, lambda c: c.compile(F("dog")))
     assert compiled.min_tokens == 2 and compiled.explanation.samples
@@ -83,59 +83,60 @@ def test_generate_accepts_a_compiled_constraint(kind: str, url: str) -> None:
     assert ask(kind, url, lambda c: c.compile(F("dog"), explain=False)).explanation is None
 
 
-@both
+@with_both_clients
 def test_a_dict_is_as_good_as_a_constraint(kind: str, url: str) -> None:
-    plain = ask(kind, url, lambda c: c.compile({"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"]}]}))
-    assert plain.automaton == ask(kind, url, lambda c: c.compile(DOG_AND_BALL)).automaton
+    compiled = ask(kind, url, lambda c: c.compile({"all": [{"ltlf": "F(dog)"}, {"keywords": ["ball"]}]}))
+    assert compiled.automaton == ask(kind, url, lambda c: c.compile(DOG_AND_BALL)).automaton
 
 
-@both
+@with_both_clients
 def test_a_stream_sends_every_step_and_then_the_answer(kind: str, url: str) -> None:
     stream_events = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=12))
     assert isinstance(stream_events[0], Compilation) and isinstance(stream_events[-1], Done)
     steps = [event for event in stream_events if isinstance(event, Step)]
     assert [step.step for step in steps] == list(range(1, len(steps) + 1)) and len(stream_events) == len(steps) + 2
     assert all(row.distance <= step.budget_after for step in steps for row in step.rows if not row.finished)
-    plain = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=12))
-    assert stream_events[-1].result.text == plain.text
+    answer = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=12))
+    assert stream_events[-1].result.text == answer.text
 
 
-@both
+@with_both_clients
 def test_check_locates_the_violation(kind: str, url: str) -> None:
-    good = ask(kind, url, lambda c: c.check(F("dog"), "a dog"))
-    assert good and good.violated_at is None and good.words[1].propositions == ("dog",)
-    bad = ask(kind, url, lambda c: c.check(Length(max_words=2), "a dog runs"))
-    assert not bad and bad.violated_at is not None and bad.violated_at <= len("a dog runs")
-    labelled = ask(kind, url, lambda c: c.check(F("Bag").over("Coat", "Bag"), ["Coat", "Bag"]))
-    assert labelled.satisfied
+    satisfaction = ask(kind, url, lambda c: c.check(F("dog"), "a dog"))
+    assert satisfaction and satisfaction.violated_at is None and satisfaction.words[1].propositions == ("dog",)
+    violation = ask(kind, url, lambda c: c.check(Length(max_words=2), "a dog runs"))
+    assert not violation and violation.violated_at is not None and violation.violated_at <= len("a dog runs")
+    label_check = ask(kind, url, lambda c: c.check(F("Bag").over("Coat", "Bag"), ["Coat", "Bag"]))
+    assert label_check.satisfied
 
 
-@both
+@with_both_clients
 def test_check_reports_the_violated_parts(kind: str, url: str) -> None:
-    rule = F("dog") & Keywords("ball") & Length(max_words=3)
-    checked = ask(kind, url, lambda c: c.check(rule, "a dog runs far", conjuncts=True))
-    stream_events = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in checked.conjuncts}
-    assert stream_events["ltlf"] == (True, None) and stream_events["keywords"] == (False, len("a dog runs far"))
-    assert stream_events["max_words"] == (False, len("a dog runs "))
-    assert checked.violated_at == len("a dog "), "the last of three words is not the ball that has to come"
-    assert ask(kind, url, lambda c: c.check(rule, "a dog runs far")).conjuncts is None
+    constraint = F("dog") & Keywords("ball") & Length(max_words=3)
+    verdict = ask(kind, url, lambda c: c.check(constraint, "a dog runs far", conjuncts=True))
+    parts = {next(iter(part.constraint)): (part.satisfied, part.violated_at) for part in verdict.conjuncts}
+    assert parts["ltlf"] == (True, None) and parts["keywords"] == (False, len("a dog runs far"))
+    assert parts["max_words"] == (False, len("a dog runs "))
+    assert verdict.violated_at == len("a dog "), "the third word is the last one and not the ball"
+    assert ask(kind, url, lambda c: c.check(constraint, "a dog runs far")).conjuncts is None
 
 
-@both
+@with_both_clients
 def test_a_stream_reports_rejected_tokens(kind: str, url: str) -> None:
     stream_events = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2, rejected_top_k=5))
     steps = [event for event in stream_events if isinstance(event, Step)]
-    refused = [(before, step, one) for before, step in itertools.pairwise(steps) for one in step.rejected_tokens]
-    assert refused, "eight tokens are few: the model wants to end or to write something else"
-    for before, step, one in refused:
-        assert 0 <= one.parent < len(before.rows) and one.log_prob <= 0
-        assert one.reason in ("violates", "over_budget", "no_bytes")
-        assert one.distance is None if one.reason != "over_budget" else one.distance > step.budget_after
-    silent = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2))
-    assert all(step.rejected_tokens == () for step in silent if isinstance(step, Step))
+    pairs = itertools.pairwise(steps)
+    rejections = [(previous, step, token) for previous, step in pairs for token in step.rejected_tokens]
+    assert rejections, "with a budget of eight tokens, the search rejects some"
+    for previous, step, token in rejections:
+        assert 0 <= token.parent < len(previous.rows) and token.log_prob <= 0
+        assert token.reason in ("violates", "over_budget", "no_bytes")
+        assert token.distance is None if token.reason != "over_budget" else token.distance > step.budget_after
+    default_events = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=2))
+    assert all(step.rejected_tokens == () for step in default_events if isinstance(step, Step))
 
 
-@both
+@with_both_clients
 def test_decode_finds_the_best_labels(kind: str, url: str) -> None:
     rows = [[-0.1, -3.0], [-0.1, -math.inf], [-0.1, -2.0]]
     result = ask(kind, url, lambda c: c.decode(rows, F("b"), ["a", "b"]))
@@ -144,17 +145,18 @@ def test_decode_finds_the_best_labels(kind: str, url: str) -> None:
     assert beams.labels == result.labels and beams.trace[-1].distance == 0
 
 
-@both
+@with_both_clients
 def test_an_automaton_is_available_as_json_dot_and_svg(kind: str, url: str) -> None:
     compiled = ask(kind, url, lambda c: c.compile(F("dog")))
-    shown = ask(kind, url, lambda c: c.automaton(compiled))
-    assert shown.kind == "words" and {state.distance for state in shown.states} == {2, 1}
-    assert {one.source for one in shown.transitions} == {0, 1} and shown.constraint["ltlf"] == "F(dog)"
+    automaton = ask(kind, url, lambda c: c.automaton(compiled))
+    assert automaton.kind == "words" and {state.distance for state in automaton.states} == {2, 1}
+    assert {transition.source for transition in automaton.transitions} == {0, 1}
+    assert automaton.constraint["ltlf"] == "F(dog)"
     assert ask(kind, url, lambda c: c.automaton_dot(compiled.automaton)).startswith("digraph")
     assert ask(kind, url, lambda c: c.automaton_svg(compiled)).startswith("<svg")
 
 
-@both
+@with_both_clients
 def test_models_version_and_readiness(kind: str, url: str) -> None:
     (card,) = ask(kind, url, lambda c: c.models())
     assert card.id == "captions" and card.context_tokens == 256
@@ -184,7 +186,7 @@ async def test_an_async_job_can_be_awaited_streamed_and_reopened(url: str) -> No
         assert (await (await client.submit_decode([[-1, -2]], F("b"), ["a", "b"])).result()).labels == ("b",)
 
 
-@both
+@with_both_clients
 def test_json_of_a_schema_is_parsed(kind: str, url: str) -> None:
     schema = {"type": "object", "properties": {"name": {"enum": ["dog", "cat"]}}, "required": ["name"],
               "additionalProperties": False}  # fmt: skip
@@ -192,7 +194,7 @@ def test_json_of_a_schema_is_parsed(kind: str, url: str) -> None:
     assert result.parse() in ({"name": "dog"}, {"name": "cat"})
 
 
-REFUSED: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
+REFUSALS: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
     ("a formula", lambda c: c.compile(Ltlf("F(dog")), ConstraintSyntaxError, {"position": 5, "field": "ltlf"}),
     ("an inner formula", lambda c: c.compile(F("a") & Ltlf("G(")), ConstraintSyntaxError, {"field": "all.1.ltlf"}),
     ("a form", lambda c: c.compile({"grammar": "a"}), ConstraintSyntaxError, {"position": None}),
@@ -210,20 +212,20 @@ REFUSED: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
 ]
 
 
-@both
-@pytest.mark.parametrize(("name", "what", "error", "says"), REFUSED, ids=[row[0] for row in REFUSED])
+@with_both_clients
+@pytest.mark.parametrize(("name", "call", "error", "attributes"), REFUSALS, ids=[row[0] for row in REFUSALS])
 def test_a_refusal_raises_a_typed_error(
-    kind: str, name: str, what: Any, error: type[Exception], says: dict[str, Any], url: str
+    kind: str, name: str, call: Any, error: type[Exception], attributes: dict[str, Any], url: str
 ) -> None:
     with pytest.raises(error) as caught:
-        ask(kind, url, what, retry=Retry(tries=1))
-    assert {attribute: getattr(caught.value, attribute) for attribute in says} == says
-    assert not says.get("status", 422) or caught.value.request_id  # type: ignore[attr-defined]
+        ask(kind, url, call, retry=Retry(tries=1))
+    assert {attribute: getattr(caught.value, attribute) for attribute in attributes} == attributes
+    assert not attributes.get("status", 422) or caught.value.request_id  # type: ignore[attr-defined]
 
 
 def test_an_idempotency_key_returns_the_same_answer(url: str) -> None:
     with Client(url) as client:
-        key = "a-key-of-the-caller-s"  # the service is other tests' too, and so are its keys
+        key = "a-key-of-the-caller-s"  # other tests share the service and its keys
         options: dict[str, Any] = {"algorithm": "sample", "max_tokens": 12, "idempotency_key": key}
         assert client.generate(PROMPT, F("dog"), **options).raw == client.generate(PROMPT, F("dog"), **options).raw
 

@@ -1,4 +1,4 @@
-"""No bad input is a 500, none is echoed, none stops the next request."""
+"""A bad request gets a 4xx without its text and harms nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILLINGS = {
 BODY_CHARS_MAX = 2_000
 
 
-def filled(text: str) -> bytes:
+def with_fillings(text: str) -> bytes:
     for name, filling in FILLINGS.items():
         text = text.replace(name, filling)
     return text.encode()
@@ -41,18 +41,18 @@ def filled(text: str) -> bytes:
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_a_bad_request_is_refused_and_the_next_one_works(case: dict[str, Any], client: TestClient) -> None:
     headers = {"content-type": case.get("content_type", "application/json")}
-    response = client.post(case["path"], content=filled(case.get("json", case.get("body", ""))), headers=headers)
+    response = client.post(case["path"], content=with_fillings(case.get("json", case.get("body", ""))), headers=headers)
     body = response.json()
     assert (response.status_code, body["code"], body["status"]) == (case["status"], case["code"], case["status"]), body
     assert response.headers["content-type"] == "application/problem+json"
     assert body["title"] and body["detail"] and body["type"] and body["request_id"] == response.headers["x-request-id"]
-    for field, wanted in case.get("fields", {}).items():
+    for field, expected in case.get("fields", {}).items():
         assert field in body, body
-        assert wanted == "*" or body[field] == wanted, body
+        assert expected == "*" or body[field] == expected, body
     assert "MARKER" not in response.text
     assert len(response.text) < BODY_CHARS_MAX
-    after = client.post("/check", json={"constraint": {"regex": "a+"}, "text": "aa"})
-    assert after.json()["satisfied"] is True
+    next_response = client.post("/check", json={"constraint": {"regex": "a+"}, "text": "aa"})
+    assert next_response.json()["satisfied"] is True
 
 
 def test_an_oversized_body_is_refused_with_or_without_content_length(client: TestClient) -> None:
@@ -106,8 +106,8 @@ def test_a_compressed_body_is_not_unpacked(encoding: str, client: TestClient) ->
 def test_a_body_up_to_the_limit_is_read(client: TestClient) -> None:
     text = "a" * 32_768
     assert client.post("/check", json={"constraint": {"regex": "a+"}, "text": text}).json()["satisfied"] is True
-    over = client.post("/check", json={"constraint": {"regex": "a+"}, "text": text + "a"})
-    assert (over.json()["code"], over.json()["limit"]) == ("invalid_request", "text_chars_max")
+    refusal = client.post("/check", json={"constraint": {"regex": "a+"}, "text": text + "a"})
+    assert (refusal.json()["code"], refusal.json()["limit"]) == ("invalid_request", "text_chars_max")
 
 
 def test_a_character_that_no_token_spells_is_named(unspelling_client: TestClient) -> None:

@@ -24,7 +24,7 @@ def test_every_error_class_has_facts(module: ModuleType) -> None:
     for item in classes:
         assert isinstance(item.facts, ErrorFacts)
         if issubclass(item, CALLERS) and item not in CALLERS:
-            assert item.facts.code != "internal", f"{item.__name__} is the caller's to mend"
+            assert item.facts.code != "internal", f"{item.__name__} is an error of the caller"
 
 
 def test_a_code_has_one_status() -> None:
@@ -71,15 +71,15 @@ def test_an_error_without_an_offset_has_no_position() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "shown"),
+    ("path", "safe_path"),
     [
         ("beams", "beams"), ("propositions.dog.regex", "propositions.dog.regex"), ("keywords.3", "keywords.3"),
         ("propositions.guinea pig.regex", "propositions"), ("MARKER MARKER", UNKNOWN_FIELD), ("", UNKNOWN_FIELD),
         ("M" * 40, "M" * 40), ("M" * 41, UNKNOWN_FIELD), ("propositions." + "M" * 400, "propositions"),
     ],
 )
-def test_a_field_path_is_cut_at_unsafe_names(path: str, shown: str) -> None:
-    assert shown_path(path) == shown
+def test_a_field_path_is_cut_at_unsafe_names(path: str, safe_path: str) -> None:
+    assert shown_path(path) == safe_path
 
 
 def test_an_unsafe_name_is_absent_from_the_message() -> None:
@@ -95,9 +95,9 @@ def test_errors_are_logged_without_messages_of_their_causes() -> None:
         except ValueError as error:
             raise RuntimeError(str(error)) from error
     except RuntimeError as error:
-        logged = without_message(error)
-    assert "MARKER" not in logged.replace('int("MARKER")', "")
-    assert all(part in logged for part in ("RuntimeError", "ValueError", "test_errors.py"))
+        log_text = without_message(error)
+    assert "MARKER" not in log_text.replace('int("MARKER")', "")
+    assert all(part in log_text for part in ("RuntimeError", "ValueError", "test_errors.py"))
 
 
 def test_an_internal_error_reveals_no_details() -> None:

@@ -1,4 +1,4 @@
-"""What /compile and /automata tell of a constraint, what it costs, and why one cannot be met."""
+"""Explanations of constraints in /compile and /automata, and of conflicts."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ FORMS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done in the sandbox: "explain" or "compile" for each job, and "generate" for nothing."""
-    seen: list[str] = []
-    whole = Sandbox.run
+    """The jobs of the sandbox, each "explain" or "compile"."""
+    kinds: list[str] = []
+    original_run = Sandbox.run
 
-    def counted(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
-        seen.append("explain" if "stored" in json.loads(request) else "compile")
-        return whole(sandbox, request, cancelled)
+    def recording_run(sandbox: Sandbox, request: bytes, is_cancelled: Callable[[], bool]) -> bytes:
+        kinds.append("explain" if "stored" in json.loads(request) else "compile")
+        return original_run(sandbox, request, is_cancelled)
 
-    monkeypatch.setattr(Sandbox, "run", counted)
-    return seen
+    monkeypatch.setattr(Sandbox, "run", recording_run)
+    return kinds
 
 
-def fresh() -> dict[str, Any]:
-    """A constraint that is not compiled yet."""
+def new_constraint() -> dict[str, Any]:
+    """A random constraint that no test has compiled."""
     return {"regex": f"[a-z]{{3}} {secrets.token_hex(8)}"}
 
 
@@ -67,7 +67,7 @@ def store_of(client: TestClient) -> MemoryStore:
     return cast(MemoryStore, service_of(client).constraints._constraint_store._store)
 
 
-def stored(client: TestClient, key: str) -> bytes | None:
+def stored_bytes(client: TestClient, key: str) -> bytes | None:
     return asyncio.run(store_of(client).get(key))
 
 
@@ -90,21 +90,21 @@ def test_a_label_constraint_is_explained(client: TestClient) -> None:
 
 
 def test_an_explanation_is_cached(client: TestClient, jobs: list[str]) -> None:
-    constraint = fresh()
-    first, again = compiled(client, constraint), compiled(client, constraint)
+    constraint = new_constraint()
+    first, second = compiled(client, constraint), compiled(client, constraint)
     assert jobs == ["compile", "explain"]
-    assert again["cached"] and again["explanation"] == first["explanation"]
+    assert second["cached"] and second["explanation"] == first["explanation"]
 
 
 def test_a_compile_without_explanation_starts_no_explain_job(client: TestClient, jobs: list[str]) -> None:
-    assert compiled(client, fresh(), explain=False)["explanation"] is None
+    assert compiled(client, new_constraint(), explain=False)["explanation"] is None
     assert jobs == ["compile"]
 
 
 def test_generate_makes_no_explanation(client: TestClient, jobs: list[str]) -> None:
     body = {"prompt": "sentence:", "constraint": {"regex": "[a-z]{2,4} dogs"}, "max_tokens": 12, "beams": 2}
     answer = client.post("/generate", json=body).json()
-    assert stored(client, explanation_key(answer["automaton"])) is None
+    assert stored_bytes(client, explanation_key(answer["automaton"])) is None
     assert "explain" not in jobs
 
 
@@ -112,37 +112,37 @@ def test_an_automaton_compiled_by_generate_is_explained_on_demand(client: TestCl
     constraint = {"regex": "[a-z]{2,5} cats"}
     body = {"prompt": "sentence:", "constraint": constraint, "max_tokens": 12, "beams": 2}
     automaton = client.post("/generate", json=body).json()["automaton"]
-    shown = client.get(f"/automata/{automaton}").json()["explanation"]
-    assert shown["shortest"].endswith(" cats")
-    assert shown == compiled(client, constraint)["explanation"]
+    explanation = client.get(f"/automata/{automaton}").json()["explanation"]
+    assert explanation["shortest"].endswith(" cats")
+    assert explanation == compiled(client, constraint)["explanation"]
 
 
 def test_explanations_use_the_callers_names(client: TestClient) -> None:
-    theirs = {"ltlf": "F(beast)", "propositions": {"beast": ["wolf", "bear"]}}
-    ours = {"ltlf": "F(animal)", "propositions": {"animal": ["bear", "wolf"]}}
-    first, second = compiled(client, theirs), compiled(client, ours)
+    first_constraint = {"ltlf": "F(beast)", "propositions": {"beast": ["wolf", "bear"]}}
+    second_constraint = {"ltlf": "F(animal)", "propositions": {"animal": ["bear", "wolf"]}}
+    first, second = compiled(client, first_constraint), compiled(client, second_constraint)
     assert first["automaton"] == second["automaton"]
     assert [letter["name"] for letter in second["explanation"]["letters"]] == ["other", "animal"]
     assert "F(animal)" in second["explanation"]["sentences"][0]
-    looked_at = client.get(f"/automata/{first['automaton']}").json()
-    assert [letter["name"] for letter in looked_at["explanation"]["letters"]] == ["other", "beast"]
+    view = client.get(f"/automata/{first['automaton']}").json()
+    assert [letter["name"] for letter in view["explanation"]["letters"]] == ["other", "beast"]
 
 
 def test_an_invalid_stored_explanation_is_replaced(client: TestClient, jobs: list[str]) -> None:
-    constraint = fresh()
+    constraint = new_constraint()
     first = compiled(client, constraint)
     key = explanation_key(first["automaton"])
-    for faulty in (b"{}", b"\xff", dump(ExplainJob("0" * 64, 1.0))):
-        asyncio.run(store_of(client).put(key, faulty, 60))
+    for invalid in (b"{}", b"\xff", dump(ExplainJob("0" * 64, 1.0))):
+        asyncio.run(store_of(client).put(key, invalid, 60))
         assert compiled(client, constraint)["explanation"] == first["explanation"]
-        assert stored(client, key) != faulty
+        assert stored_bytes(client, key) != invalid
     assert jobs == ["compile", *["explain"] * 4]
 
 
 def test_an_evicted_automaton_has_no_explanation(client: TestClient) -> None:
     service = service_of(client)
-    answer = compiled(client, fresh(), explain=False)
-    data = stored(client, automaton_key(answer["automaton"]))
+    answer = compiled(client, new_constraint(), explain=False)
+    data = stored_bytes(client, automaton_key(answer["automaton"]))
     assert data is not None
     asyncio.run(store_of(client).delete(automaton_key(answer["automaton"]), data))
     portal = client.portal
@@ -152,12 +152,12 @@ def test_an_evicted_automaton_has_no_explanation(client: TestClient) -> None:
 
 
 def fail_to_explain(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    whole = Sandbox.run
+    original_run = Sandbox.run
 
-    def failing(sandbox: Sandbox, request: bytes, cancelled: Callable[[], bool]) -> bytes:
+    def failing(sandbox: Sandbox, request: bytes, is_cancelled: Callable[[], bool]) -> bytes:
         if "stored" in json.loads(request):
             raise error
-        return whole(sandbox, request, cancelled)
+        return original_run(sandbox, request, is_cancelled)
 
     monkeypatch.setattr(Sandbox, "run", failing)
 
@@ -165,16 +165,16 @@ def fail_to_explain(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 def test_an_explanation_over_a_limit_still_returns_the_automaton(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    constraint = fresh()
-    with monkeypatch.context() as while_it_fails:
-        fail_to_explain(while_it_fails, LimitExceeded("compile_memory_bytes_max", 1, 2))
+    constraint = new_constraint()
+    with monkeypatch.context() as patch:
+        fail_to_explain(patch, LimitExceeded("compile_memory_bytes_max", 1, 2))
         answer = compiled(client, constraint)
-        looked_at = client.get(f"/automata/{answer['automaton']}")
-    assert answer["explanation"] is looked_at.json()["explanation"] is None
-    assert "immutable" not in looked_at.headers.get("cache-control", "")
-    again = client.get(f"/automata/{answer['automaton']}")
-    assert again.json()["explanation"] == compiled(client, constraint)["explanation"] is not None
-    assert "immutable" in again.headers["cache-control"]
+        view = client.get(f"/automata/{answer['automaton']}")
+    assert answer["explanation"] is view.json()["explanation"] is None
+    assert "immutable" not in view.headers.get("cache-control", "")
+    later_view = client.get(f"/automata/{answer['automaton']}")
+    assert later_view.json()["explanation"] == compiled(client, constraint)["explanation"] is not None
+    assert "immutable" in later_view.headers["cache-control"]
 
 
 def test_a_contradictory_constraint_is_refused_with_its_conflict(client: TestClient) -> None:
@@ -190,9 +190,9 @@ def test_a_contradictory_constraint_is_refused_with_its_conflict(client: TestCli
 def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient) -> None:
     answer = compiled(client, FORMS[0])
     key, secret = explanation_key(answer["automaton"]), service_of(client).settings.secret
-    sealed = stored(client, key)
-    assert sealed is not None
-    data = verify(secret, key, sealed)
+    signed_bytes = stored_bytes(client, key)
+    assert signed_bytes is not None
+    data = verify(secret, key, signed_bytes)
     assert data is not None
     result = load(data)
     assert isinstance(result, ExplainJobResult) and dump(result) == data
@@ -202,6 +202,6 @@ def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient)
 
 def test_a_bug_in_an_explanation_is_an_internal_error(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_to_explain(monkeypatch, RuntimeError("MARKER"))
-    response = client.post("/compile", json={"constraint": fresh()})
+    response = client.post("/compile", json={"constraint": new_constraint()})
     assert response.status_code == 500
     assert "MARKER" not in response.text

@@ -1,4 +1,4 @@
-"""Jobs as a client sees them, in a service of one process with the built-in model."""
+"""Jobs over HTTP, in one process with the built-in model."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ ASYNC = {"prefer": "respond-async"}
 S_MAX = 60.0
 
 
-def over(client: TestClient, job: str) -> dict[str, Any]:
-    """A job once it is over."""
+def ended_job(client: TestClient, job: str) -> dict[str, Any]:
+    """Wait until the job has ended and return it."""
     until(lambda: client.get(f"/jobs/{job}").json()["state"] not in ("waiting", "running"))
     return dict(client.get(f"/jobs/{job}").json())
 
 
-def lasting(answer: dict[str, Any]) -> dict[str, Any]:
-    """What does not depend on when a request was answered."""
+def without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    """The fields that do not depend on the time of the answer."""
     return {name: value for name, value in answer.items() if name not in TIMES}
 
 
 def test_a_generation_can_be_read_again_as_a_job(client: TestClient) -> None:
     response = client.post("/generate", json=GENERATE)
     answer = response.json()
-    shown = client.get(f"/jobs/{answer['id']}")
-    assert shown.json()["result"] == answer
-    assert (shown.json()["state"], shown.json()["kind"], shown.json()["error"]) == ("done", "generate", None)
-    assert (shown.json()["attempt"], shown.json()["ahead"]) == (1, 0)
-    assert abs(shown.json()["submitted"] - time.time()) < S_MAX
-    assert shown.headers["cache-control"] == "no-store"
+    job = client.get(f"/jobs/{answer['id']}")
+    assert job.json()["result"] == answer
+    assert (job.json()["state"], job.json()["kind"], job.json()["error"]) == ("done", "generate", None)
+    assert (job.json()["attempt"], job.json()["ahead"]) == (1, 0)
+    assert abs(job.json()["submitted"] - time.time()) < S_MAX
+    assert job.headers["cache-control"] == "no-store"
     assert response.headers["x-job-id"] == answer["id"]
 
 
@@ -50,23 +50,23 @@ def test_respond_async_returns_a_job_with_the_same_answer(client: TestClient, pa
     assert response.status_code == 202
     job = response.json()["id"]
     assert (response.headers["location"], response.headers["preference-applied"]) == (f"/jobs/{job}", "respond-async")
-    shown = over(client, job)
-    assert (shown["state"], shown["kind"]) == ("done", path[1:])
-    assert lasting(shown["result"]) == lasting(client.post(path, json=REQUESTS[path]).json())
+    view = ended_job(client, job)
+    assert (view["state"], view["kind"]) == ("done", path[1:])
+    assert without_times(view["result"]) == without_times(client.post(path, json=REQUESTS[path]).json())
 
 
 @pytest.mark.parametrize("path", REQUESTS)
 def test_an_idempotency_key_repeats_one_request_only(client: TestClient, path: str) -> None:
     headers = {"idempotency-key": f"again-{path}"}
     first = client.post(path, json=REQUESTS[path], headers=headers)
-    again = client.post(path, json=REQUESTS[path], headers=headers)
-    assert (first.status_code, first.json()) == (200, again.json())
-    assert first.headers["x-job-id"] == again.headers["x-job-id"]
-    assert lasting(first.json()) == lasting(client.post(path, json=REQUESTS[path]).json())
-    other = client.post(path, json=REQUESTS[path] | {"constraint": {"regex": "(a|b) b"}}, headers=headers)
-    assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
-    later = client.post(path, json=REQUESTS[path], headers=headers | ASYNC)
-    assert (later.status_code, later.json()["state"], later.json()["result"]) == (202, "done", first.json())
+    repeat = client.post(path, json=REQUESTS[path], headers=headers)
+    assert (first.status_code, first.json()) == (200, repeat.json())
+    assert first.headers["x-job-id"] == repeat.headers["x-job-id"]
+    assert without_times(first.json()) == without_times(client.post(path, json=REQUESTS[path]).json())
+    mismatch = client.post(path, json=REQUESTS[path] | {"constraint": {"regex": "(a|b) b"}}, headers=headers)
+    assert (mismatch.status_code, mismatch.json()["code"]) == (422, "idempotency_mismatch")
+    job = client.post(path, json=REQUESTS[path], headers=headers | ASYNC)
+    assert (job.status_code, job.json()["state"], job.json()["result"]) == (202, "done", first.json())
 
 
 def test_twenty_requests_at_once_with_one_key_are_one_job(client: TestClient, threads: ThreadPoolExecutor) -> None:
@@ -84,48 +84,48 @@ def test_a_key_belongs_to_one_path(client: TestClient) -> None:
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a b", "\x7f", "é".encode("latin-1")], ids=repr)
 def test_a_key_is_visible_ascii_of_bounded_length(client: TestClient, key: str | bytes) -> None:
-    refused = client.post("/compile", json=COMPILE, headers={b"idempotency-key": key})  # type: ignore[dict-item]
-    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
-    assert refused.json()["errors"][0]["path"] == "Idempotency-Key"
+    refusal = client.post("/compile", json=COMPILE, headers={b"idempotency-key": key})  # type: ignore[dict-item]
+    assert (refusal.status_code, refusal.json()["code"]) == (422, "invalid_request")
+    assert refusal.json()["errors"][0]["path"] == "Idempotency-Key"
 
 
 def test_a_refusal_is_repeated_for_its_idempotency_key(client: TestClient) -> None:
     body = {"prompt": "a cat is", "constraint": {"not": {"keywords": ["cat"]}}, "scope": "full"}
     headers = {"idempotency-key": "refused"}
-    first, again = (client.post("/generate", json=body, headers=headers) for _ in range(2))
-    plain = client.post("/generate", json=body).json()
-    for refused in (first, again):
-        assert (refused.status_code, refused.json()["code"]) == (422, "prompt_violates")
-        assert refused.json() | {"request_id": ""} == plain | {"request_id": ""}
-    shown = client.post("/generate", json=body, headers=headers | ASYNC).json()
-    assert (shown["state"], shown["result"]) == ("failed", None)
-    assert shown["error"] | {"request_id": ""} == plain | {"request_id": ""}
+    first, repeat = (client.post("/generate", json=body, headers=headers) for _ in range(2))
+    keyless = client.post("/generate", json=body).json()
+    for refusal in (first, repeat):
+        assert (refusal.status_code, refusal.json()["code"]) == (422, "prompt_violates")
+        assert refusal.json() | {"request_id": ""} == keyless | {"request_id": ""}
+    job = client.post("/generate", json=body, headers=headers | ASYNC).json()
+    assert (job["state"], job["result"]) == ("failed", None)
+    assert job["error"] | {"request_id": ""} == keyless | {"request_id": ""}
 
 
 @pytest.mark.parametrize("path", REQUESTS)
 def test_a_job_with_an_unsatisfiable_constraint_fails(client: TestClient, path: str) -> None:
-    never = {"all": [{"regex": "a"}, {"regex": f"b{path[1]}"}]}
-    body = REQUESTS[path] | {"constraint": never}
+    contradiction = {"all": [{"regex": "a"}, {"regex": f"b{path[1]}"}]}
+    body = REQUESTS[path] | {"constraint": contradiction}
     response = client.post(path, json=body, headers=ASYNC)
-    error = over(client, response.json()["id"])["error"]
-    plain = client.post(path, json=body)
-    assert plain.status_code == 422
-    assert error | {"request_id": ""} == plain.json() | {"request_id": ""}
+    error = ended_job(client, response.json()["id"])["error"]
+    refusal = client.post(path, json=body)
+    assert refusal.status_code == 422
+    assert error | {"request_id": ""} == refusal.json() | {"request_id": ""}
     assert error["code"] == "constraint_unsatisfiable"
 
 
 def test_a_failed_compilation_is_cached(client: TestClient, compiles: list[Spec]) -> None:
-    never = {"constraint": {"all": [{"regex": "x"}, {"regex": "y"}]}}
-    first = client.post("/compile", json=never)
-    started = time.perf_counter()
-    again = client.post("/compile", json=never)
-    spent_s = time.perf_counter() - started
-    generated = client.post("/generate", json={"prompt": "a", **never})
-    for refused in (first, again, generated):
-        assert (refused.status_code, refused.json()["code"]) == (422, "constraint_unsatisfiable")
-        assert refused.json() | {"request_id": ""} == first.json() | {"request_id": ""}
+    contradiction = {"constraint": {"all": [{"regex": "x"}, {"regex": "y"}]}}
+    first = client.post("/compile", json=contradiction)
+    start = time.perf_counter()
+    repeat = client.post("/compile", json=contradiction)
+    elapsed_s = time.perf_counter() - start
+    generation = client.post("/generate", json={"prompt": "a", **contradiction})
+    for refusal in (first, repeat, generation):
+        assert (refusal.status_code, refusal.json()["code"]) == (422, "constraint_unsatisfiable")
+        assert refusal.json() | {"request_id": ""} == first.json() | {"request_id": ""}
     assert len(compiles) == 1
-    assert spent_s < 1
+    assert elapsed_s < 1
 
 
 def test_a_nonexistent_job_is_unknown(client: TestClient) -> None:
@@ -148,9 +148,9 @@ def test_a_job_answers_with_the_callers_proposition_names(client: TestClient) ->
         constraint = {"ltlf": f"F({name})", "propositions": {name: ["wolf", "bear"]}}
         body = {"prompt": "a", "constraint": constraint, "max_tokens": 6, "trace": True}
         job = client.post("/generate", json=body, headers=ASYNC).json()["id"]
-        choice = over(client, job)["result"]["choices"][0]
+        choice = ended_job(client, job)["result"]["choices"][0]
         assert [name] in [word["propositions"] for word in choice["words"]]
         assert [name] in [letter for step in choice["trace"] for letter in step["propositions"]]
         job = client.post("/compile", json={"constraint": constraint}, headers=ASYNC).json()["id"]
-        letters = [letter["name"] for letter in over(client, job)["result"]["explanation"]["letters"]]
+        letters = [letter["name"] for letter in ended_job(client, job)["result"]["explanation"]["letters"]]
         assert letters == ["other", name]

@@ -1,4 +1,7 @@
-"""Constraints over labels through the API: they compile and check; a language model does not generate under them."""
+"""Label constraints over HTTP.
+
+They compile and check. A language model does not generate under them.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ def test_a_sequence_of_labels_is_checked_step_by_step(client: TestClient) -> Non
     compiled = client.post("/compile", json={"constraint": CONSTRAINT}).json()
     assert compiled["min_tokens"] == 2
     body = {"constraint": CONSTRAINT, "labels": ["Bag", "boot", "sneaker"]}
-    checked = client.post("/check", json=body).json()
-    assert (checked["satisfied"], checked["violated_at"]) == (False, 2)
-    assert [(word["text"], word["propositions"]) for word in checked["words"]] == [
+    verdict = client.post("/check", json=body).json()
+    assert (verdict["satisfied"], verdict["violated_at"]) == (False, 2)
+    assert [(word["text"], word["propositions"]) for word in verdict["words"]] == [
         ("Bag", ["Bag"]), ("boot", ["shoe"]), ("sneaker", ["shoe"]),
     ]  # fmt: skip
     assert client.post("/check", json={**body, "labels": ["boot", "Bag"]}).json()["satisfied"]
-    shown = client.get(f"/automata/{compiled['automaton']}").json()
-    assert shown["kind"] == "labels" and shown["letters"] == [["boot"], ["Bag"], ["sneaker"]]
+    view = client.get(f"/automata/{compiled['automaton']}").json()
+    assert view["kind"] == "labels" and view["letters"] == [["boot"], ["Bag"], ["sneaker"]]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_a_check_with_the_wrong_input_names_the_field(
 
 def test_a_language_model_does_not_generate_labels(client: TestClient) -> None:
     automaton = client.post("/compile", json={"constraint": CONSTRAINT}).json()["automaton"]
-    for given in ({"constraint": CONSTRAINT}, {"automaton": automaton}):
-        answer = client.post("/generate", json={"prompt": "sentence:", **given})
+    for fields in ({"constraint": CONSTRAINT}, {"automaton": automaton}):
+        answer = client.post("/generate", json={"prompt": "sentence:", **fields})
         assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
         assert answer.json()["construct"] == "labels"

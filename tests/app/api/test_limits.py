@@ -1,4 +1,4 @@
-"""Every limit of a request has its documented default, and its refusal names it with its value."""
+"""Every limit has its documented default and names itself in refusals."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from tests.app.conftest import TESTS, functions_of, service_client, wait_for_com
 
 TABLE = tomllib.loads((TESTS / "cases" / "limits.toml").read_text(encoding="utf-8"))
 ROWS = TABLE["limit"]
-REFUSED = [row for row in ROWS if "request" in row]
+REQUEST_ROWS = [row for row in ROWS if "request" in row]
 UNNAMED = set(TABLE["unnamed"])
 LIMITS = {field.name for field in dataclasses.fields(Limits)}
 
 
 def settings_of(row: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Settings under which a row's request is too much, and the headers of one who has a key."""
-    own = {row["setting"]: row["cap"]}
+    """Settings that refuse the request of a row, and its headers."""
+    overrides = {row["setting"]: row["cap"]}
     if row["setting"] in LIMITS:
-        return {"limits": dataclasses.replace(Limits(), **own)}, {}
+        return {"limits": dataclasses.replace(Limits(), **overrides)}, {}
     if not row.get("keys"):
-        return own, {}
+        return overrides, {}
     headers = bearer(stored_key(folder / "keys", "anna", "generate", "compile"))
-    return {"keys_file": str(folder / "keys"), "public_paths": ("/ready",), **own}, headers
+    return {"keys_file": str(folder / "keys"), "public_paths": ("/ready",), **overrides}, headers
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=[row["setting"] for row in REFUSED])
+@pytest.mark.parametrize("row", REQUEST_ROWS, ids=[row["setting"] for row in REQUEST_ROWS])
 def test_a_request_over_a_limit_gets_its_name_and_cap(
     row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_handlers.install(monkeypatch, compile="open_compiling", generate="open_quick")
     settings, headers = settings_of(row, tmp_path)
-    asked = row["request"]
+    request = row["request"]
     with service_client(wait_until_ready if row["status"] == 422 else None, **settings) as client:
         for _ in range(row.get("times", 1)):
             answer = client.request(
-                "POST" if "json" in asked else "GET", asked["path"], json=asked.get("json"),
-                headers={**headers, **asked.get("headers", {})},
+                "POST" if "json" in request else "GET", request["path"], json=request.get("json"),
+                headers={**headers, **request.get("headers", {})},
             )
     body = answer.json()
     assert answer.status_code == row["status"], body
@@ -83,10 +83,10 @@ def test_a_limit_without_a_request_names_its_test() -> None:
 
 
 @contextmanager
-def compiling_for(
+def compile_service(
     names: tuple[str, ...], keys: Path, **settings: Any
 ) -> Iterator[tuple[TestClient, dict[str, dict[str, str]]]]:
-    """A service that compiles only, and the headers of keys with these names."""
+    """A compile-only service, and the headers of keys with these names."""
     headers = {name: bearer(stored_key(keys, name, "compile")) for name in names}
     settings |= {"keys_file": str(keys), "public_paths": ("/ready",), "embedded_workers": ("compile",)}
     with service_client(wait_for_compiler, **settings) as client:
@@ -94,9 +94,9 @@ def compiling_for(
 
 
 def test_pending_compilations_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_handlers.install(monkeypatch, compile="open_patient")
-    place = compiling_for(("anna", "ben", "carl"), tmp_path / "keys", pending_compiles_max=3)
-    with place as (client, headers):
+    fake_handlers.install(monkeypatch, compile="open_blocking")
+    service = compile_service(("anna", "ben", "carl"), tmp_path / "keys", pending_compiles_max=3)
+    with service as (client, headers):
 
         def ask(owner: str, pattern: str) -> Any:
             asynchronous = headers[owner] | {"prefer": "respond-async"}
@@ -108,16 +108,16 @@ def test_pending_compilations_are_limited(tmp_path: Path, monkeypatch: pytest.Mo
         answers.append((ask("carl", "d+"), "pending_compiles_max", 3))
         for answer, limit, cap in answers:
             body = answer.json()
-            found = (answer.status_code, body["code"], body["limit"], body["cap"])
-            assert found == (429, "queue_full", limit, cap), body
+            facts = (answer.status_code, body["code"], body["limit"], body["cap"])
+            assert facts == (429, "queue_full", limit, cap), body
             assert int(answer.headers["retry-after"]) >= 1 and limit in body["detail"]
-        assert ask("carl", "a+").status_code == 202, "what is being compiled already is no more work"
+        assert ask("carl", "a+").status_code == 202, "a request for a running compilation adds no work"
 
 
 def test_a_key_displaces_only_its_stored_automata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_handlers.install(monkeypatch, compile="open_compiling")
-    place = compiling_for(("anna", "ben"), tmp_path / "keys", key_store_bytes_max=20_000)
-    with place as (client, headers):
+    service = compile_service(("anna", "ben"), tmp_path / "keys", key_store_bytes_max=20_000)
+    with service as (client, headers):
 
         def ask(owner: str, pattern: str) -> str:
             body = {"constraint": {"regex": pattern}, "explain": False}
@@ -125,15 +125,15 @@ def test_a_key_displaces_only_its_stored_automata(tmp_path: Path, monkeypatch: p
             assert answer.status_code == 200, answer.text
             return str(answer.json()["automaton"])
 
-        def stored(automaton: str) -> bool:
+        def is_stored(automaton: str) -> bool:
             store = client.app.state.components.probe._store  # type: ignore[attr-defined]
             return asyncio.run(store.get(automaton_key(automaton))) is not None
 
-        bens, first = ask("ben", "b{3}"), ask("anna", "a{3}")
-        assert stored(first)
-        last = [ask("anna", f"a{{{number}}}") for number in range(4, 40)][-1]
-        assert [stored(one) for one in (bens, first, last)] == [True, False, True]
-        assert ask("anna", "a{3}") == first, "it is compiled again"
+        bens, oldest = ask("ben", "b{3}"), ask("anna", "a{3}")
+        assert is_stored(oldest)
+        newest = [ask("anna", f"a{{{number}}}") for number in range(4, 40)][-1]
+        assert [is_stored(automaton) for automaton in (bens, oldest, newest)] == [True, False, True]
+        assert ask("anna", "a{3}") == oldest, "the automaton is compiled again"
 
 
 def test_an_answer_over_answer_bytes_max_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,5 +146,6 @@ def test_an_answer_over_answer_bytes_max_is_refused(monkeypatch: pytest.MonkeyPa
             answer = client.post("/generate", json=body)
             assert answer.status_code == status, answer.text
             if status == 422:
-                said = answer.json()
-                assert (said["code"], said["limit"], said["cap"]) == ("answer_too_large", "answer_bytes_max", cap)
+                problem = answer.json()
+                assert problem["code"] == "answer_too_large"
+                assert (problem["limit"], problem["cap"]) == ("answer_bytes_max", cap)

@@ -26,31 +26,31 @@ def test_the_committed_document_is_fresh(document: dict[str, Any]) -> None:
 
 def test_every_path_documents_its_errors_with_their_media_type(document: dict[str, Any]) -> None:
     codes = {row.code for row in ERRORS.values()} - {"client_gone"}
-    described = ""
+    descriptions = ""
     for path, operations in document["paths"].items():
         for operation in operations.values():
             for status, response in operation["responses"].items():
                 if not status.startswith("2"):
-                    kind = "application/json" if path.startswith("/v1/") else "application/problem+json"
-                    assert list(response["content"]) == [kind], (path, status)
-                    described += response["description"]
-    missing = {code for code in codes if code not in described} - {"not_found", "method_not_allowed"}
-    assert not missing
+                    media_type = "application/json" if path.startswith("/v1/") else "application/problem+json"
+                    assert list(response["content"]) == [media_type], (path, status)
+                    descriptions += response["description"]
+    undocumented = {code for code in codes if code not in descriptions} - {"not_found", "method_not_allowed"}
+    assert not undocumented
     assert {"Problem", "ErrorBody"} <= document["components"]["schemas"].keys()
 
 
 def test_every_refusal_is_documented_where_it_happens(document: dict[str, Any]) -> None:
     paths = document["paths"]
     cases = tomllib.loads(BAD_REQUESTS.read_text(encoding="utf-8"))["case"]
-    seen = {(case["path"], str(case["status"])) for case in cases if "post" in paths.get(case["path"], {})}
-    assert ("/compile", "404") in seen
-    assert not {(path, status) for path, status in seen if status not in paths[path]["post"]["responses"]}
+    pairs = {(case["path"], str(case["status"])) for case in cases if "post" in paths.get(case["path"], {})}
+    assert ("/compile", "404") in pairs
+    assert not {(path, status) for path, status in pairs if status not in paths[path]["post"]["responses"]}
 
 
 def test_image_responses_document_their_media_type(document: dict[str, Any]) -> None:
-    for ending, kind in {".dot": "text/vnd.graphviz", ".svg": "image/svg+xml"}.items():
+    for ending, media_type in {".dot": "text/vnd.graphviz", ".svg": "image/svg+xml"}.items():
         responses = document["paths"][f"/automata/{{automaton}}{ending}"]["get"]["responses"]
-        assert list(responses["200"]["content"]) == [kind]
+        assert list(responses["200"]["content"]) == [media_type]
 
 
 def test_an_answer_and_its_stream_are_documented(document: dict[str, Any]) -> None:

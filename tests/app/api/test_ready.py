@@ -1,4 +1,4 @@
-"""GET /ready tells the truth: workers that hang for real, and the storage that is not there."""
+"""GET /ready reports hanging workers and missing storage."""
 
 from __future__ import annotations
 
@@ -31,40 +31,43 @@ from tests.servers.forkserver import Child, start_process
 from tests.servers.processes import children, free_port, until
 from tests.servers.redis_server import RedisServer, running_server
 
-TURNS_S_MAX = 15.0
+REPORT_S_MAX = 15.0
 STUCK_S = 1.0
 SECRET = "a secret of the tests"
 
 
 def reasons(client: TestClient) -> list[str]:
-    """Why the service is not ready, nothing where it is; it is alive all the while."""
+    """The reasons for not being ready; the service is alive."""
     assert client.get("/health").status_code == 200
     answer = client.get("/ready")
     assert answer.status_code in (200, 503)
     return list(answer.json().get("reasons", []))
 
 
-def turns(client: TestClient, *wanted: str) -> None:
-    """Until each of these is a reason, or there are none, within the documented time."""
+def await_reasons(client: TestClient, *expected: str) -> None:
+    """Wait until each text is in a reason; without texts, until ready.
 
-    def holds() -> bool:
-        found = reasons(client)
-        return all(any(word in reason for reason in found) for word in wanted) and bool(found) == bool(wanted)
+    The wait is bounded by the documented time.
+    """
 
-    until(holds, f"the reasons are {wanted}", TURNS_S_MAX)
+    def matches() -> bool:
+        answers = reasons(client)
+        return all(any(word in reason for reason in answers) for word in expected) and bool(answers) == bool(expected)
+
+    until(matches, f"the reasons are {expected}", REPORT_S_MAX)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """What the model's every step waits for; open at first."""
+    """An event that every model step waits for; set at first."""
     gate, step = threading.Event(), HuggingFaceModel.step
     gate.set()
 
-    def held(model: HuggingFaceModel, feeds: Sequence[Any]) -> Any:
+    def blocking_step(model: HuggingFaceModel, feeds: Sequence[Any]) -> Any:
         assert gate.wait(120)
         return step(model, feeds)
 
-    monkeypatch.setattr(HuggingFaceModel, "step", held)
+    monkeypatch.setattr(HuggingFaceModel, "step", blocking_step)
     yield gate
     gate.set()
 
@@ -76,37 +79,37 @@ def test_readiness_reports_a_stalled_model_and_its_recovery(
     with service_client(stall_timeout_s=STUCK_S) as client:
         assert client.post("/generate", json=body).status_code == 200
         time.sleep(1.5 * STUCK_S)
-        assert not reasons(client)  # an engine without work is not stuck, however long it rests
+        assert not reasons(client)  # an idle engine is never stuck
         gate.clear()
-        waiting = threads.submit(client.post, "/generate", json=body)
-        turns(client, "generate worker: stuck: the model takes no step for")
-        refused = client.post("/generate", json=body)
-        assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
-        assert refused.headers["retry-after"]
+        future = threads.submit(client.post, "/generate", json=body)
+        await_reasons(client, "generate worker: stuck: the model takes no step for")
+        refusal = client.post("/generate", json=body)
+        assert (refusal.status_code, refusal.json()["code"]) == (503, "not_ready")
+        assert refusal.headers["retry-after"]
         gate.set()
-        assert waiting.result(30).status_code == 200
-        turns(client)
+        assert future.result(30).status_code == 200
+        await_reasons(client)
         assert client.post("/generate", json=body).status_code == 200
 
 
 def test_readiness_reports_a_stuck_compilation_and_its_end(threads: ThreadPoolExecutor) -> None:
-    before = set(children(os.getpid()))
+    children_before = set(children(os.getpid()))
     settings = {"embedded_workers": ("compile",), "stall_timeout_s": 0.2, "limits": Limits(compile_s_max=0.5)}
     with service_client(wait_for_compiler, **settings) as client:
-        (server,) = [pid for pid in set(children(os.getpid())) - before if _compiles(pid)]
-        os.kill(server, signal.SIGSTOP)  # it takes no job, says nothing, and does not end
+        (server,) = [pid for pid in set(children(os.getpid())) - children_before if _is_sandbox_server(pid)]
+        os.kill(server, signal.SIGSTOP)  # it neither answers nor ends
         try:
             body = {"constraint": {"regex": "a+b"}, "explain": False}
-            waiting = threads.submit(client.post, "/compile", json=body)
-            turns(client, "compile worker: stuck: a compilation is past all its limits", "no generate worker")
+            future = threads.submit(client.post, "/compile", json=body)
+            await_reasons(client, "compile worker: stuck: a compilation is past all its limits", "no generate worker")
         finally:
             with contextlib.suppress(ProcessLookupError):  # it may have been replaced by now
                 os.kill(server, signal.SIGCONT)
-        assert waiting.result(60).status_code == 200
+        assert future.result(60).status_code == 200
         wait_for_compiler(client)
 
 
-def _compiles(pid: int) -> bool:
+def _is_sandbox_server(pid: int) -> bool:
     return b"app.worker.sandbox.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
@@ -115,22 +118,22 @@ def test_readiness_reports_missing_weights(tmp_path: Path, captions_dir: Path) -
         if file.suffix == ".json":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     with service_client(None, model=str(tmp_path), embedded_workers=("generate",)) as client:
-        turns(client, "generate worker: the model cannot be loaded; see the log", "no compile worker is alive")
+        await_reasons(client, "generate worker: the model cannot be loaded; see the log", "no compile worker is alive")
 
 
 def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, load = threading.Event(), HuggingFaceModel.load
 
-    def late(*args: Any, **settings: Any) -> Any:
+    def blocking_load(*args: Any, **settings: Any) -> Any:
         assert gate.wait(120)
         return load(*args, **settings)
 
-    monkeypatch.setattr(HuggingFaceModel, "load", late)
+    monkeypatch.setattr(HuggingFaceModel, "load", blocking_load)
     try:
         with service_client(None) as client:
-            turns(client, "generate worker: loading")
+            await_reasons(client, "generate worker: loading")
             gate.set()
-            turns(client)
+            await_reasons(client)
     finally:
         gate.set()
 
@@ -138,19 +141,19 @@ def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch) -> 
 def test_readiness_reports_a_broken_store(
     short_sighted_client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def forgets(*_: object) -> None:
+    async def forget(*_: object) -> None:
         pass
 
-    async def is_down(*_: object) -> None:
+    async def fail(*_: object) -> None:
         raise StorageDown
 
-    async def says_nothing(*_: object) -> None:
+    async def hang(*_: object) -> None:
         await asyncio.sleep(60)
 
     for put, reason in (
-        (forgets, "the storage does not keep what is written"),
-        (is_down, "the storage of jobs and automata cannot be reached"),
-        (says_nothing, "the storage does not answer within 2 s"),
+        (forget, "the storage does not keep what is written"),
+        (fail, "the storage of jobs and automata cannot be reached"),
+        (hang, "the storage does not answer within 2 s"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(MemoryStore, "put", put)
@@ -176,11 +179,9 @@ def test_an_engine_with_a_dead_thread_stays_stuck(monkeypatch: pytest.MonkeyPatc
     assert engine.stalled_s == float("inf")
 
 
-
-
 @contextlib.contextmanager
 def worker_process(server: RedisServer, port: int, log: Path) -> Iterator[subprocess.Popen[bytes] | Child]:
-    """A compile worker of its own, which answers probes at a port and logs to a file."""
+    """A compile worker process with a probe port and a log file."""
     settings = {
         "ABS_BROKER": server.url, "ABS_STORE": server.url, "ABS_SECRET": SECRET, "ABS_METRICS_PORT": str(port),
         "ABS_LOG_FORMAT": "json",
@@ -207,23 +208,23 @@ def test_readiness_reports_stopped_processes_and_their_recovery(tmp_path: Path) 
             assert ask(port, "/ready") == (200, '{"status": "ready"}')
             assert ask(port, "/health")[0] == 200
             worker.send_signal(signal.SIGSTOP)
-            turns(client, "no compile worker is alive", "no generate worker is alive")
+            await_reasons(client, "no compile worker is alive", "no generate worker is alive")
             worker.send_signal(signal.SIGCONT)
             wait_for_compiler(client)
             server.pause()
-            turns(client, "the storage does not answer within")
+            await_reasons(client, "the storage does not answer within")
             server.resume()
             wait_for_compiler(client)
-            before = scrape(client)
+            samples_before = scrape(client)
             server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
             server.ask("CONFIG", "SET", "maxmemory", "1")
-            turns(client, "the storage of jobs and automata is full")
-            assert scrape(client)("abs_redis_errors_total") > before("abs_redis_errors_total")
+            await_reasons(client, "the storage of jobs and automata is full")
+            assert scrape(client)("abs_redis_errors_total") > samples_before("abs_redis_errors_total")
             server.ask("CONFIG", "SET", "maxmemory", "0")
             wait_for_compiler(client)
-            body, named = {"constraint": {"regex": "a+"}, "explain": False}, {"x-request-id": "r-42"}
-            assert client.post("/compile", json=body, headers=named).status_code == 200
+            body, headers = {"constraint": {"regex": "a+"}, "explain": False}, {"x-request-id": "r-42"}
+            assert client.post("/compile", json=body, headers=headers).status_code == 200
         log_lines = [json.loads(line) for line in log.read_text().splitlines()]
-        (done,) = [line for line in log_lines if line.get("event") == "job_done"]
-        assert (done["kind"], done["outcome"], done["request_id"]) == ("compile", "ok", "r-42")
+        (record,) = [line for line in log_lines if line.get("event") == "job_done"]
+        assert (record["kind"], record["outcome"], record["request_id"]) == ("compile", "ok", "r-42")
         assert Samples(ask(port, "/metrics")[1])("abs_compile_total", form="regex", outcome="ok") == 1

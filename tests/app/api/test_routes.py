@@ -36,7 +36,7 @@ def compiled(client: TestClient, constraint: dict[str, Any]) -> dict[str, Any]:
     return dict(client.post("/compile", json={"constraint": constraint}).json())
 
 
-def shown(client: TestClient, constraint: dict[str, Any]) -> dict[str, Any]:
+def automaton_of(client: TestClient, constraint: dict[str, Any]) -> dict[str, Any]:
     """The automaton of a constraint."""
     return dict(client.get(f"/automata/{compiled(client, constraint)['automaton']}").json())
 
@@ -80,7 +80,7 @@ def test_a_default_answer_has_a_number_as_its_proven_gap(client: TestClient) -> 
     choices = generate(client, KEYWORDS, n=4, trace=True)["choices"]
     gaps = [choice["proven_gap"] for choice in choices]
     assert all(isinstance(gap, float) and gap >= 0 for gap in gaps) and gaps == sorted(gaps)
-    bounds = [one["log_prob"] / math.sqrt(len(one["trace"])) + one["proven_gap"] for one in choices]
+    bounds = [choice["log_prob"] / math.sqrt(len(choice["trace"])) + choice["proven_gap"] for choice in choices]
     assert bounds == pytest.approx([bounds[0]] * len(bounds))  # one bound for all answers of a request
 
 
@@ -88,9 +88,10 @@ def test_the_best_of_few_options_is_proven_the_best(client: TestClient) -> None:
     options = ["a dog", "a cat", "two toys", "coffee"]
     choices = generate(client, {"choice": options}, n=4, beams=16, length_penalty=0)["choices"]
     assert sorted(choice["text"] for choice in choices) == sorted(options)
-    best = choices[0]["log_prob"]
+    best_log_prob = choices[0]["log_prob"]
     assert choices[0]["proven_gap"] == 0
-    assert [choice["proven_gap"] for choice in choices] == pytest.approx([best - one["log_prob"] for one in choices])
+    gaps = [best_log_prob - choice["log_prob"] for choice in choices]
+    assert [choice["proven_gap"] for choice in choices] == pytest.approx(gaps)
 
 
 @pytest.mark.parametrize("options", [{"algorithm": "abs", "beams": 8}, {"algorithm": "sample", "seed": 3, "n": 2}])
@@ -114,20 +115,20 @@ def test_the_hash_of_a_compiled_constraint_stands_for_it(client: TestClient) -> 
     assert by_hash["choices"] == inline["choices"]
     assert by_hash["automaton"] == inline["automaton"] == first["automaton"]
     assert by_hash["timings"]["cached"] and inline["timings"]["cached"]
-    again = client.post("/compile", json={"constraint": KEYWORDS, "model": "captions"}).json()
-    assert (again["cached"], again["compile_ms"]) == (True, 0)
-    assert again | {"cached": 0, "compile_ms": 0} == first | {"cached": 0, "compile_ms": 0}
+    repeat = client.post("/compile", json={"constraint": KEYWORDS, "model": "captions"}).json()
+    assert (repeat["cached"], repeat["compile_ms"]) == (True, 0)
+    assert repeat | {"cached": 0, "compile_ms": 0} == first | {"cached": 0, "compile_ms": 0}
 
 
 @pytest.mark.parametrize("constraint", [ORDERED, CLOCK, KEYWORDS])
 def test_min_tokens_suffice_and_a_smaller_budget_is_refused(client: TestClient, constraint: dict[str, Any]) -> None:
-    least = compiled(client, constraint)["min_tokens"]
-    answer = generate(client, constraint, max_tokens=least)
+    min_tokens = compiled(client, constraint)["min_tokens"]
+    answer = generate(client, constraint, max_tokens=min_tokens)
     assert answer["choices"][0]["satisfied"]
-    assert answer["usage"]["completion_tokens"] == least
-    refused = client.post("/generate", json={"prompt": "a", "constraint": constraint, "max_tokens": least - 1})
-    assert refused.status_code == 422
-    assert (refused.json()["code"], refused.json()["min_tokens"]) == ("budget_too_small", least)
+    assert answer["usage"]["completion_tokens"] == min_tokens
+    refusal = client.post("/generate", json={"prompt": "a", "constraint": constraint, "max_tokens": min_tokens - 1})
+    assert refusal.status_code == 422
+    assert (refusal.json()["code"], refusal.json()["min_tokens"]) == ("budget_too_small", min_tokens)
 
 
 def test_an_empty_prompt_is_continued(client: TestClient) -> None:
@@ -143,8 +144,8 @@ def test_concurrent_requests_get_the_same_answers_as_single_ones(
          **({} if "seed" in option else {"beams": 3}), **option}
         for constraint in (ORDERED, CLOCK, KEYWORDS) for option in options
     ]
-    alone = [choices_of(client, request) for request in requests]
-    assert list(threads.map(lambda request: choices_of(client, request), requests)) == alone
+    single_answers = [choices_of(client, request) for request in requests]
+    assert list(threads.map(lambda request: choices_of(client, request), requests)) == single_answers
 
 
 def choices_of(client: TestClient, request: dict[str, Any]) -> Any:
@@ -157,8 +158,8 @@ def test_a_sample_reports_its_seed_and_is_reproducible(client: TestClient) -> No
     body = {"prompt": "sentence:", "constraint": KEYWORDS, "max_tokens": 12, "algorithm": "sample", "n": 2}
     first, other = (client.post("/generate", json=body).json() for _ in range(2))
     assert first["seed"] != other["seed"]
-    again = client.post("/generate", json=body | {"seed": first["seed"]}).json()
-    assert (again["choices"], again["seed"]) == (first["choices"], first["seed"])
+    repeat = client.post("/generate", json=body | {"seed": first["seed"]}).json()
+    assert (repeat["choices"], repeat["seed"]) == (first["choices"], first["seed"])
     assert first["usage"]["sequences"] == 2
     greedy = [client.post("/generate", json=body | {"temperature": 0, "seed": seed}).json() for seed in (1, 2)]
     assert greedy[0]["choices"] == greedy[1]["choices"]
@@ -175,11 +176,11 @@ def test_with_full_scope_prompt_and_answer_satisfy_together(client: TestClient) 
     prompt = "A dog cat"
     choice = generate(client, KEYWORDS, prompt=prompt, scope="full")["choices"][0]
     assert [word["propositions"] for word in choice["words"] if word["propositions"]][:2] == [["dog"], ["catch"]]
-    checked = client.post("/check", json={"constraint": KEYWORDS, "text": prompt + choice["text"]}).json()
-    assert (checked["satisfied"], checked["words"]) == (True, choice["words"])
+    verdict = client.post("/check", json={"constraint": KEYWORDS, "text": prompt + choice["text"]}).json()
+    assert (verdict["satisfied"], verdict["words"]) == (True, choice["words"])
     body = {"prompt": "it catches a dog", "constraint": KEYWORDS, "scope": "full"}
-    refused = client.post("/generate", json=body).json()
-    assert (refused["code"], refused["position"]) == ("prompt_violates", len("it catches"))
+    refusal = client.post("/generate", json=body).json()
+    assert (refusal["code"], refusal["position"]) == ("prompt_violates", len("it catches"))
 
 
 def test_the_same_request_has_the_same_answer(client: TestClient) -> None:
@@ -219,35 +220,35 @@ def test_check_with_parts_judges_each_conjunct(client: TestClient) -> None:
     ]
     assert answer["violated_at"] == 19
     for part in answer["conjuncts"]:
-        alone = client.post("/check", json={"constraint": part["constraint"], "text": body["text"]}).json()
-        assert (alone["satisfied"], alone["violated_at"]) == (part["satisfied"], part["violated_at"])
+        verdict = client.post("/check", json={"constraint": part["constraint"], "text": body["text"]}).json()
+        assert (verdict["satisfied"], verdict["violated_at"]) == (part["satisfied"], part["violated_at"])
 
 
 def test_an_automaton_is_shown_with_its_distances(client: TestClient) -> None:
     sizes = compiled(client, ORDERED)
     response = client.get(f"/automata/{sizes['automaton']}")
-    shown = response.json()
+    view = response.json()
     assert response.headers["etag"] == f'"{sizes["automaton"]}"'
-    assert len(shown["states"]) == sizes["states"]
-    assert len(shown["letters"]) == sizes["letters"]
-    assert shown["states"][shown["start"]]["distance"] == sizes["min_tokens"] == shown["min_tokens"]
-    assert sorted(state["distance"] for state in shown["states"] if state["distance"] is not None) == [1, 2, 3, 4]
-    assert [state["id"] for state in shown["states"] if state["accepting"]] == shown["accepting"]
-    outgoing = [(transition["from"], letter) for transition in shown["transitions"] for letter in transition["letters"]]
-    every = [(state["id"], letter) for state in shown["states"] for letter in range(len(shown["letters"]))]
-    assert sorted(outgoing) == sorted(every)
-    assert sorted(shown["letters"]) == [[], ["cat"], ["coffee"], ["toy"]]
-    assert shown["constraint"] == ORDERED | {"propositions": {}}
+    assert len(view["states"]) == sizes["states"]
+    assert len(view["letters"]) == sizes["letters"]
+    assert view["states"][view["start"]]["distance"] == sizes["min_tokens"] == view["min_tokens"]
+    assert sorted(state["distance"] for state in view["states"] if state["distance"] is not None) == [1, 2, 3, 4]
+    assert [state["id"] for state in view["states"] if state["accepting"]] == view["accepting"]
+    edges = [(transition["from"], letter) for transition in view["transitions"] for letter in transition["letters"]]
+    pairs = [(state["id"], letter) for state in view["states"] for letter in range(len(view["letters"]))]
+    assert sorted(edges) == sorted(pairs)
+    assert sorted(view["letters"]) == [[], ["cat"], ["coffee"], ["toy"]]
+    assert view["constraint"] == ORDERED | {"propositions": {}}
 
 
 def test_letters_are_distinct_for_any_proposition_names(client: TestClient) -> None:
     propositions = {"a": ["dog", "cat"], "b": ["dog", "bird"], "a, b": ["fish"], "other": ["cow"]}
     constraint = {"ltlf": 'F(a | b | "a, b" | other)', "propositions": propositions}
-    assert sorted(shown(client, constraint)["letters"]) == [[], ["a"], ["a", "b"], ["a, b"], ["b"], ["other"]]
+    assert sorted(automaton_of(client, constraint)["letters"]) == [[], ["a"], ["a", "b"], ["a, b"], ["b"], ["other"]]
 
 
 def test_a_letter_of_a_regex_is_one_class_of_characters(client: TestClient) -> None:
-    automaton = shown(client, {"regex": "[a-c]+x"})
+    automaton = automaton_of(client, {"regex": "[a-c]+x"})
     assert automaton["kind"] == "characters"
     assert all(len(letter) == 1 for letter in automaton["letters"]) and ["'x'"] in automaton["letters"]
 
@@ -286,14 +287,14 @@ def test_the_served_model_is_listed(client: TestClient) -> None:
 
 
 def test_alive_and_ready_are_two_things() -> None:
-    with TestClient(create_app(Settings(embedded_workers=()))) as bare:
-        assert bare.get("/health").json() == {"status": "ok"}
-        response = bare.get("/ready")
+    with TestClient(create_app(Settings(embedded_workers=()))) as client:
+        assert client.get("/health").json() == {"status": "ok"}
+        response = client.get("/ready")
         assert (response.status_code, response.json()["code"]) == (503, "not_ready")
         assert response.json()["reasons"] == ["no compile worker is alive", "no generate worker is alive"]
         assert int(response.headers["retry-after"]) >= 1
-        refused = bare.post("/check", json={"constraint": {"regex": "a"}, "text": "a"})
-        assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
+        refusal = client.post("/check", json={"constraint": {"regex": "a"}, "text": "a"})
+        assert (refusal.status_code, refusal.json()["code"]) == (503, "not_ready")
 
 
 def test_responses_do_not_contain_the_operators_paths(tmp_path: Path, captions_dir: Path) -> None:
@@ -317,22 +318,22 @@ def failing_client(route: Callable[[], None]) -> TestClient:
 
 
 def test_a_bug_is_answered_and_logged_without_its_message(caplog: pytest.LogCaptureFixture) -> None:
-    def broken() -> None:
+    def broken_route() -> None:
         raise ZeroDivisionError("MARKER of the prompt") from KeyError("MARKER")
 
-    with failing_client(broken) as client:
+    with failing_client(broken_route) as client:
         response = client.get("/broken", headers={"x-request-id": "mine-2"})
     assert (response.status_code, response.json()["code"]) == (500, "internal")
     assert response.headers["x-request-id"] == response.json()["request_id"] == "mine-2"
     assert "MARKER" not in response.text + caplog.text.replace('Error("MARKER', "")  # the line of source that raised
-    assert all(part in caplog.text for part in ("mine-2", "ZeroDivisionError", "KeyError", "in broken"))
+    assert all(part in caplog.text for part in ("mine-2", "ZeroDivisionError", "KeyError", "in broken_route"))
 
 
 def test_details_of_a_model_failure_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def unavailable() -> None:
+    def unavailable_route() -> None:
         raise JobFailed("ModelUnavailable", "no weights in /srv/models", {}, ModelUnavailable.facts)
 
-    with failing_client(unavailable) as client:
+    with failing_client(unavailable_route) as client:
         response = client.get("/broken")
     assert (response.status_code, response.json()["code"]) == (503, "model_unavailable")
     assert "/srv" not in response.text and "/srv/models" in caplog.text
@@ -345,9 +346,9 @@ def test_a_path_with_one_slash_too_many_is_not_found(client: TestClient) -> None
 
 def test_a_response_repeats_the_request_id(client: TestClient) -> None:
     assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
-    for odd in ("x" * 65, "a b", "a\tb"):
-        minted = client.get("/health", headers={"x-request-id": odd}).headers["x-request-id"]
-        assert minted != odd and minted.startswith("abs-")
+    for invalid_id in ("x" * 65, "a b", "a\tb"):
+        new_id = client.get("/health", headers={"x-request-id": invalid_id}).headers["x-request-id"]
+        assert new_id != invalid_id and new_id.startswith("abs-")
 
 
 def test_a_short_deadline_is_observed(client: TestClient) -> None:

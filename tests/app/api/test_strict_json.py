@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson
 
-PLAIN = st.recursive(
+JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
+    lambda values: st.lists(values, max_size=4)
+    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), values, max_size=4),
     max_leaves=20,
 )
 
 
-@given(PLAIN)
+@given(JSON_VALUES)
 def test_valid_json_is_parsed_unchanged(value: object) -> None:
     assert read_json(json.dumps(value).encode()) == value
 
@@ -34,9 +34,9 @@ def test_valid_json_is_parsed_unchanged(value: object) -> None:
     ],
 )
 def test_ambiguous_json_is_refused_without_quoting_it(body: bytes) -> None:
-    with pytest.raises(InvalidJson) as refused:
+    with pytest.raises(InvalidJson) as refusal:
         read_json(body)
-    assert len(str(refused.value)) < 120
+    assert len(str(refusal.value)) < 120
 
 
 def test_a_pair_of_surrogate_escapes_is_one_character() -> None:

@@ -1,4 +1,4 @@
-"""The file of keys: made by the command, read strictly, read again when it changes, and never holding a key."""
+"""The key file: commands, strict reading, reloading, and hashed keys."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from tests.app.access_keys import stored_key
 
 
 @pytest.fixture(autouse=True)
-def always_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_check_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys_module, "CHECK_INTERVAL_S", 0.0)
 
 
-def filled(path: Path, *names: str) -> list[str]:
-    """The texts of fresh keys that stand in the file."""
+def add_keys(path: Path, *names: str) -> list[str]:
+    """Add keys with these names and return their texts."""
     return [stored_key(path, name, "generate") for name in names]
 
 
 def test_a_key_is_verified_without_being_stored(tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    anna, ben = filled(path, "anna", "ben")
+    anna, ben = add_keys(path, "anna", "ben")
     ring = KeyRing(path)
     assert (ring.find(anna).name, ring.find(ben).name) == ("anna", "ben")
     secret = anna.rpartition("_")[2]
@@ -58,7 +58,7 @@ def test_a_key_is_verified_without_being_stored(tmp_path: Path) -> None:
      lambda text: text + "\n", lambda text: "\ud800", lambda text: "x" * 100_000],
 )
 def test_an_almost_correct_key_is_refused(change: Any, tmp_path: Path) -> None:
-    text, = filled(tmp_path / "keys", "anna")
+    text, = add_keys(tmp_path / "keys", "anna")
     with pytest.raises(Unauthorized, match="unknown"):
         KeyRing(tmp_path / "keys").find(change(text))
 
@@ -71,9 +71,9 @@ def test_an_expired_key_is_refused(tmp_path: Path) -> None:
 
 def test_keys_are_added_and_removed_without_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    anna, = filled(path, "anna")
+    anna, = add_keys(path, "anna")
     ring = KeyRing(path)
-    ben, = filled(path, "ben")
+    ben, = add_keys(path, "ben")
     assert ring.find(ben).name == "ben"
     assert remove_key(path, ring.find(anna).id)
     with pytest.raises(Unauthorized):
@@ -86,7 +86,7 @@ def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "keys"
-    anna, = filled(path, "anna")
+    anna, = add_keys(path, "anna")
     ring = KeyRing(path)
     path.write_text("abs_MARKER\n")
     assert ring.find(anna).name == "anna"
@@ -98,18 +98,20 @@ def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
 def test_key_lookup_takes_the_same_steps_for_unknown_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text, = filled(tmp_path / "keys", "anna")
-    ring, compared = KeyRing(tmp_path / "keys"), []
-    whole = keys_module.hmac.compare_digest
-    monkeypatch.setattr(keys_module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or whole(a, b))
-    for given in (text, text[:-1] + "?", "abs_" + "0" * 12 + text[16:], "", "x" * 5_000):
+    text, = add_keys(tmp_path / "keys", "anna")
+    ring, comparisons = KeyRing(tmp_path / "keys"), []
+    compare_digest = keys_module.hmac.compare_digest
+    monkeypatch.setattr(
+        keys_module.hmac, "compare_digest", lambda a, b: comparisons.append((a, b)) or compare_digest(a, b)
+    )
+    for key in (text, text[:-1] + "?", "abs_" + "0" * 12 + text[16:], "", "x" * 5_000):
         with suppress(Unauthorized):
-            ring.find(given)
-    assert len(compared) == 5
-    assert all(len(ours) == len(theirs) == 64 for ours, theirs in compared)
+            ring.find(key)
+    assert len(comparisons) == 5
+    assert all(len(ours) == len(theirs) == 64 for ours, theirs in comparisons)
 
 
-GOOD = {"id": "0" * 12, "name": "anna", "sha256": "0" * 64, "scopes": ["generate"]}
+VALID_LINE = {"id": "0" * 12, "name": "anna", "sha256": "0" * 64, "scopes": ["generate"]}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,8 @@ def test_an_invalid_key_line_is_reported_by_number_only(
     change: dict[str, object], tmp_path: Path
 ) -> None:
     path = tmp_path / "keys"
-    path.write_text(f"{json.dumps(GOOD)}\n\n{json.dumps(GOOD | change | {'id': change.get('id', '1' * 12)})}\n")
+    invalid_line = VALID_LINE | change | {"id": change.get("id", "1" * 12)}
+    path.write_text(f"{json.dumps(VALID_LINE)}\n\n{json.dumps(invalid_line)}\n")
     with pytest.raises(SettingsInvalid, match="line 3"):
         read_keys(path)
 
@@ -147,8 +150,8 @@ def test_an_unreadable_shared_empty_or_duplicate_key_file_is_refused(tmp_path: P
     path = tmp_path / "keys"
     with pytest.raises(SettingsInvalid, match="cannot be read"):
         KeyRing(path)
-    twice = f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n"
-    for content, reason in (("", "abs keys new"), (twice, "twice"), ("{MARKER", "line 1")):
+    duplicate_lines = f"{json.dumps(VALID_LINE)}\n{json.dumps(VALID_LINE)}\n"
+    for content, reason in (("", "abs keys new"), (duplicate_lines, "twice"), ("{MARKER", "line 1")):
         path.write_text(content)
         with pytest.raises(SettingsInvalid, match=reason) as caught:
             KeyRing(path)
@@ -169,13 +172,13 @@ def test_the_commands_create_list_and_revoke_keys(tmp_path: Path, monkeypatch: p
     path, run = tmp_path / "keys", CliRunner()
     monkeypatch.setitem(os.environ, "ABS_KEYS_FILE", str(path))
     scopes = ["--scope", "generate", "--scope", "compile"]
-    made = run.invoke(key_commands(), ["new", "anna", *scopes, "--expires", "2031-01-31"])
-    assert made.exit_code == 0, made.output
-    text = made.stdout.strip()
+    creation = run.invoke(key_commands(), ["new", "anna", *scopes, "--expires", "2031-01-31"])
+    assert creation.exit_code == 0, creation.output
+    text = creation.stdout.strip()
     key = KeyRing(path).find(text)
     assert (key.name, key.scopes, key.expires) == ("anna", ("generate", "compile"), when("2031-01-31"))
-    listed = run.invoke(key_commands(), ["list"]).stdout
-    assert key.id in listed and "2031-01-31" in listed and text.rpartition("_")[2] not in listed
+    listing = run.invoke(key_commands(), ["list"]).stdout
+    assert key.id in listing and "2031-01-31" in listing and text.rpartition("_")[2] not in listing
     assert run.invoke(key_commands(), ["revoke", key.id]).exit_code == 0
     assert read_keys(path) == ()
     for arguments in (["new", "a b", "--scope", "generate"], ["new", "a", "--scope", "root"], ["revoke", key.id],
@@ -195,8 +198,8 @@ def test_a_path_outside_the_scope_table_stays_closed() -> None:
 
 
 def test_only_health_is_public_by_default() -> None:
-    open_doors = [door.path for door in ROUTE_SCOPES if is_public(door.method, door.path, ())]
-    assert open_doors == ["/health"]
+    public_paths = [route.path for route in ROUTE_SCOPES if is_public(route.method, route.path, ())]
+    assert public_paths == ["/health"]
     assert is_public("GET", "/ready", ("/ready",)) and not is_public("POST", "/ready", ("/ready",))
     assert not is_public("GET", "/health/", ()) and not is_public("HEAD", "/health", ())
 

@@ -1,4 +1,7 @@
-"""The counts of keys on a real server: one question for a request, nothing left for ever, and a server that is away."""
+"""Counters of keys on a real server.
+
+A request needs one command, every counter expires, and a server may be down.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ from app.errors import StorageDown
 from app.redis.connection import Connection
 from app.settings import Settings
 from app.wiring import open_limiter
-from tests.app.auth.test_rate_limit import LOOKUP, WORK, count, key, refused
+from tests.app.auth.test_rate_limit import LOOKUP, WORK, count, expect_refusal, key
 from tests.servers.redis_server import RedisServer
 
 
 async def test_a_request_waits_for_one_reply_of_a_real_server(redis_server: RedisServer) -> None:
     first_keys: list[str] = []
 
-    class Counted(SharedCounters):
+    class RecordingCounters(SharedCounters):
         async def _run(self, script: Any, keys: Any, *arguments: Any) -> Any:
             first_keys.append(keys[0])
             return await super()._run(script, keys, *arguments)
-    limiter = Limiter(Settings(), Counted(Connection(redis_server.url)))
+    limiter = Limiter(Settings(), RecordingCounters(Connection(redis_server.url)))
     for _ in range(3):
         first_keys.clear()
         async with limiter.admitted(key(), WORK):
@@ -55,12 +58,12 @@ async def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) 
     counters = SharedCounters(Connection(own_redis_server.url))
     limiter = Limiter(Settings(key_requests_per_minute=2, key_concurrency_max=1), counters)
     await count(limiter, key())
-    for words in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
-        assert own_redis_server.ask("CONFIG", "SET", *words) == "+OK"
+    for setting in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
+        assert own_redis_server.ask("CONFIG", "SET", *setting) == "+OK"
     await count(limiter, key())
-    await refused(limiter, key())
+    await expect_refusal(limiter, key())
     await limiter.charge(key(), 10)
-    assert limiter._server_from == 0.0, "it was not away"
+    assert limiter._server_from == 0.0, "the server was never marked as down"
     await limiter.close()
 
 
@@ -69,15 +72,15 @@ async def test_each_process_counts_locally_while_the_server_is_down(
 ) -> None:
     monkeypatch.setattr(limits_module, "SERVER_RETRY_S", 0.2)
 
-    async def back(limiter: Limiter) -> bool:
-        """Whether the server counts again: one that others have used up is refused."""
+    async def server_counts(limiter: Limiter) -> bool:
+        """Whether the server counts again."""
         await count(limiter, key("carl"), LOOKUP)
         return "carl" in str(own_redis_server.ask("KEYS", "*"))
 
     limiter = open_limiter(Settings(broker=own_redis_server.url, key_requests_per_minute=2, key_concurrency_max=1))
     for _ in range(2):
         await count(limiter, key())
-    await refused(limiter, key())
+    await expect_refusal(limiter, key())
     async with limiter.admitted(key("ben"), WORK):
         own_redis_server.kill()
         async with asyncio.timeout(20):
@@ -86,7 +89,7 @@ async def test_each_process_counts_locally_while_the_server_is_down(
         pass
     own_redis_server.start()
     async with asyncio.timeout(20):
-        while limiter._server_from > time.monotonic() or not await back(limiter):
+        while limiter._server_from > time.monotonic() or not await server_counts(limiter):
             await asyncio.sleep(0.1)
     await limiter.close()
 

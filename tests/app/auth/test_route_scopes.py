@@ -1,4 +1,7 @@
-"""A walk over all routes: none but /health answers without a key, none is left out of the table of scopes."""
+"""Every route requires a key and is in the scope table.
+
+Only /health answers without a key.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,20 @@ HASH, JOB = "0" * 64, "0" * 32
 
 
 def routes(app: FastAPI) -> set[tuple[str, str]]:
-    """Method and path of every route, whatever kind of route it is."""
-    found = set()
+    """Method and path of every route of any class."""
+    pairs = set()
     for route in iter_route_contexts(app.routes):
-        assert route.path and route.methods, f"a route of a kind that this walk does not know: {route}"
-        found |= {(method, route.path) for method in route.methods}
-    return found
+        assert route.path and route.methods, f"this test cannot read the route {route}"
+        pairs |= {(method, route.path) for method in route.methods}
+    return pairs
 
 
-def filled(path: str) -> str:
+def with_ids(path: str) -> str:
     return re.sub(r"\{automaton\}", HASH, re.sub(r"\{job_id\}", JOB, path))
 
 
 class Keys:
-    """A file with keys of two owners, one that has expired, and the texts of all."""
+    """A key file with several owners, and the texts of its keys."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +51,7 @@ class Keys:
         self.ben = self.add("ben", "generate", "compile")
         self.reader = self.add("reader", "compile")
         self.admin = self.add("root", "admin")
-        self.small = self.add("small", "generate", beam_tokens_per_minute=100)
+        self.limited = self.add("small", "generate", beam_tokens_per_minute=100)
         self.expired = self.add("anna", "generate", "compile", "admin", expires=time.time() - 1)
 
     def add(self, name: str, *scopes: str, expires: float | None = None, **limits: int) -> str:
@@ -61,7 +64,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 
 @pytest.fixture(scope="module")
-def locked(keys: Keys) -> Iterator[TestClient]:
+def keyed_client(keys: Keys) -> Iterator[TestClient]:
     """The whole service, with keys."""
     with service_client(None, keys_file=str(keys.path)) as client:
         until(lambda: client.get("/ready", headers=bearer(keys.anna)).is_success)
@@ -69,10 +72,10 @@ def locked(keys: Keys) -> Iterator[TestClient]:
 
 
 def test_routes_and_the_scope_table_agree() -> None:
-    found = routes(create_app(Settings(embedded_workers=())))
-    rows = {(door.method, door.path) for door in ROUTE_SCOPES}
-    assert rows <= found, rows - found
-    assert found - rows <= {("HEAD", "/openapi.json")}, "HEAD is answered by 405 where there are keys"
+    paths = routes(create_app(Settings(embedded_workers=())))
+    rows = {(route.method, route.path) for route in ROUTE_SCOPES}
+    assert rows <= paths, rows - paths
+    assert paths - rows <= {("HEAD", "/openapi.json")}, "HEAD is answered by 405 where there are keys"
 
 
 def test_a_wrong_method_gets_405_with_the_allowed_ones() -> None:
@@ -84,18 +87,18 @@ def test_a_wrong_method_gets_405_with_the_allowed_ones() -> None:
 
 def test_the_document_lists_the_scopes_of_every_path() -> None:
     paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
-    for door in ROUTE_SCOPES:
-        if door.path not in ("/health", "/openapi.json", PAGE) and not door.path.startswith(PAGE_FILES):
-            operation = paths[door.path][door.method.lower()]
-            assert operation["x-scopes"] == list(door.scopes) and operation["security"] == [{"key": []}]
+    for route in ROUTE_SCOPES:
+        if route.path not in ("/health", "/openapi.json", PAGE) and not route.path.startswith(PAGE_FILES):
+            operation = paths[route.path][route.method.lower()]
+            assert operation["x-scopes"] == list(route.scopes) and operation["security"] == [{"key": []}]
     assert "security" not in paths["/health"]["get"]
 
 
 @pytest.mark.parametrize("key", ["", "wrong", "expired"])
-def test_every_route_but_health_requires_a_valid_key(key: str, locked: TestClient, keys: Keys) -> None:
-    given = {"": {}, "wrong": bearer(keys.anna[:-1] + "x"), "expired": bearer(keys.expired)}[key]
-    for method, path in sorted(routes(locked.app)):  # type: ignore[arg-type]
-        response = locked.request(method, filled(path), headers=given)
+def test_every_route_but_health_requires_a_valid_key(key: str, keyed_client: TestClient, keys: Keys) -> None:
+    headers = {"": {}, "wrong": bearer(keys.anna[:-1] + "x"), "expired": bearer(keys.expired)}[key]
+    for method, path in sorted(routes(keyed_client.app)):  # type: ignore[arg-type]
+        response = keyed_client.request(method, with_ids(path), headers=headers)
         if path == "/health":
             assert response.status_code == 200
             continue
@@ -105,14 +108,14 @@ def test_every_route_but_health_requires_a_valid_key(key: str, locked: TestClien
             body = response.json()
             assert (body["error"] if path.startswith("/v1/") else body)["code"] == "unauthorized"
     for path in ("/docs", "/redoc", "/nowhere", "/health/", "//health", "/HEALTH", "/openapi.json/"):
-        assert locked.get(path, headers=given).status_code == 401, path
+        assert keyed_client.get(path, headers=headers).status_code == 401, path
 
 
 def test_a_worker_port_answers_only_probes_without_a_key(keys: Keys) -> None:
     port = free_port()
     settings = Settings(keys_file=str(keys.path), metrics_port=port)
-    served = metrics.listening(settings, metrics_guard(settings))
-    with served, httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
+    metrics_server = metrics.listening(settings, metrics_guard(settings))
+    with metrics_server, httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
         def status(path: str, key: str = "") -> int:
             return http.get(path, headers=bearer(key) if key else {}).status_code
 
@@ -124,53 +127,53 @@ def test_a_worker_port_answers_only_probes_without_a_key(keys: Keys) -> None:
         assert status("/metrics", keys.admin) == 200
 
 
-def test_a_key_grants_no_route_beyond_its_scopes(locked: TestClient, keys: Keys) -> None:
-    owned = {keys.reader: ("compile",), keys.admin: ("admin",)}
-    for method, path in sorted(routes(locked.app)):  # type: ignore[arg-type]
-        door = next((door for door in ROUTE_SCOPES if (door.method, door.path) == (method, path)), None)
-        for key, scopes in owned.items():
-            status = locked.request(method, filled(path), headers=bearer(key)).status_code
-            refused = door is not None and path != "/health" and not set(scopes) & set(door.scopes)
-            assert (status == 403) == refused, (method, path, scopes, status)
+def test_a_key_grants_no_route_beyond_its_scopes(keyed_client: TestClient, keys: Keys) -> None:
+    scopes_of_key = {keys.reader: ("compile",), keys.admin: ("admin",)}
+    for method, path in sorted(routes(keyed_client.app)):  # type: ignore[arg-type]
+        route = next((route for route in ROUTE_SCOPES if (route.method, route.path) == (method, path)), None)
+        for key, scopes in scopes_of_key.items():
+            status = keyed_client.request(method, with_ids(path), headers=bearer(key)).status_code
+            is_forbidden = route is not None and path != "/health" and not set(scopes) & set(route.scopes)
+            assert (status == 403) == is_forbidden, (method, path, scopes, status)
             assert status != 401
 
 
 def test_only_configured_paths_are_public(keys: Keys) -> None:
     settings = {"keys_file": str(keys.path), "embedded_workers": (), "public_paths": MAY_BE_PUBLIC}
     with service_client(None, **settings) as client:
-        answered = {path for method, path in routes(client.app)  # type: ignore[arg-type]
-                    if client.request(method, filled(path)).status_code != 401}
-    assert answered == {"/health", *MAY_BE_PUBLIC, PAGE_FILES + "{file}", PAGE_FILES + "{folder}/{file}"}
+        public_paths = {path for method, path in routes(client.app)  # type: ignore[arg-type]
+                    if client.request(method, with_ids(path)).status_code != 401}
+    assert public_paths == {"/health", *MAY_BE_PUBLIC, PAGE_FILES + "{file}", PAGE_FILES + "{folder}/{file}"}
 
 
-def test_a_job_is_visible_to_its_owner_only(locked: TestClient, keys: Keys) -> None:
+def test_a_job_is_visible_to_its_owner_only(keyed_client: TestClient, keys: Keys) -> None:
     body = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 2}
-    made = locked.post("/generate", json=body, headers={**bearer(keys.anna), "prefer": "respond-async"})
-    assert made.status_code == 202, made.text
-    job = made.headers["location"]
+    submission = keyed_client.post("/generate", json=body, headers={**bearer(keys.anna), "prefer": "respond-async"})
+    assert submission.status_code == 202, submission.text
+    job = submission.headers["location"]
     for method, path in (("GET", job), ("GET", f"{job}/events"), ("DELETE", job)):
-        response = locked.request(method, path, headers=bearer(keys.ben))
+        response = keyed_client.request(method, path, headers=bearer(keys.ben))
         assert (response.status_code, response.json()["code"]) == (404, "unknown_job"), (method, path)
-        unknown = locked.request(method, path.replace(job, f"/jobs/{JOB}"), headers=bearer(keys.ben))
-        assert unknown.json() | {"request_id": ""} == response.json() | {"request_id": ""}, "no telling whose it is"
-    until(lambda: locked.get(job, headers=bearer(keys.anna)).json()["state"] == "done")
+        unknown = keyed_client.request(method, path.replace(job, f"/jobs/{JOB}"), headers=bearer(keys.ben))
+        assert unknown.json() | {"request_id": ""} == response.json() | {"request_id": ""}, path
+    until(lambda: keyed_client.get(job, headers=bearer(keys.anna)).json()["state"] == "done")
 
 
-def test_idempotency_keys_are_separate_per_owner(locked: TestClient, keys: Keys) -> None:
+def test_idempotency_keys_are_separate_per_owner(keyed_client: TestClient, keys: Keys) -> None:
     body = {"constraint": CONSTRAINT, "prompt": "b", "max_tokens": 8, "beams": 2}
     ids = [
-        locked.post("/generate", json=body, headers={**bearer(key), "idempotency-key": "same"}).json()["id"]
+        keyed_client.post("/generate", json=body, headers={**bearer(key), "idempotency-key": "same"}).json()["id"]
         for key in (keys.anna, keys.ben, keys.anna)
     ]
     assert ids[0] == ids[2] != ids[1]
 
 
-def test_a_key_over_its_token_budget_is_rate_limited(locked: TestClient, keys: Keys) -> None:
-    body, given = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 8}, bearer(keys.small)
-    assert locked.post("/generate", json=body, headers=given).status_code == 200
-    again = locked.post("/generate", json=body, headers=given)
-    assert (again.status_code, again.json()["code"]) == (429, "rate_limited")
-    assert (again.json()["limit"], again.json()["cap"]) == ("beam_tokens_per_minute", 100)
-    assert int(again.headers["retry-after"]) >= 1
-    never = locked.post("/generate", json={**body, "max_tokens": 64}, headers=given)
-    assert (never.status_code, never.json()["limit"]) == (422, "beam_tokens_per_minute")
+def test_a_key_over_its_token_budget_is_rate_limited(keyed_client: TestClient, keys: Keys) -> None:
+    body, headers = {"prompt": "a", "constraint": CONSTRAINT, "max_tokens": 8, "beams": 8}, bearer(keys.limited)
+    assert keyed_client.post("/generate", json=body, headers=headers).status_code == 200
+    refusal = keyed_client.post("/generate", json=body, headers=headers)
+    assert (refusal.status_code, refusal.json()["code"]) == (429, "rate_limited")
+    assert (refusal.json()["limit"], refusal.json()["cap"]) == ("beam_tokens_per_minute", 100)
+    assert int(refusal.headers["retry-after"]) >= 1
+    permanent_refusal = keyed_client.post("/generate", json={**body, "max_tokens": 64}, headers=headers)
+    assert (permanent_refusal.status_code, permanent_refusal.json()["limit"]) == (422, "beam_tokens_per_minute")

@@ -31,50 +31,53 @@ def has_ipv6() -> bool:
     return True
 
 
-def here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The command's exit status, run in this process."""
+def exit_status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command in this process and return its exit status."""
     monkeypatch.setattr(sys, "argv", ["abs", *arguments])
     try:
         return run(create_app)
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else 0
 
 
 def test_generate_prints_the_json_of_the_api() -> None:
     keywords = ("--keyword", "dog,dogs", "--keyword", "ball", "--ordered")
-    ended = abs_command("generate", "sentence:", *keywords, "--max-tokens", "16", "--json")
-    assert ended.returncode == 0, ended.stderr
-    answer = json.loads(ended.stdout)
+    result = abs_command("generate", "sentence:", *keywords, "--max-tokens", "16", "--json")
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
     assert answer["choices"][0]["satisfied"] and answer["model"] == "captions"
     assert answer["choices"][0]["trace"] is None
 
 
 @pytest.fixture
-def generating(running_service: ServiceProcess) -> str:
-    """The URL of a service that is there already: the model is loaded once for many commands."""
+def service_url(running_service: ServiceProcess) -> str:
+    """The URL of a running service.
+
+    The model is then loaded once for many commands.
+    """
     return running_service.url
 
 
 def test_generate_with_stream_prints_progress(
-    generating: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def said(*arguments: str) -> str:
-        assert here(monkeypatch, "generate", *arguments, "--keyword", "dog", "--url", generating) == 0
+    def output_of(*arguments: str) -> str:
+        assert exit_status(monkeypatch, "generate", *arguments, "--keyword", "dog", "--url", service_url) == 0
         return capsys.readouterr().out
 
     options = ("--algorithm", "sample", "--seed", "5", "--temperature", "0.5", "--stream", "--max-tokens", "16")
-    sampled = said("sentence:", *options)
-    assert "satisfied: yes" in sampled and "seed 5" in sampled
-    streamed = said("a do", "--scope", "full", "--stream", "--json")
-    plain = said("a do", "--scope", "full", "--json")
-    assert json.loads(streamed)["choices"] == json.loads(plain)["choices"]
+    sample_output = output_of("sentence:", *options)
+    assert "satisfied: yes" in sample_output and "seed 5" in sample_output
+    stream_output = output_of("a do", "--scope", "full", "--stream", "--json")
+    output = output_of("a do", "--scope", "full", "--json")
+    assert json.loads(stream_output)["choices"] == json.loads(output)["choices"]
 
 
-def test_generate_shows_text_tokens_words_and_distances(generating: str) -> None:
+def test_generate_shows_text_tokens_words_and_distances(service_url: str) -> None:
     constraint = ("--ltlf", "F(pet)", "--prop", "pet=dog,cat")
-    ended = abs_command("generate", "sentence:", *constraint, "--max-tokens", "16", "--url", generating)
-    assert ended.returncode == 0, ended.stderr
-    assert all(part in ended.stdout for part in ("tokens:", "distances:", "pet", "satisfied: yes", "total"))
+    result = abs_command("generate", "sentence:", *constraint, "--max-tokens", "16", "--url", service_url)
+    assert result.returncode == 0, result.stderr
+    assert all(part in result.stdout for part in ("tokens:", "distances:", "pet", "satisfied: yes", "total"))
 
 
 @pytest.mark.parametrize(
@@ -115,25 +118,25 @@ def test_generate_shows_text_tokens_words_and_distances(generating: str) -> None
     ],
 )
 def test_the_exit_status_reflects_the_outcome(
-    generating: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
+    service_url: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
 ) -> None:
-    asked_there = () if "--url" in arguments or HASH in arguments else ("--url", generating)
-    assert here(monkeypatch, *arguments, *asked_there) == status
+    url_options = () if "--url" in arguments or HASH in arguments else ("--url", service_url)
+    assert exit_status(monkeypatch, *arguments, *url_options) == status
 
 
 def test_an_invalid_setting_exits_with_the_service_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABS_BEAMS_MAX", "many")
-    assert here(monkeypatch, "compile", "--regex", "a") == 4
+    assert exit_status(monkeypatch, "compile", "--regex", "a") == 4
 
 
 def test_an_error_is_printed_as_api_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert here(monkeypatch, "compile", "--ltlf", "F(dog &", "--json") == 2
+    assert exit_status(monkeypatch, "compile", "--ltlf", "F(dog &", "--json") == 2
     problem = json.loads(capsys.readouterr().out)
     assert (problem["code"], problem["position"]) == ("constraint_syntax", 7)
 
 
 def test_a_syntax_error_is_pointed_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    here(monkeypatch, "compile", "--ltlf", "F(dog) &\n& F(cat)")
+    exit_status(monkeypatch, "compile", "--ltlf", "F(dog) &\n& F(cat)")
     lines = capsys.readouterr().err.splitlines()
     caret = next(number for number, line in enumerate(lines) if line.strip() == "^")
     assert lines[caret - 1] == "  & F(cat)"
@@ -143,36 +146,36 @@ def test_a_syntax_error_is_pointed_at(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_where_a_text_breaks_its_constraint_is_pointed_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)")
+    exit_status(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)")
     lines = capsys.readouterr().out.splitlines()
     assert "the text violates the constraint at character 13:" in lines
     assert [line.rstrip() for line in lines[-2:]] == ["  A cat's toy", "       ^"]
 
 
 def test_a_text_is_read_from_standard_input() -> None:
-    ended = abs_command("check", "-", "--regex", "a+\\n", "--json", stdin="aaa\n")
-    assert (ended.returncode, json.loads(ended.stdout)["satisfied"]) == (0, True)
+    result = abs_command("check", "-", "--regex", "a+\\n", "--json", stdin="aaa\n")
+    assert (result.returncode, json.loads(result.stdout)["satisfied"]) == (0, True)
 
 
 def test_standard_input_that_is_not_text_is_refused() -> None:
     command = [sys.executable, "-m", "app.main", "check", "-", "--regex", "a+"]
-    ended = subprocess.run(command, capture_output=True, input=b"\xff", timeout=S_MAX)
-    assert ended.returncode == 2
-    assert b"not UTF-8" in ended.stderr and b"Traceback" not in ended.stderr
+    result = subprocess.run(command, capture_output=True, input=b"\xff", timeout=S_MAX)
+    assert result.returncode == 2
+    assert b"not UTF-8" in result.stderr and b"Traceback" not in result.stderr
 
 
 @pytest.fixture
 def served_url() -> Iterator[str]:
-    """A service that has no workers, on the loopback address of IPv6."""
+    """The URL of a service without workers on the IPv6 loopback."""
     environment = {**os.environ, "ABS_EMBEDDED_WORKERS": ""}
     command = [sys.executable, "-m", "app.main", "serve", "--host", "::1", "--port", "0"]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True, env=environment) as own:
-        assert own.stdout is not None
+    discard = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=discard, text=True, env=environment) as process:
+        assert process.stdout is not None
         try:
-            yield own.stdout.readline().partition("listening on ")[2].strip()
+            yield process.stdout.readline().partition("listening on ")[2].strip()
         finally:
-            own.terminate()
+            process.terminate()
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
@@ -182,9 +185,9 @@ def test_the_model_option_is_sent_to_a_running_service(
     assert served_url.startswith("http://[::1]:")
     for command in (("generate", "a"), ("compile",)):
         arguments = (*command, "--regex", "a", "--url", served_url, "--json", "--model")
-        assert here(monkeypatch, *arguments, "nosuch") == 2
+        assert exit_status(monkeypatch, *arguments, "nosuch") == 2
         assert json.loads(capsys.readouterr().out)["code"] == "unknown_model"
-        assert here(monkeypatch, *arguments, "captions") == 4
+        assert exit_status(monkeypatch, *arguments, "captions") == 4
         assert json.loads(capsys.readouterr().out)["code"] == "not_ready"
 
 
@@ -192,11 +195,11 @@ def test_serve_reports_errors_before_it_binds_a_port(monkeypatch: pytest.MonkeyP
     faults = {"ABS_BROKER": "carrier-pigeon://", "ABS_STORE": "shoe-box", "ABS_MODEL": "/no/such/folder"}
     for variable, value in faults.items():
         monkeypatch.setenv(variable, value)
-        ended = abs_command("serve", "--port", "0")
+        result = abs_command("serve", "--port", "0")
         monkeypatch.delenv(variable)
-        assert ended.returncode == 4
-        assert variable in ended.stderr
-        assert "listening" not in ended.stdout
+        assert result.returncode == 4
+        assert variable in result.stderr
+        assert "listening" not in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -210,13 +213,13 @@ def test_serve_reports_errors_before_it_binds_a_port(monkeypatch: pytest.MonkeyP
 def test_a_missing_library_error_names_the_extra_to_install(
     library: str, arguments: tuple[str, ...], extra: str, tmp_path: Path
 ) -> None:
-    hidden = f"import sys; sys.modules[{library!r}] = None"  # as Python marks what cannot be imported
-    code = f"{hidden}; from app.main import main; sys.argv = {['abs', *arguments]}; sys.exit(main())"
+    hide_library = f"import sys; sys.modules[{library!r}] = None"  # this makes the import fail
+    code = f"{hide_library}; from app.main import main; sys.argv = {['abs', *arguments]}; sys.exit(main())"
     redis = {"ABS_BROKER": "redis://127.0.0.1:1/0", "ABS_STORE": "redis://127.0.0.1:1/0", "ABS_SECRET": "s" * 20}
     environment = os.environ | ({} if arguments[0] == "up" else redis)
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=S_MAX, env=environment, cwd=tmp_path
     )
-    assert ended.returncode == 4, ended.stderr
-    said = " ".join(ended.stderr.split())
-    assert f"{library}" in said and f"pip install 'abs-server[{extra}]'" in said and "Traceback" not in said
+    assert result.returncode == 4, result.stderr
+    message = " ".join(result.stderr.split())
+    assert f"{library}" in message and f"pip install 'abs-server[{extra}]'" in message and "Traceback" not in message

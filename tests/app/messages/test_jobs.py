@@ -122,21 +122,21 @@ def test_a_remote_error_is_passed_on_unchanged() -> None:
 
 
 def test_a_signed_message_verifies_under_its_key_only() -> None:
-    sealed = sign(b"s" * 32, "key", dump(SIZES))
-    assert read_signed(b"s" * 32, "key", sealed) == SIZES
-    for secret, key, stored in (
-        (b"t" * 32, "key", sealed), (b"s" * 32, "other", sealed), (b"s" * 32, "key", sealed + b" "),
-        (b"s" * 32, "key", sealed[:20]), (b"s" * 32, "key", b""), (b"s" * 32, "key", dump(SIZES)),
+    signed_bytes = sign(b"s" * 32, "key", dump(SIZES))
+    assert read_signed(b"s" * 32, "key", signed_bytes) == SIZES
+    for secret, key, data in (
+        (b"t" * 32, "key", signed_bytes), (b"s" * 32, "other", signed_bytes), (b"s" * 32, "key", signed_bytes + b" "),
+        (b"s" * 32, "key", signed_bytes[:20]), (b"s" * 32, "key", b""), (b"s" * 32, "key", dump(SIZES)),
         (b"s" * 32, "key", sign(b"s" * 32, "key", b'{"version": 0}')),
     ):
-        assert read_signed(secret, key, stored) is None
+        assert read_signed(secret, key, data) is None
 
 
-@pytest.mark.parametrize("place", range(0, 200, 7))
-def test_a_signed_message_with_a_changed_bit_is_rejected(place: int) -> None:
-    sealed = bytearray(sign(b"s" * 32, "key", dump(SIZES)))
-    sealed[place % len(sealed)] ^= 1
-    assert read_signed(b"s" * 32, "key", bytes(sealed)) is None
+@pytest.mark.parametrize("position", range(0, 200, 7))
+def test_a_signed_message_with_a_changed_bit_is_rejected(position: int) -> None:
+    signed_bytes = bytearray(sign(b"s" * 32, "key", dump(SIZES)))
+    signed_bytes[position % len(signed_bytes)] ^= 1
+    assert read_signed(b"s" * 32, "key", bytes(signed_bytes)) is None
 
 
 def test_a_bug_is_carried_without_its_text() -> None:

@@ -1,4 +1,4 @@
-"""The reasons of workers that take no jobs, and what of them callers see."""
+"""The reasons of workers that take no jobs, and their public texts."""
 
 from __future__ import annotations
 

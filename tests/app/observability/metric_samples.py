@@ -1,4 +1,4 @@
-"""What GET /metrics says, for the tests: samples by name and labels, and how they moved."""
+"""Samples of GET /metrics by name and labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Key = tuple[str, frozenset[tuple[str, str]]]
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
-    """Status and body of what a port of this machine answers."""
+    """Status and body of a GET request to a local port."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=90) as answer:
             return answer.status, answer.read().decode()
@@ -33,12 +33,16 @@ class Samples:
         }
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The sum of all samples of this name that have these labels, among others."""
-        wanted = set(labels.items())
-        return sum(value for (own, has), value in self._values.items() if own == name and wanted <= has)
+        """The sum of all samples with this name and these labels."""
+        label_items = set(labels.items())
+        return sum(
+            value
+            for (sample_name, sample_labels), value in self._values.items()
+            if sample_name == name and label_items <= sample_labels
+        )
 
     def labels(self, name: str) -> list[dict[str, str]]:
-        return [dict(has) for own, has in self._values if own == name]
+        return [dict(sample_labels) for sample_name, sample_labels in self._values if sample_name == name]
 
 
 def scrape(client: TestClient) -> Samples:

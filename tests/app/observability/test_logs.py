@@ -1,4 +1,4 @@
-"""What the log says of requests and jobs, and what it never says."""
+"""Log records of requests and jobs, without secrets or caller text."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ SECRETS = ("MARKERPROMPT", "MARKERWORD", "MARKERQUERY", "MARKERHEADER")
 
 @pytest.fixture
 def root() -> Iterator[logging.Logger]:
-    """The root logger, put back as it was."""
+    """The root logger, restored after the test."""
     root = logging.getLogger()
-    before, level = list(root.handlers), root.level
+    handlers, level = list(root.handlers), root.level
     yield root
-    root.handlers[:] = before
+    root.handlers[:] = handlers
     root.setLevel(level)
 
 
-def said_till_now(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> str:
-    """What was logged, that too which is still to be written."""
+def flushed_log(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> str:
+    """The log text, including buffered records."""
     for handler in root.handlers:
         handler.flush()
     return capsys.readouterr().err
 
 
 def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) -> None:
-    class Written(io.StringIO):
+    class RecordingStream(io.StringIO):
         def write(self, text: str) -> int:
             pieces.append(text)
             return len(text)
@@ -46,7 +46,7 @@ def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) 
             log.info("line %d", number)
         assert pieces == []
         log.warning("look")
-        assert pieces.pop().count("\n") == 4, "a warning takes along what was said before it"
+        assert pieces.pop().count("\n") == 4, "a warning flushes the records before it"
         log.info("late")
         log.info("later")
         async with asyncio.timeout(30):
@@ -57,7 +57,7 @@ def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) 
 
     pieces: list[str] = []
     log = logging.getLogger("app.a")
-    root.handlers[:] = [logs.BufferedHandler(Written())]
+    root.handlers[:] = [logs.BufferedHandler(RecordingStream())]
     root.setLevel(logging.INFO)
     asyncio.run(scenario())
     assert pieces == []
@@ -77,13 +77,14 @@ def test_every_line_of_json_is_one_object_with_its_fields(
         raise ValueError("broken")
     except ValueError:
         log.exception("it failed")
-    said, done, failed = map(json.loads, capsys.readouterr().err.splitlines())
-    assert said["message"] == "two\nlines of “text”" and said["level"] == "warning" and said["logger"] == "app.a"
-    assert said["request_id"] == "r-1" and "worker" not in said
-    assert str(said["time"]).endswith("+00:00")
-    assert done["event"] == "job_done" and done["ms"] == 1.5 and "message" not in done
-    assert failed["message"] == "it failed" and "ValueError: broken" in str(failed["traceback"])
-    assert "request_id" not in failed
+    warning, event, error = map(json.loads, capsys.readouterr().err.splitlines())
+    assert warning["message"] == "two\nlines of “text”"
+    assert warning["level"] == "warning" and warning["logger"] == "app.a"
+    assert warning["request_id"] == "r-1" and "worker" not in warning
+    assert str(warning["time"]).endswith("+00:00")
+    assert event["event"] == "job_done" and event["ms"] == 1.5 and "message" not in event
+    assert error["message"] == "it failed" and "ValueError: broken" in str(error["traceback"])
+    assert "request_id" not in error
 
 
 def test_text_log_lines_end_with_their_fields(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,16 +97,16 @@ def test_text_log_lines_end_with_their_fields(root: logging.Logger, capsys: pyte
 
 
 def test_a_field_that_is_bound_stays_in_its_thread() -> None:
-    seen: list[str] = []
+    ids: list[str] = []
     with logs.bound(request_id="r-1"):
-        thread = threading.Thread(target=lambda: seen.append(logs.current_request()))
+        thread = threading.Thread(target=lambda: ids.append(logs.current_request()))
         thread.start()
         thread.join()
         assert logs.current_request() == "r-1"
         with logs.bound(request_id="r-2"):
             assert logs.current_request() == "r-2"
         assert logs.current_request() == "r-1"
-    assert [*seen, logs.current_request()] == ["", ""]
+    assert [*ids, logs.current_request()] == ["", ""]
 
 
 def test_log_lines_follow_a_request_by_id_without_contents(
@@ -116,18 +117,18 @@ def test_log_lines_follow_a_request_by_id_without_contents(
     headers = {"x-request-id": "r-7", "x-other": "MARKERHEADER"}
     assert client.post("/generate?a=MARKERQUERY", json=body, headers=headers).status_code == 200
     assert client.post("/compile", json={"constraint": {"regex": "(MARKERWORD"}}).status_code == 422
-    text = said_till_now(root, capsys)
+    text = flushed_log(root, capsys)
     assert not [secret for secret in SECRETS if secret in text]
     event_lines = [line for line in map(json.loads, text.splitlines()) if "event" in line]
-    of_it = [line for line in event_lines if line.get("request_id") == "r-7"]
-    requests, jobs = ([line for line in of_it if line["event"] == event] for event in ("request", "job_done"))
+    request_lines = [line for line in event_lines if line.get("request_id") == "r-7"]
+    requests, jobs = ([line for line in request_lines if line["event"] == event] for event in ("request", "job_done"))
     assert [line["route"] for line in requests] == ["/generate"]
     assert requests[0]["status"] == 200 and requests[0]["method"] == "POST"
     assert requests[0]["bytes"] > 100 and requests[0]["ms"] > 0
     assert {line["kind"] for line in jobs} == {"compile", "generate"}
     assert all(line["outcome"] == "ok" and line["job_id"] and line["worker"] for line in jobs)
-    refused = [line for line in event_lines if line.get("code") == "constraint_syntax"]
-    assert [(line["status"], line["route"]) for line in refused] == [(422, "/compile")]
+    refusals = [line for line in event_lines if line.get("code") == "constraint_syntax"]
+    assert [(line["status"], line["route"]) for line in refusals] == [(422, "/compile")]
 
 
 def test_a_successful_probe_is_not_logged(client: TestClient, root: logging.Logger,
@@ -135,7 +136,7 @@ def test_a_successful_probe_is_not_logged(client: TestClient, root: logging.Logg
     logs.set_up(Settings(log_format="json"))
     client.get("/health")
     client.get("/no/such/path/MARKERQUERY")
-    (line,) = (json.loads(line) for line in said_till_now(root, capsys).splitlines())
+    (line,) = (json.loads(line) for line in flushed_log(root, capsys).splitlines())
     assert line["route"] == "other" and line["status"] == 404 and line["code"] == "not_found"
 
 

@@ -1,4 +1,4 @@
-"""Spans, sent to a collector that listens here, by the protocol that real ones speak."""
+"""Spans sent to a local OTLP collector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @dataclass
 class Collector:
-    """What was sent. `url` is where to."""
+    """The received spans and bytes; `url` is the address."""
 
     url: str = ""
     spans: list[Span] = field(default_factory=list)
@@ -33,16 +33,16 @@ class Collector:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    got = Collector()
+    collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
             assert self.path == "/v1/traces" and self.headers["content-type"] == "application/x-protobuf"
-            got.raw += body
+            collector.raw += body
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                got.spans += [span for scope in resource.scope_spans for span in scope.spans]
+                collector.spans += [span for scope in resource.scope_spans for span in scope.spans]
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -51,11 +51,11 @@ def collector() -> Iterator[Collector]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        got.url = f"http://127.0.0.1:{server.server_port}"
+        collector.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield got
+            yield collector
         finally:
             server.shutdown()
             thread.join()
@@ -71,13 +71,15 @@ def test_a_request_and_its_jobs_continue_the_callers_trace(collector: Collector)
         headers = {"traceparent": CALLER, "x-request-id": "r-9"}
         assert client.post("/generate", json=body, headers=headers).status_code == 200
     spans = {span.name: span for span in collector.spans if span.trace_id.hex() == CALLER.split("-")[1]}
-    request, compiled, generated, decode = (spans[name] for name in ("POST /generate", "compile", "generate", "decode"))
-    assert request.parent_span_id.hex() == CALLER.split("-")[2]
-    assert {compiled.parent_span_id, generated.parent_span_id} == {request.span_id}
-    assert decode.parent_span_id == generated.span_id
-    assert attributes(request)["abs.request_id"] == "r-9" and attributes(request)["abs.status"] == "200"
-    assert attributes(generated)["abs.outcome"] == "ok"
-    assert attributes(decode)["abs.rows"] == "6"  # three rows for each of two beams
+    request_span, compile_span, generate_span, decode_span = (
+        spans[name] for name in ("POST /generate", "compile", "generate", "decode")
+    )
+    assert request_span.parent_span_id.hex() == CALLER.split("-")[2]
+    assert {compile_span.parent_span_id, generate_span.parent_span_id} == {request_span.span_id}
+    assert decode_span.parent_span_id == generate_span.span_id
+    assert attributes(request_span)["abs.request_id"] == "r-9" and attributes(request_span)["abs.status"] == "200"
+    assert attributes(generate_span)["abs.outcome"] == "ok"
+    assert attributes(decode_span)["abs.rows"] == "6"  # three rows for each of two beams
     assert b"MARKER" not in collector.raw
 
 
@@ -88,9 +90,9 @@ def test_a_failed_span_has_the_error_name_without_message(collector: Collector) 
         with tracing.span("b") as span:
             assert tracing.traceparent().startswith("00-")
             span.fail("LimitExceeded")
-    failed = {span.name: span.status for span in collector.spans}
-    assert failed["a"] == Status(code=Status.STATUS_CODE_ERROR, message="ValueError")
-    assert failed["b"] == Status(code=Status.STATUS_CODE_ERROR, message="LimitExceeded")
+    statuses = {span.name: span.status for span in collector.spans}
+    assert statuses["a"] == Status(code=Status.STATUS_CODE_ERROR, message="ValueError")
+    assert statuses["b"] == Status(code=Status.STATUS_CODE_ERROR, message="LimitExceeded")
     assert b"MARKER" not in collector.raw
     assert tracing.traceparent() == ""
 
@@ -119,6 +121,6 @@ def test_disabled_tracing_imports_and_propagates_nothing() -> None:
 
 def test_missing_tracing_packages_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    asked = Settings(otlp_endpoint="http://127.0.0.1:1")
-    with pytest.raises(SettingsInvalid, match=r"ABS_OTLP_ENDPOINT.*abs-server\[otel\]"), tracing.exporting(asked):
+    settings = Settings(otlp_endpoint="http://127.0.0.1:1")
+    with pytest.raises(SettingsInvalid, match=r"ABS_OTLP_ENDPOINT.*abs-server\[otel\]"), tracing.exporting(settings):
         raise AssertionError

@@ -1,4 +1,4 @@
-"""What a job runs in: settings, and a context that shows what it did."""
+"""Fixtures for jobs: settings, and a context that records calls."""
 
 from __future__ import annotations
 

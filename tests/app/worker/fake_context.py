@@ -11,7 +11,7 @@ from app.messages import CompileJobResult, Progress, StepMessage
 class FakeContext:
     """Obeys app.worker.handlers.base.Context."""
 
-    called_off: bool = False
+    is_cancelled: bool = False
     waited_s: float = 0.0
     values: dict[str, bytes] = field(default_factory=dict)
 
@@ -29,7 +29,7 @@ class FakeContext:
             self.published_sizes.append(message)
 
     def cancelled(self) -> bool:
-        return self.called_off
+        return self.is_cancelled
 
     def load(self, key: str, renew_s: float = 0.0) -> bytes | None:
         return self.values.get(key)

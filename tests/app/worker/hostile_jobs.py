@@ -1,4 +1,7 @@
-"""What a job in the sandbox might do at worst, by the request's first word. Opened by the fork server, by name."""
+"""Hostile sandbox jobs, selected by the first word of a request.
+
+The fork server opens them by name.
+"""
 
 from __future__ import annotations
 
@@ -12,112 +15,115 @@ from collections.abc import Callable
 
 import numpy as np
 
-IGNORED = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+STUBBORN_CODE = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
 
 def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
-    """The work of the tests. `setup` is put before every answer."""
+    """The job function of the tests; `setup` prefixes every answer."""
 
     def work(request: bytes) -> bytes:
-        name, _, rest = request.partition(b" ")
-        return setup + JOBS[name.decode()](rest)
+        name, _, argument = request.partition(b" ")
+        return setup + JOBS[name.decode()](argument)
 
     return work, b"echo the rehearsal"
 
 
 def open_never(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     """Cannot be opened."""
-    raise RuntimeError("the setup is not to its taste")
+    raise RuntimeError("the job cannot be opened")
 
 
-def echo(rest: bytes) -> bytes:
-    return rest
+def echo(argument: bytes) -> bytes:
+    return argument
 
 
-def spin(rest: bytes) -> bytes:
-    """Use the processor for ever, deaf to every signal that can be ignored."""
+def spin(argument: bytes) -> bytes:
+    """Use the processor for ever and ignore all signals."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while True:
         pass
 
 
-def sleep(rest: bytes) -> bytes:
+def sleep(argument: bytes) -> bytes:
     """Do nothing for ever."""
     time.sleep(600)
     return b""
 
 
-def eat_memory(rest: bytes) -> bytes:
-    """Fill more and more memory."""
-    held = []
+def eat_memory(argument: bytes) -> bytes:
+    """Allocate memory without end."""
+    arrays = []
     while True:
-        held.append(np.ones(2**20, dtype=np.int64))
+        arrays.append(np.ones(2**20, dtype=np.int64))
 
 
-def swallow_memory_errors(rest: bytes) -> bytes:
-    """Go on eating whatever the system says."""
-    held = []
+def swallow_memory_errors(argument: bytes) -> bytes:
+    """Allocate without end and ignore memory errors."""
+    buffers = []
     while True:
         try:
-            held.append(bytearray(b"x" * 2**20))
+            buffers.append(bytearray(b"x" * 2**20))
         except MemoryError:
             continue
 
 
-def abort_for_memory(rest: bytes) -> bytes:
-    """Eat most of what there is, then die as a library does whose allocation fails."""
-    held = np.ones(int(rest) // 8, dtype=np.int64)
+def abort_for_memory(argument: bytes) -> bytes:
+    """Allocate much memory, then abort as after a failed allocation."""
+    array = np.ones(int(argument) // 8, dtype=np.int64)
     os.abort()
-    return bytes(held[:1])
+    return bytes(array[:1])
 
 
-def use_up_its_time(rest: bytes) -> bytes:
-    """End as the system ends a process that has used up its processor time."""
+def use_up_its_time(argument: bytes) -> bytes:
+    """End as a process whose CPU limit is exceeded."""
     signal.raise_signal(signal.SIGXCPU)
     return b""
 
 
-def segfault(rest: bytes) -> bytes:
+def segfault(argument: bytes) -> bytes:
     ctypes.string_at(0)
     return b""
 
 
-def leave(rest: bytes) -> bytes:
-    """End the process as if all were well, without an answer."""
+def leave(argument: bytes) -> bytes:
+    """End the process with status 0, without an answer."""
     os._exit(0)
 
 
-def raise_bug(rest: bytes) -> bytes:
+def raise_bug(argument: bytes) -> bytes:
     raise ZeroDivisionError("a bug")
 
 
-def recurse(rest: bytes) -> bytes:
-    return recurse(rest) + rest
+def recurse(argument: bytes) -> bytes:
+    return recurse(argument) + argument
 
 
-def write_a_large_file(rest: bytes) -> bytes:
+def write_a_large_file(argument: bytes) -> bytes:
     with open("large", "wb") as file:
         for _ in range(1024):
             file.write(bytes(2**20))
     return b""
 
 
-def start_others(rest: bytes) -> bytes:
-    """Start a process that ignores what it can, in a group or a session of its own; stay, where `rest` says so."""
-    session = rest != b"stay, in one session"
-    alone = {"start_new_session": True} if session else {"process_group": 0}
-    other = subprocess.Popen([sys.executable, "-S", "-c", IGNORED], **alone)
-    if rest:
+def start_others(argument: bytes) -> bytes:
+    """Start a process that ignores signals.
+
+    It gets a new process group or a new session. With an argument, this job then sleeps.
+    """
+    session = argument != b"stay, in one session"
+    group_options = {"start_new_session": True} if session else {"process_group": 0}
+    child = subprocess.Popen([sys.executable, "-S", "-c", STUBBORN_CODE], **group_options)
+    if argument:
         time.sleep(600)
-    return str(other.pid).encode()
+    return str(child.pid).encode()
 
 
-def describe(rest: bytes) -> bytes:
-    """Where the job runs and what it sees."""
+def describe(argument: bytes) -> bytes:
+    """The process ids, directory, files and environment of the job."""
     environment = " ".join(sorted(os.environ))
-    here = (os.getpid(), os.getsid(0), os.getcwd(), os.listdir(), environment, os.listdir("/proc/self/fd"))
-    return "|".join(map(str, here)).encode()
+    facts = (os.getpid(), os.getsid(0), os.getcwd(), os.listdir(), environment, os.listdir("/proc/self/fd"))
+    return "|".join(map(str, facts)).encode()
 
 
 JOBS: dict[str, Callable[[bytes], bytes]] = {

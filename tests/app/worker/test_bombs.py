@@ -1,4 +1,7 @@
-"""Small constraints that ask for enormous work: each is answered by the name of its limit and leaves nothing behind."""
+"""Small constraints that need enormous work are refused by a limit.
+
+Each refusal names the limit, and no memory or process leaks.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from tests.servers.processes import children, resident_bytes
 LIMITS = Limits(compile_s_max=1.0)
 MIB = 2**20
 WORDS = [f"{number:x}" for number in range(100_000)]
-EITHER = ("compile_s_max", "dfa_states_max", "table_bytes_max")  # which is met first is a matter of the machine
-COMPILES = ""  # in place of a limit: a quick machine has it done in time
-ORDINARY: dict[str, object] = {"keywords": ["dog", "ball"]}
+COSTS = ("compile_s_max", "dfa_states_max", "table_bytes_max")  # the machine decides which is exceeded first
+COMPILES = ""  # in place of a limit: a fast machine compiles it in time
+SMALL_CONSTRAINT: dict[str, object] = {"keywords": ["dog", "ball"]}
 
-BOMBS: list[tuple[str, dict[str, object], tuple[str, ...]]] = [  # name, constraint, the limits that may strike
+BOMBS: list[tuple[str, dict[str, object], tuple[str, ...]]] = [  # name, constraint, the limits that may be exceeded
     ("a regex whose automaton is exponential", {"regex": "(a|b)*a(a|b){24}"}, ("dfa_states_max",)),
     ("a formula whose automaton is exponential", {"ltlf": f"F(a & {'X ' * 24}b)"}, ("dfa_states_max", "compile_s_max")),
     ("ten thousand brackets in a regex", {"regex": "(" * 10_000 + "a" + ")" * 10_000}, ("nesting_depth_max",)),
@@ -37,15 +40,15 @@ BOMBS: list[tuple[str, dict[str, object], tuple[str, ...]]] = [  # name, constra
     ("as many brackets in a regex as are read", {"regex": "(" * 900 + "a" + ")" * 900}, ("nesting_depth_max",)),
     ("as many brackets in a formula as are read", {"ltlf": "(" * 900 + "a" + ")" * 900}, ("nesting_depth_max",)),
     ("a thousand conjuncts", {"ltlf": " & ".join(f"F w{n}" for n in range(1000))}, ("formula_chars_max",)),
-    ("conjuncts far apart", {"ltlf": " & ".join(f"F(a & {'X' * n} b)" for n in range(60))}, ("bdd_nodes_max", *EITHER)),
+    ("conjuncts far apart", {"ltlf": " & ".join(f"F(a & {'X' * n} b)" for n in range(60))}, ("bdd_nodes_max", *COSTS)),
     ("a hundred thousand words as a regex", {"regex": "|".join(WORDS)}, ("pattern_chars_max",)),
     ("a hundred thousand words as a concept", {"keywords": [WORDS]}, ("keyword_chars_max",)),
     ("a hundred thousand choices", {"choice": WORDS}, ("choice_chars_max",)),
-    ("a thousand word characters", {"regex": r"\w{1,1000}"}, (*EITHER, COMPILES)),
-    ("word characters, nested", {"regex": r"(\w{1,50}){1,50}"}, (*EITHER, COMPILES)),
-    ("all of Unicode, in two runs", {"regex": r"(?i)(\w|\d|[^a]){1,1000}x{1,1000}"}, (*EITHER, COMPILES)),
+    ("a thousand word characters", {"regex": r"\w{1,1000}"}, (*COSTS, COMPILES)),
+    ("word characters, nested", {"regex": r"(\w{1,50}){1,50}"}, (*COSTS, COMPILES)),
+    ("all of Unicode, in two runs", {"regex": r"(?i)(\w|\d|[^a]){1,1000}x{1,1000}"}, (*COSTS, COMPILES)),
     ("repeats of repeats", {"regex": "(((a{1,99}){1,99}){1,99}){1,99}"}, ("nfa_positions_max",)),
-    ("very many keywords", {"keywords": [f"w{n}" for n in range(32)]}, ("bdd_nodes_max", *EITHER)),
+    ("very many keywords", {"keywords": [f"w{n}" for n in range(32)]}, ("bdd_nodes_max", *COSTS)),
     ("a product of exponential parts", {"all": [{"regex": "(a|b)*a(a|b){13}"}, {"not": {"regex": "(a|b)*b(a|b){13}"}}]},
      ("dfa_states_max", "compile_s_max")),
     ("a schema that refers to itself very deeply", {"json_schema": {"$ref": "#"}, "max_depth": 100_000},
@@ -53,7 +56,7 @@ BOMBS: list[tuple[str, dict[str, object], tuple[str, ...]]] = [  # name, constra
     ("a schema whose every field is itself",
      {"json_schema": {"type": "object", "properties": {name: {"$ref": "#"} for name in "abcdefgh"}}, "max_depth": 20},
      ("dfa_states_max", "compile_s_max")),
-    ("very many words", {"min_words": 99_999, "max_words": 100_000}, EITHER),
+    ("very many words", {"min_words": 99_999, "max_words": 100_000}, COSTS),
 ]  # fmt: skip
 NAMES = [name for name, *_ in BOMBS]
 
@@ -69,12 +72,12 @@ def compiler() -> Iterator[CompileHandler]:
 def compiled(compiler: CompileHandler, constraint: dict[str, object]) -> CompileJobResult:
     try:
         return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), FakeContext())  # type: ignore[arg-type]
-    except LimitExceeded as killed:  # by who watches it: it had no time to see for itself that it was late
-        raise JobFailed("LimitExceeded", str(killed), vars(killed), killed.facts) from killed
+    except LimitExceeded as error:  # raised by the watchdog of the sandbox, not by the job
+        raise JobFailed("LimitExceeded", str(error), vars(error), error.facts) from error
 
 
-def held(compiler: CompileHandler) -> tuple[int, int]:
-    """The memory of this worker and of its server."""
+def memory_bytes(compiler: CompileHandler) -> tuple[int, int]:
+    """The resident bytes of this worker and of its fork server."""
     gc.collect()
     return resident_bytes(os.getpid()), resident_bytes(compiler.sandbox.pid)
 
@@ -83,19 +86,23 @@ def held(compiler: CompileHandler) -> tuple[int, int]:
 def test_a_bomb_meets_its_limit_and_leaks_no_resource(
     compiler: CompileHandler, constraint: dict[str, object], limits: tuple[str, ...]
 ) -> None:
-    usual, server = compiled(compiler, ORDINARY), compiler.sandbox.pid
-    before = held(compiler)
+    first, server = compiled(compiler, SMALL_CONSTRAINT), compiler.sandbox.pid
+    bytes_before = memory_bytes(compiler)
     try:
         compiled(compiler, constraint)
-        struck = COMPILES
-    except JobFailed as failed:
-        assert failed.error == "LimitExceeded", failed
-        struck = str(failed.fields["limit"])
-    assert struck in limits
-    again = compiled(compiler, ORDINARY)
-    assert (again.states, again.token_states, again.min_tokens) == (usual.states, usual.token_states, usual.min_tokens)
+        limit = COMPILES
+    except JobFailed as error:
+        assert error.error == "LimitExceeded", error
+        limit = str(error.fields["limit"])
+    assert limit in limits
+    second = compiled(compiler, SMALL_CONSTRAINT)
+    assert (second.states, second.token_states, second.min_tokens) == (
+        first.states,
+        first.token_states,
+        first.min_tokens,
+    )
     assert compiler.sandbox.pid == server
-    assert all(now - then < 16 * MIB for then, now in zip(before, held(compiler), strict=True))
+    assert all(after - before < 16 * MIB for before, after in zip(bytes_before, memory_bytes(compiler), strict=True))
 
 
 def test_a_check_of_a_bomb_is_bounded_as_well(compiler: CompileHandler) -> None:
@@ -119,28 +126,28 @@ def test_a_recursive_schema_is_compiled_to_a_depth_or_refused(
 ) -> None:
     try:
         assert compiled(compiler, {"json_schema": schema}).states
-    except JobFailed as failed:
-        assert failed.error in ("SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable")
+    except JobFailed as error:
+        assert error.error in ("SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable")
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_garbage_is_refused_or_compiled_but_never_breaks_anything(compiler: CompileHandler, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     ranges = ((32, 127), (0, 0x250), (0x2000, 0x2C00), (0x1F300, 0x1F700))
-    low, high = ranges[seed % len(ranges)]
-    garbage = "".join(chr(chance.randrange(low, high)) for _ in range(2000))
-    syntax = "".join(chance.choice(r"ab()[]{}|*+?\^$.,19-wdsFGXUWR!&<>= ") for _ in range(chance.randrange(1, 60)))
+    start, end = ranges[seed % len(ranges)]
+    garbage = "".join(chr(rng.randrange(start, end)) for _ in range(2000))
+    syntax = "".join(rng.choice(r"ab()[]{}|*+?\^$.,19-wdsFGXUWR!&<>= ") for _ in range(rng.randrange(1, 60)))
     for text in (garbage, syntax):
         for constraint in ({"regex": text}, {"ltlf": text}, {"keywords": [text]}, {"infill": text}):
             try:
                 compiled(compiler, dict(constraint))
-            except JobFailed as failed:
-                assert failed.error in ("SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable", "LimitExceeded")
+            except JobFailed as error:
+                assert error.error in ("SpecSyntaxError", "SpecUnsupported", "SpecUnsatisfiable", "LimitExceeded")
 
 
 def test_bombs_over_http_are_refused_and_the_service_continues() -> None:
     with service_client(wait_for_compiler, embedded_workers=("compile",), limits=LIMITS) as client:
-        usual = client.post("/compile", json={"constraint": ORDINARY}).json()["automaton"]
+        automaton = client.post("/compile", json={"constraint": SMALL_CONSTRAINT}).json()["automaton"]
         for name, constraint, limits in BOMBS:
             answer = client.post("/compile", json={"constraint": constraint}).json()
             if "automaton" in answer:
@@ -149,14 +156,14 @@ def test_bombs_over_http_are_refused_and_the_service_continues() -> None:
             assert (answer["status"], answer["code"]) == (422, "constraint_too_large"), (name, answer)
             assert answer["limit"] in limits, (name, answer)
         assert client.get("/health").status_code == 200
-        assert client.post("/compile", json={"constraint": ORDINARY}).json()["automaton"] == usual
-        other = client.post("/compile", json={"constraint": {"keywords": ["cat"]}})
-        assert other.status_code == 200 and not other.json()["cached"]
+        assert client.post("/compile", json={"constraint": SMALL_CONSTRAINT}).json()["automaton"] == automaton
+        response = client.post("/compile", json={"constraint": {"keywords": ["cat"]}})
+        assert response.status_code == 200 and not response.json()["cached"]
 
 
 def test_the_processes_of_a_service_end_with_it() -> None:
-    before = set(children(os.getpid()))
+    processes_before = set(children(os.getpid()))
     with service_client(wait_for_compiler, embedded_workers=("compile",)):
-        assert set(children(os.getpid())) - before
+        assert set(children(os.getpid())) - processes_before
     gc.collect()
-    assert set(children(os.getpid())) <= before
+    assert set(children(os.getpid())) <= processes_before

@@ -1,4 +1,7 @@
-"""The paper's tool chain as a deployment's engine: MONA, run from inside the process that compiles."""
+"""MONA as the LTLf engine of a deployment.
+
+The compile process runs it as a child. The paper uses MONA, too.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.Mo
     native = CompileHandler(Settings(), vocabulary)
     mona = CompileHandler(Settings(ltlf_engine="mona", limits=Limits(compile_s_max=3.0)), vocabulary)
     for formula in FORMULAS:
-        ours, theirs = compiled(native, formula), compiled(mona, formula)
+        native_result, mona_result = compiled(native, formula), compiled(mona, formula)
         sizes = ("states", "letters", "token_states", "token_classes", "min_tokens")
-        assert [getattr(ours, size) for size in sizes] == [getattr(theirs, size) for size in sizes]
+        assert [getattr(native_result, size) for size in sizes] == [getattr(mona_result, size) for size in sizes]
     with pytest.raises(JobFailed) as caught:
         compiled(mona, f"F(a & {'X ' * 24}b)")
     assert caught.value.error == "LimitExceeded"

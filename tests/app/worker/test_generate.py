@@ -1,4 +1,4 @@
-"""What the generate worker does with a job, with models of which everything is known."""
+"""Jobs of the generate worker, with deterministic fake models."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DOG = KeywordsSpec((("dog",),))
 
 @contextmanager
 def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
-    """A generator whose model knows nothing of language."""
+    """A generator with a hash-based model."""
     files = open_model_files(settings.model)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, **options)
     generator = Generator(model, files, settings)
@@ -107,7 +107,7 @@ def test_a_seed_determines_the_samples(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "prompt", "whole"),
+    ("spec", "prompt", "pattern"),
     [
         (RegexSpec("say [a-c]{2}!"), "say a", "say [a-c]{2}!"),
         (KeywordsSpec((("dogs",),)), "the dog", r".*\bdogs\b.*"),
@@ -120,12 +120,12 @@ def test_a_seed_determines_the_samples(settings: Settings) -> None:
 )
 @pytest.mark.parametrize("algorithm", ["abs", "banked", "sample"])
 def test_with_full_scope_prompt_and_answer_satisfy_together(
-    settings: Settings, algorithm: str, spec: Spec, prompt: str, whole: str
+    settings: Settings, algorithm: str, spec: Spec, prompt: str, pattern: str
 ) -> None:
     seed = 3 if algorithm == "sample" else None
     result = run(settings, spec, prompt, True, scope="full", algorithm=algorithm, max_tokens=12, seed=seed)
     choice = result.choices[0]
-    assert re.fullmatch(whole, prompt + choice.text, re.IGNORECASE | re.DOTALL)
+    assert re.fullmatch(pattern, prompt + choice.text, re.IGNORECASE | re.DOTALL)
     assert choice.satisfied and choice.trace is not None
     assert "".join(word.text for word in choice.words) == "".join(re.findall(r"\w+|[^\w\s]", prompt + choice.text))
     assert (choice.trace[-1].distance, choice.trace[-1].state) == (0, choice.words[-1].state)
@@ -134,15 +134,15 @@ def test_with_full_scope_prompt_and_answer_satisfy_together(
 
 @pytest.mark.parametrize("name", ["stories260k", "tinystories-656k"])
 def test_full_scope_applies_to_the_text_of_the_prompt(shared: Path, name: str) -> None:
-    """One puts a space before what it reads first, both lack characters."""
+    """One tokenizer adds a leading space, and both lack characters."""
     settings = Settings(model=str(shared / "models" / name))
-    for prompt, whole in (
+    for prompt, pattern in (
         ("Once upon", "Once upon a time, .*"),
         ("Once upon ", "Once upon a (time|place)[.]"),
         ("雪 O", ".{3}nce[.!]"),
     ):
-        choice = run(settings, RegexSpec(whole), prompt, scope="full", max_tokens=20).choices[0]
-        assert re.fullmatch(whole, prompt + choice.text)
+        choice = run(settings, RegexSpec(pattern), prompt, scope="full", max_tokens=20).choices[0]
+        assert re.fullmatch(pattern, prompt + choice.text)
 
 
 def test_a_full_scope_trace_lists_letters_the_answer_completes(settings: Settings) -> None:
@@ -190,33 +190,33 @@ def test_concurrent_generations_give_the_same_answers_as_single_ones(settings: S
             seed = number if algorithm == "sample" else None
             jobs.append(a_job(settings, context, spec, f"prompt {number}", seed=seed, **options))
     with open_generator(settings) as generator:
-        alone = [generator.run(job, context).choices for job in jobs]
+        single_answers = [generator.run(job, context).choices for job in jobs]
     with open_generator(settings) as generator, ThreadPoolExecutor(len(jobs)) as threads:
-        crowd = [result.choices for result in threads.map(lambda job: generator.run(job, context), jobs)]
-    assert crowd == alone
+        batch_answers = [result.choices for result in threads.map(lambda job: generator.run(job, context), jobs)]
+    assert batch_answers == single_answers
 
 
 def test_a_constraint_is_copied_to_the_device_once(
     settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
-    whole = PreparedConstraint.prepare.__func__  # type: ignore[attr-defined]
+    calls = []
+    original_prepare = PreparedConstraint.prepare.__func__  # type: ignore[attr-defined]
 
-    def counted(cls: type[PreparedConstraint], *rest: Any, **options: Any) -> PreparedConstraint:
-        seen.append(rest)
-        prepared: PreparedConstraint = whole(cls, *rest, **options)
+    def recording_prepare(cls: type[PreparedConstraint], *arguments: Any, **options: Any) -> PreparedConstraint:
+        calls.append(arguments)
+        prepared: PreparedConstraint = original_prepare(cls, *arguments, **options)
         return prepared
 
-    monkeypatch.setattr(PreparedConstraint, "prepare", classmethod(counted))
+    monkeypatch.setattr(PreparedConstraint, "prepare", classmethod(recording_prepare))
     with open_generator(settings) as generator:
         for spec in (DOG, DOG, NotSpec(DOG), DOG):
             generator.run(a_job(settings, context, spec), context)
-    assert len(seen) == 2
-    seen.clear()
+    assert len(calls) == 2
+    calls.clear()
     with open_generator(dataclasses.replace(settings, device_table_cache_bytes=1)) as generator:
         for _ in range(2):
             generator.run(a_job(settings, context), context)
-    assert len(seen) == 2
+    assert len(calls) == 2
 
 
 def test_a_cached_automaton_is_used_without_the_store(settings: Settings, context: FakeContext) -> None:
@@ -238,20 +238,20 @@ def test_damaged_automaton_bytes_are_discarded_as_missing(settings: Settings, co
 
 
 def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> None:
-    patient, leaving = FakeContext(), FakeContext()
-    job = a_job(settings, patient, max_tokens=40)
-    going = dataclasses.replace(a_job(settings, leaving, max_tokens=400, beams=8), progress="steps")
+    context, cancelled_context = FakeContext(), FakeContext()
+    job = a_job(settings, context, max_tokens=40)
+    cancelled_job = dataclasses.replace(a_job(settings, cancelled_context, max_tokens=400, beams=8), progress="steps")
     with open_generator(settings) as generator, ThreadPoolExecutor(2) as threads:
-        alone = generator.run(job, patient).choices
-        gone = threads.submit(generator.run, going, leaving)
-        while not leaving.published:
+        choices = generator.run(job, context).choices
+        cancelled_future = threads.submit(generator.run, cancelled_job, cancelled_context)
+        while not cancelled_context.published:
             time.sleep(0.001)
-        staying = threads.submit(generator.run, job, patient)
-        leaving.called_off = True
+        future = threads.submit(generator.run, job, context)
+        cancelled_context.is_cancelled = True
         with pytest.raises(Cancelled):
-            gone.result(30)
-        assert staying.result(30).choices == alone
-    assert len(leaving.published) < 400
+            cancelled_future.result(30)
+        assert future.result(30).choices == choices
+    assert len(cancelled_context.published) < 400
 
 
 def test_step_events_are_published_if_the_job_requests_them(settings: Settings, context: FakeContext) -> None:
@@ -264,31 +264,31 @@ def test_step_events_are_published_if_the_job_requests_them(settings: Settings, 
     assert [step.step for step in context.published] == list(range(1, len(context.published) + 1))
     assert all(step.step + step.budget_after == 24 for step in context.published)
     assert result.choices[0].text in [row.text for step in context.published for row in step.rows if row.finished]
-    inside = [row for step in context.published for row in step.rows if row.text.endswith("\ufffd")]
-    assert inside  # a character that is not complete yet is shown as one that cannot be
+    incomplete_rows = [row for step in context.published for row in step.rows if row.text.endswith("\ufffd")]
+    assert incomplete_rows  # an incomplete character is shown as U+FFFD
 
 
 def test_step_texts_are_correct_after_skipped_steps(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Engine.generate
+    original_generate = Engine.generate
 
-    def sparing(engine: Engine, *rest: Any, on_step: Callable[[BeamStep], None], **options: Any) -> Any:
+    def sparse_generate(engine: Engine, *arguments: Any, on_step: Callable[[BeamStep], None], **options: Any) -> Any:
         def every_third(event: BeamStep) -> None:
             if event.step_number % 3 == 0:
                 on_step(event)
 
-        return whole(engine, *rest, on_step=every_third, **options)
+        return original_generate(engine, *arguments, on_step=every_third, **options)
 
-    full, sparse = FakeContext(), FakeContext()
-    for context in (full, sparse):
+    full_context, sparse_context = FakeContext(), FakeContext()
+    for context in (full_context, sparse_context):
         job = a_job(settings, context, RegexSpec("[é🐕]{3,6}[a-c]+"), max_tokens=16)
         job = dataclasses.replace(job, progress="steps")
         with open_generator(settings) as generator:
             generator.run(job, context)
-        monkeypatch.setattr(Engine, "generate", sparing)
-    assert sparse.published
-    assert sparse.published == [step for step in full.published if step.step % 3 == 0]
+        monkeypatch.setattr(Engine, "generate", sparse_generate)
+    assert sparse_context.published
+    assert sparse_context.published == [step for step in full_context.published if step.step % 3 == 0]
 
 
 def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
@@ -298,16 +298,16 @@ def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
         with open_generator(settings) as generator:
             choice = generator.run(job, context).choices[0]
         assert choice.trace is not None
-        ended = next(
-            (number, place)
-            for number, step in enumerate(context.published)
-            for place, row in enumerate(step.rows)
+        final_position = next(
+            (step_index, row_index)
+            for step_index, step in enumerate(context.published)
+            for row_index, row in enumerate(step.rows)
             if row.finished and row.log_prob == choice.log_prob
         )
-        states, (number, place) = [], ended
-        for step in reversed(context.published[: number + 1]):
-            states.append(step.rows[place].state)
-            place = step.rows[place].parent
+        states, (step_index, row_index) = [], final_position
+        for step in reversed(context.published[: step_index + 1]):
+            states.append(step.rows[row_index].state)
+            row_index = step.rows[row_index].parent
         assert states[::-1] == [step.state for step in choice.trace]
 
 
@@ -316,25 +316,25 @@ def test_the_prompt_is_never_truncated_by_the_tokenizer(tmp_path: Path, settings
         tokenizer["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
         padding = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None}
         tokenizer["padding"] = padding | {"pad_id": 0, "pad_type_id": 0, "pad_token": "<|endoftext|>"}
-    cut = Settings(model=str(tmp_path), secret=settings.secret)
+    short_settings = Settings(model=str(tmp_path), secret=settings.secret)
     prompt = "a dog and a cat " * 10
-    counts = [run(one, prompt=prompt).usage.prompt_tokens for one in (settings, cut)]
+    counts = [run(settings, prompt=prompt).usage.prompt_tokens, run(short_settings, prompt=prompt).usage.prompt_tokens]
     assert counts[0] == counts[1] > 8
-    assert run(cut).usage.prompt_tokens < 8
+    assert run(short_settings).usage.prompt_tokens < 8
 
 
 def test_an_empty_prompt_needs_a_token_that_begins_a_text(tmp_path: Path, settings: Settings) -> None:
     assert run(settings, prompt="").usage.prompt_tokens == 1
     with changed_model(tmp_path) as (tokenizer, config):
         del config["bos_token_id"]
-        del tokenizer["post_processor"]  # which puts that token first
+        del tokenizer["post_processor"]  # it puts the bos token first
     with pytest.raises(PromptEmpty):
         run(Settings(model=str(tmp_path)), prompt="")
 
 
 def test_prompt_and_budget_must_fit_the_models_context(settings: Settings, context: FakeContext) -> None:
     with open_generator(settings, context_length=20) as generator:
-        assert generator.run(a_job(settings, context, max_tokens=19), context).choices  # after a and what begins a text
+        assert generator.run(a_job(settings, context, max_tokens=19), context).choices  # the prompt is bos and "a"
         with pytest.raises(PromptTooLong) as refusal:
             generator.run(a_job(settings, context, prompt="a dog " * 10, max_tokens=11), context)
     assert (refusal.value.max_tokens, refusal.value.context_length) == (11, 20)
@@ -354,7 +354,7 @@ def test_memory_is_measured_by_default(settings: Settings, caplog: pytest.LogCap
 
 
 def test_a_generator_that_is_closed_leaves_no_thread(settings: Settings, context: FakeContext) -> None:
-    before = set(threading.enumerate())
+    threads_before = set(threading.enumerate())
     with open_generator(settings) as generator:
         generator.run(a_job(settings, context), context)
-    assert set(threading.enumerate()) <= before
+    assert set(threading.enumerate()) <= threads_before

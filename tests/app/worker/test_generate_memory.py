@@ -1,4 +1,4 @@
-"""Memory that is too little for a request, or runs out beside the engine: over tables, over a check."""
+"""Requests over the memory limit, and failed allocations outside the engine."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ from tests.app.worker.fake_context import FakeContext
 from tests.app.worker.test_generate import a_job, open_generator
 
 
-@pytest.mark.parametrize(("beside", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])
+@pytest.mark.parametrize(("generations", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])
 def test_out_of_memory_at_preparation_depends_on_running_generations(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings, context: FakeContext, beside: int, expected: type[Exception]
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    context: FakeContext,
+    generations: int,
+    expected: type[Exception],
 ) -> None:
-    def none_left(*_: Any) -> Any:
+    def fail_allocation(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with open_generator(settings) as generator:
         job = a_job(settings, context, max_tokens=6, beams=2)
-        monkeypatch.setattr(Generator, "_constraint", none_left)
-        monkeypatch.setattr(Engine, "generations", property(lambda _: beside))
+        monkeypatch.setattr(Generator, "_constraint", fail_allocation)
+        monkeypatch.setattr(Engine, "generations", property(lambda _: generations))
         with pytest.raises(expected) as refusal:
             generator.run(job, context)
-        assert refusal.value.__context__ is None  # it would hold what the failed try had made
+        assert refusal.value.__context__ is None  # a context would keep the tensors of the failed attempt alive
         monkeypatch.undo()
         assert generator.run(job, context).choices
 
@@ -42,28 +46,28 @@ def test_a_check_that_runs_out_of_memory_is_retried(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, context: FakeContext
 ) -> None:
     with open_generator(settings) as generator:
-        score, tries = generator._model.score, []
+        score, calls = generator._model.score, []
 
-        def scarce(*arguments: Any) -> Any:
-            tries.append(arguments)
-            if len(tries) == 1:
+        def failing_score(*arguments: Any) -> Any:
+            calls.append(arguments)
+            if len(calls) == 1:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return score(*arguments)
 
-        monkeypatch.setattr(generator._model, "score", scarce)
+        monkeypatch.setattr(generator._model, "score", failing_score)
         assert generator.run(a_job(settings, context, max_tokens=6, beams=2), context).choices[0].satisfied
-        assert len(tries) == 2
+        assert len(calls) == 2
 
 
 def test_a_request_over_the_memory_is_refused(settings: Settings, context: FakeContext) -> None:
-    needs = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
-    narrow = dataclasses.replace(settings, generation_memory_bytes=needs + needs // 2)
-    with open_generator(narrow) as generator, ThreadPoolExecutor(4) as threads:
-        results = list(threads.map(lambda job: generator.run(job, context), [a_job(narrow, context)] * 4))
+    needed_bytes = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
+    small_settings = dataclasses.replace(settings, generation_memory_bytes=needed_bytes + needed_bytes // 2)
+    with open_generator(small_settings) as generator, ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda job: generator.run(job, context), [a_job(small_settings, context)] * 4))
         assert len({result.choices for result in results}) == 1
         with pytest.raises(RequestTooLarge) as refusal:
-            generator.run(a_job(narrow, context, beams=8), context)
-    assert refusal.value.memory_bytes == narrow.generation_memory_bytes
+            generator.run(a_job(small_settings, context, beams=8), context)
+    assert refusal.value.memory_bytes == small_settings.generation_memory_bytes
 
 
 @pytest.mark.parametrize(("options", "rows"), [
@@ -75,16 +79,16 @@ def test_admission_counts_all_rows_of_the_algorithm(
     settings: Settings, context: FakeContext, options: dict[str, Any], rows: int
 ) -> None:
     job = a_job(settings, context, max_tokens=6, **options)
-    needs = 8 * (2 + rows * 6)  # HashModel.bytes_for
-    with open_generator(dataclasses.replace(settings, generation_memory_bytes=needs)) as generator:
+    needed_bytes = 8 * (2 + rows * 6)  # HashModel.bytes_for
+    with open_generator(dataclasses.replace(settings, generation_memory_bytes=needed_bytes)) as generator:
         with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as generate:
             assert generator.run(job, context).choices
         size = generate.call_args.args[0]().size
         assert (size.rows, size.max_tokens) == (rows, 6)
-    narrow = dataclasses.replace(settings, generation_memory_bytes=needs - 1)
-    with open_generator(narrow) as generator, pytest.raises(RequestTooLarge) as refusal:
+    small_settings = dataclasses.replace(settings, generation_memory_bytes=needed_bytes - 1)
+    with open_generator(small_settings) as generator, pytest.raises(RequestTooLarge) as refusal:
         generator.run(job, context)
-    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (needs, needs - 1)
+    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (needed_bytes, needed_bytes - 1)
 
 
 @pytest.mark.parametrize("beams", [1, 2, 5])

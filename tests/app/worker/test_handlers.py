@@ -45,7 +45,7 @@ def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
 def test_a_cancelled_compilation_stops(settings: Settings, kind: str) -> None:
     job = compile_job_of(LARGE) if kind == "compile" else check_job("a", LARGE)
     with pytest.raises(CompileCancelled):
-        compile_handler.open_handler(settings).handle(job, FakeContext(called_off=True))
+        compile_handler.open_handler(settings).handle(job, FakeContext(is_cancelled=True))
 
 
 def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compiles: list[Spec]) -> None:
@@ -66,22 +66,22 @@ def test_a_compilation_is_stored_and_not_done_twice(
     settings: Settings, context: FakeContext, compiles: list[Spec]
 ) -> None:
     handle = compile_handler.open_handler(settings).handle
-    first, again = handle(compile_job_of(SPEC), context), handle(compile_job_of(SPEC), context)
-    assert isinstance(first, CompileJobResult) and isinstance(again, CompileJobResult)
-    assert (first.cached, again.cached) == (False, True)
-    assert dataclasses.replace(first, cached=True, compile_ms=0.0) == again
+    first, second = handle(compile_job_of(SPEC), context), handle(compile_job_of(SPEC), context)
+    assert isinstance(first, CompileJobResult) and isinstance(second, CompileJobResult)
+    assert (first.cached, second.cached) == (False, True)
+    assert dataclasses.replace(first, cached=True, compile_ms=0.0) == second
     assert compiles == [SPEC]
 
 
 def test_a_check_does_not_lift_outside_the_sandbox(
     settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*rest: object) -> None:
+    def fail(*arguments: object) -> None:
         raise AssertionError("the worker lifts a constraint outside the sandbox")
 
     handle = compile_handler.open_handler(settings).handle
-    monkeypatch.setattr(text_automaton, "lift", refused)
-    handle(compile_job_of(SPEC), context)  # a stored constraint is no other case
+    monkeypatch.setattr(text_automaton, "lift", fail)
+    handle(compile_job_of(SPEC), context)  # the rule holds for a stored constraint, too
     result = handle(check_job("a cat"), context)
     assert isinstance(result, CheckJobResult)
     assert (result.satisfied, result.violated_at) == (False, 5)
@@ -89,20 +89,22 @@ def test_a_check_does_not_lift_outside_the_sandbox(
 
 @pytest.mark.parametrize("kind", ["compile", "check"])
 def test_an_error_in_the_sandbox_keeps_its_name_and_field(settings: Settings, kind: str) -> None:
-    wrong = {"regex": "a|(b"}
-    job = CompileJob("0" * 64, dict(wrong), time.time() + 60)
+    constraint = {"regex": "a|(b"}
+    job = CompileJob("0" * 64, dict(constraint), time.time() + 60)
     with pytest.raises(JobFailed) as caught:
         handle = compile_handler.open_handler(settings).handle
-        handle(job if kind == "compile" else CheckJob(dict(wrong), "a", time.time() + 60), FakeContext())
+        handle(job if kind == "compile" else CheckJob(dict(constraint), "a", time.time() + 60), FakeContext())
     assert (caught.value.error, caught.value.fields["field"]) == ("SpecSyntaxError", "regex")
 
 
 def test_a_sandbox_bug_is_logged_without_caller_text(
     settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Sandbox.run
-    faulty = b'{"over": "MARKER"}'
-    monkeypatch.setattr(Sandbox, "run", lambda sandbox, request, cancelled: whole(sandbox, faulty, cancelled))
+    original_run = Sandbox.run
+    invalid_request = b'{"over": "MARKER"}'
+    monkeypatch.setattr(
+        Sandbox, "run", lambda sandbox, request, is_cancelled: original_run(sandbox, invalid_request, is_cancelled)
+    )
     with pytest.raises(JobFailed) as caught:
         compile_handler.open_handler(settings).handle(check_job("a"), FakeContext())
     assert caught.value.error == "InternalError"
@@ -110,22 +112,22 @@ def test_a_sandbox_bug_is_logged_without_caller_text(
 
 
 @pytest.mark.parametrize(
-    ("raised", "error"),
+    ("exception", "error"),
     [(LimitExceeded("bdd_nodes_max", 1, 2), "LimitExceeded"), (RecursionError("MARKER"), "InternalError")],
 )
 def test_every_error_of_a_compilation_is_an_answer(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, raised: Exception, error: str
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, exception: Exception, error: str
 ) -> None:
-    work, rehearsal = opened(settings)
-    monkeypatch.setattr(compile_job, "compile_spec", raising(raised))
+    work, rehearsal = open_work(settings)
+    monkeypatch.setattr(compile_job, "compile_spec", function_that_raises(exception))
     result, evidence = compile_job.read_answer(work(rehearsal))
     assert isinstance(result, Failure) and result.error == error
     assert bool(evidence) == (error == "InternalError") and b"MARKER" not in evidence
 
 
 def test_a_memory_error_propagates_to_the_process(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, rehearsal = opened(settings)
-    monkeypatch.setattr(compile_job, "compile_spec", raising(MemoryError()))
+    work, rehearsal = open_work(settings)
+    monkeypatch.setattr(compile_job, "compile_spec", function_that_raises(MemoryError()))
     with pytest.raises(MemoryError):
         work(rehearsal)
 
@@ -135,11 +137,13 @@ def test_the_sandbox_compiles_with_the_engines_of_the_settings(
 ) -> None:
     def engines(*names: str) -> Engines:
         assert names == ("mona", "fado")
-        return Engines(raising(EngineFailure("no MONA here")), raising(EngineFailure("no FAdo here")))
+        return Engines(
+            function_that_raises(EngineFailure("no MONA here")), function_that_raises(EngineFailure("no FAdo here"))
+        )
 
     monkeypatch.setattr(compile_job, "open_engines", engines)
-    chosen = dataclasses.replace(settings, ltlf_engine="mona", regex_engine="fado")
-    work, _ = compile_job.open_job(compile_job.pack_setup(chosen, byte_vocabulary()))
+    engine_settings = dataclasses.replace(settings, ltlf_engine="mona", regex_engine="fado")
+    work, _ = compile_job.open_job(compile_job.pack_setup(engine_settings, byte_vocabulary()))
     for constraint, program in (({"ltlf": "F dog"}, "MONA"), ({"regex": "a+"}, "FAdo")):
         result, _ = compile_job.read_answer(work(compile_job.Request("", dict(constraint), "tokens").pack()))
         assert isinstance(result, Failure)
@@ -147,19 +151,19 @@ def test_the_sandbox_compiles_with_the_engines_of_the_settings(
 
 
 def test_the_sandbox_opens_under_tight_limits(settings: Settings) -> None:
-    narrow = dataclasses.replace(settings, limits=Limits(dfa_states_max=1))
-    work, rehearsal = compile_job.open_job(compile_job.pack_setup(narrow, Vocabulary((b"?", None), (1,))))
+    small_settings = dataclasses.replace(settings, limits=Limits(dfa_states_max=1))
+    work, rehearsal = compile_job.open_job(compile_job.pack_setup(small_settings, Vocabulary((b"?", None), (1,))))
     result, _ = compile_job.read_answer(work(rehearsal))
     assert isinstance(result, Failure) and result.fields["limit"] == "dfa_states_max"
 
 
-def opened(settings: Settings) -> tuple[Callable[[bytes], bytes], bytes]:
-    """The work of the sandbox, here."""
+def open_work(settings: Settings) -> tuple[Callable[[bytes], bytes], bytes]:
+    """The job function of the sandbox, in this process."""
     return compile_job.open_job(compile_job.pack_setup(settings, byte_vocabulary()))
 
 
-def raising(error: BaseException) -> Callable[..., Any]:
-    def function(*rest: object, **options: object) -> Any:
+def function_that_raises(error: BaseException) -> Callable[..., Any]:
+    def function(*arguments: object, **options: object) -> Any:
         raise error
 
     return function
@@ -168,9 +172,9 @@ def raising(error: BaseException) -> Callable[..., Any]:
 def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
     vocabulary = Vocabulary((b"a dog", None, b"", b"dog", b" ", b"a", None), (6,))
     work, _ = compile_job.open_job(compile_job.pack_setup(settings, vocabulary))
-    for over, known in (("tokens", vocabulary), ("bytes", byte_vocabulary())):
-        request = compile_job.Request("0" * 64, dict(spec_to_wire(SPEC)), over)  # type: ignore[arg-type]
+    for alphabet, expected_vocabulary in (("tokens", vocabulary), ("bytes", byte_vocabulary())):
+        request = compile_job.Request("0" * 64, dict(spec_to_wire(SPEC)), alphabet)  # type: ignore[arg-type]
         result, data = compile_job.read_answer(work(request.pack()))
         assert isinstance(result, CompileJobResult)
         secret = automaton_secret(settings.secret, "0" * 64)
-        assert data == encode(compile_spec(SPEC, known, settings.limits), secret)
+        assert data == encode(compile_spec(SPEC, expected_vocabulary, settings.limits), secret)

@@ -1,4 +1,4 @@
-"""What the generate worker makes of a prompt whose tokens the model has no place for, and of a context's length."""
+"""Prompts with token ids outside the model, and the context length."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from tests.app.worker.fake_context import FakeContext
 from tests.app.worker.test_generate import a_job, open_generator, run
 
 
-def with_added_token(settings: Settings, folder: Path, number: int) -> Settings:
-    """The model's files with a token of this number beside its own; the test's model has 4,096."""
+def with_added_token(settings: Settings, folder: Path, token_id: int) -> Settings:
+    """The model's files with an added token of this id.
+
+    The vocabulary of the built-in model has 4,096 tokens.
+    """
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     with changed_model(folder) as (tokenizer, _):
-        tokenizer["added_tokens"].append({"id": number, "content": "<pad>", "special": True, **flags})
+        tokenizer["added_tokens"].append({"id": token_id, "content": "<pad>", "special": True, **flags})
     return Settings(model=str(folder), secret=settings.secret)
 
 
 def test_a_token_outside_the_model_is_plain_text(tmp_path: Path, settings: Settings) -> None:
-    beyond = with_added_token(settings, tmp_path, open_model_files(settings.model).vocabulary.size)
-    answer = run(beyond, RegexSpec("say <pad>a(b|c)"), prompt="a <pad> b", max_tokens=32)
+    extended_settings = with_added_token(settings, tmp_path, open_model_files(settings.model).vocabulary.size)
+    answer = run(extended_settings, RegexSpec("say <pad>a(b|c)"), prompt="a <pad> b", max_tokens=32)
     assert re.fullmatch("say <pad>a(b|c)", answer.choices[0].text)
     assert answer.usage.prompt_tokens == run(settings, prompt="a <pad> b").usage.prompt_tokens > 3
 
@@ -44,6 +47,6 @@ def test_a_prompt_with_an_id_outside_the_model_is_refused(
 
 
 def test_a_clamped_budget_uses_the_models_context_length(settings: Settings, context: FakeContext) -> None:
-    with open_generator(settings, context_length=8) as generator:  # its files say 256
+    with open_generator(settings, context_length=8) as generator:  # the model files allow 256
         job = dataclasses.replace(a_job(settings, context, max_tokens=50, beams=1), clamp_to_context=True)
         assert generator.run(job, context).choices[0].satisfied

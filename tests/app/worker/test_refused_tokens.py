@@ -45,28 +45,28 @@ def test_each_rejected_token_is_disallowed_for_its_row(
     seed = 5 if algorithm == "sample" else None
     steps = steps_of(settings, spec, COUNT, max_tokens=max_tokens, algorithm=algorithm, beams=4, n=2, seed=seed)
     reasons: Counter[str] = Counter()
-    before = [""]
+    row_texts = [""]
     for step in steps:
-        for one in step.rejected_tokens:
-            reasons[one.reason] += 1
-            written = before[one.parent]
-            assert one.log_prob <= 0 and "\ufffd" not in written
-            whole = answer_text(text, written + one.text)
-            check = check_text(text, whole)
-            match one.reason:
+        for token in step.rejected_tokens:
+            reasons[token.reason] += 1
+            prefix = row_texts[token.parent]
+            assert token.log_prob <= 0 and "\ufffd" not in prefix
+            answer = answer_text(text, prefix + token.text)
+            check = check_text(text, answer)
+            match token.reason:
                 case "incomplete":
-                    assert one.text == "" and not check.satisfied and check.violated_at == len(whole)
+                    assert token.text == "" and not check.satisfied and check.violated_at == len(answer)
                 case "violates":
-                    broken = check.violated_at is not None and check.violated_at < len(whole)
-                    assert broken or "\ufffd" in one.text
-                    assert one.distance is None
+                    is_violated = check.violated_at is not None and check.violated_at < len(answer)
+                    assert is_violated or "\ufffd" in token.text
+                    assert token.distance is None
                 case "over_budget":
-                    assert one.distance is not None and one.distance > step.budget_after
+                    assert token.distance is not None and token.distance > step.budget_after
                 case "no_bytes":
-                    assert one.text == ""
-        before = [row.text for row in step.rows]
-    assert reasons, "nothing was refused"
-    of_rows = Counter((step.step, one.parent) for step in steps for one in step.rejected_tokens)
+                    assert token.text == ""
+        row_texts = [row.text for row in step.rows]
+    assert reasons, "no token was rejected"
+    of_rows = Counter((step.step, token.parent) for step in steps for token in step.rejected_tokens)
     assert max(of_rows.values()) <= COUNT
 
 
@@ -76,9 +76,11 @@ def test_no_rejected_tokens_are_recorded_without_a_request(settings: Settings) -
 
 
 def test_a_permissive_constraint_rejects_few_tokens(settings: Settings) -> None:
-    before = [""]
+    row_texts = [""]
     for step in steps_of(settings, RegexSpec("(?s:.*)"), COUNT, max_tokens=12, beams=16):
-        for one in step.rejected_tokens:
-            half = "\ufffd" in before[one.parent] + one.text  # a character
-            assert one.reason == "no_bytes" or half or (one.reason == "over_budget" and step.budget_after == 0)
-        before = [row.text for row in step.rows]
+        for token in step.rejected_tokens:
+            is_partial = "\ufffd" in row_texts[token.parent] + token.text  # a partial character
+            assert (
+                token.reason == "no_bytes" or is_partial or (token.reason == "over_budget" and step.budget_after == 0)
+            )
+        row_texts = [row.text for row in step.rows]

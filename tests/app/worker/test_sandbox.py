@@ -1,4 +1,7 @@
-"""The sandbox: whatever a job does, it ends within its limits, the reason is named, and the next job works."""
+"""A job of the sandbox ends within its limits.
+
+The error names the reason, and the next job works.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ MIB = 2**20
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs here write down little: they get little time beyond their limit."""
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs get little time beyond their limit."""
     monkeypatch.setattr(process, "GRACE_S", 0.2)
     monkeypatch.setattr(process, "_LATE_S", 0.5)
 
 
-def never() -> bool:
+def is_never_cancelled() -> bool:
     return False
 
 
@@ -45,26 +48,26 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def patient() -> Iterator[Sandbox]:
-    """A sandbox whose jobs end by no limit while a test lasts."""
+def patient_sandbox() -> Iterator[Sandbox]:
+    """A sandbox whose limits no test reaches."""
     with closing(Sandbox(TARGET, b"", Limits(compile_s_max=300.0))) as sandbox:
         yield sandbox
 
 
 def assert_works(sandbox: Sandbox) -> None:
-    assert sandbox.run(b"echo a dog", never) == b"a dog"
+    assert sandbox.run(b"echo a dog", is_never_cancelled) == b"a dog"
 
 
 def job_of(sandbox: Sandbox) -> int:
-    """The process that does the job, or stands by for the next."""
-    found: list[int] = []
+    """The process of the running job, or of the next one."""
+    pids: list[int] = []
 
-    def stands_by() -> bool:
-        found[:] = children(sandbox.pid)
-        return len(found) == 1
+    def has_one_child() -> bool:
+        pids[:] = children(sandbox.pid)
+        return len(pids) == 1
 
-    until(stands_by)
-    return found[0]
+    until(has_one_child)
+    return pids[0]
 
 
 @pytest.mark.parametrize("size", [0, 1, 5 * MIB])
@@ -72,7 +75,7 @@ def test_requests_and_answers_of_any_size_pass(size: int) -> None:
     request = os.urandom(size)
     with closing(Sandbox(TARGET, b"before ", Limits())) as sandbox:
         for _ in range(3):
-            assert sandbox.run(b"echo " + request, never) == b"before " + request
+            assert sandbox.run(b"echo " + request, is_never_cancelled) == b"before " + request
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def test_requests_and_answers_of_any_size_pass(size: int) -> None:
 def test_a_job_over_a_limit_fails_alone(sandbox: Sandbox, request_: bytes, limit: str) -> None:
     server = sandbox.pid
     with pytest.raises(LimitExceeded) as caught:
-        sandbox.run(request_, never)
+        sandbox.run(request_, is_never_cancelled)
     assert (caught.value.limit, caught.value.cap) == (limit, getattr(LIMITS, limit))
     assert_works(sandbox)
     assert sandbox.pid == server
@@ -99,74 +102,74 @@ def test_a_job_over_a_limit_fails_alone(sandbox: Sandbox, request_: bytes, limit
 @pytest.mark.parametrize(
     "request_", [b"segfault", b"leave", b"raise_bug", b"recurse", b"write_a_large_file", b"abort_for_memory 8"]
 )
-def test_a_job_that_dies_otherwise_is_an_internal_error(patient: Sandbox, request_: bytes) -> None:
-    server = patient.pid
+def test_a_job_that_dies_otherwise_is_an_internal_error(patient_sandbox: Sandbox, request_: bytes) -> None:
+    server = patient_sandbox.pid
     with pytest.raises(InternalError):
-        patient.run(request_, never)
-    assert_works(patient)
-    assert patient.pid == server
+        patient_sandbox.run(request_, is_never_cancelled)
+    assert_works(patient_sandbox)
+    assert patient_sandbox.pid == server
 
 
-def test_a_cancelled_job_is_killed(patient: Sandbox) -> None:
-    called_off, job = threading.Event(), job_of(patient)
+def test_a_cancelled_job_is_killed(patient_sandbox: Sandbox) -> None:
+    cancellation, job = threading.Event(), job_of(patient_sandbox)
 
-    def cancelled() -> bool:
+    def is_cancelled() -> bool:
         if alive(job) and cpu_s(job) > 0.1:
-            called_off.set()
-        return called_off.is_set()
+            cancellation.set()
+        return cancellation.is_set()
 
     with pytest.raises(CompileCancelled):
-        patient.run(b"spin", cancelled)
+        patient_sandbox.run(b"spin", is_cancelled)
     assert not alive(job)
-    assert_works(patient)
+    assert_works(patient_sandbox)
 
 
-def test_a_job_cancelled_before_its_start_does_not_run(patient: Sandbox) -> None:
-    job = job_of(patient)
+def test_a_job_cancelled_before_its_start_does_not_run(patient_sandbox: Sandbox) -> None:
+    job = job_of(patient_sandbox)
     with pytest.raises(CompileCancelled):
-        patient.run(b"spin", lambda: True)
-    assert job_of(patient) == job
+        patient_sandbox.run(b"spin", lambda: True)
+    assert job_of(patient_sandbox) == job
 
 
 def test_a_job_has_its_session_and_directory_and_no_secrets(
-    patient: Sandbox, monkeypatch: pytest.MonkeyPatch
+    patient_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABS_SECRET", "MARKER of a secret")
     with closing(Sandbox(TARGET, b"", LIMITS)) as sandbox:
-        seen = [sandbox.run(b"describe", never).decode().split("|") for _ in range(2)]
-    for pid, session, directory, files, environment, descriptors in seen:
+        descriptions = [sandbox.run(b"describe", is_never_cancelled).decode().split("|") for _ in range(2)]
+    for pid, session, directory, files, environment, descriptors in descriptions:
         assert pid == session
         assert directory != os.getcwd() and files == "[]"
         assert set(environment.split()) <= {
             "PATH", "LD_LIBRARY_PATH", "LC_CTYPE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
         }  # fmt: skip
         assert len(descriptors.split(",")) <= 7  # three of /dev/null, the socket, two files, the listed folder
-    until(lambda: not any(os.path.exists(directory) for _, _, directory, *_ in seen))
-    assert seen[0][0] != seen[1][0]
+    until(lambda: not any(os.path.exists(directory) for _, _, directory, *_ in descriptions))
+    assert descriptions[0][0] != descriptions[1][0]
 
 
-def test_child_processes_of_a_job_do_not_outlive_it(patient: Sandbox) -> None:
-    left = int(patient.run(b"start_others", never))
-    assert_works(patient)
-    assert not alive(left)
+def test_child_processes_of_a_job_do_not_outlive_it(patient_sandbox: Sandbox) -> None:
+    child = int(patient_sandbox.run(b"start_others", is_never_cancelled))
+    assert_works(patient_sandbox)
+    assert not alive(child)
 
 
 def test_child_processes_are_killed_with_a_timed_out_job(sandbox: Sandbox) -> None:
     job = job_of(sandbox)
-    seen: set[int] = set()
+    pids: set[int] = set()
 
     def watch() -> bool:
-        seen.update(children(job) if alive(job) else [])
+        pids.update(children(job) if alive(job) else [])
         return False
 
     with pytest.raises(LimitExceeded):
         sandbox.run(b"start_others stay", watch)
-    assert seen
-    assert not any(map(alive, seen))
+    assert pids
+    assert not any(map(alive, pids))
 
 
-def test_a_job_that_is_killed_from_outside_fails_alone(patient: Sandbox) -> None:
-    job = job_of(patient)
+def test_a_job_that_is_killed_from_outside_fails_alone(patient_sandbox: Sandbox) -> None:
+    job = job_of(patient_sandbox)
 
     def kill() -> bool:
         if alive(job) and cpu_s(job) > 0.1:
@@ -174,39 +177,39 @@ def test_a_job_that_is_killed_from_outside_fails_alone(patient: Sandbox) -> None
         return False
 
     with pytest.raises(LimitExceeded, match="compile_memory_bytes_max"):
-        patient.run(b"spin", kill)
-    assert_works(patient)
+        patient_sandbox.run(b"spin", kill)
+    assert_works(patient_sandbox)
 
 
-def test_a_standby_process_that_is_killed_is_replaced(patient: Sandbox) -> None:
+def test_a_standby_process_that_is_killed_is_replaced(patient_sandbox: Sandbox) -> None:
     for _ in range(3):
-        os.kill(job_of(patient), signal.SIGKILL)
-        assert_works(patient)
+        os.kill(job_of(patient_sandbox), signal.SIGKILL)
+        assert_works(patient_sandbox)
 
 
-def test_a_server_that_is_killed_between_two_jobs_is_replaced(patient: Sandbox) -> None:
-    server, standing_by = patient.pid, job_of(patient)
+def test_a_server_that_is_killed_between_two_jobs_is_replaced(patient_sandbox: Sandbox) -> None:
+    server, standby = patient_sandbox.pid, job_of(patient_sandbox)
     os.kill(server, signal.SIGKILL)
     until(lambda: not alive(server))
-    assert_works(patient)
-    assert patient.pid != server
-    assert not alive(standing_by)
+    assert_works(patient_sandbox)
+    assert patient_sandbox.pid != server
+    assert not alive(standby)
 
 
 def test_a_job_is_retried_when_its_server_is_killed(sandbox: Sandbox) -> None:
     server, job = sandbox.pid, job_of(sandbox)
-    left: set[int] = set()
+    pids: set[int] = set()
 
     def kill_once() -> bool:
-        left.update(children(job) if alive(job) else [])
-        if left and alive(server):
+        pids.update(children(job) if alive(job) else [])
+        if pids and alive(server):
             os.kill(server, signal.SIGKILL)
         return False
 
-    with pytest.raises(LimitExceeded, match="compile_s_max"):  # the second time it ran its full time
+    with pytest.raises(LimitExceeded, match="compile_s_max"):  # the retry runs into the time limit
         sandbox.run(b"start_others stay, in one session", kill_once)
     assert sandbox.pid != server
-    until(lambda: not alive(job) and not any(map(alive, left)))
+    until(lambda: not alive(job) and not any(map(alive, pids)))
     assert_works(sandbox)
 
 
@@ -218,18 +221,18 @@ def test_a_server_that_does_not_answer_is_replaced(sandbox: Sandbox) -> None:
     until(lambda: not alive(server) and not alive(job))
 
 
-def test_a_job_whose_server_dies_twice_is_an_internal_error(patient: Sandbox) -> None:
+def test_a_job_whose_server_dies_twice_is_an_internal_error(patient_sandbox: Sandbox) -> None:
     def kill_always() -> bool:
-        if patient.pid not in killed and cpu_of_job(patient.pid) > 0.1:
-            killed.add(patient.pid)
-            os.kill(patient.pid, signal.SIGKILL)
+        if patient_sandbox.pid not in pids and cpu_of_job(patient_sandbox.pid) > 0.1:
+            pids.add(patient_sandbox.pid)
+            os.kill(patient_sandbox.pid, signal.SIGKILL)
         return False
 
-    killed: set[int] = set()
+    pids: set[int] = set()
     with pytest.raises(InternalError):
-        patient.run(b"spin", kill_always)
-    assert len(killed) == 2
-    assert_works(patient)
+        patient_sandbox.run(b"spin", kill_always)
+    assert len(pids) == 2
+    assert_works(patient_sandbox)
 
 
 def cpu_of_job(server: int) -> float:
@@ -238,14 +241,14 @@ def cpu_of_job(server: int) -> float:
 
 def test_a_large_job_frees_its_memory_when_it_ends(sandbox: Sandbox) -> None:
     assert_works(sandbox)
-    before = resident_bytes(os.getpid()), resident_bytes(sandbox.pid)
+    bytes_before = resident_bytes(os.getpid()), resident_bytes(sandbox.pid)
     for request in (b"eat_memory", b"swallow_memory_errors"):
         with pytest.raises(LimitExceeded):
-            sandbox.run(request, never)
+            sandbox.run(request, is_never_cancelled)
     assert_works(sandbox)
     gc.collect()
-    after = resident_bytes(os.getpid()), resident_bytes(sandbox.pid)
-    assert all(now - then < 8 * MIB for then, now in zip(before, after, strict=True))
+    bytes_after = resident_bytes(os.getpid()), resident_bytes(sandbox.pid)
+    assert all(after - before < 8 * MIB for before, after in zip(bytes_before, bytes_after, strict=True))
 
 
 def test_the_processes_end_when_the_sandbox_is_closed_or_forgotten() -> None:

@@ -1,4 +1,4 @@
-"""Workers while Redis is down: they stop when signalled, and need no restart."""
+"""Workers stop on a signal while Redis is down."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def server() -> Iterator[RedisServer]:
 @contextlib.contextmanager
 def scripted(server: RedisServer, folder: Path) -> Iterator[Part]:
     """A generate worker that takes jobs."""
-    own = {"ABS_SHUTDOWN_GRACE_S": str(DRAIN_S), "ABS_REDIS_WAIT_S": str(WAIT_S)}
-    part = Part("worker", SCRIPTED, {"ABS_BROKER": server.url, "ABS_STORE": server.url, **own}, folder)
+    timeouts = {"ABS_SHUTDOWN_GRACE_S": str(DRAIN_S), "ABS_REDIS_WAIT_S": str(WAIT_S)}
+    part = Part("worker", SCRIPTED, {"ABS_BROKER": server.url, "ABS_STORE": server.url, **timeouts}, folder)
     part.start()
     try:
         part.wait_until("/ready")
@@ -68,30 +68,30 @@ def test_a_worker_stops_in_time_without_its_server(prompt: str, server: RedisSer
         server.kill()
         try:
             part.wait_until("/live")
-            began = time.monotonic()
+            start = time.monotonic()
             assert part.stop() == 0, part.log()
-            assert time.monotonic() - began < DRAIN_S + 4 * WAIT_S + SLACK_S
+            assert time.monotonic() - start < DRAIN_S + 4 * WAIT_S + SLACK_S
         finally:
             server.start()
 
 
-class Away(MemoryBroker):
-    """One whose server is away."""
+class SilentBroker(MemoryBroker):
+    """A broker whose server never answers."""
 
     async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
         await asyncio.Event().wait()
 
 
 @contextlib.asynccontextmanager
-async def served(
+async def serverless_worker(
     beats: metrics.HeartbeatRegistry, monkeypatch: pytest.MonkeyPatch, handler: Handler
 ) -> AsyncIterator[None]:
-    """A worker of this handler on a server that is away, which has given its first signs."""
+    """A worker without its server, after its first heartbeats."""
     monkeypatch.setattr(metrics, "BEATS", beats)
     for name, seconds in (("LOOP_ALIVE_S", 0.02), ("REPORT_S_MAX", 0.02)):
         monkeypatch.setattr(f"app.worker.loop.{name}", seconds)
     async with asyncio.timeout(S_MAX):
-        task = asyncio.create_task(serve("q", lambda _: handler, Away(16), MemoryStore(1000), Settings()))
+        task = asyncio.create_task(serve("q", lambda _: handler, SilentBroker(16), MemoryStore(1000), Settings()))
         await asyncio.sleep(0.3)
         yield
         task.cancel()
@@ -101,7 +101,7 @@ async def served(
 
 async def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pytest.MonkeyPatch) -> None:
     beats = metrics.HeartbeatRegistry()
-    async with served(beats, monkeypatch, fake_handlers.open_quick(Settings())):
+    async with serverless_worker(beats, monkeypatch, fake_handlers.open_quick(Settings())):
         monkeypatch.setattr(metrics, "SILENT_S_MAX", 0.1)
         monkeypatch.setattr(metrics, "HUNG_S_MAX", 2.0)
         await asyncio.sleep(0.2)
@@ -109,14 +109,14 @@ async def test_a_worker_without_its_server_is_live_but_unready(monkeypatch: pyte
 
 
 async def test_a_stalled_handler_or_event_loop_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
-    beats, trouble = metrics.HeartbeatRegistry(), ["stuck: no step"]
-    handler = dataclasses.replace(fake_handlers.open_quick(Settings()), health_problem=lambda: "".join(trouble))
-    async with served(beats, monkeypatch, handler):
+    beats, problems = metrics.HeartbeatRegistry(), ["stuck: no step"]
+    handler = dataclasses.replace(fake_handlers.open_quick(Settings()), health_problem=lambda: "".join(problems))
+    async with serverless_worker(beats, monkeypatch, handler):
         assert beats.hung()[0].endswith(": stuck: no step")
-        trouble.clear()
+        problems.clear()
         await asyncio.sleep(0.1)
         assert beats.hung() == ()
         monkeypatch.setattr(metrics, "HUNG_S_MAX", 0.3)
-        time.sleep(0.5)  # the loop does nothing else meanwhile
+        time.sleep(0.5)  # blocks the event loop
         assert "no sign" in beats.hung()[0]
-    assert beats.hung() == (), "a worker that has ended is none that hangs"
+    assert beats.hung() == (), "a worker that has ended does not hang"
