@@ -23,6 +23,7 @@ PRIVATE = {  # name: where it is used; an entry may go, none may come
     "_write_pyc": {"tests/conftest.py"},
 }
 TEST_NAME_WORDS_MAX = 10
+FIRST_SENTENCE_WORDS_MAX = 12
 BANNED = re.compile(  # words that hide the term of the field; a name between underscores
     r"_(?:told|asked|nobody|whoever|anew|begun|he|his|so_many|of_itself|by_and_by|how_manieth|crowd|desk|rooms?|doors?"
     r"|mother|nursery|tickets?|lessons?|story|stories|walls?|eyes?|ears?)(?=_|$)"
@@ -71,3 +72,13 @@ def test_test_names_are_short_and_use_common_terms() -> None:
             where = f"{module}: {node.name}"
             assert node.name.count("_") <= TEST_NAME_WORDS_MAX, f"{where} has over {TEST_NAME_WORDS_MAX} words"
             assert not BANNED.search(node.name), f"{where} has a banned word"
+
+
+def test_docstrings_begin_with_a_short_sentence() -> None:
+    for package in PACKAGES:
+        for path in modules(package).values():
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    text = (ast.get_docstring(node) or "").strip()
+                    first = re.split(r"(?<=[.!?:])\s+(?=[A-Z`\d(\"'])|\n\s*\n", text, maxsplit=1)[0]
+                    assert len(first.split()) <= FIRST_SENTENCE_WORDS_MAX, f"{path.relative_to(ROOT)}: {first}"

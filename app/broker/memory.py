@@ -201,7 +201,10 @@ class MemoryBroker:
             raise QueueFull(self._queue_weight_max, "queue_weight_max", _retry_delay_s(queue, excess))
 
     def _require_time(self, queue: Queue, terms: SubmitOptions, outside: bool) -> None:
-        """Raise DeadlineUnreachable if the jobs ahead leave too little time and would not all run at once."""
+        """Raise DeadlineUnreachable if the jobs ahead leave too little time.
+
+        Jobs that would all run at once do not count.
+        """
         before = queue.before(terms, outside)
         # With as many workers busy as jobs ahead, all of those may start at once, and the estimate would be too high.
         if terms.deadline_in_s is None or len(before) <= queue.runs:
@@ -248,7 +251,9 @@ class MemoryBroker:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Forget expired jobs, then jobs without subscribers until the rest fits, in the order in which they ended.
+        """Forget expired jobs, then jobs without subscribers until the rest fits.
+
+        Those that ended first go first.
 
         The last job to end stays, whatever its size, so that its result can still be read.
         """
@@ -275,7 +280,10 @@ class MemoryBroker:
 
 
 def _retry_delay_s(queue: Queue, excess: int) -> int:
-    """The delay before a retry, until `excess` work has left the queue; 0 stands for one job of average size."""
+    """The delay before a retry, until `excess` work has left the queue.
+
+    An excess of 0 stands for one job of average size.
+    """
     waiting = [job.work for job in queue.before(_LAST_IN_LINE, outside=True)]
     total = sum(waiting) + queue.running
     return retry_delay_s(queue.seconds(excess or sum(waiting) / max(1, len(waiting))), queue.seconds(total))

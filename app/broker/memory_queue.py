@@ -9,6 +9,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from app.broker.base import Backlog, JobEvent, JobStatus, SubmitOptions
@@ -57,7 +58,7 @@ class Events:
         return True
 
     def number_of(self, event_id: str) -> int:
-        """The number of an event, 0 if the text is no event's id."""
+        """The number of an event. 0 if the text is no event's id."""
         # Ids come from callers, and int() raises ValueError for too many digits, so only short ones are parsed.
         number = int(event_id) if event_id.isascii() and event_id.isdigit() and len(event_id) < 16 else 0
         return number if number <= self._count else 0
@@ -157,11 +158,11 @@ class Queue:
         self.weight += job.terms.weight
 
     def add(self, job: QueuedJob) -> None:
-        """Add a job at the place of its submission among those of its priority."""
+        """Add a job among those of its priority, by order of submission."""
         self.count_time()
         if not self._waits:
             self.pace.on_first_waiting(self.running)
-        bisect.insort(self._waiting[job.terms.priority], job, key=lambda waiting: waiting.number)
+        bisect.insort(self._waiting[job.terms.priority], job, key=attrgetter("number"))
         self.weight += job.terms.weight
         self.arrival.set()
 
@@ -225,7 +226,7 @@ class Queue:
         return sum(job.work for job in self._running.values())
 
     def seconds(self, work: float) -> float | None:
-        """Seconds that the queue needs for `work`, None if its throughput is unknown."""
+        """Seconds that the queue needs for `work`. None if the throughput is unknown."""
         self.count_time()
         return self.pace.seconds(work)
 

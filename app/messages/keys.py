@@ -58,7 +58,7 @@ def failure_key(automaton: str, spec: Mapping[str, object], limits: Limits) -> s
 def compile_job_key(automaton: str) -> str:
     """Broker: the compilation of a constraint.
 
-    Equal constraints have equal keys, so many callers wait for one compilation.
+    Equal constraints have equal keys, many callers wait for one compilation.
     """
     return f"compile:{automaton}"
 

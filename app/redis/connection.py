@@ -1,4 +1,4 @@
-"""A connection to a Redis server that retries commands while the server is unreachable.
+"""A connection to a Redis server that waits for an unreachable server.
 
 The scripts that callers run in one turn of the event loop are sent together, in one pipeline on a connection of their
 own; other commands use a pool.
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Script:
-    """A Lua script, sent once to each server and called by its hash from then on."""
+    """A Lua script. It is sent once to each server and called by its hash."""
 
     text: str
 
@@ -110,7 +110,7 @@ class Connection:
     async def call(
         self, op: str, command: Callable[[Redis], Awaitable[T]], wait_s: float | None, keep_full: bool = True
     ) -> T:
-        """The reply to a command, which is repeated while the server is unreachable.
+        """The reply to a command. It is repeated while the server is unreachable.
 
         op         name of the call in metrics
         wait_s     time for repetitions; None is unlimited, 0 is one attempt
@@ -123,7 +123,10 @@ class Connection:
         self, op: str, script: Script, keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
         keep_full: bool = True,
     ) -> Any:
-        """The result of a script, as `call`, sent with all other scripts of this turn of the event loop."""
+        """The result of a script; waits and raises as `call`.
+
+        All scripts of one turn of the event loop are sent together.
+        """
         return await self._with_retries(op, partial(self._run_once, script, keys, arguments), wait_s, keep_full)
 
     async def _with_retries(
@@ -217,7 +220,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class _ScriptCall:
-    """A script with the number of its keys, the keys and arguments, and the reply to it."""
+    """A script, the number of its keys, its arguments and its reply."""
 
     script: Script
     keys: int

@@ -18,7 +18,9 @@ _MIB = 2**20
 
 
 async def check_server(url: str, setting: str, jobs: bool, volatile: bool, wait_s: float) -> dict[str, str]:
-    """Facts about a server: server, policy, persistence, memory, clock (s that it is ahead of ours).
+    """Facts about a server.
+
+    They are server, policy, persistence, memory, and clock (s that it is ahead of ours).
 
     setting   the variable with the URL
     jobs      whether it stores jobs, which must not get lost

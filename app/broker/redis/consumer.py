@@ -1,4 +1,4 @@
-"""Leases the jobs of one queue for this process, and hands each to a task that waits for one."""
+"""Leases the jobs of one queue for this process. Hands each to a task that waits for one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class QueueConsumer:
         self.end(lease)
 
     async def close(self, deadline_in_s: float) -> None:
-        """Requeue all leased jobs, within at most `deadline_in_s` seconds, and stop all tasks."""
+        """Requeue all leased jobs and stop all tasks. Takes at most `deadline_in_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(deadline_in_s):
                 await asyncio.gather(*(self.requeue(job_id) for job_id in list(self._current)))
@@ -180,7 +180,7 @@ class QueueConsumer:
         self._claims_from = time.monotonic() + leases * self._records.lease_s
 
     async def _restart_forever(self, loop: Callable[[], Awaitable[None]]) -> None:
-        """Runs a loop again after each error, also while the server is unreachable."""
+        """Runs a loop again after each error, such as an unreachable server."""
         pause = PAUSE_S
         while True:
             began = time.monotonic()

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def queue_news(queue: str) -> str:
-    """The subject of a queue's notifications; that of a job is its id."""
+    """The subject of a queue's notifications. That of a job is its id."""
     return _QUEUE + queue
 
 

@@ -238,7 +238,7 @@ class Records:
         return _ms(self.result_ttl_s), self.result_bytes_max
 
     async def _queue_of(self, job_id: str) -> str:
-        """The queue of a job, whose keys its scripts need; empty if the job is unknown."""
+        """The queue of a job, whose keys its scripts need. Empty if the job is unknown."""
         queue = self._queues.get(job_id)
         if queue is None:
             reply = await self._call("locate", "", job_id)
@@ -257,7 +257,7 @@ class Records:
         self, script: str, queue: str, *arguments: str | bytes | int, keys: Sequence[str] = (), patient: bool = False,
         once: bool = False,
     ) -> Any:
-        """Runs a script with the keys of the service, of a queue, and these.
+        """Runs a script with the keys of service and queue, and these.
 
         patient  waits for the server without limit, as a worker does, which has no caller that could retry
         once     makes one attempt
@@ -269,7 +269,7 @@ class Records:
 
 
 def _seen_key() -> str:
-    """A key that is set once, so that a repeated call after a broken connection counts once."""
+    """A key that is set once, so a repeated call counts once."""
     return f"{KEY_PREFIX}seen:{secrets.token_hex(8)}"
 
 

@@ -1,4 +1,4 @@
-"""Signs what passes the server: bodies of jobs by the API, events and results by workers.
+"""Signs jobs in the API, and their events and results in workers.
 
 A process that can write to the server, but does not have the secret, can neither make a worker run a job nor make a
 caller receive a result or event that was not made for its job and attempt.
@@ -23,7 +23,7 @@ class Signatures:
         self._secret = secret
 
     def sign_body(self, queue: str, job_id: str, body: bytes, owner: str, deadline_in_s: float | None) -> bytes:
-        """A job's body with its owner and the Unix time at which it expires."""
+        """A job's signed body, with its owner and Unix time of expiry."""
         expires = None if deadline_in_s is None else time.time() + deadline_in_s
         header = json.dumps([owner, expires]).encode()
         return sign(self._secret, _name("body", queue, job_id), header + b"\n" + body)
@@ -45,7 +45,7 @@ class Signatures:
         return self._open(_name("result", job_id, fence), signed)
 
     def sign_event(self, job_id: str, event_id: str, event: bytes) -> bytes:
-        """An event of a job; its id has the number of the lease."""
+        """An event of a job. Its id has the number of the lease."""
         return sign(self._secret, _name("event", job_id, event_id), event)
 
     def open_event(self, job_id: str, event_id: str, signed: bytes) -> bytes:
