@@ -30,8 +30,8 @@ from tests.test_imports import PACKAGES, ROOT, functions, modules
 
 FUNCTION_LINES = 40
 HEARTBEATS = {  # what runs once a second, whether there is a request or not
-    "_send_status", "report_forever", "report_loop_alive", "heartbeat", "record_loop_alive", "health_problem",
-    "overdue_s", "stalled_s", "stall_reason",
+    "_send_status", "report_forever", "report_loop_alive", "heartbeat", "record_loop_alive", "record_heartbeat",
+    "health_problem", "overdue_s", "stalled_s", "stall_reason",
 }  # fmt: skip
 SCHEMA = {
     "type": "object", "required": ["name", "age"], "additionalProperties": False,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
@@ -33,16 +32,26 @@ IdempotencyKey = Annotated[
 Prefer = Annotated[str | None, Header(description="`respond-async`: answer at once, by 202 and the job's Location")]
 
 
-def submission_context(request: Request, key: str | None, prefer: str | None, body: BaseModel) -> SubmissionContext:
-    """The caller of a request, and the headers about its handling. Raises InvalidRequest."""
-    if key is not None and not _VISIBLE.fullmatch(key):
-        raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))
-    # The parsed body is hashed, not its bytes: a retry may format the same JSON differently.
-    digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest() if key is not None else ""
-    # RFC 7240: preferences are separated by commas, parameters by semicolons.
-    preferences = {part.partition(";")[0].strip().lower() for part in (prefer or "").split(",")}
-    charges = getattr(request.state, "charges", None)
-    return SubmissionContext(owner_of(request), request.url.path, key, digest, RESPOND_ASYNC in preferences, charges)
+@dataclass(frozen=True, slots=True)
+class ContextFactory:
+    """Makes the context of a submission from the body of its request. Raises InvalidRequest."""
+
+    request: Request
+    idempotency_key: IdempotencyKey = None
+    prefer: Prefer = None
+
+    def __call__(self, body: BaseModel) -> SubmissionContext:
+        request, key = self.request, self.idempotency_key
+        if key is not None and not _VISIBLE.fullmatch(key):
+            raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))
+        # The parsed body is hashed, not its bytes: a retry may format the same JSON differently.
+        digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest() if key is not None else ""
+        # RFC 7240: preferences are separated by commas, parameters by semicolons.
+        respond_async = self.prefer is not None and RESPOND_ASYNC in {
+            part.partition(";")[0].strip().lower() for part in self.prefer.split(",")
+        }
+        charges = getattr(request.state, "charges", None)
+        return SubmissionContext(owner_of(request), request.url.path, key, digest, respond_async, charges)
 
 
 def owner_of(request: Request) -> str:
@@ -70,20 +79,13 @@ async def _service(request: Request) -> Service:
     return service
 
 
-async def _context_of(
-    request: Request, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
-) -> Callable[[BaseModel], SubmissionContext]:
-    return functools.partial(submission_context, request, idempotency_key, prefer)
-
-
 async def _components(request: Request) -> Components:
     return components_of(request.app)
 
 
 ServiceDependency = Annotated[Service, Depends(_service)]
 """The service. Requests before the start of the application get NotReady."""
-ContextDependency = Annotated[Callable[[BaseModel], SubmissionContext], Depends(_context_of)]
-"""What makes the context of a submission from the body of its request."""
+ContextDependency = Annotated[ContextFactory, Depends()]
 ComponentsDependency = Annotated[Components, Depends(_components)]
 
 

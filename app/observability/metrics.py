@@ -159,7 +159,7 @@ class HeartbeatRegistry:
         self._last: dict[str, tuple[float, str]] = {}
         self._loops: dict[str, tuple[float, str]] = {}
 
-    def put(self, worker: str, reason: str) -> None:
+    def record_heartbeat(self, worker: str, reason: str) -> None:
         """Records a heartbeat that a worker sends to the broker. `reason` is empty if the worker takes jobs."""
         HEARTBEAT.labels(worker).set_to_current_time()
         with self._lock:

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.dependencies import IdempotencyKey, ServiceDependency, submission_context, while_connected
+from app.api.dependencies import ContextFactory, IdempotencyKey, ServiceDependency, while_connected
 from app.api.openapi import Responses, errors
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
@@ -61,7 +61,7 @@ async def _respond(
     key: str | None,
     writer_type: type[Writer],
 ) -> Response:
-    context = submission_context(request, key, None, body)
+    context = ContextFactory(request, key)(body)
     params = translated.params
     with request_paths(translated.constraint, translated.renamed):
         submitted = await while_connected(request, service.begin(params, context))

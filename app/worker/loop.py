@@ -93,7 +93,7 @@ class Heartbeat:
     async def _send_status(self) -> None:
         if self._handler is not None:
             self.reason = str(NotReadyCode.DRAINING) if self._draining else self._handler.health_problem()
-        metrics.BEATS.put(self.worker, self.reason)  # before the call, which may wait for the server
+        metrics.BEATS.record_heartbeat(self.worker, self.reason)  # before the call, which may wait for the server
         await self._broker.heartbeat(self._queue, WorkerStatus(self.worker, self.reason))
 
     async def report_forever(self) -> None:

@@ -217,7 +217,7 @@ def test_every_live_worker_has_a_heartbeat_metric(blocking_client: TestClient) -
         return {labels["worker"] for labels in scrape(blocking_client).labels("abs_worker_heartbeat_timestamp_seconds")}
 
     assert {worker.rpartition("-")[0] for worker in live_workers()} == {"compile", "generate"}
-    metrics.BEATS.put("gone-1", "")
+    metrics.BEATS.record_heartbeat("gone-1", "")
     assert "gone-1" in live_workers()
     metrics.BEATS.drop("gone-1")
     assert "gone-1" not in live_workers()
@@ -257,9 +257,9 @@ def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyP
     beats = metrics.HeartbeatRegistry()  # separate, since workers of other tests in this process report, too
     with metrics.listening(Settings(metrics_port=port), beats=beats):
         assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["no worker runs yet"]}')
-        beats.put("w-1", "loading")
+        beats.record_heartbeat("w-1", "loading")
         assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["w-1: loading"]}')
-        beats.put("w-1", "")
+        beats.record_heartbeat("w-1", "")
         assert ask(port, "/ready") == (200, '{"status": "ready"}')
         assert ask(port, "/live") == (200, '{"status": "live"}')
         beats.record_loop_alive("w-1", "stuck: no step")
