@@ -33,7 +33,7 @@ def test_out_of_memory_at_preparation_depends_on_running_generations(
 
     with open_generator(settings) as generator:
         job = a_job(settings, context, max_tokens=6, beams=2)
-        monkeypatch.setattr(Generator, "_constraint", fail_allocation)
+        monkeypatch.setattr(Generator, "_prepared_constraint", fail_allocation)
         monkeypatch.setattr(Engine, "generations", property(lambda _: generations))
         with pytest.raises(expected) as refusal:
             generator.run(job, context)
