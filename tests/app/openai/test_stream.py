@@ -141,16 +141,16 @@ def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> It
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("faked", ["open_patient_teller"], indirect=True)
+@pytest.mark.parametrize("faked", ["open_endless_steps"], indirect=True)
 def test_a_disconnect_cancels_the_request_at_once(faked: str, stream: bool) -> None:
     body = {"prompt": "a", "max_tokens": 8, "stream": stream}
     patience, asked = httpx2.Timeout(60, read=1.0), f"{faked}/v1/completions"
     with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", asked, json=body, timeout=patience) as response:
         next(response.iter_lines())
-    assert fake_handlers.stopped.wait(10), "no caller can come back"
+    assert fake_handlers.stop_event.wait(10), "no caller can come back"
 
 
-@pytest.mark.parametrize("faked", ["open_stepping"], indirect=True)
+@pytest.mark.parametrize("faked", ["open_three_steps"], indirect=True)
 def test_the_first_chunk_is_sent_during_generation(faked: str) -> None:
     with OpenAI(base_url=f"{faked}/v1", api_key="none", max_retries=0) as ai:
         stream = iter(ai.completions.create(model="captions", prompt="a", stream=True, seed=1))

@@ -223,19 +223,19 @@ async def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
 
 async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
     async with place(settings) as here:
-        await here.work({"compile": fake_handlers.open_patient})
+        await here.work({"compile": fake_handlers.open_blocking})
         await here.pretend("generate")
         service = here.service()
         submissions = [await service.begin(order()) for _ in range(2)]
         waiting = [asyncio.create_task(service.answer(submission)) for submission in submissions]
-        assert await asyncio.to_thread(fake_handlers.started.wait, S_MAX)
+        assert await asyncio.to_thread(fake_handlers.start_event.wait, S_MAX)
         for task, submission in zip(waiting, submissions, strict=True):
-            assert not fake_handlers.stopped.is_set()
+            assert not fake_handlers.stop_event.is_set()
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
             assert (await service.state(submission.job_id, ""))[0].state == "cancelled"
-        assert await asyncio.to_thread(fake_handlers.stopped.wait, S_MAX)
+        assert await asyncio.to_thread(fake_handlers.stop_event.wait, S_MAX)
 
 
 async def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> None:

@@ -140,14 +140,14 @@ async def test_an_evicted_automaton_referenced_by_hash_is_unknown() -> None:
 
 
 async def test_a_request_past_its_deadline_cancels_its_job() -> None:
-    async with running(COMPILE | {"generate": fake_handlers.open_patient}) as (service, _):
+    async with running(COMPILE | {"generate": fake_handlers.open_blocking}) as (service, _):
         with pytest.raises(DeadlineExceeded):
             await generate(service, order(timeout_s=0.3))
-        assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
+        assert await asyncio.to_thread(fake_handlers.stop_event.wait, 20)
 
 
 async def test_a_full_queue_refuses_at_once() -> None:
-    async with running(COMPILE | {"generate": fake_handlers.open_patient}, queue_jobs_max=2) as (service, _):
+    async with running(COMPILE | {"generate": fake_handlers.open_blocking}, queue_jobs_max=2) as (service, _):
         automaton = (await service.constraints.compile(SPEC)).automaton
         callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
         waiting = [asyncio.create_task(generate(service, order(None, automaton))) for _ in range(callers)]
@@ -199,20 +199,20 @@ async def test_a_constraint_over_a_limit_is_refused_without_a_worker(spec: Spec)
 
 
 async def test_a_compilation_without_subscribers_is_cancelled() -> None:
-    async with running({"compile": fake_handlers.open_patient}) as (service, _):
+    async with running({"compile": fake_handlers.open_blocking}) as (service, _):
         await service.constraints.resolve(SPEC)  # its hash takes a thread, in which the last might be left behind
         first, last = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
-        assert await asyncio.to_thread(fake_handlers.started.wait, 20)
+        assert await asyncio.to_thread(fake_handlers.start_event.wait, 20)
         first.cancel()
-        assert not await asyncio.to_thread(fake_handlers.stopped.wait, 0.1)
+        assert not await asyncio.to_thread(fake_handlers.stop_event.wait, 0.1)
         last.cancel()
-        assert await asyncio.to_thread(fake_handlers.stopped.wait, 20)
+        assert await asyncio.to_thread(fake_handlers.stop_event.wait, 20)
 
 
 async def test_a_too_small_budget_is_refused_while_others_run() -> None:
-    async with running(COMPILE | {"generate": fake_handlers.open_patient}) as (service, _):
+    async with running(COMPILE | {"generate": fake_handlers.open_blocking}) as (service, _):
         running_one = asyncio.create_task(generate(service, order()))
-        assert await asyncio.to_thread(fake_handlers.started.wait, 20)
+        assert await asyncio.to_thread(fake_handlers.start_event.wait, 20)
         with pytest.raises(BudgetTooSmall) as refused:
             await asyncio.wait_for(
                 generate(service, dataclasses.replace(order(), options=GenerationOptions(max_tokens=2))), 10
