@@ -53,7 +53,7 @@ class RetryState:
             wait = min(retry.backoff_s_max, retry.backoff_s * 2.0 ** (self._attempt - 1)) * (0.5 + jitter / 2)
         else:
             wait = retry_after_s + jitter * min(1.0, 0.1 + retry_after_s / 4)
-        # A wait that would end too late is not begun: the caller gets the error at once.
+        # The caller gets the error at once if the wait would end too late.
         if retry.clock() - self._started + wait > retry.total_s:
             return None
         self._attempt += 1

@@ -72,8 +72,8 @@ def space_apart(partition: Minterms) -> tuple[Minterms, np.ndarray]:
 class _LeadingSpace:
     """The states that an optional leading space adds to a DFA. These are a new start, and behind it sets of states.
 
-    After the space the text may begin, or, where the pattern itself can begin with a space, may have begun: the two
-    readings are followed side by side, as sets of DFA states. Sets of one state are that state.
+    Where the pattern can begin with a space, a space has two readings: the optional one, or the first character of the
+    text. Both are followed side by side, as sets of DFA states. Sets of one state are that state.
     """
 
     def __init__(self, table: np.ndarray, live: np.ndarray, start: int, space: int, guard: ResourceGuard) -> None:

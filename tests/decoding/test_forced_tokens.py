@@ -58,8 +58,8 @@ def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(
     prefix = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
     assert b'{"name": "'.startswith(prefix) and len(prefix) >= len(b'{"name":')
     ids = files.vocabulary.tokens
-    begun_ids = map(ids.index, (b"{", b'"', b"n", b"ame", b'"', b":", b" ", b'"', b"A"))
-    state = reduce(compiled.tokens.advance, begun_ids, compiled.tokens.start)
+    prefix_ids = map(ids.index, (b"{", b'"', b"n", b"ame", b'"', b":", b" ", b'"', b"A"))
+    state = reduce(compiled.tokens.advance, prefix_ids, compiled.tokens.start)
     suffix = b"".join(piece or b"" for piece in _stretch(files, forced, state))
     assert b'nn", "likes": "'.startswith(suffix) and suffix.startswith(b'nn", "likes":')
 

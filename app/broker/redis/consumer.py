@@ -138,10 +138,7 @@ class QueueConsumer:
             await earlier.over.wait()
         self._current[job.job_id] = lease
         try:
-            failure = {"lost": WorkerLost(self._records.attempts_max), "late": DeadlineExceeded()}.get(job.verdict)
-            if failure is not None:
-                raise failure
-            body = self._records.signatures.open_body(self._queue, job.job_id, job.body)
+            body = self._body(job)
         except (WorkerLost, DeadlineExceeded, MessageInvalid) as error:
             await self._records.finish(job.job_id, lease.fence, dump(failure_of(error)), False, None)
             self.end(lease)
@@ -156,6 +153,14 @@ class QueueConsumer:
                 return await self.requeue(job.job_id)
             self._takers.remove(taker)
             taker.set_result(Delivery(job.job_id, body, job.waited_s, job.attempt, job.age_s))
+
+    def _body(self, job: ClaimedJob) -> bytes:
+        """The verified body. Raises the failure of a job that is not to be run."""
+        if job.verdict == "lost":
+            raise WorkerLost(self._records.attempts_max)
+        if job.verdict == "late":
+            raise DeadlineExceeded()
+        return self._records.signatures.open_body(self._queue, job.job_id, job.body)
 
     async def _renew_forever(self) -> None:
         while True:

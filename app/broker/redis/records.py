@@ -62,7 +62,7 @@ class ClaimedJob:
 
     message  its message in the stream of leases
     fence    the number of the lease; writes with an older one are ignored
-    verdict  empty, or why the job is not to be run: `lost` after too many attempts, `late`
+    verdict  empty, or why the job is not to be run: `lost` after too many attempts or a cancellation, `late`
     body     signed
     """
 

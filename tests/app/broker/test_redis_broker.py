@@ -211,6 +211,11 @@ def test_a_claim_whose_reply_was_lost_delivers_its_jobs_again(redis_server: Redi
         _, [again] = await worker._records.claim(*claim)
         assert (again.job_id, again.message, again.fence, again.attempt) == (job_id, first.message, first.fence, 1)
         assert (await worker._records.claim("q", "consumer", 1, True, None, [first.message]))[1] == []
+        await api.cancel(job_id)
+        await client.xclaim(LEASES, "workers", "other", 0, [first.message], idle=3_600_000, justid=True)
+        for _ in range(2):  # a cancelled job whose worker died is leased to be finished, also after a lost reply
+            _, [last] = await worker._records.claim(*claim)
+            assert (last.verdict, last.attempt) == ("lost", 1)
         assert await client.xlen(LEASES) == 1
 
     run(redis_server.url, scenario)

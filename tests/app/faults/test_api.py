@@ -210,11 +210,11 @@ def small(whole: Cluster) -> Part:
     return part
 
 
-def sent_slowly(part: Part, begun: bytes, trickle: bytes) -> tuple[bytes, float]:
+def sent_slowly(part: Part, head: bytes, trickle: bytes) -> tuple[bytes, float]:
     """What an API answers who sends something, and then a byte at a time, until it closes; and after how many s."""
     with socket.create_connection(("127.0.0.1", part.port), timeout=60) as connection:
         began = time.monotonic()
-        connection.sendall(begun)
+        connection.sendall(head)
         with contextlib.suppress(ConnectionError):
             while not select.select([connection], [], [], 0.2)[0]:
                 connection.sendall(trickle)

@@ -67,9 +67,9 @@ def caller(scripted: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
-    status, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
-    assert status == 202, begun
-    job = f"/jobs/{begun['id']}"
+    status, submitted = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
+    assert status == 202, submitted
+    job = f"/jobs/{submitted['id']}"
     for who, why in (("wrong", "unknown"), ("strange", "unknown"), ("late", "expired")):
         for method, path in (("GET", job), ("DELETE", job), ("GET", f"{job}/events"), ("GET", f"/jobs/{FOREIGN_JOB}")):
             status, said = caller.ask(who, method, path)
@@ -84,8 +84,8 @@ def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
 
 def test_the_time_of_a_refusal_reveals_nothing(caller: Caller) -> None:
     """Medians of requests that take turns; whatever slows the machine slows all kinds alike."""
-    _, begun = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
-    job, foreign_job = f"/jobs/{begun['id']}", f"/jobs/{FOREIGN_JOB}"
+    _, submitted = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
+    job, foreign_job = f"/jobs/{submitted['id']}", f"/jobs/{FOREIGN_JOB}"
     for kinds in (
         [("wrong", job), ("strange", job), ("late", job), ("wrong", foreign_job)],  # 401
         [("ben", job), ("ben", foreign_job)],  # 404

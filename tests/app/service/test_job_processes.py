@@ -82,7 +82,7 @@ def shown(url: str, job: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def begun(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
+def open_stream(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
     """A stream after its first events: the job, these events and the others."""
     with httpx2.stream("POST", f"{url}/generate", json=STREAM, timeout=S_MAX) as response:
         assert response.is_success, response.read()
@@ -92,7 +92,7 @@ def begun(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
 
 def test_a_stream_resumes_at_another_api_after_a_kill(parts: Cluster, url: str) -> None:
     dying = other_api(parts)
-    with begun(dying.url) as (job, first, rest):
+    with open_stream(dying.url) as (job, first, rest):
         dying.kill()
         with contextlib.suppress(httpx2.TransportError):
             first += list(rest)
@@ -106,7 +106,7 @@ def test_a_stopping_api_hands_over_streams_and_finishes_requests(
     parts: Cluster, url: str, threads: ThreadPoolExecutor
 ) -> None:
     ending, server = other_api(parts), parts.server
-    with begun(ending.url) as (job, first, rest):
+    with open_stream(ending.url) as (job, first, rest):
         before = generations(server)
         plain = threads.submit(httpx2.post, f"{ending.url}/generate", json=BODY, timeout=S_MAX)
         until(lambda: generations(server) > before)  # a request that is no job yet would be sent to another process
@@ -125,7 +125,7 @@ def test_a_stopping_worker_requeues_unfinished_jobs(parts: Cluster, url: str) ->
     parts.parts["worker"].stop()
     ending = parts.add("worker", SCRIPTED, ABS_SHUTDOWN_GRACE_S="0.3")
     parts.parts["api"].wait_until("/ready")
-    with begun(url) as (job, first, rest):
+    with open_stream(url) as (job, first, rest):
         assert ending.stop() == 0
         ending.start()
         first += list(rest)
@@ -137,7 +137,7 @@ def test_a_stopping_worker_requeues_unfinished_jobs(parts: Cluster, url: str) ->
 
 def test_a_stopping_worker_finishes_jobs_within_its_grace(parts: Cluster, url: str) -> None:
     ending = parts.parts["worker"]
-    with begun(url) as (job, first, rest):
+    with open_stream(url) as (job, first, rest):
         ending.signal(SIGTERM)
         first += list(rest)
     assert numbers(first) == list(range(1, 61))

@@ -33,21 +33,21 @@ if ahead > number(ARGV[7]) then
   jump = jump + ahead
 end
 
-local function deliver(id, job, verdict)
+local function deliver(id, job)
   local function since(time) return integer(math.max(0, now - time)) end -- negative after the clock was set back
   deliveries[#deliveries + 1] = {id, job.message, integer(job.fence), integer(job.attempt), since(job.queued),
-    since(job.submitted), verdict, redis.call('HGET', BODIES, id) or ''}
+    since(job.submitted), job.verdict, redis.call('HGET', BODIES, id) or ''}
   count = count - 1
 end
 
--- Begins another lease. A job that has used its attempts is leased to be finished with that verdict.
+-- Begins another lease. A job that is cancelled or has used its attempts is leased only to be finished.
 local function lease_again(id, job, verdict)
-  if job.attempt >= attempts_max then verdict = 'lost' end
-  if verdict == '' then job.attempt = job.attempt + 1 end
+  job.verdict = (job.cancel or job.attempt >= attempts_max) and 'lost' or verdict
+  if job.verdict == '' then job.attempt = job.attempt + 1 end
   job.fence = job.fence + 1
   job.processes[process] = true
   save(id, job)
-  deliver(id, job, verdict)
+  deliver(id, job)
 end
 
 redis.pcall('XGROUP', 'CREATE', LEASES, GROUP, '0', 'MKSTREAM')
@@ -58,7 +58,7 @@ for _, entry in ipairs(redis.call('XPENDING', LEASES, GROUP, '-', '+', 100, cons
   local message = entry[1]
   local found = not held[message] and redis.call('XRANGE', LEASES, message, message)[1]
   local job = found and load(found[2][2])
-  if job and job.message == message then deliver(found[2][2], job, '') end
+  if job and job.message == message then deliver(found[2][2], job) end
 end
 
 -- Leases that have ended. XAUTOCLAIM looks at some messages a call, so it is called until it has seen all.

@@ -33,8 +33,9 @@
 --   queue, key, owner, digest, kind, priority, weight, detached, key_ttl, submitted, ends: as submitted, in ms
 --   state        outside, waiting, running, done or cancelled
 --   place, queued        position and time at which it entered its queue
---   attempt, fence, message, paced
---                number of deliveries; number of leases; its message in the stream; whether it counts for the pace
+--   attempt, fence, message, verdict, paced
+--                number of deliveries; number of leases; its message in the stream; empty, or why the leased job is not
+--                to be run; whether it counts for the pace
 --   cancel       whether it is cancelled; a running one continues until its worker is notified
 --   subscribers, processes        number of callers; processes to notify of changes
 --   last, bytes, durable, droppable        last event; bytes of all events; number of durable and bytes of droppable ones
