@@ -68,12 +68,12 @@ class MemoryBroker:
 
     async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
         self._forget_old()
-        known = self._by_key.get(key)
-        if known is not None and (not known.done.is_set() or self._now() < known.key_ends):
-            if known.terms.digest != options.digest:
+        current = self._by_key.get(key)
+        if current is not None and (not current.done.is_set() or self._now() < current.key_ends):
+            if current.terms.digest != options.digest:
                 raise KeyReused("this key came with another request before")
-            known.subscribe(options.detached)
-            return known.id
+            current.subscribe(options.detached)
+            return current.id
         # The limits come before the job is created: a refused job leaves no trace.
         first = self._jobs.get(options.after) if options.after else None
         if first is not None and first.done.is_set():
@@ -104,8 +104,8 @@ class MemoryBroker:
         job = self._job(job_id)
         seen = job.events.number_of(after)
         while True:
-            while (found := job.events.after(seen)) is not None:
-                seen, event = found
+            while (event_entry := job.events.after(seen)) is not None:
+                seen, event = event_entry
                 yield event
             if job.done.is_set():
                 return

@@ -51,7 +51,7 @@ class Events:
         self.size += len(data)
         self._stored.append(_StoredEvent(self._count, data, droppable))
         while droppable and self._droppable_bytes > DROPPABLE_BYTES_MAX and self._droppable_bytes > len(data):
-            oldest = next(place for place, event in enumerate(self._stored) if event.droppable)
+            oldest = next(index for index, event in enumerate(self._stored) if event.droppable)
             gone = len(self._stored.pop(oldest).data)
             self._droppable_bytes -= gone
             self.size -= gone
@@ -65,10 +65,10 @@ class Events:
 
     def after(self, number: int) -> tuple[int, JobEvent] | None:
         """The number and content of the first stored event after this number."""
-        place = bisect.bisect_right(self._stored, number, key=lambda event: event.number)
-        if place == len(self._stored):
+        index = bisect.bisect_right(self._stored, number, key=lambda event: event.number)
+        if index == len(self._stored):
             return None
-        event = self._stored[place]
+        event = self._stored[index]
         return event.number, JobEvent(str(event.number), event.data)
 
 

@@ -39,7 +39,7 @@ def patterns() -> tuple[str, ...]:
     sizes = range(1, 11)
     by_kind = [
         *(rf"[A-Z][a-z]+( [a-z]+){{{count},{count + 6}}}\." for count in sizes),
-        *(rf"A [a-z ]*{animal}[a-z ]*{place}[a-z ]*\." for animal, place in product(_ANIMALS, _PLACES)),
+        *(rf"A [a-z ]*{animal}[a-z ]*{location}[a-z ]*\." for animal, location in product(_ANIMALS, _PLACES)),
         *(rf"(The|A) (man|woman|girl|boy) [a-z ]*{first}[a-z ]* and [a-z ]*{second}\." for first, second in _WORDS),
         *(rf"[A-Z][a-z ]{{{5 * count},{5 * count + 40}}}\." for count in sizes),
         *(rf"[a-z ]*{first}[a-z ]*{second}[a-z ]*{first}\." for first, second in _WORDS),

@@ -107,7 +107,7 @@ class _Writer:
             # A set of characters is the disjunction of its minterms.
             return self._reduce(self._reex.CDisj, [self._atom(str(symbol)) for symbol in self._members[node.charset]])
         if isinstance(node, Anchor):
-            return self._atom(node.place)
+            return self._atom(node.position)
         if isinstance(node, Repeat):
             return self._repeat(node)
         if isinstance(node, Words):

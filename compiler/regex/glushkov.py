@@ -134,7 +134,7 @@ class _Builder:
         if isinstance(node, Words):
             return self._words(node)
         if isinstance(node, Anchor):
-            return _Fragment(frozenset({_CONDITION_OF[node.place]}), {}, {})
+            return _Fragment(frozenset({_CONDITION_OF[node.position]}), {}, {})
         if isinstance(node, Repeat):
             return self._repeat(node)
         if isinstance(node, Alternation):

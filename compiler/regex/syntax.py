@@ -98,7 +98,7 @@ class Repeat:
 class Anchor:
     """A place in the text: `start`, `end`, or `final` (the end, or before a newline that is the last character)."""
 
-    place: Literal["start", "end", "final"]
+    position: Literal["start", "end", "final"]
 
 
 EMPTY = Concat(())

@@ -122,8 +122,8 @@ class QueueConsumer:
         ended_leases = time.monotonic() >= self._claims_from
         if ended_leases:
             self._unreadable.clear()
-        known = [*self._held_messages(), *self._unreadable]
-        now_ms, jobs = await self._records.claim(self._queue, self._name, count, ended_leases, expected_ms, known)
+        messages = [*self._held_messages(), *self._unreadable]
+        now_ms, jobs = await self._records.claim(self._queue, self._name, count, ended_leases, expected_ms, messages)
         self._ahead_ms = now_ms - sent_ms  # an upper bound, so that a suspended process does not assume a changed clock
         if self._claims_from == math.inf:  # the server is back
             self._give_others_time(0.5)

@@ -177,20 +177,21 @@ class Records:
         await self._call("finish", queue, job_id, fence, signed, int(cacheable), ran_ms, *self._limits, patient=True)
 
     async def claim(
-        self, queue: str, consumer: str, count: int, ended_leases: bool, expected_ms: int | None, held: Sequence[str]
+        self, queue: str, consumer: str, count: int, ended_leases: bool, expected_ms: int | None,
+        messages: Sequence[str],
     ) -> tuple[int, list[ClaimedJob]]:
         """The server's time, and up to `count` jobs that this consumer leases.
 
         ended_leases  whether to take jobs over whose worker has been silent for a lease
         expected_ms   the expected time, if known. A server that is ahead by more than half a lease had its clock
                       changed, because leases are renewed three times each; the difference is then ignored
-        held          messages of the jobs that this consumer runs
+        messages      those of the jobs that this consumer runs
         """
         lease_ms = _ms(self.lease_s) if ended_leases else NEVER_MS
         expected = "" if expected_ms is None else expected_ms
         now_ms, claimed = await self._call(
             "claim", queue, consumer, self.process, count, lease_ms, self.attempts_max, expected,
-            _ms(self.lease_s / 2), *held, once=True,
+            _ms(self.lease_s / 2), *messages, once=True,
         )
         jobs = []
         for *fields, body in claimed:
@@ -212,10 +213,10 @@ class Records:
         job_ids: list[str] = []
         while True:
             keys = [key for job_id in job_ids for key in _event_keys(job_id)]
-            found = await self._call("collect", "", *job_ids, keys=keys, patient=True)
-            if not found:
+            garbage = await self._call("collect", "", *job_ids, keys=keys, patient=True)
+            if not garbage:
                 return
-            job_ids = [job_id.decode() for job_id in found]
+            job_ids = [job_id.decode() for job_id in garbage]
 
     async def heartbeat(self, queue: str, presence: WorkerStatus, ttl_s: float) -> None:
         fingerprint = hmac.digest(self.secret, b"abs secret", "sha256").hex()
