@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -34,27 +32,6 @@ LONG = (  # files, the longest first: one that began last would be waited for by
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.add_cleanup(PreforkedProcess().end)
-        compile_tests(config, ROOT / "tests")
-
-
-def compile_tests(config: pytest.Config, folder: Path) -> None:
-    """Compiles the test modules and conftests of a folder into pytest's cache.
-
-    In a fresh checkout each process of a run would compile the same two hundred files, which takes half of the
-    processor time of reading them. The function uses pytest internals. If they differ from what it expects, it does
-    nothing.
-    """
-    if sys.dont_write_bytecode:
-        return
-    with contextlib.suppress(AttributeError, ImportError, OSError, TypeError):
-        rewrite = importlib.import_module("_pytest.assertion.rewrite")
-        state = config.stash[rewrite.assertstate_key]
-        for file in (*folder.rglob("test_*.py"), *folder.rglob("conftest.py")):
-            cache = rewrite.get_cache_dir(file)
-            compiled = cache / (file.stem + rewrite.PYC_TAIL)
-            if rewrite._read_pyc(file, compiled) is None and rewrite.try_makedirs(cache):
-                source, code = rewrite._rewrite_test(file, config)
-                rewrite._write_pyc(state, code, source, compiled)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

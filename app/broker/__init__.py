@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from app.broker.base import (
     DEFAULT_SUBMIT,
-    PRESENCE_TTL_S,
+    HEARTBEAT_TTL_S,
     Broker,
     ConcurrencyGroup,
     Delivery,
@@ -20,6 +20,6 @@ from app.broker.base import (
 )
 
 __all__ = [
-    "DEFAULT_SUBMIT", "PRESENCE_TTL_S", "Broker", "ConcurrencyGroup", "Delivery", "JobEvent", "JobStatus",
+    "DEFAULT_SUBMIT", "HEARTBEAT_TTL_S", "Broker", "ConcurrencyGroup", "Delivery", "JobEvent", "JobStatus",
     "SubmitOptions", "WorkerStatus",
 ]  # fmt: skip

@@ -163,15 +163,13 @@ class Broker(Protocol):
     async def unsubscribe(self, job_id: str) -> None:
         """Remove a subscriber. An unfinished job without subscribers is cancelled, unless it is detached."""
 
-    async def take(self, queue: str, slots: int = 1) -> Delivery:
+    async def take(self, queue: str) -> Delivery:
         """Worker: wait for the next job, interactive before batch, oldest first.
 
         A job whose worker died is delivered again, up to `job_attempts_max` times; then it is finished with the failure
         WorkerLost. If others wait, a job that cannot finish within `deadline_in_s`, judged by recent run times, is not
         run but finished with the failure DeadlineExceeded. Writes of a worker are ignored once another worker has taken
         the job.
-
-        slots  number of jobs of the queue that this worker runs at once, the same at every call; it claims no more
         """
 
     async def requeue(self, job_id: str) -> None:
@@ -193,7 +191,7 @@ class Broker(Protocol):
         """Worker: return once the job is cancelled."""
 
     async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
-        """Worker: report that it is alive. The report expires after `PRESENCE_TTL_S` seconds."""
+        """Worker: report that it is alive. The report expires after `HEARTBEAT_TTL_S` seconds."""
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         """The workers of a queue whose last heartbeat has not expired."""
@@ -206,4 +204,4 @@ class Broker(Protocol):
 
 
 # Three heartbeats fit, so one lost heartbeat does not make a worker disappear (app.worker.loop).
-PRESENCE_TTL_S = 10.0
+HEARTBEAT_TTL_S = 10.0

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from app.broker.base import (
     DEFAULT_SUBMIT,
-    PRESENCE_TTL_S,
+    HEARTBEAT_TTL_S,
     Backlog,
     ConcurrencyGroup,
     Delivery,
@@ -56,7 +56,7 @@ class MemoryBroker:
         self._finished: dict[str, None] = {}  # ids as an ordered set, the first to end first
         self._expiry: list[tuple[float, str]] = []  # a heap of times and ids of finished jobs
         self._finished_bytes = 0
-        self._presence: defaultdict[str, dict[str, tuple[WorkerStatus, float]]] = defaultdict(dict)
+        self._heartbeats: defaultdict[str, dict[str, tuple[WorkerStatus, float]]] = defaultdict(dict)
 
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> MemoryBroker:
@@ -70,7 +70,7 @@ class MemoryBroker:
         self._forget_old()
         current = self._by_key.get(key)
         if current is not None and (not current.done.is_set() or self._now() < current.key_ends):
-            if current.terms.digest != options.digest:
+            if current.options.digest != options.digest:
                 raise KeyReused("this key came with another request before")
             current.subscribe(options.detached)
             return current.id
@@ -137,7 +137,7 @@ class MemoryBroker:
                 await self.cancel(job_id)
             self._forget_old()
 
-    async def take(self, queue: str, slots: int = 1) -> Delivery:
+    async def take(self, queue: str) -> Delivery:
         line = self._queues[queue]
         while (job := line.next()) is None or line.cannot_meet_deadline(job, self._now()):
             if job is not None:
@@ -177,10 +177,10 @@ class MemoryBroker:
         await self._job(job_id).cancel_requested.wait()
 
     async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
-        self._presence[queue][status.worker] = (status, self._now() + PRESENCE_TTL_S)
+        self._heartbeats[queue][status.worker] = (status, self._now() + HEARTBEAT_TTL_S)
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
-        now, seen = self._now(), self._presence[queue]
+        now, seen = self._now(), self._heartbeats[queue]
         for name in [name for name, (_, ends) in seen.items() if now >= ends]:
             del seen[name]
         return tuple(status for status, _ in seen.values())
@@ -200,19 +200,19 @@ class MemoryBroker:
         if weight and queue.weight and excess > 0:
             raise QueueFull(self._queue_weight_max, "queue_weight_max", _retry_delay_s(queue, excess))
 
-    def _require_time(self, queue: Queue, terms: SubmitOptions, outside: bool) -> None:
+    def _require_time(self, queue: Queue, options: SubmitOptions, outside: bool) -> None:
         """Raise DeadlineUnreachable if the jobs ahead leave too little time.
 
         Jobs that would all run at once do not count.
         """
-        before = queue.before(terms, outside)
+        before = queue.before(options, outside)
         # With as many workers busy as jobs ahead, all of those may start at once, and the estimate would be too high.
-        if terms.deadline_in_s is None or len(before) <= queue.runs:
+        if options.deadline_in_s is None or len(before) <= queue.runs:
             return
-        wait_s = queue.seconds(sum(job.work for job in before) + queue.running + work_of(terms.weight))
-        if wait_s is not None and wait_s > DEADLINE_SHARE * terms.deadline_in_s:
-            excess_s = wait_s - DEADLINE_SHARE * terms.deadline_in_s
-            raise DeadlineUnreachable(wait_s, terms.deadline_in_s, retry_delay_s(excess_s, wait_s))
+        wait_s = queue.seconds(sum(job.work for job in before) + queue.running + work_of(options.weight))
+        if wait_s is not None and wait_s > DEADLINE_SHARE * options.deadline_in_s:
+            excess_s = wait_s - DEADLINE_SHARE * options.deadline_in_s
+            raise DeadlineUnreachable(wait_s, options.deadline_in_s, retry_delay_s(excess_s, wait_s))
 
     def _require_group_capacity(self, queue: Queue, pools: tuple[ConcurrencyGroup, ...]) -> None:
         """Raise QueueFull if one of the groups is full."""
@@ -234,7 +234,7 @@ class MemoryBroker:
 
     def _end(self, job: QueuedJob, result: bytes | None, cacheable: bool = False) -> None:
         job.result, job.running, job.body = result, False, b""
-        key_ttl_s = job.terms.key_ttl_s if cacheable and result is not None else 0.0
+        key_ttl_s = job.options.key_ttl_s if cacheable and result is not None else 0.0
         job.key_ends = self._now() + key_ttl_s
         if not key_ttl_s:
             self._forget_key(job)

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from app.broker.base import Backlog, JobEvent, JobStatus, SubmitOptions
 from app.broker.throughput import ThroughputEstimator, work_of
@@ -84,11 +84,11 @@ class QueuedJob:
     ends    the owner's deadline, None without one and for a job that other callers may share
     """
 
-    def __init__(self, queue: str, key: str, body: bytes, terms: SubmitOptions, now: float) -> None:
+    def __init__(self, queue: str, key: str, body: bytes, options: SubmitOptions, now: float) -> None:
         self.came = self.taken = now
-        self.ends = None if terms.deadline_in_s is None or not terms.kind else now + terms.deadline_in_s
+        self.ends = None if options.deadline_in_s is None or not options.kind else now + options.deadline_in_s
         self.id, self.number = secrets.token_hex(16), next(_NUMBERS)
-        self.queue, self.key, self.body, self.terms = queue, key, body, terms
+        self.queue, self.key, self.body, self.options = queue, key, body, options
         self.submitted, self.made = time.time(), time.monotonic()  # the second survives a changed clock
         self.queued: float | None = None
         self.subscribers = 0
@@ -106,7 +106,7 @@ class QueuedJob:
     @property
     def work(self) -> int:
         """The job's work in the estimate of the throughput."""
-        return work_of(self.terms.weight)
+        return work_of(self.options.weight)
 
     @property
     def size(self) -> int:
@@ -126,16 +126,15 @@ class QueuedJob:
 
     def state(self, ahead: int) -> JobStatus:
         """The job's state; `ahead` is the number of jobs delivered before it."""
-        terms = self.terms
+        state: Literal["waiting", "running", "done", "cancelled"] = "running" if self.running else "waiting"
         if self.cancel_requested.is_set() and self.result is None:
-            state = JobStatus("cancelled", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
+            state = "cancelled"
         elif self.done.is_set():
-            state = JobStatus("done", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
-        elif self.running:
-            state = JobStatus("running", terms.owner, self.queue, self.submitted, self.attempt, kind=terms.kind)
-        else:
-            state = JobStatus("waiting", terms.owner, self.queue, self.submitted, self.attempt, ahead, terms.kind)
-        return state
+            state = "done"
+        return JobStatus(
+            state, self.options.owner, self.queue, self.submitted, self.attempt, ahead if state == "waiting" else 0,
+            self.options.kind,
+        )
 
 
 class Queue:
@@ -155,15 +154,15 @@ class Queue:
     def hold(self, job: QueuedJob) -> None:
         """Add a job that waits for another job."""
         self._outside[job.id] = job
-        self.weight += job.terms.weight
+        self.weight += job.options.weight
 
     def add(self, job: QueuedJob) -> None:
         """Add a job among those of its priority, by order of submission."""
         self.count_time()
         if not self._waits:
             self.pace.on_first_waiting(self.running)
-        bisect.insort(self._waiting[job.terms.priority], job, key=attrgetter("number"))
-        self.weight += job.terms.weight
+        bisect.insort(self._waiting[job.options.priority], job, key=attrgetter("number"))
+        self.weight += job.options.weight
         self.arrival.set()
 
     def next(self) -> QueuedJob | None:
@@ -202,23 +201,23 @@ class Queue:
     def remove(self, job: QueuedJob) -> bool:
         """Remove a waiting job. False if it does not wait."""
         if self._outside.pop(job.id, None) is None:
-            line = self._waiting[job.terms.priority]
+            line = self._waiting[job.options.priority]
             if job not in line:
                 return False
             self.count_time()
             line.remove(job)
-        self.weight -= job.terms.weight
+        self.weight -= job.options.weight
         return True
 
     def ahead(self, job: QueuedJob) -> int:
         """The number of waiting jobs that are delivered before this one."""
-        order = (_PRIORITIES.index(job.terms.priority), job.number)
-        return sum((_PRIORITIES.index(other.terms.priority), other.number) < order for other in self._in_order())
+        order = (_PRIORITIES.index(job.options.priority), job.number)
+        return sum((_PRIORITIES.index(other.options.priority), other.number) < order for other in self._in_order())
 
-    def before(self, terms: SubmitOptions, outside: bool) -> list[QueuedJob]:
+    def before(self, options: SubmitOptions, outside: bool) -> list[QueuedJob]:
         """The waiting jobs that are delivered before one that enters now."""
         jobs = [*self._in_order(), *(self._outside.values() if outside else ())]
-        return [job for job in jobs if terms.priority == "batch" or job.terms.priority == "interactive"]
+        return [job for job in jobs if options.priority == "batch" or job.options.priority == "interactive"]
 
     @property
     def running(self) -> int:
@@ -233,7 +232,7 @@ class Queue:
     def backlog(self) -> Backlog:
         """The jobs that wait for a worker."""
         lines = self._waiting
-        weight = sum(job.terms.weight for job in self._in_order())
+        weight = sum(job.options.weight for job in self._in_order())
         return Backlog(len(lines["interactive"]), len(lines["batch"]), weight)
 
     def count_time(self) -> None:

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
-from app.broker import PRESENCE_TTL_S, Broker, Delivery, WorkerStatus
+from app.broker import HEARTBEAT_TTL_S, Broker, Delivery, WorkerStatus
 from app.errors import ModelChanged
 from app.messages import NotReadyCode, is_expected_error
 from app.observability import metrics
@@ -23,7 +23,7 @@ from app.worker.handler_loader import HandlerLoader
 from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.job_run import JobRun, WorkerContext
 
-HEARTBEAT_S = PRESENCE_TTL_S / 3  # two heartbeats may be lost before the worker counts as gone
+HEARTBEAT_S = HEARTBEAT_TTL_S / 3  # two heartbeats may be lost before the worker counts as gone
 LOOP_ALIVE_S = 1.0  # between two records that the event loop runs
 REPORT_S_MAX = 1.0  # time that a worker waits for the broker to store a changed status
 log = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ class _Worker:
     async def _take(self, stopped: asyncio.Task[bool]) -> Delivery | None:
         """The next job; None if the worker stops first."""
         broker = self.context.broker
-        taking = asyncio.create_task(broker.take(self.context.queue, self.context.handler.slots))
+        taking = asyncio.create_task(broker.take(self.context.queue))
         try:
             await asyncio.wait({stopped, taking}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:

@@ -66,7 +66,7 @@ async def work(url: str, lease_s: float) -> None:
     async with asyncio.TaskGroup() as group:
         while True:
             await slots.acquire()
-            delivery = await broker.take("q", SLOTS)
+            delivery = await broker.take("q")
             sys.stdout.write(f"took {delivery.job_id} {delivery.attempt}\n")  # at once: it may be killed at any time
             sys.stdout.flush()
             group.create_task(run(broker, delivery)).add_done_callback(lambda _: slots.release())

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from app.broker.base import (
     DEFAULT_SUBMIT,
-    PRESENCE_TTL_S,
+    HEARTBEAT_TTL_S,
     Backlog,
     Delivery,
     JobEvent,
@@ -33,9 +33,9 @@ class RedisBroker:
 
     durable = True
 
-    def __init__(self, url: str, settings: Settings, presence_ttl_s: float = PRESENCE_TTL_S) -> None:
+    def __init__(self, url: str, settings: Settings, heartbeat_ttl_s: float = HEARTBEAT_TTL_S) -> None:
         self._link = Connection(url, replicas_min=settings.redis_replicas_min)
-        self._presence_ttl_s = presence_ttl_s
+        self._heartbeat_ttl_s = heartbeat_ttl_s
         self._close_s = settings.redis_wait_s
         self._records = Records(
             link=self._link,
@@ -98,7 +98,7 @@ class RedisBroker:
     async def unsubscribe(self, job_id: str) -> None:
         await self._records.add_subscribers(job_id, -1)
 
-    async def take(self, queue: str, slots: int = 1) -> Delivery:
+    async def take(self, queue: str) -> Delivery:
         consumer = self._consumers.get(queue)
         if consumer is None:
             consumer = self._consumers[queue] = QueueConsumer(queue, self._records, self._notifications)
@@ -143,7 +143,7 @@ class RedisBroker:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
-        await self._records.heartbeat(queue, status, self._presence_ttl_s)
+        await self._records.heartbeat(queue, status, self._heartbeat_ttl_s)
 
     async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
         return await self._records.workers(queue)

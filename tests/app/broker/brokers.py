@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Protocol
 
-from app.broker import PRESENCE_TTL_S, Broker, JobEvent
+from app.broker import HEARTBEAT_TTL_S, Broker, JobEvent
 from app.broker.memory import MemoryBroker
 from app.broker.redis.broker import RedisBroker
 from app.settings import Settings
@@ -90,7 +90,7 @@ def on_redis(url: str, time: RealTime) -> Broker:
         secret=b"the secret of the contract", queue_jobs_max=JOBS_MAX, queue_weight_max=WEIGHT_MAX,
         result_ttl_s=RESULT_TTL_S * REAL_S, result_bytes_max=RESULT_BYTES_MAX, redis_wait_s=20.0,
     )
-    return RedisBroker(url, settings, PRESENCE_TTL_S * REAL_S)
+    return RedisBroker(url, settings, HEARTBEAT_TTL_S * REAL_S)
 
 
 OPENERS: dict[str, Callable[..., Broker]] = {"memory": in_memory, "redis": on_redis}
@@ -99,7 +99,7 @@ TIMES: dict[str, Callable[[], Time]] = {"memory": ManualTime, "redis": RealTime}
 
 async def take(broker: Broker, queue: str = "q") -> tuple[str, bytes]:
     """The id and body of the next job."""
-    delivery = await broker.take(queue, SLOTS)
+    delivery = await broker.take(queue)
     return delivery.job_id, delivery.body
 
 

@@ -7,14 +7,13 @@ import tracemalloc
 
 import pytest
 
-from app.broker import PRESENCE_TTL_S, Broker, SubmitOptions, WorkerStatus
+from app.broker import HEARTBEAT_TTL_S, Broker, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
 from tests.app.broker.brokers import (
     JOBS_MAX,
     RESULT_BYTES_MAX,
     RESULT_TTL_S,
-    SLOTS,
     Time,
     all_events,
     take,
@@ -24,7 +23,7 @@ from tests.app.broker.brokers import (
 async def test_a_job_is_delivered_and_its_result_is_stored(broker: Broker, time: Time) -> None:
     job_id = await broker.submit("q", "k", b"body")
     await time.advance(2.5)
-    delivery = await broker.take("q", SLOTS)
+    delivery = await broker.take("q")
     assert (delivery.job_id, delivery.body, delivery.attempt) == (job_id, b"body", 1)
     assert time.to_scenario(delivery.waited_s) >= 2.4
     await broker.finish(job_id, b"answer")
@@ -146,9 +145,9 @@ async def test_workers_are_listed_while_they_send_heartbeats(broker: Broker, tim
     await broker.heartbeat("q", WorkerStatus("w2", ""))
     assert set(await broker.workers("q")) == {WorkerStatus("w1", ""), WorkerStatus("w2", "")}
     assert await broker.workers("other") == ()
-    await time.advance(PRESENCE_TTL_S / 2)
+    await time.advance(HEARTBEAT_TTL_S / 2)
     await broker.heartbeat("q", WorkerStatus("w2", ""))
-    await time.advance(PRESENCE_TTL_S / 2 + 0.1)
+    await time.advance(HEARTBEAT_TTL_S / 2 + 0.1)
     assert await broker.workers("q") == (WorkerStatus("w2", ""),)
 
 

@@ -12,7 +12,7 @@ import pytest
 from app.broker import Broker, SubmitOptions
 from app.errors import DeadlineExceeded, DeadlineUnreachable, QueueFull
 from app.messages import failure_of, load
-from tests.app.broker.brokers import SLOTS, Time, take
+from tests.app.broker.brokers import Time, take
 
 WEIGHT, EACH_S = 9, 0.5  # weight and duration of the jobs that keep a queue moving, in the scenario's time
 PACE = (WEIGHT + 1) / EACH_S
@@ -122,7 +122,7 @@ async def test_the_wait_estimate_counts_running_jobs(broker: Broker, time: Time)
         with pytest.raises(DeadlineUnreachable) as refused:
             await submit(broker, time, 0.5)
         waits.append(refused.value.wait_s)
-        await broker.take("q", SLOTS)
+        await broker.take("q")
         await submit(broker, time, None)
     assert waits[1] > 1.1 * waits[0]
 

@@ -12,7 +12,6 @@ from app.broker.base import Backlog
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
 from tests.app.broker.brokers import (
     RESULT_TTL_S,
-    SLOTS,
     WEIGHT_MAX,
     Time,
     all_events,
@@ -228,7 +227,7 @@ async def test_a_requeued_job_is_taken_next_as_the_same_attempt(broker: Broker) 
     first = await broker.submit("q", "a", b"a")
     await broker.submit("q", "b", b"b")
     for _ in range(5):
-        delivery = await broker.take("q", SLOTS)
+        delivery = await broker.take("q")
         assert (delivery.job_id, delivery.body, delivery.attempt) == (first, b"a", 1)
         await broker.requeue(first)
         assert (await broker.state(first)).state == "waiting"
@@ -246,7 +245,7 @@ async def test_the_age_of_a_job_counts_from_its_submission(broker: Broker) -> No
     await take(broker, "compile")
     await broker.finish(first, b"")
     for _ in range(2):
-        delivery = await broker.take("q", SLOTS)
+        delivery = await broker.take("q")
         assert delivery.age_s >= 0.5
         await broker.requeue(second)
 

@@ -55,7 +55,7 @@ def run(
 
 async def answer_forever(worker: RedisBroker, pause_s: float = 0.0) -> None:
     while True:
-        delivery = await worker.take("q", SLOTS)
+        delivery = await worker.take("q")
         await asyncio.sleep(pause_s)
         await worker.finish(delivery.job_id, b"answer to " + delivery.body)
 
@@ -269,7 +269,7 @@ def test_a_worker_with_an_expired_lease_loses_its_job(redis_server: RedisServer)
         message = (await client.xrange(LEASES))[-1][0]
         # as if the worker had been silent for an hour
         await client.xclaim(LEASES, "workers", "other", 0, [message], idle=3_600_000, justid=True)
-        delivery = await api.take("q", SLOTS)
+        delivery = await api.take("q")
         assert (delivery.job_id, delivery.attempt) == (job_id, 2)
         await cancellation
         await worker.publish(job_id, b"from the first")

@@ -13,7 +13,7 @@ from app.auth.redis_counters import SharedCounters
 from app.broker import SubmitOptions, WorkerStatus
 from app.broker.redis.broker import RedisBroker
 from app.redis.connection import Connection
-from tests.app.broker.brokers import SLOTS, run_redis_scenario
+from tests.app.broker.brokers import run_redis_scenario
 from tests.servers.clocks import Clocks, clocks
 from tests.servers.cluster import clocked_server as server_of
 from tests.servers.redis_server import RedisServer
@@ -68,15 +68,15 @@ def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer,
     async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
         for number in range(12):
             await api.submit("q", str(number), b"", SubmitOptions(deadline_in_s=60.0))
-        held = [(await worker.take("q", SLOTS)).job_id]
+        held = [(await worker.take("q")).job_id]
         for _ in range(4):
             await asyncio.sleep(0.3)  # so long that the pace is known
-            held.append((await worker.take("q", SLOTS)).job_id)
+            held.append((await worker.take("q")).job_id)
         await step(seconds)
         for job_id in held:
             await worker.finish(job_id, b"")
         assert 0 < field(server, "pace_run_ms") < 10_000
-        await worker.take("q", SLOTS)
+        await worker.take("q")
         await api.submit("q", "new", b"", SubmitOptions(deadline_in_s=60.0))  # else: the queue is too slow for that
 
     run(server, scenario)
@@ -89,16 +89,16 @@ def test_a_clock_step_does_not_change_a_jobs_age(stepped: tuple[RedisServer, Ste
         first = await api.submit("q", "first", b"")
         then = await api.submit("q", "then", b"", SubmitOptions(after=first))
         last = await api.submit("q", "last", b"", SubmitOptions(priority="batch"))
-        assert (await worker.take("q", SLOTS)).job_id == first
+        assert (await worker.take("q")).job_id == first
         await step(HOUR)
-        asked = asyncio.create_task(worker.take("q", SLOTS))
+        asked = asyncio.create_task(worker.take("q"))
         assert (await asked).job_id == last
         await worker.finish(first, b"")
-        delivery = await worker.take("q", SLOTS)
+        delivery = await worker.take("q")
         assert delivery.job_id == then and 0 <= delivery.age_s < 60 and 0 <= delivery.waited_s < 60
         await api.submit("q", "before", b"")
         await step(-HOUR)
-        delivery = await worker.take("q", SLOTS)
+        delivery = await worker.take("q")
         assert delivery.age_s == delivery.waited_s == 0
 
     run(server, scenario)
@@ -108,7 +108,7 @@ def test_a_clock_step_is_corrected_once(stepped: tuple[RedisServer, Step]) -> No
     server, step = stepped
 
     async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
-        asked = [asyncio.create_task(one.take("q", SLOTS)) for one in (api, worker)]  # both look all the time
+        asked = [asyncio.create_task(one.take("q")) for one in (api, worker)]  # both look all the time
         await asyncio.sleep(LEASE_S)
         for times in (1, 2):
             await step(HOUR)

@@ -68,7 +68,7 @@ def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
             async with asyncio.timeout(SCENARIO_S_MAX):
                 job_ids = [await caller.submit("q", f"job {number}", b"") for number in range(many)]
                 answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
-                taken = [(await worker.take("q", many)).job_id for _ in range(many)]
+                taken = [(await worker.take("q")).job_id for _ in range(many)]
                 line.stop_replies()
                 began = time.monotonic()
                 await asyncio.gather(*(worker.finish(job_id, job_id.encode()) for job_id in taken))
@@ -115,7 +115,7 @@ def test_one_poll_finds_missed_notifications_for_all_waiters(
             async with asyncio.timeout(SCENARIO_S_MAX):
                 job_ids = [await caller.submit("q", f"job {number}", b"") for number in range(many)]
                 answers = [asyncio.create_task(caller.result(job_id)) for job_id in job_ids]
-                taken = {(await worker.take("q", many)).job_id for _ in range(many)}
+                taken = {(await worker.take("q")).job_id for _ in range(many)}
                 assert taken == set(job_ids)
                 event_numbers, off = asyncio.create_task(first_events(caller, job_ids[0], 1)), job_ids[1]
                 called_off = asyncio.create_task(worker.cancelled(off))

@@ -197,8 +197,8 @@ def test_a_broker_closes_without_its_server(own_redis_server: RedisServer) -> No
     async def scenario(broker: RedisBroker) -> None:
         await broker.submit("q", "k", b"", DETACHED)
         waiting = asyncio.create_task(broker.result(await broker.submit("q", "other", b"")))
-        await broker.take("q", 2)
-        taker = asyncio.create_task(broker.take("r", 2))
+        await broker.take("q")
+        taker = asyncio.create_task(broker.take("r"))
         await asyncio.sleep(0.5)
         own_redis_server.kill()
         with pytest.raises(StorageDown):

@@ -15,7 +15,6 @@ import pytest
 from app.broker.redis.broker import RedisBroker
 from app.errors import StorageDown
 from app.redis.server_checks import check_server
-from tests.app.broker.brokers import SLOTS
 from tests.servers.processes import free_port
 from tests.servers.redis_server import RedisServer, running_server, server_program
 from tests.servers.redis_worker import settings
@@ -90,7 +89,7 @@ async def test_a_failover_loses_no_job_that_a_replica_has(replicated_server: Rep
         with pytest.raises(StorageDown):
             await before.submit("q", "no master", b"")
         later = await submit_until_done(after, "later")
-        deliveries = [await after.take("q", SLOTS) for _ in range(JOBS + 1)]
+        deliveries = [await after.take("q") for _ in range(JOBS + 1)]
         for delivery in deliveries:
             await after.finish(delivery.job_id, b"answer to " + delivery.body)
         assert {delivery.job_id for delivery in deliveries} == {*jobs, later}

@@ -17,7 +17,7 @@ from app.redis.server_checks import check_server
 from app.settings import Settings
 from app.store.redis import RedisStore
 from app.wiring import open_limiter
-from tests.app.broker.brokers import SLOTS, all_events, run_redis_scenario
+from tests.app.broker.brokers import all_events, run_redis_scenario
 from tests.servers.redis_server import RedisServer, running_server, server_program, version_of
 from tests.servers.redis_worker import settings
 
@@ -79,20 +79,20 @@ async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
     waits = await api.submit("q", "waits", b"")
     assert (await api.backlog("q")).weight == 2
     for _ in range(2):
-        assert (await worker.take("q", SLOTS)).job_id == first
+        assert (await worker.take("q")).job_id == first
         await worker.publish(first, b"lasts")
         for _ in range(3):
             await worker.publish(first, bytes(600_000), droppable=True)
         await worker.requeue(first)
-    assert (await worker.take("q", SLOTS)).job_id == first
+    assert (await worker.take("q")).job_id == first
     await worker.finish(first, b"answer")
     assert (await api.state(first)).state == "done"
     assert await api.result(first) == b"answer"
     assert (await all_events(api, first))[0] == b"lasts"
     await api.unsubscribe(first)
-    assert (await worker.take("q", SLOTS)).job_id == waits
+    assert (await worker.take("q")).job_id == waits
     await worker.finish(waits, b"")
-    assert (await worker.take("q", SLOTS)).job_id == then
+    assert (await worker.take("q")).job_id == then
     refusals = asyncio.create_task(worker.cancelled(then))
     await asyncio.sleep(2.5)  # leases are renewed, queues are swept
     await api.cancel(then)

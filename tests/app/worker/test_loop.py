@@ -208,8 +208,8 @@ async def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
 
 async def test_a_second_attempt_publishes_a_restart_event() -> None:
     class RetryingBroker(MemoryBroker):
-        async def take(self, queue: str, slots: int = 1) -> Delivery:
-            return dataclasses.replace(await super().take(queue, slots), attempt=2)
+        async def take(self, queue: str) -> Delivery:
+            return dataclasses.replace(await super().take(queue), attempt=2)
 
     async with worker(fake_handlers.open_quick, RetryingBroker(16)) as (broker, _):
         job_id = await broker.submit("q", "a", dump(job()))

@@ -106,9 +106,10 @@ class _LiveBytes(TorchDispatchMode):
         for tensor in result if isinstance(result, tuple | list) else [result]:
             if isinstance(tensor, torch.Tensor) and not func.is_view:
                 storage = tensor.untyped_storage()
-                if storage._cdata not in self._alive:
-                    self._alive[storage._cdata] = storage.nbytes()
-                    weakref.finalize(storage, self._alive.pop, storage._cdata, None)
+                address = storage.data_ptr()  # unique among the storages that are alive
+                if address not in self._alive:
+                    self._alive[address] = storage.nbytes()
+                    weakref.finalize(storage, self._alive.pop, address, None)
         self.peak = max(self.peak, sum(self._alive.values()))
         return result
 
