@@ -7,7 +7,8 @@ inside one document, by identifiers, anchors and JSON pointers; nothing is ever 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import unquote, urljoin
@@ -33,6 +34,7 @@ from compiler.json_schema.numbers import as_decimal
 from compiler.limits import ResourceGuard
 
 _EXPONENT_MAX = 400  # beyond what a double holds
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")  # of a list, in a JSON pointer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,10 +52,7 @@ class TypeKeywords:
 
     def child(self, *steps: str) -> tuple[int, ...]:
         """The node of a subschema, as a tuple of one. `steps` leads to the subschema."""
-        value: object = self.value
-        for step in steps:
-            value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
-        return (self.node(self.location.child(value, *steps)),)
+        return (self.node(self.location.child(*steps)),)
 
     def children(self, keyword: str) -> tuple[int, ...]:
         """The nodes of a list of schemas, which must not be empty."""
@@ -270,12 +269,10 @@ class SchemaLocation:
 
     value  its JSON
     path   the steps of its JSON pointer, which no other schema of the document has
-    base   the URI that its references are relative to
     """
 
     value: object
-    path: tuple[str, ...]
-    base: str
+    path: tuple[str, ...] = ()
 
     @property
     def field(self) -> str:
@@ -294,9 +291,17 @@ class SchemaLocation:
         """The error for a keyword that is refused."""
         return SpecUnsupported(message, construct=keyword, field=self.below(keyword))
 
-    def child(self, value: object, *steps: str) -> SchemaLocation:
-        """The location of a subschema. Its base is this one's until its own `$id` is read."""
-        return SchemaLocation(value, (*self.path, *steps), self.base)
+    def child(self, *steps: str) -> SchemaLocation:
+        """The location that the steps of a JSON pointer lead to. Raises LookupError where there is none."""
+        value = self.value
+        for step in steps:
+            if isinstance(value, list) and _INDEX.fullmatch(step):
+                value = value[int(step)]
+            elif isinstance(value, dict):
+                value = value[step]
+            else:
+                raise LookupError(step)
+        return SchemaLocation(value, (*self.path, *steps))
 
 
 class References:
@@ -307,89 +312,73 @@ class References:
     """
 
     def __init__(self, document: object, guard: ResourceGuard) -> None:
-        self._by_name: dict[tuple[str, str], SchemaLocation] = {}  # by URI and anchor
-        self._bases: dict[tuple[str, ...], str] = {}  # by path
-        self.root = self._register(SchemaLocation(document, (), ""))
+        self.root = SchemaLocation(document)
+        self._by_name = {("", ""): self.root}  # by URI and anchor
+        self._bases: dict[tuple[str, ...], str] = {}  # the URI that references are relative to, by path
         # All schemas are registered first: a reference may lead forward.
+        self._register(self.root, "")
         waiting = [(self.root, 0)]
         while waiting:
             location, depth = waiting.pop()
             guard.check_time()
             guard.check("nesting_depth_max", depth)
-            waiting += [(self._register(inside), depth + 1) for inside in _children(location)]
-        self._by_name.setdefault(("", ""), self.root)
+            for inside in _children(location):
+                self._register(inside, self._bases[location.path])
+                waiting.append((inside, depth + 1))
 
-    def _register(self, location: SchemaLocation) -> SchemaLocation:
-        """Register the names of a location. Returns the location with the base that its own `$id` sets."""
-        value = location.value
-        if not isinstance(value, dict):
-            return location
-        identifier, base = value.get("$id"), location.base
-        if isinstance(identifier, str):
-            base = urljoin(base, identifier).rstrip("#")
-        registered = SchemaLocation(value, location.path, base)
-        self._bases[location.path] = base
+    def _register(self, location: SchemaLocation, base: str) -> None:
+        """Register a schema by its names. `base` is that of the schema around it."""
+        names = location.value if isinstance(location.value, dict) else {}
         # Of two schemas with one name, the first that is met keeps it.
-        if isinstance(identifier, str) or not location.path:
-            self._by_name.setdefault((base, ""), registered)
+        if isinstance(identifier := names.get("$id"), str):
+            base = _resolved_uri(base, identifier).rstrip("#")
+            self._by_name.setdefault((base, ""), location)
         # Without `$dynamicRef`, which is refused, a dynamic anchor is an anchor like any other.
-        for keyword in ("$anchor", "$dynamicAnchor"):
-            if isinstance(value.get(keyword), str):
-                self._by_name.setdefault((base, value[keyword]), registered)
-        return registered
-
-    def base_of(self, location: SchemaLocation) -> str:
-        """The base of references inside a schema. A schema that only a pointer leads to has its parent's base."""
-        return self._bases.get(location.path, location.base)
+        for anchor in (names.get("$anchor"), names.get("$dynamicAnchor")):
+            if isinstance(anchor, str):
+                self._by_name.setdefault((base, anchor), location)
+        self._bases[location.path] = base
 
     def resolve(self, reference: str, location: SchemaLocation) -> SchemaLocation:
         """The schema that a `$ref` in `location` leads to.
 
         Raises SpecUnsupported for one outside the document, SpecSyntaxError where it leads nowhere.
         """
-        # urljoin would drop the base of a reference that is a fragment alone where the base is no hierarchical URI.
-        uri = location.base + reference if reference.startswith("#") else urljoin(location.base, reference)
-        # A fragment is an anchor, or a JSON pointer if it begins with a slash.
-        resource, _, fragment = uri.partition("#")
-        anchor = "" if fragment.startswith("/") else fragment
-        target = self._by_name.get((resource, anchor))
-        if target is None:
-            # The document has the resource, but not the anchor.
-            if (resource, "") in self._by_name:
-                raise location.fault("$ref", "this reference leads to no schema")
+        around = location.path
+        while around not in self._bases:  # a schema that only a pointer leads to has the base of the one around it
+            around = around[:-1]
+        # A fragment is an anchor, or a JSON pointer (RFC 6901) if it begins with a slash.
+        resource, _, fragment = _resolved_uri(self._bases[around], reference).partition("#")
+        anchor, *steps = unquote(fragment).split("/") if fragment.startswith("/") else [fragment]
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in steps]  # in this order: ~01 is read as ~1
+        if (resource, "") not in self._by_name:
             message = "a reference to another document is not supported: copy the schema into $defs"
             raise location.unsupported("$ref", message)
-        return self._follow(target, fragment, location) if fragment.startswith("/") else target
-
-    def _follow(self, target: SchemaLocation, pointer: str, location: SchemaLocation) -> SchemaLocation:
-        """The schema at a JSON pointer (RFC 6901) below `target`."""
-        for step in pointer.split("/")[1:]:
-            # The URI's escapes are decoded before the pointer's. ~1 comes before ~0, so that ~01 is read as ~1.
-            name = unquote(step).replace("~1", "/").replace("~0", "~")
-            inside = target.value
-            if isinstance(inside, dict) and name in inside:
-                child = target.child(inside[name], name)
-            elif isinstance(inside, list) and name.isascii() and name.isdigit() and int(name) < len(inside):
-                child = target.child(inside[int(name)], str(int(name)))
-            else:
-                raise location.fault("$ref", "this reference leads to no schema")
-            target = SchemaLocation(child.value, child.path, self.base_of(child))
-        return target
+        try:
+            return self._by_name[resource, anchor].child(*steps)
+        except LookupError:
+            raise location.fault("$ref", "this reference leads to no schema") from None
 
 
-def _children(location: SchemaLocation) -> list[SchemaLocation]:
+def _resolved_uri(base: str, reference: str) -> str:
+    """A reference relative to a base. A malformed one is unchanged, so it leads to no schema."""
+    # urljoin would drop the base of a reference that is a fragment alone where the base is no hierarchical URI.
+    if reference.startswith("#"):
+        return base + reference
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
+
+
+def _children(location: SchemaLocation) -> Iterator[SchemaLocation]:
     """The schemas directly inside a schema. Every keyword that may hold one is searched."""
-    value = location.value
-    if not isinstance(value, dict):
-        return []
-    inside = [location.child(value[keyword], keyword) for keyword in SINGLE if keyword in value]
+    value = location.value if isinstance(location.value, dict) else {}
+    yield from (location.child(keyword) for keyword in SINGLE if keyword in value)
     # A value of another kind is no schema here; the reader refuses it by its keyword.
     for keyword in LISTS:
-        items = value.get(keyword)
-        for number, item in enumerate(items if isinstance(items, list) else ()):
-            inside.append(location.child(item, keyword, str(number)))
+        if isinstance(items := value.get(keyword), list):
+            yield from (location.child(keyword, str(number)) for number in range(len(items)))
     for keyword in MAPS:
-        schemas = value.get(keyword)
-        for name, item in schemas.items() if isinstance(schemas, dict) else ():
-            inside.append(location.child(item, keyword, name))
-    return inside
+        if isinstance(schemas := value.get(keyword), dict):
+            yield from (location.child(keyword, name) for name in schemas)

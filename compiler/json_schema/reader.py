@@ -78,15 +78,14 @@ class SchemaReader:
             return Schema(location.field, never=not value)
         if not isinstance(value, dict):
             raise SpecSyntaxError("a schema is an object or a boolean", expected="a schema", field=location.field)
-        based = replace(location, base=self._references.base_of(location))
         for keyword in value:
             # An ignored assertion would make the automaton too wide.
             if keyword not in SUPPORTED_KEYWORDS and not keyword.startswith(EXTENSION):
                 name = keyword if len(keyword) <= _SHOWN_CHARS_MAX else keyword[:_SHOWN_CHARS_MAX] + "…"
                 message = f"the schema keyword {name} is not supported"
                 raise SpecUnsupported(message, construct=name, field=location.below(keyword))
-        _check_draft(value.get("$schema"), based)
-        return _ObjectReader(value, based, self.node, self.add, self._references).schema()
+        _check_draft(value.get("$schema"), location)
+        return _ObjectReader(value, location, self.node, self.add, self._references).schema()
 
 
 def _check_draft(name: object, location: SchemaLocation) -> None:
