@@ -52,7 +52,6 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
     },
     "app": {
         "errors": "",
-        "playground": "",
         "settings": "errors",
         "models": "errors settings",
         "observability": "errors settings",
@@ -64,7 +63,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "requests": "errors messages models settings",
         "store": "messages redis settings",
         "service": "auth automaton_cache broker errors messages models observability requests settings store",
-        "api": "auth broker errors messages observability playground requests service settings store",
+        "api": "auth broker errors messages observability requests service settings store",
         "http_server": "api errors messages settings",
         "openai": "api broker errors messages models requests service",
         "worker": "automaton_cache broker errors messages models observability requests settings store",

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from app.api.playground import FOLDER, page_files
 from app.main import create_app
-from app.playground import FOLDER, page_files
 from app.settings import Settings
 from docs.tools.reference import ERRORS
 from tests.app.access_keys import bearer, stored_key
@@ -89,13 +89,13 @@ def test_every_file_has_its_media_type(path: str, kind: str, open_client: TestCl
 
 
 def test_an_unchanged_file_gets_304_by_its_etag(open_client: TestClient) -> None:
-    whole = open_client.get("/static/main.js")
-    etag = whole.headers["etag"]
-    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
-        again = open_client.get("/static/main.js", headers={"if-none-match": known})
-        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
-        assert again.headers["content-security-policy"] == whole.headers["content-security-policy"]
-    assert open_client.get("/static/main.js", headers={"if-none-match": '"other"'}).content == whole.content
+    full_response = open_client.get("/static/main.js")
+    etag = full_response.headers["etag"]
+    for match_tag in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        revalidation = open_client.get("/static/main.js", headers={"if-none-match": match_tag})
+        assert (revalidation.status_code, revalidation.content, revalidation.headers["etag"]) == (304, b"", etag)
+        assert revalidation.headers["content-security-policy"] == full_response.headers["content-security-policy"]
+    assert open_client.get("/static/main.js", headers={"if-none-match": '"other"'}).content == full_response.content
     assert len({file.etag for file in page_files().values()}) == len(page_files())
 
 
@@ -120,16 +120,16 @@ def test_the_openapi_document_omits_the_page() -> None:
 
 
 def test_the_page_needs_a_key_unless_it_is_public(tmp_path: Path) -> None:
-    given = bearer(stored_key(tmp_path / "keys", "anna", "compile"))
+    key_header = bearer(stored_key(tmp_path / "keys", "anna", "compile"))
     paths = ("/", "/static/main.js", "/static/vendor/manifest.json")
     settings = {"keys_file": str(tmp_path / "keys"), "embedded_workers": ()}
     with service_client(None, **settings) as client:
         assert {client.get(path).status_code for path in paths} == {401}
-        assert {client.get(path, headers=given).status_code for path in paths} == {200}
+        assert {client.get(path, headers=key_header).status_code for path in paths} == {200}
     with service_client(None, **settings, public_paths=("/",)) as client:
         assert {client.get(path).status_code for path in paths} == {200}
-        for asked in ("GET /v1/models", "GET /staticx", "POST /static/main.js", "POST /check"):
-            assert client.request(*asked.split()).status_code == 401, asked
+        for route in ("GET /v1/models", "GET /staticx", "POST /static/main.js", "POST /check"):
+            assert client.request(*route.split()).status_code == 401, route
 
 
 def test_the_whole_page_is_small() -> None:
@@ -139,13 +139,13 @@ def test_the_whole_page_is_small() -> None:
 def test_vendored_files_match_their_manifest() -> None:
     folder = FOLDER / "vendor"
     rows = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    named = {"manifest.json"}
+    references = {"manifest.json"}
     for row in rows:
         assert row["version"] and row["licence"] and row["source"].startswith("https://")
         for file, digest in ((row["file"], row["sha256"]), (row["licence_file"], row["licence_sha256"])):
             assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest, file
-            named.add(file)
-    assert {path.name for path in folder.iterdir()} == named
+            references.add(file)
+    assert {path.name for path in folder.iterdir()} == references
 
 
 def test_the_page_has_no_inline_code_or_foreign_file(page: Tags) -> None:
@@ -187,8 +187,8 @@ def test_every_file_is_used() -> None:
     texts = {path.relative_to(FOLDER).as_posix(): path.read_text(encoding="utf-8") for path in OURS}
     for name in texts:
         pattern = rf"[\"'/]{re.escape(name.rpartition('/')[2])}[\"']"
-        used = any(re.search(pattern, text) for other, text in texts.items() if other != name)
-        assert used or name == "index.html", name
+        is_used = any(re.search(pattern, text) for other_name, text in texts.items() if other_name != name)
+        assert is_used or name == "index.html", name
 
 
 def test_every_documented_error_has_its_sentence_and_no_other_has() -> None:
