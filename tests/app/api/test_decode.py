@@ -21,7 +21,7 @@ from compiler.vocab import byte_vocabulary
 from decoding.label_decoding import LabelPath
 from tests.app import fake_handlers
 from tests.app.conftest import service_client
-from tests.app.service.test_service import COMPILE, running
+from tests.app.service.test_service import COMPILE, running_service
 
 LABELS = ["boot", "Bag", "sneaker", "Coat"]
 CONSTRAINT = {"ltlf": "F(shoe & X F Bag) & G(Bag -> WX !Bag)", "propositions": {"shoe": ["boot", "sneaker"]}}
@@ -131,7 +131,7 @@ async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[
 
     body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
     params = DecodeRequest.model_validate(body).to_params()
-    async with running(COMPILE | {"generate": lambda settings: Handler(handle)}) as (service, _):
+    async with running_service(COMPILE | {"generate": lambda settings: Handler(handle)}) as (service, _):
         result = await service.answer(await service.begin(params))
         assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
     assert len(compiles) == 2

@@ -153,9 +153,9 @@ def test_an_unreadable_shared_empty_or_duplicate_key_file_is_refused(tmp_path: P
     duplicate_lines = f"{json.dumps(VALID_LINE)}\n{json.dumps(VALID_LINE)}\n"
     for content, reason in (("", "abs keys new"), (duplicate_lines, "twice"), ("{MARKER", "line 1")):
         path.write_text(content)
-        with pytest.raises(SettingsInvalid, match=reason) as caught:
+        with pytest.raises(SettingsInvalid, match=reason) as error:
             KeyRing(path)
-        assert "MARKER" not in str(caught.value)
+        assert "MARKER" not in str(error.value)
     path.chmod(0o666)
     with pytest.raises(SettingsInvalid, match="chmod"):
         KeyRing(path)
@@ -208,8 +208,8 @@ def test_a_key_grants_the_routes_of_its_scopes() -> None:
     _, key = new_key("anna", ["compile"])
     require_scope(key, scope_of("POST", "/compile"))
     require_scope(key, scope_of("GET", "/jobs/a"))
-    with pytest.raises(Forbidden, match="generate") as caught:
+    with pytest.raises(Forbidden, match="generate") as error:
         require_scope(key, scope_of("POST", "/generate"))
-    assert caught.value.scope == "generate"
+    assert error.value.scope == "generate"
     with pytest.raises(Forbidden, match="admin"):
         require_scope(key, scope_of("GET", "/metrics"))

@@ -53,9 +53,9 @@ async def count(limiter: Limiter, key: Key, scope: RouteScope = WORK) -> RateLim
 
 async def expect_refusal(limiter: Limiter, key: Key, scope: RouteScope = WORK) -> RateLimited:
     """The error of a request that is not admitted."""
-    with pytest.raises(RateLimited) as caught:
+    with pytest.raises(RateLimited) as limit_error:
         await count(limiter, key, scope)
-    return caught.value
+    return limit_error.value
 
 
 @pytest.fixture
@@ -104,10 +104,10 @@ async def test_a_keys_limit_overrides_the_default_and_0_disables_it(counters: Co
 async def test_beam_tokens_are_charged_by_the_requests_maximum(counters: Counters) -> None:
     limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000), counters)
     await limiter.charge(key(), 900)
-    with pytest.raises(RateLimited) as caught:
+    with pytest.raises(RateLimited) as limit_error:
         await limiter.charge(key(), 200)
-    assert (caught.value.limit, caught.value.cap) == ("beam_tokens_per_minute", 1_000)
-    assert 1 <= caught.value.retry_after_s <= 60
+    assert (limit_error.value.limit, limit_error.value.cap) == ("beam_tokens_per_minute", 1_000)
+    assert 1 <= limit_error.value.retry_after_s <= 60
     await limiter.charge(key(), 50)
     with pytest.raises(RequestOverLimit, match="beam_tokens_per_minute"):
         await limiter.charge(key(), 1_001)

@@ -58,8 +58,8 @@ async def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) 
     counters = SharedCounters(Connection(own_redis_server.url))
     limiter = Limiter(Settings(key_requests_per_minute=2, key_concurrency_max=1), counters)
     await count(limiter, key())
-    for setting in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
-        assert own_redis_server.ask("CONFIG", "SET", *setting) == "+OK"
+    for server_setting in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
+        assert own_redis_server.ask("CONFIG", "SET", *server_setting) == "+OK"
     await count(limiter, key())
     await expect_refusal(limiter, key())
     await limiter.charge(key(), 10)

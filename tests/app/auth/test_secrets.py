@@ -98,8 +98,8 @@ def test_an_unreachable_servers_password_is_not_shown(tmp_path: Path) -> None:
     with serving(tmp_path, **settings, embedded_workers="", OMP_NUM_THREADS=1) as process:
         with httpx2.Client(base_url=process.url, timeout=START_S_MAX) as http:
             assert http.get("/health").status_code == 200
-            compiled = http.post("/compile", json={"constraint": {"regex": "a"}})
-            answers = [http.get("/ready"), compiled, http.get("/metrics")]
+            compilation = http.post("/compile", json={"constraint": {"regex": "a"}})
+            answers = [http.get("/ready"), compilation, http.get("/metrics")]
         assert [answer.status_code for answer in answers] == [503, 503, 200]
     for text in (process.log, *(answer.text for answer in answers)):
         assert not any(secret in text for secret in (PASSWORD, SIGNING)), text

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, ended
+from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, final_status
 from tests.servers.clocks import Clocks, clocks
 from tests.servers.cluster import API, COMPILE, LEASE_S, SCRIPTED, SLACK_S, Cluster, cluster
 from tests.servers.processes import until
@@ -24,7 +24,7 @@ CLOCK_READ_S = 0.5  # in which a server looks at its clock
 
 
 @pytest.fixture(scope="module")
-def stepping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Clocks]]:
+def clock_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Clocks]]:
     """The service, each kind of its processes with a clock of its own."""
     with clocks(tmp_path_factory.mktemp("clocks")) as times, cluster(clocks=times) as parts:
         for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
@@ -33,25 +33,25 @@ def stepping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
 
 
 @pytest.fixture
-def stepped(stepping: tuple[Cluster, Clocks]) -> Iterator[tuple[Cluster, Clocks]]:
-    parts, times = stepping
+def clock_pair(clock_cluster: tuple[Cluster, Clocks]) -> Iterator[tuple[Cluster, Clocks]]:
+    parts, times = clock_cluster
     parts.restore()
-    yield stepping
+    yield clock_cluster
     times.set_right()
 
 
 def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
     """The states of the jobs and their attempts."""
-    shown = [http.get(f"/jobs/{job}").json() for job in jobs]
-    return {(job["state"], job["attempt"]) for job in shown}
+    job_status = [http.get(f"/jobs/{job}").json() for job in jobs]
+    return {(job["state"], job["attempt"]) for job in job_status}
 
 
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
-def test_a_clock_step_moves_no_lease_or_deadline(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
+def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     """A job runs while clocks are put an hour ahead of all others, and then an hour behind."""
-    parts, times = stepped
+    parts, times = clock_pair
     with parts.client() as http:
-        long = begin(http, "steps 600 0.1")
+        long_job = begin(http, "steps 600 0.1")
         parts.busy(*WORKERS)
         for step in (HOUR, -2 * HOUR):
             times.step(step, *whose)
@@ -63,54 +63,54 @@ def test_a_clock_step_moves_no_lease_or_deadline(stepped: tuple[Cluster, Clocks]
             slow = http.post("/generate", json=BODY | {"prompt": "steps 600 0.1", "timeout_s": SEEN_S})
             assert (slow.status_code, slow.json()["code"]) == (504, "deadline"), slow.text
             assert 0.9 * SEEN_S < time.monotonic() - began < SEEN_S + SLACK_S
-            assert tries(http, [long]) == {("running", 1)}
+            assert tries(http, [long_job]) == {("running", 1)}
 
 
 @pytest.mark.parametrize("whose", (WHOSE[0], WHOSE[-1]), ids="-".join)
-def test_waiting_jobs_run_once_and_in_time(stepped: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
-    parts, times = stepped
+def test_waiting_jobs_run_once_and_in_time(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
+    parts, times = clock_pair
     with parts.client() as http:
         for step in (HOUR, -2 * HOUR):
             until(lambda: http.get("/ready").is_success, "the service is ready")
-            running = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
-            until(lambda busy=running: tries(http, busy) == {("running", 1)}, "all workers are busy")
-            waiting = [begin(http, "steps 2 0.1") for _ in range(4)]
+            running_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
+            until(lambda busy=running_jobs: tries(http, busy) == {("running", 1)}, "all workers are busy")
+            waiting_jobs = [begin(http, "steps 2 0.1") for _ in range(4)]
             times.step(step, *whose)
             time.sleep(CLOCK_READ_S)
-            for job in running:
+            for job in running_jobs:
                 http.delete(f"/jobs/{job}")
-            over = [ended(http, job) for job in waiting]
-            assert {(shown["state"], shown["attempt"]) for shown in over} == {("done", 1)}, over
-            assert all(0 <= shown["result"]["timings"]["queue_ms"] < SLACK_S * 1000 for shown in over), over
+            over = [final_status(http, job) for job in waiting_jobs]
+            assert {(job_status["state"], job_status["attempt"]) for job_status in over} == {("done", 1)}, over
+            assert all(0 <= job_status["result"]["timings"]["queue_ms"] < SLACK_S * 1000 for job_status in over), over
 
 
 @pytest.mark.parametrize("step", (HOUR, -HOUR))
 def test_a_clock_step_does_not_hide_a_dead_workers_job(
-    stepped: tuple[Cluster, Clocks], step: int
+    clock_pair: tuple[Cluster, Clocks], step: int
 ) -> None:
-    parts, times = stepped
+    parts, times = clock_pair
     with parts.client() as http:
         job = begin(http, "steps 600 0.1")
         dead = parts.busy(*WORKERS)
-        before = http.get(f"/jobs/{job}").json()["attempt"]
+        attempt = http.get(f"/jobs/{job}").json()["attempt"]
         dead.kill()
         times.step(step, SERVER)
-        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] > before, "another has it", 3 * LEASE_S + SLACK_S)
-        assert tries(http, [job]) == {("running", before + 1)}
+        until(lambda: http.get(f"/jobs/{job}").json()["attempt"] > attempt, "another has it", 3 * LEASE_S + SLACK_S)
+        assert tries(http, [job]) == {("running", attempt + 1)}
 
 
 def test_a_clock_leap_expires_results_and_repeats_no_job(
-    stepped: tuple[Cluster, Clocks],
+    clock_pair: tuple[Cluster, Clocks],
 ) -> None:
     """Results are kept for ten minutes, what came under a key for a day: by the server's clock."""
-    parts, times = stepped
+    parts, times = clock_pair
     key = {"idempotency-key": f"leap-{time.time()}"}
     with parts.client() as http:
         job = begin(http, "x")
-        assert ended(http, job)["state"] == "done"
+        assert final_status(http, job)["state"] == "done"
         answer = http.post("/generate", json=BODY | {"prompt": "x"}, headers=key).json()
         times.step(HOUR, SERVER)
         until(lambda: http.get(f"/jobs/{job}").status_code == 404, "the result is forgotten")
         until(lambda: http.get("/ready").is_success, "the service is ready again")
-        again = http.post("/generate", json=BODY | {"prompt": "x"}, headers=key)
-        assert again.is_success and again.json()["id"] == answer["id"], again.text
+        repetition = http.post("/generate", json=BODY | {"prompt": "x"}, headers=key)
+        assert repetition.is_success and repetition.json()["id"] == answer["id"], repetition.text

@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.app.faults.test_workers import BODY, WORKERS, begin, ended, read_on, steps
+from tests.app.faults.test_workers import BODY, WORKERS, begin, final_status, read_on, steps
 from tests.long.chaos import states_of_generations
 from tests.servers import redis_server
 from tests.servers.cluster import API, COMPILE, FULL, LEASE_S, SCRIPTED, Cluster, Event, Part, cluster, events
@@ -84,7 +84,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lined]:
 
 
 @pytest.fixture
-def lined(running: Lined) -> Lined:
+def proxied_cluster(running: Lined) -> Lined:
     """The same, when all is well with it."""
     running.parts.restore()
     with running.parts.client() as http:
@@ -92,7 +92,7 @@ def lined(running: Lined) -> Lined:
     return running
 
 
-def answered(http: httpx2.Client, number: int) -> dict[str, Any]:
+def answer_of(http: httpx2.Client, number: int) -> dict[str, Any]:
     """The answer to a request, which is sent again under its key for as long as the service asks for that."""
     ends = time.monotonic() + ANSWER_S_MAX
     body = BODY | {"prompt": "steps 4 0.1", "timeout_s": ANSWER_S_MAX}  # each time a line loses it it waits for a lease
@@ -107,60 +107,60 @@ def answered(http: httpx2.Client, number: int) -> dict[str, Any]:
     raise AssertionError(f"no answer within {ANSWER_S_MAX:g} s")
 
 
-def test_each_request_is_answered_once_over_an_unreliable_connection(lined: Lined) -> None:
-    before = asyncio.run(states_of_generations(lined.parts.server.socket))
-    with lined.parts.client() as http, ThreadPoolExecutor(AT_ONCE) as callers:
-        lined.line.flaky = True
+def test_each_request_is_answered_once_over_an_unreliable_connection(proxied_cluster: Lined) -> None:
+    states_before = asyncio.run(states_of_generations(proxied_cluster.parts.server.socket))
+    with proxied_cluster.parts.client() as http, ThreadPoolExecutor(AT_ONCE) as callers:
+        proxied_cluster.line.flaky = True
         try:
-            answers = [callers.submit(answered, http, number) for number in range(REQUESTS)]
+            answers = [callers.submit(answer_of, http, number) for number in range(REQUESTS)]
             until(lambda: sum(answer.done() for answer in answers) >= REQUESTS / 2, "half are answered", ANSWER_S_MAX)
-            lined.line.stop_replies()
-            first = [answer.result() for answer in answers]
+            proxied_cluster.line.stop_replies()
+            first_answers = [answer.result() for answer in answers]
         finally:
-            lined.line.flaky = False
-        again = [callers.submit(answered, http, number) for number in range(REQUESTS)]
-        assert [answer.result()["id"] for answer in again] == [answer["id"] for answer in first]
-    assert {answer["choices"][0]["text"] for answer in first} == {"dog"}
-    assert len({answer["id"] for answer in first}) == REQUESTS
-    assert asyncio.run(states_of_generations(lined.parts.server.socket)) - before == {"done": REQUESTS}
+            proxied_cluster.line.flaky = False
+        second_answers = [callers.submit(answer_of, http, number) for number in range(REQUESTS)]
+        assert [answer.result()["id"] for answer in second_answers] == [answer["id"] for answer in first_answers]
+    assert {answer["choices"][0]["text"] for answer in first_answers} == {"dog"}
+    assert len({answer["id"] for answer in first_answers}) == REQUESTS
+    assert asyncio.run(states_of_generations(proxied_cluster.parts.server.socket)) - states_before == {"done": REQUESTS}
 
 
-def test_a_stream_continues_when_all_connections_stall(lined: Lined) -> None:
+def test_a_stream_continues_when_all_connections_stall(proxied_cluster: Lined) -> None:
     stream_events: list[Event] = []
-    with lined.parts.client() as http:
+    with proxied_cluster.parts.client() as http:
         with http.stream("POST", "/generate", json=BODY | {"prompt": f"steps {STEPS} 0.1", "stream": True}) as response:
             for event in events(response):
                 stream_events.append(event)
                 if len(stream_events) == 5:
-                    lined.line.stop_replies()
+                    proxied_cluster.line.stop_replies()
 
-        def whole() -> bool:
+        def is_complete() -> bool:
             if stream_events[-1].name == "reconnect":  # the stream was let go of while the server said nothing
                 stream_events.pop()
             if stream_events[-1].name != "done":
                 stream_events.extend(read_on(http, response.headers["x-job-id"], stream_events[-1].id))
             return stream_events[-1].name == "done"
 
-        until(whole, "the stream has come to its end", ANSWER_S_MAX, RETRY_S)
-    last = max((place for place, event in enumerate(stream_events) if event.name == "restarted"), default=0)
-    numbers = steps(stream_events[last:])
+        until(is_complete, "the stream has come to its end", ANSWER_S_MAX, RETRY_S)
+    last_place = max((place for place, event in enumerate(stream_events) if event.name == "restarted"), default=0)
+    numbers = steps(stream_events[last_place:])
     assert numbers == sorted(set(numbers)) and numbers[-1] == STEPS
 
 
-def test_a_job_that_one_worker_cannot_read_goes_to_another(lined: Lined) -> None:
-    parts = lined.parts
+def test_a_job_that_one_worker_cannot_read_goes_to_another(proxied_cluster: Lined) -> None:
+    parts = proxied_cluster.parts
     for name in WORKERS:
         assert parts.parts[name].stop() == 0
-    misreader = lined.add("misreader", *SCRIPTED, "misread")
+    misreader = proxied_cluster.add("misreader", *SCRIPTED, "misread")
     try:
         misreader.wait_until("/ready")
         with parts.client() as http:
             job = begin(http, "x")
-            said = f"job {job} of generate cannot be taken here: ValueError"
-            until(lambda: said in misreader.log(), "the worker says that it cannot")
+            log_line = f"job {job} of generate cannot be taken here: ValueError"
+            until(lambda: log_line in misreader.log(), "the worker says that it cannot")
             for name in WORKERS:
                 parts.parts[name].start()
-            assert ended(http, job)["state"] == "done"
+            assert final_status(http, job)["state"] == "done"
         assert misreader.alive
     finally:
         misreader.end()
@@ -169,22 +169,22 @@ def test_a_job_that_one_worker_cannot_read_goes_to_another(lined: Lined) -> None
 
 
 @contextmanager
-def disk_filled(lined: Lined) -> Iterator[None]:
+def disk_filled(proxied_cluster: Lined) -> Iterator[None]:
     """Nothing is left of the server's disk."""
-    if not isinstance(lined.disk, SmallDisk):
-        pytest.skip(f"no disk of our own: {lined.disk}")
-    lined.disk.fill()
+    if not isinstance(proxied_cluster.disk, SmallDisk):
+        pytest.skip(f"no disk of our own: {proxied_cluster.disk}")
+    proxied_cluster.disk.fill()
     try:
         yield
     finally:
-        lined.disk.make_room()
+        proxied_cluster.disk.make_room()
 
 
 @contextmanager
-def log_limited(lined: Lined) -> Iterator[None]:
+def log_limited(proxied_cluster: Lined) -> Iterator[None]:
     """The server may make no file longer than its log is by now."""
-    log = max(lined.data.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
-    pid, limit = lined.parts.server.pid, resource.RLIMIT_FSIZE
+    log = max(proxied_cluster.data.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
+    pid, limit = proxied_cluster.parts.server.pid, resource.RLIMIT_FSIZE
     resource.prlimit(pid, limit, (log.stat().st_size + 2_000, resource.RLIM_INFINITY))
     try:
         yield
@@ -194,22 +194,22 @@ def log_limited(lined: Lined) -> Iterator[None]:
 
 @pytest.mark.parametrize("without_room", [disk_filled, log_limited])
 def test_a_full_disk_refuses_new_jobs_and_loses_none(
-    lined: Lined, without_room: Callable[[Lined], AbstractContextManager[None]]
+    proxied_cluster: Lined, without_room: Callable[[Lined], AbstractContextManager[None]]
 ) -> None:
-    server = lined.parts.server
-    with lined.parts.client() as http:
+    server = proxied_cluster.parts.server
+    with proxied_cluster.parts.client() as http:
         jobs = [begin(http, "steps 20 0.1") for _ in range(4)]
-        with without_room(lined):
-            refused = httpx2.Response(202)
-            while refused.status_code == 202:
-                refused = http.post("/generate", json=BODY | {"prompt": "x"}, headers={"prefer": "respond-async"})
-                if refused.status_code == 202:
-                    jobs.append(refused.json()["id"])
-            assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
-            assert "cannot be written to" in refused.json()["detail"] and int(refused.headers["retry-after"]) > 0
+        with without_room(proxied_cluster):
+            refusal = httpx2.Response(202)
+            while refusal.status_code == 202:
+                refusal = http.post("/generate", json=BODY | {"prompt": "x"}, headers={"prefer": "respond-async"})
+                if refusal.status_code == 202:
+                    jobs.append(refusal.json()["id"])
+            assert (refusal.status_code, refusal.json()["code"]) == (503, "storage_down"), refusal.text
+            assert "cannot be written to" in refusal.json()["detail"] and int(refusal.headers["retry-after"]) > 0
             assert "aof_last_write_status:err" in server.ask("INFO", "persistence")
         until(lambda: http.post("/generate", json=BODY | {"prompt": "x"}).is_success, "there is room again")
         server.kill()
         server.start()
         assert "truncat" not in (server.folder / "log").read_text().lower(), "a write that failed half-way was left"
-        assert {ended(http, job)["state"] for job in jobs} == {"done"}
+        assert {final_status(http, job)["state"] for job in jobs} == {"done"}

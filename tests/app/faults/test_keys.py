@@ -31,8 +31,8 @@ class Caller:
         self._connection, self._keys = HTTPConnection("127.0.0.1", port, timeout=ASK_S_MAX), keys
 
     def ask(self, who: str, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, Any]]:
-        given = {"authorization": f"Bearer {self._keys[who]}", "content-type": "application/json", **headers}
-        self._connection.request(method, path, None if body is None else json.dumps(body), given)
+        all_headers = {"authorization": f"Bearer {self._keys[who]}", "content-type": "application/json", **headers}
+        self._connection.request(method, path, None if body is None else json.dumps(body), all_headers)
         response = self._connection.getresponse()
         return response.status, json.loads(response.read())
 
@@ -67,25 +67,25 @@ def caller(scripted: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
-    status, submitted = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
-    assert status == 202, submitted
-    job = f"/jobs/{submitted['id']}"
+    status, submission = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
+    assert status == 202, submission
+    job = f"/jobs/{submission['id']}"
     for who, why in (("wrong", "unknown"), ("strange", "unknown"), ("late", "expired")):
         for method, path in (("GET", job), ("DELETE", job), ("GET", f"{job}/events"), ("GET", f"/jobs/{FOREIGN_JOB}")):
-            status, said = caller.ask(who, method, path)
-            assert (status, said["code"]) == (401, "unauthorized") and why in said["detail"], (who, path)
+            status, reply = caller.ask(who, method, path)
+            assert (status, reply["code"]) == (401, "unauthorized") and why in reply["detail"], (who, path)
     for method, rest in (("GET", ""), ("DELETE", ""), ("GET", "/events")):
-        status, said = caller.ask("ben", method, job + rest)
+        status, reply = caller.ask("ben", method, job + rest)
         unknown = caller.ask("ben", method, f"/jobs/{FOREIGN_JOB}{rest}")
-        assert (status, said["code"]) == (404, "unknown_job")
-        assert unknown == (404, said | {"request_id": unknown[1]["request_id"]}), "no telling whether there is one"
+        assert (status, reply["code"]) == (404, "unknown_job")
+        assert unknown == (404, reply | {"request_id": unknown[1]["request_id"]}), "no telling whether there is one"
     until(lambda: caller.ask("anna", "GET", job)[1]["state"] == "done", "the owner sees his job done")
 
 
 def test_the_time_of_a_refusal_reveals_nothing(caller: Caller) -> None:
     """Medians of requests that take turns; whatever slows the machine slows all kinds alike."""
-    _, submitted = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
-    job, foreign_job = f"/jobs/{submitted['id']}", f"/jobs/{FOREIGN_JOB}"
+    _, submission = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
+    job, foreign_job = f"/jobs/{submission['id']}", f"/jobs/{FOREIGN_JOB}"
     for kinds in (
         [("wrong", job), ("strange", job), ("late", job), ("wrong", foreign_job)],  # 401
         [("ben", job), ("ben", foreign_job)],  # 404

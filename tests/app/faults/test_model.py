@@ -48,16 +48,16 @@ def test_an_oversized_batch_is_split_and_the_worker_survives(running: Cluster) -
         worker.wait_until("/ready")
         bodies = [BODY | {"beams": 3 + number % 4, "max_tokens": 12 + number % 5} for number in range(12)]
         with running.client() as http, ThreadPoolExecutor(len(bodies)) as callers:
-            alone = [http.post("/generate", json=body).json()["choices"] for body in bodies]
+            single_choices = [http.post("/generate", json=body).json()["choices"] for body in bodies]
             assert not worker.metric("abs_out_of_memory_total")
             together = list(callers.map(lambda body: http.post("/generate", json=body), bodies))
             assert [answer.status_code for answer in together] == [200] * len(bodies), [one.text for one in together]
-            assert [answer.json()["choices"] for answer in together] == alone
+            assert [answer.json()["choices"] for answer in together] == single_choices
             assert worker.metric("abs_out_of_memory_total", action="batch_split") > 0
-            refused = http.post("/generate", json=BODY | {"beams": ROWS + 4, "max_tokens": 12})
-            assert (refused.status_code, refused.json()["code"]) == (507, "out_of_memory"), refused.text
-            assert "fewer beams" in refused.json()["detail"] and refused.json()["needed_bytes"] > 0
-            assert http.post("/generate", json=bodies[0]).json()["choices"] == alone[0]
+            refusal = http.post("/generate", json=BODY | {"beams": ROWS + 4, "max_tokens": 12})
+            assert (refusal.status_code, refusal.json()["code"]) == (507, "out_of_memory"), refusal.text
+            assert "fewer beams" in refusal.json()["detail"] and refusal.json()["needed_bytes"] > 0
+            assert http.post("/generate", json=bodies[0]).json()["choices"] == single_choices[0]
         assert worker.alive and worker.metric("abs_out_of_memory_total", action="rejected") == 1
         assert "ran out: batch split" in worker.log()
     finally:
@@ -73,22 +73,22 @@ def test_a_stalled_or_failing_model_is_reported_until_it_recovers(running: Clust
         worker.wait_until("/ready")
         with running.client() as http, ThreadPoolExecutor(3) as callers:
             until(lambda: not why_not_ready(api), "the API is ready")
-            whole = http.post("/generate", json=body).json()["choices"]
+            full_choices = http.post("/generate", json=body).json()["choices"]
             hold.touch()
-            waiting = callers.submit(http.post, "/generate", json=body)
+            waiting_answer = callers.submit(http.post, "/generate", json=body)
             stuck = "generate worker: stuck: the model takes no step"
             until(lambda: any(stuck in one for one in why_not_ready(api)), f"{why_not_ready(api)} says {stuck}")
-            refused = http.post("/generate", json=body)
-            assert (refused.status_code, refused.json()["code"]) == (503, "not_ready"), refused.text
+            refusal = http.post("/generate", json=body)
+            assert (refusal.status_code, refusal.json()["code"]) == (503, "not_ready"), refusal.text
             hold.unlink()
-            assert waiting.result().json()["choices"] == whole
+            assert waiting_answer.result().json()["choices"] == full_choices
             until(lambda: not why_not_ready(api), "the API is ready again")
             fail.touch()
-            failed = list(callers.map(lambda _: http.post("/generate", json=body), range(3)))
-            assert {(one.status_code, one.json()["code"]) for one in failed} == {(500, "internal")}, failed[0].text
-            assert not any("made to fail" in one.text for one in failed)
+            failures = list(callers.map(lambda _: http.post("/generate", json=body), range(3)))
+            assert {(one.status_code, one.json()["code"]) for one in failures} == {(500, "internal")}, failures[0].text
+            assert not any("made to fail" in one.text for one in failures)
             fail.unlink()
-            assert http.post("/generate", json=body).json()["choices"] == whole
+            assert http.post("/generate", json=body).json()["choices"] == full_choices
         assert worker.alive and "RuntimeError" in worker.log()
     finally:
         worker.end()
@@ -112,13 +112,13 @@ def test_a_worker_with_altered_weights_refuses_to_serve(
         until(lambda: any("model changed" in one for one in why_not_ready(worker.url)), "the worker says so", 120)
         (reason,) = why_not_ready(worker.url)
         assert reason.endswith("model.safetensors differs") and str(tmp_path) not in reason
-        reported = f"generate worker: {reason.partition(': ')[2]}"
+        reason_text = f"generate worker: {reason.partition(': ')[2]}"
         api = running.parts["api"].url
-        until(lambda: reported in why_not_ready(api), f"the API says {reported}, not {why_not_ready(api)}")
+        until(lambda: reason_text in why_not_ready(api), f"the API says {reason_text}, not {why_not_ready(api)}")
         with running.client() as http:
             assert http.get("/health").status_code == 200
-            refused = http.post("/generate", json=BODY)
-            assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
+            refusal = http.post("/generate", json=BODY)
+            assert (refusal.status_code, refusal.json()["code"]) == (503, "not_ready")
         assert worker.alive and httpx2.get(f"{worker.url}/health", timeout=30, trust_env=False).status_code == 200
         assert worker.stop() == 0
     finally:
@@ -132,9 +132,9 @@ def test_a_loading_worker_stops_at_once_on_a_signal(running: Cluster) -> None:
             worker.wait_until("/health")
             until(lambda: any("loading" in one for one in why_not_ready(worker.url)), "it loads")  # noqa: B023
             worker.signal(number)
-            started = time.monotonic()
+            start = time.monotonic()
             assert worker.process is not None and worker.process.wait(LEAVES_S_MAX) == 0, worker.log()
-            assert time.monotonic() - started < LEAVES_S_MAX
+            assert time.monotonic() - start < LEAVES_S_MAX
             assert "Traceback" not in worker.log() and "Fatal" not in worker.log()
         finally:
             worker.end()

@@ -25,7 +25,7 @@ from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
 from compiler.vocab import byte_vocabulary
-from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, ended, read_on, steps
+from tests.app.faults.test_workers import BODY, SLOTS, WORKERS, begin, final_status, read_on, steps
 from tests.servers.cluster import COMMON, FULL, SLACK_S, Cluster, Event, events
 from tests.servers.forkserver import run_process
 from tests.servers.processes import until
@@ -37,79 +37,79 @@ COMMAND_S_MAX = 120.0
 
 
 @pytest.fixture
-def whole(scripted: Cluster) -> Iterator[Cluster]:
+def services(scripted: Cluster) -> Iterator[Cluster]:
     scripted.restore()
     yield scripted
     if not scripted.server.ask("PING"):
         scripted.server.start()
 
 
-def test_streams_and_jobs_survive_a_killed_server(whole: Cluster) -> None:
+def test_streams_and_jobs_survive_a_killed_server(services: Cluster) -> None:
     stream_events: list[Event] = []
-    with whole.client() as http:
-        waiting = [begin(http, "steps 5 0.1", priority="batch") for _ in range(20)]
+    with services.client() as http:
+        waiting_jobs = [begin(http, "steps 5 0.1", priority="batch") for _ in range(20)]
         with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 50 0.1", "stream": True}) as response:
             for event in events(response):
                 stream_events.append(event)
                 if len(stream_events) == 5:
-                    whole.server.kill()
+                    services.server.kill()
                     time.sleep(1.0)
-                    whole.server.start()
+                    services.server.start()
         while stream_events[-1].name == "reconnect":  # the stream was let go of while the server was away
             stream_events.pop()
             stream_events += read_on(http, response.headers["x-job-id"], stream_events[-1].id)
-        shown = http.get(response.headers["location"]).json()
-        assert (shown["state"], shown["attempt"]) == ("done", 1)
-        assert {ended(http, job)["state"] for job in waiting} == {"done"}
+        job_status = http.get(response.headers["location"]).json()
+        assert (job_status["state"], job_status["attempt"]) == ("done", 1)
+        assert {final_status(http, job)["state"] for job in waiting_jobs} == {"done"}
     assert stream_events[-1].name == "done" and [event.name for event in stream_events].count("done") == 1
     numbers = steps(stream_events)
     assert numbers == sorted(set(numbers)) and numbers[-1] == 50
 
 
-def test_an_absent_server_returns_503_and_loses_no_job(whole: Cluster) -> None:
-    pids = {name: part.pid for name, part in whole.parts.items()}
-    with whole.client() as http:
+def test_an_absent_server_returns_503_and_loses_no_job(services: Cluster) -> None:
+    pids = {name: part.pid for name, part in services.parts.items()}
+    with services.client() as http:
         jobs = [begin(http, "steps 20 0.1") for _ in range(4)]
-        whole.server.kill()
-        gone = time.monotonic()
-        refused = http.post("/generate", json=BODY | {"prompt": "x"})
-        assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
-        assert int(refused.headers["retry-after"]) > 0
+        services.server.kill()
+        outage_start = time.monotonic()
+        refusal = http.post("/generate", json=BODY | {"prompt": "x"})
+        assert (refusal.status_code, refusal.json()["code"]) == (503, "storage_down"), refusal.text
+        assert int(refusal.headers["retry-after"]) > 0
         ready = http.get("/ready")
         assert ready.status_code == 503 and ready.json()["reasons"] and http.get("/health").status_code == 200
-        time.sleep(max(0.0, gone + AWAY_S - time.monotonic()))
-        whole.server.start()
+        time.sleep(max(0.0, outage_start + AWAY_S - time.monotonic()))
+        services.server.start()
         back = time.monotonic()
         until(lambda: http.post("/generate", json=BODY | {"prompt": "x"}).is_success, "requests are answered again")
         assert time.monotonic() - back < RECOVERY_S + SLACK_S
         until(lambda: http.get("/ready").is_success, "the service says that it is ready")
-        over = [ended(http, job) for job in jobs]
-        assert {shown["state"] for shown in over} == {"done"}, over
-    assert {name: part.pid for name, part in whole.parts.items() if part.alive} == pids, "no process had to end"
+        over = [final_status(http, job) for job in jobs]
+        assert {job_status["state"] for job_status in over} == {"done"}, over
+    assert {name: part.pid for name, part in services.parts.items() if part.alive} == pids, "no process had to end"
 
 
 def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(
-    whole: Cluster,
+    services: Cluster,
 ) -> None:
     """Filled by callers for real, up to a limit of a few MiB, and emptied by its workers alone."""
-    server = whole.server
-    with whole.client() as http:
-        running = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]  # nothing else is done until these are over
-        before = automaton_keys(server)
+    server = services.server
+    with services.client() as http:
+        running_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]  # nothing else is done until these are over
+        keys_before = automaton_keys(server)
         try:
             assert server.ask("CONFIG", "SET", "maxmemory", str(used_bytes(server) + 4 * 2**20)) == "+OK"
             asyncio.run(fill_store(server.url, count=30, size=100_000))
-            stored = automaton_keys(server) - before
+            new_keys = automaton_keys(server) - keys_before
             large, _ = fill_queue(http, "x" * 30_000)
-            small, refused = fill_queue(http, "x")  # no gap is left, into which a worker could write
-            accepted = large + small
-            assert (refused.status_code, refused.json()["code"]) == (503, "storage_down"), refused.text
-            assert "full" in refused.json()["detail"] and int(refused.headers["retry-after"]) > 0
-            assert len(stored) > 20 and not automaton_keys(server) & stored, "what is only cached goes first"
-            assert len(accepted) > 20
-            for job in running:
+            small_jobs, refusal = fill_queue(http, "x")  # no gap is left, into which a worker could write
+            accepted_jobs = large + small_jobs
+            assert (refusal.status_code, refusal.json()["code"]) == (503, "storage_down"), refusal.text
+            assert "full" in refusal.json()["detail"] and int(refusal.headers["retry-after"]) > 0
+            assert len(new_keys) > 20 and not automaton_keys(server) & new_keys, "what is only cached goes first"
+            assert len(accepted_jobs) > 20
+            for job in running_jobs:
                 http.delete(f"/jobs/{job}")
-            assert {ended(http, job)["state"] for job in accepted} == {"done"}
+            assert {final_status(http, job)["state"] for job in accepted_jobs} == {"done"}
             assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200, "there is room again"
         finally:
             assert server.ask("CONFIG", "SET", "maxmemory", "0") == "+OK"
@@ -117,13 +117,13 @@ def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(
 
 def fill_queue(http: httpx2.Client, words: str) -> tuple[list[str], httpx2.Response]:
     """Begin jobs until one is refused; the ids of those that were not, and the refusal."""
-    accepted: list[str] = []
+    accepted_jobs: list[str] = []
     while True:
         body = BODY | {"prompt": f"steps 1 0 {words}"}
         response = http.post("/generate", json=body, headers={"prefer": "respond-async"})
         if response.status_code != 202:
-            return accepted, response
-        accepted.append(response.json()["id"])
+            return accepted_jobs, response
+        accepted_jobs.append(response.json()["id"])
 
 
 def used_bytes(server: RedisServer) -> int:
@@ -146,7 +146,7 @@ def automaton_keys(server: RedisServer) -> set[str]:
     return {word for word in server.ask("KEYS", "{abs}:dfa:*").split() if word.startswith("{abs}:dfa:")}
 
 
-def flipped(data: bytes) -> bytes:
+def flip(data: bytes) -> bytes:
     return data[:60] + bytes(byte ^ 0xFF for byte in data[60:64]) + data[64:]
 
 
@@ -166,10 +166,10 @@ def signed_by(secret: bytes, automaton: str) -> bytes:
 async def spoil(url: str, keys: list[str]) -> int:
     """Replaces each of these automata by an invalid value of another kind. Returns their number."""
     async with Redis.from_url(url) as client:
-        held = [await client.get(key) for key in keys]
+        values = [await client.get(key) for key in keys]
         names = [key.rpartition(":")[2] for key in keys]
         spoilt = [
-            flipped(held[0]), old_version(held[1]), cut_off(held[2]), held[4], held[3],  # these two change places
+            flip(values[0]), old_version(values[1]), cut_off(values[2]), values[4], values[3],  # two swapped
             signed_by(b"the secret of another", names[5]), signed_by(COMMON["ABS_SECRET"].encode(), names[6]), b"",
         ]
         for key, data in zip(keys, spoilt, strict=True):
@@ -177,23 +177,23 @@ async def spoil(url: str, keys: list[str]) -> int:
         return len(spoilt)
 
 
-def test_values_of_the_store_are_never_trusted(whole: Cluster) -> None:
+def test_values_of_the_store_are_never_trusted(services: Cluster) -> None:
     def corrupt() -> float:  # of the API that has not seen any of these yet
-        return whole.parts["other"].metric("abs_cache_requests_total", result="corrupt")
+        return services.parts["other"].metric("abs_cache_requests_total", result="corrupt")
 
     constraints = [{"regex": f"spoilt in way {way} [a-d]{{3}}"} for way in "abcdefgh"]
-    with whole.client() as http:
+    with services.client() as http:
         answers = [http.post("/compile", json={"constraint": constraint}).json() for constraint in constraints]
-    before, same = corrupt(), {"compile_ms": 0, "cached": False, "request_id": ""}
-    spoilt = asyncio.run(spoil(whole.server.url, [automaton_key(answer["automaton"]) for answer in answers]))
-    with whole.client("other") as http:
+    keys_before, same_fields = corrupt(), {"compile_ms": 0, "cached": False, "request_id": ""}
+    spoilt = asyncio.run(spoil(services.server.url, [automaton_key(answer["automaton"]) for answer in answers]))
+    with services.client("other") as http:
         for constraint, answer in zip(constraints, answers, strict=True):
-            again = http.post("/compile", json={"constraint": constraint})
-            assert again.status_code == 200, again.text
-            assert again.json() | same == answer | same
+            repetition = http.post("/compile", json={"constraint": constraint})
+            assert repetition.status_code == 200, repetition.text
+            assert repetition.json() | same_fields == answer | same_fields
         body = {"prompt": "x", "automaton": answers[0]["automaton"], "max_tokens": 16}
         assert http.post("/generate", json=body).status_code == 200
-    assert corrupt() == before + spoilt
+    assert corrupt() == keys_before + spoilt
 
 
 @pytest.mark.parametrize(
@@ -207,16 +207,16 @@ def test_a_server_that_may_lose_jobs_is_refused_at_startup(
     command: tuple[str, ...], options: tuple[str, ...], word: str
 ) -> None:
     with running_server(*options) as server:
-        said = run_command(command, {"ABS_BROKER": server.url, "ABS_STORE": server.url})
-        assert said.returncode == 4 and word in said.stderr, said.stderr
+        output = run_command(command, {"ABS_BROKER": server.url, "ABS_STORE": server.url})
+        assert output.returncode == 4 and word in output.stderr, output.stderr
 
 
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker", "compile"), ("worker", "generate")])
 def test_a_server_that_is_too_old_is_refused_at_startup(command: tuple[str, ...]) -> None:
     with running_server(program=old_server_program()) as server:
-        said = run_command(command, {"ABS_BROKER": server.url, "ABS_STORE": server.url})
-    assert said.returncode == 4, said.stderr
-    words = " ".join(said.stderr.split())
+        output = run_command(command, {"ABS_BROKER": server.url, "ABS_STORE": server.url})
+    assert output.returncode == 4, output.stderr
+    words = " ".join(output.stderr.split())
     assert f"ABS_BROKER = {server.url}: the server is of version 6.2.5: 7 or newer is needed" in words
 
 
@@ -225,19 +225,19 @@ def run_command(words: tuple[str, ...], environment: dict[str, str]) -> subproce
     return run_process(["app.main", *words], {**os.environ, **COMMON, **environment}, COMMAND_S_MAX)
 
 
-def test_a_truncated_append_only_file_loses_no_request(whole: Cluster) -> None:
+def test_a_truncated_append_only_file_loses_no_request(services: Cluster) -> None:
     """What was written last may be lost with the end of the log: a sign of life, a step, an end, but no request."""
-    server = whole.server
-    with whole.client() as http:
+    server = services.server
+    with services.client() as http:
         jobs = [begin(http, "steps 20 0.1") for _ in range(SLOTS + 4)]  # more than run at once
-        whole.busy(*WORKERS)
+        services.busy(*WORKERS)
         assert server.ask("SET", "{abs}:last", "x" * 100) == "+OK"
         server.kill()
         log = max(server.folder.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
-        held = log.read_bytes()
-        os.truncate(log, held.rindex(b"{abs}:last") + 40)
+        values = log.read_bytes()
+        os.truncate(log, values.rindex(b"{abs}:last") + 40)
         server.start()
         assert "truncat" in (server.folder / "log").read_text().lower(), "the server says nothing of the loss"
         assert server.ask("GET", "{abs}:last") == "$-1"
-        assert {ended(http, job)["state"] for job in jobs} == {"done"}
+        assert {final_status(http, job)["state"] for job in jobs} == {"done"}
         assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200

@@ -219,7 +219,7 @@ def test_a_fault_without_a_process_test_names_its_gap(fault: str) -> None:
 
 
 def test_every_test_of_faults_is_in_the_table() -> None:
-    listed = {entry for shown in FAULTS.values() for entry in shown.tests}
+    in_table = {entry for job_status in FAULTS.values() for entry in job_status.tests}
     for file in (WORKERS, API, SERVER, SERVICE_LINES, KEYS, MODEL, CLOCKS):
-        missing = {test for test in functions_of(file) if test.startswith("test_") and (file, test) not in listed}
-        assert not missing, missing
+        unlisted = {test for test in functions_of(file) if test.startswith("test_") and (file, test) not in in_table}
+        assert not unlisted, unlisted

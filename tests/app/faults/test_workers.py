@@ -34,7 +34,7 @@ TRIED_BOMBS = BOMBS if FULL else BOMBS[:1]
 
 
 @pytest.fixture
-def whole(scripted: Cluster) -> Iterator[Cluster]:
+def services(scripted: Cluster) -> Iterator[Cluster]:
     scripted.restore()
     yield scripted
     for part in scripted.parts.values():
@@ -48,21 +48,21 @@ def begin(http: httpx2.Client, prompt: str, **options: Any) -> str:
     return str(response.json()["id"])
 
 
-def ended(http: httpx2.Client, job: str) -> dict[str, Any]:
+def final_status(http: httpx2.Client, job: str) -> dict[str, Any]:
     """What GET /jobs says once the job is over."""
 
     def over() -> dict[str, Any] | None:
-        shown: dict[str, Any] = http.get(f"/jobs/{job}").json()
-        return shown if shown["state"] not in ("waiting", "running") else None
+        job_status: dict[str, Any] = http.get(f"/jobs/{job}").json()
+        return job_status if job_status["state"] not in ("waiting", "running") else None
 
-    shown = until(over, f"the job {job} is over", 4 * LEASE_S + 120)
-    assert isinstance(shown, dict)
-    return shown
+    job_status = until(over, f"the job {job} is over", 4 * LEASE_S + 120)
+    assert isinstance(job_status, dict)
+    return job_status
 
 
-def read_on(http: httpx2.Client, job: str, after: str) -> list[Event]:
+def read_on(http: httpx2.Client, job: str, last_id: str) -> list[Event]:
     """The events of a job after one."""
-    with http.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": after}) as response:
+    with http.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": last_id}) as response:
         return list(events(response))
 
 
@@ -70,46 +70,46 @@ def steps(stream_events: list[Event]) -> list[int]:
     return [event.data["step"] for event in stream_events if event.name == "step"]
 
 
-def test_a_stream_continues_on_another_worker_after_a_kill(whole: Cluster) -> None:
+def test_a_stream_continues_on_another_worker_after_a_kill(services: Cluster) -> None:
     stream_events: list[Event] = []
     killed_at = restarted_at = 0.0
-    with whole.client() as http:
+    with services.client() as http:
         with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 30 0.1", "stream": True}) as response:
             for event in events(response):
                 stream_events.append(event)
                 if len(stream_events) == 3:
-                    whole.busy(*WORKERS).kill()
+                    services.busy(*WORKERS).kill()
                     killed_at = time.monotonic()
                 elif event.name == "restarted":
                     restarted_at = time.monotonic()
                     assert event.data == {"attempt": 2}
-        shown = http.get(response.headers["location"]).json()
-    again = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
+        job_status = http.get(response.headers["location"]).json()
+    restart_place = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
     assert restarted_at - killed_at < LEASE_S + 5 + SLACK_S
     assert [event.name for event in stream_events].count("restarted") == 1
-    assert steps(stream_events[again:]) == list(range(1, 31)) and stream_events[-1].name == "done"
-    assert (shown["state"], shown["attempt"]) == ("done", 2)
-    assert shown["result"]["choices"][0]["text"] == "dog" == stream_events[-1].data["choices"][0]["text"]
+    assert steps(stream_events[restart_place:]) == list(range(1, 31)) and stream_events[-1].name == "done"
+    assert (job_status["state"], job_status["attempt"]) == ("done", 2)
+    assert job_status["result"]["choices"][0]["text"] == "dog" == stream_events[-1].data["choices"][0]["text"]
 
 
-def test_a_compile_is_retried_when_its_worker_is_killed(whole: Cluster) -> None:
-    worker = whole.parts["compile"]
+def test_a_compile_is_retried_when_its_worker_is_killed(services: Cluster) -> None:
+    worker = services.parts["compile"]
     worker.keep_alive = True
-    stored = set(whole.server.ask("KEYS", "{abs}:dfa:*").split())
+    stored_keys = set(services.server.ask("KEYS", "{abs}:dfa:*").split())
     answers: list[httpx2.Response] = []
-    with whole.client() as http:
-        asking = threading.Thread(target=lambda: answers.append(http.post("/compile", json={"constraint": SLOW})))
-        asking.start()
-        whole.busy("compile", queue="compile")
-        below = psutil.Process(worker.pid).children(recursive=True)
+    with services.client() as http:
+        caller = threading.Thread(target=lambda: answers.append(http.post("/compile", json={"constraint": SLOW})))
+        caller.start()
+        services.busy("compile", queue="compile")
+        sandbox_tree = psutil.Process(worker.pid).children(recursive=True)
         worker.kill()
-        asking.join(120)
+        caller.join(120)
         assert answers[0].status_code == 200, answers[0].text
-        again = http.post("/compile", json={"constraint": SLOW})
-        assert again.json()["automaton"] == answers[0].json()["automaton"]
-    assert not psutil.wait_procs(below, timeout=30)[1], "the sandbox of the killed worker goes on"
-    now = set(whole.server.ask("KEYS", "{abs}:dfa:*").split())
-    assert len([key for key in now - stored if key.startswith("{abs}:dfa:")]) == 1
+        second_answer = http.post("/compile", json={"constraint": SLOW})
+        assert second_answer.json()["automaton"] == answers[0].json()["automaton"]
+    assert not psutil.wait_procs(sandbox_tree, timeout=30)[1], "the sandbox of the killed worker goes on"
+    now = set(services.server.ask("KEYS", "{abs}:dfa:*").split())
+    assert len([key for key in now - stored_keys if key.startswith("{abs}:dfa:")]) == 1
 
 
 def require_compiles(cluster: Cluster, worker: psutil.Process, name: str) -> None:
@@ -124,29 +124,29 @@ def require_compiles(cluster: Cluster, worker: psutil.Process, name: str) -> Non
     ("constraint", "limits"), [row[1:] for row in TRIED_BOMBS], ids=[name for name, *_ in TRIED_BOMBS]
 )
 def test_a_bomb_ends_its_sandbox_and_not_its_worker(
-    whole: Cluster, constraint: dict[str, Any], limits: tuple[str, ...]
+    services: Cluster, constraint: dict[str, Any], limits: tuple[str, ...]
 ) -> None:
-    worker = psutil.Process(whole.parts["compile"].pid)
-    with whole.client() as http:
+    worker = psutil.Process(services.parts["compile"].pid)
+    with services.client() as http:
         answer = http.post("/compile", json={"constraint": constraint})
     if not (answer.status_code == 200 and COMPILES in limits):
         assert answer.status_code == 422 and answer.json()["code"] == "constraint_too_large", answer.text
         assert answer.json()["limit"] in limits and answer.json()["cap"] > 0
-    require_compiles(whole, worker, f"a bomb {len(str(constraint))}")
+    require_compiles(services, worker, f"a bomb {len(str(constraint))}")
 
 
 def standing_by(server: psutil.Process) -> psutil.Process:
     """The process that is ready for the next compilation."""
-    rested: tuple[psutil.Process | None, float] = (None, 0.0)
+    last_reading: tuple[psutil.Process | None, float] = (None, 0.0)
 
-    def found() -> psutil.Process | None:
-        nonlocal rested
+    def sandbox_process() -> psutil.Process | None:
+        nonlocal last_reading
         (process,) = server.children() or (None,)
         now = process, process.cpu_times().user if process else 0.0
-        same, rested = now == rested, now
-        return process if same else None
+        is_same, last_reading = now == last_reading, now
+        return process if is_same else None
 
-    process = until(found, "a process stands by", poll_s=0.2)
+    process = until(sandbox_process, "a process stands by", poll_s=0.2)
     assert isinstance(process, psutil.Process)
     return process
 
@@ -165,57 +165,57 @@ def starve(pid: int) -> None:
     ],
 )
 def test_a_hanging_or_memoryless_sandbox_meets_its_limit(
-    whole: Cluster, how: str, fault: Callable[[int], None], limit: str
+    services: Cluster, how: str, fault: Callable[[int], None], limit: str
 ) -> None:
-    worker = psutil.Process(whole.parts["compile"].pid)
+    worker = psutil.Process(services.parts["compile"].pid)
     (server,) = worker.children()
     answers: list[httpx2.Response] = []
     far_apart = " & ".join(f"F({how} & {'X' * number} b)" for number in range(60))  # works for seconds, for nothing
 
     def ask() -> None:
-        with whole.client() as http:
+        with services.client() as http:
             answers.append(http.post("/compile", json={"constraint": {"ltlf": far_apart}}))
 
     sandbox = standing_by(server)
-    before = sandbox.cpu_times().user
-    asking = threading.Thread(target=ask)
-    asking.start()
-    until(lambda: sandbox.cpu_times().user > before + 0.2, "the compilation is in its middle", poll_s=0.01)
+    cpu_before = sandbox.cpu_times().user
+    caller = threading.Thread(target=ask)
+    caller.start()
+    until(lambda: sandbox.cpu_times().user > cpu_before + 0.2, "the compilation is in its middle", poll_s=0.01)
     fault(sandbox.pid)
-    asking.join(120)
+    caller.join(120)
     assert answers[0].status_code == 422 and answers[0].json()["limit"] == limit, answers[0].text
-    require_compiles(whole, worker, how)
+    require_compiles(services, worker, how)
 
 
-def test_a_job_that_kills_three_workers_is_failed(whole: Cluster) -> None:
+def test_a_job_that_kills_three_workers_is_failed(services: Cluster) -> None:
     for name in WORKERS:
-        whole.parts[name].keep_alive = True
-    with whole.client() as http:
+        services.parts[name].keep_alive = True
+    with services.client() as http:
         poison = begin(http, "die")
-        shown = ended(http, poison)
-        assert shown["state"] == "failed" and shown["error"]["code"] == "worker_lost", shown
-        assert shown["error"]["status"] == 500 and shown["attempt"] == 3
-        after = http.post("/generate", json=BODY | {"prompt": "well"})
-        assert after.status_code == 200 and after.json()["choices"][0]["text"] == "dog"
+        job_status = final_status(http, poison)
+        assert job_status["state"] == "failed" and job_status["error"]["code"] == "worker_lost", job_status
+        assert job_status["error"]["status"] == 500 and job_status["attempt"] == 3
+        last_answer = http.post("/generate", json=BODY | {"prompt": "well"})
+        assert last_answer.status_code == 200 and last_answer.json()["choices"][0]["text"] == "dog"
 
 
-def test_a_resumed_worker_cannot_change_a_reassigned_job(whole: Cluster) -> None:
+def test_a_resumed_worker_cannot_change_a_reassigned_job(services: Cluster) -> None:
     count = 600 if FULL else 60
-    with whole.client() as http:
+    with services.client() as http:
         job = begin(http, f"steps {count} 0.1")
-        stopped, began = whole.busy(*WORKERS), time.monotonic()
-        stopped.signal(signal.SIGSTOP)
+        paused, began = services.busy(*WORKERS), time.monotonic()
+        paused.signal(signal.SIGSTOP)
         until(lambda: http.get(f"/jobs/{job}").json()["attempt"] == 2, "another worker has the job", LEASE_S + 60)
         if FULL:
             time.sleep(max(0.0, began + STOPPED_S - time.monotonic()))
-        stopped.signal(signal.SIGCONT)  # in the middle of the other's steps
+        paused.signal(signal.SIGCONT)  # in the middle of the other's steps
         assert http.get(f"/jobs/{job}").json()["state"] == "running"
-        shown = ended(http, job)
-        assert shown["state"] == "done" and shown["attempt"] == 2
+        job_status = final_status(http, job)
+        assert job_status["state"] == "done" and job_status["attempt"] == 2
         with http.stream("GET", f"/jobs/{job}/events") as response:
             stream_events = list(events(response))
-    again = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
-    assert steps(stream_events[again:]) == sorted(set(steps(stream_events[again:]))), (
+    restart_place = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
+    assert steps(stream_events[restart_place:]) == sorted(set(steps(stream_events[restart_place:]))), (
         "a step was repeated, or out of order"
     )
     assert (
@@ -223,13 +223,13 @@ def test_a_resumed_worker_cannot_change_a_reassigned_job(whole: Cluster) -> None
         == 1
         == [event.name for event in stream_events].count("restarted")
     )
-    until(lambda: stopped.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
+    until(lambda: paused.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
 
 
-def test_a_stopping_worker_finishes_its_running_jobs(whole: Cluster) -> None:
-    with whole.client() as http:
+def test_a_stopping_worker_finishes_its_running_jobs(services: Cluster) -> None:
+    with services.client() as http:
         job = begin(http, "steps 20 0.1")
-        worker = whole.busy(*WORKERS)
+        worker = services.busy(*WORKERS)
         assert worker.stop() == 0
-        shown = ended(http, job)
-    assert (shown["state"], shown["attempt"]) == ("done", 1)
+        job_status = final_status(http, job)
+    assert (job_status["state"], job_status["attempt"]) == ("done", 1)

@@ -50,39 +50,39 @@ def test_an_altered_built_in_model_is_refused(
 
 def test_the_list_is_as_sha256sum_writes_it(model: Path) -> None:
     names = [path.name for path in model_files(model)]
-    said = subprocess.run(["sha256sum", *names], cwd=model, capture_output=True, text=True, check=True).stdout
-    assert said == list_of(digests_of(model))
-    assert digest_of(digests_of(model)) == hashlib.sha256(said.encode()).hexdigest()
+    sums = subprocess.run(["sha256sum", *names], cwd=model, capture_output=True, text=True, check=True).stdout
+    assert sums == list_of(digests_of(model))
+    assert digest_of(digests_of(model)) == hashlib.sha256(sums.encode()).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "generation_config.json"])
 def test_a_model_is_served_only_with_its_pinned_digest(model: Path, name: str) -> None:
-    pinned = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
+    pinned_settings = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
     (model / "README.md").write_text("what is not read is not looked at")
-    assert checked_model(pinned) == str(model)
+    assert checked_model(pinned_settings) == str(model)
     meant = list_of(digests_of(model))
     spoil(model / name, 40)
-    with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256: .* not {pinned.model_sha256[:12]}"):
-        checked_model(pinned)
+    with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256: .* not {pinned_settings.model_sha256[:12]}"):
+        checked_model(pinned_settings)
     (model / LIST).write_text(meant)
     with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256: {name} differs$"):
-        checked_model(pinned)
+        checked_model(pinned_settings)
     (model / LIST).write_text(meant.replace("a", "b"))  # a list with another digest is ignored
     with pytest.raises(ModelChanged, match="SHA-256 is "):
-        checked_model(pinned)
+        checked_model(pinned_settings)
     assert checked_model(Settings(model=str(model))) == str(model)  # of which nothing is known
 
 
 def test_extra_or_missing_weight_files_are_named(model: Path) -> None:
-    pinned = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
+    pinned_settings = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
     (model / LIST).write_text(list_of(digests_of(model)))
     (model / "model-2.safetensors").write_bytes(b"more")
     with pytest.raises(ModelChanged, match=r"model-2\.safetensors is not in the list$"):
-        checked_model(pinned)
+        checked_model(pinned_settings)
     (model / "model-2.safetensors").unlink()
     (model / "model.safetensors").unlink()
     with pytest.raises(ModelChanged, match=r"model\.safetensors is missing$"):
-        checked_model(pinned)
+        checked_model(pinned_settings)
 
 
 def test_the_digest_covers_the_weights_that_are_loaded(model: Path) -> None:
@@ -94,6 +94,6 @@ def test_the_digest_covers_the_weights_that_are_loaded(model: Path) -> None:
 
 def test_a_digest_is_64_digits() -> None:
     assert read_settings({"ABS_MODEL_SHA256": "0" * 64}).model_sha256 == "0" * 64
-    for wrong in ("0" * 63, "G" * 64, "sha256:" + "0" * 64):
+    for wrong_digest in ("0" * 63, "G" * 64, "sha256:" + "0" * 64):
         with pytest.raises(SettingsInvalid, match="ABS_MODEL_SHA256"):
-            read_settings({"ABS_MODEL_SHA256": wrong})
+            read_settings({"ABS_MODEL_SHA256": wrong_digest})

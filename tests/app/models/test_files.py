@@ -38,16 +38,16 @@ def test_the_text_config_of_a_multimodal_model_is_read(tmp_path: Path, captions_
 
 
 @pytest.mark.parametrize(
-    ("lengths", "known"),
+    ("lengths", "context"),
     [({"n_positions": 64}, 64), ({"max_position_embeddings": 9, "n_positions": 64}, 9), ({"seq_length": 7}, 7),
      ({"max_position_embeddings": -1}, None), ({"max_position_embeddings": None, "max_seq_len": 5}, 5)],
 )  # fmt: skip
 def test_the_context_length_is_found_under_every_known_name(
-    tmp_path: Path, captions_dir: Path, lengths: dict[str, int], known: int | None
+    tmp_path: Path, captions_dir: Path, lengths: dict[str, int], context: int | None
 ) -> None:
     assert CONTEXT_NAMES == loading.CONTEXT_NAMES
     config = {"vocab_size": 4096, "eos_token_id": 0, **lengths}
-    assert open_model_files(model(tmp_path, captions_dir, config)).context_tokens == known
+    assert open_model_files(model(tmp_path, captions_dir, config)).context_tokens == context
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_a_model_whose_texts_cannot_end_is_refused(
         open_model_files(model(tmp_path, captions_dir, config))
 
 
-@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json"])
-def test_a_folder_without_its_files_is_refused(tmp_path: Path, captions_dir: Path, missing: str) -> None:
+@pytest.mark.parametrize("missing_file", ["config.json", "tokenizer.json"])
+def test_a_folder_without_its_files_is_refused(tmp_path: Path, captions_dir: Path, missing_file: str) -> None:
     path = model(tmp_path, captions_dir, {"eos_token_id": 0})
-    (tmp_path / missing).unlink()
-    with pytest.raises(SettingsInvalid, match=missing):
+    (tmp_path / missing_file).unlink()
+    with pytest.raises(SettingsInvalid, match=missing_file):
         open_model_files(path)
 
 

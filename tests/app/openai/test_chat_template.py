@@ -39,7 +39,7 @@ def folder(tmp_path: Path, captions_dir: Path) -> Path:
     return tmp_path
 
 
-def configured(folder: Path, template: Any) -> ModelFiles:
+def files_with(folder: Path, template: Any) -> ModelFiles:
     """The same with a template in the tokenizer's configuration."""
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
@@ -47,41 +47,41 @@ def configured(folder: Path, template: Any) -> ModelFiles:
     return open_model_files(str(folder))
 
 
-def turns(*said: tuple[str, str]) -> list[MessageBody]:
-    return [MessageBody.model_validate({"role": role, "content": content}) for role, content in said]
+def turns(*messages: tuple[str, str]) -> list[MessageBody]:
+    return [MessageBody.model_validate({"role": role, "content": content}) for role, content in messages]
 
 
 @pytest.mark.parametrize("template", [CHATML, STRICT], ids=["chatml", "strict"])
 @pytest.mark.parametrize("going_on", [True, False])
 def test_a_prompt_is_the_one_that_transformers_makes(folder: Path, template: str, going_on: bool) -> None:
-    files = configured(folder, template)
+    files = files_with(folder, template)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
-    said = [{"role": role, "content": content} for role, content in TURNS]
-    theirs = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=going_on, thinks=True)
+    messages = [{"role": role, "content": content} for role, content in TURNS]
+    theirs = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=going_on, thinks=True)
     assert render_prompt(files, turns(*TURNS), going_on, {"thinks": True}) == theirs
 
 
 def test_the_template_is_a_file_or_the_default_entry(folder: Path) -> None:
     several = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes"}]
-    assert render_prompt(configured(folder, several), turns(("user", "a"))) == "yes"
+    assert render_prompt(files_with(folder, several), turns(("user", "a"))) == "yes"
     (folder / "chat_template.jinja").write_text("{{ eos_token }}file", encoding="utf-8")
-    assert render_prompt(configured(folder, several), turns(("user", "a"))) == "<eos>file"
+    assert render_prompt(files_with(folder, several), turns(("user", "a"))) == "<eos>file"
 
 
-def refusal(files: ModelFiles, *said: tuple[str, str], **arguments: Any) -> str:
-    with pytest.raises(InvalidRequest) as refused:
-        render_prompt(files, turns(*said), True, arguments)
-    return str(refused.value)
+def refusal(files: ModelFiles, *messages: tuple[str, str], **arguments: Any) -> str:
+    with pytest.raises(InvalidRequest) as error:
+        render_prompt(files, turns(*messages), True, arguments)
+    return str(error.value)
 
 
 def test_a_model_without_a_template_refers_to_completions(folder: Path) -> None:
-    assert "/v1/completions" in refusal(configured(folder, None), ("user", "MARKER"))
+    assert "/v1/completions" in refusal(files_with(folder, None), ("user", "MARKER"))
 
 
 def test_a_template_error_is_shown_unless_it_quotes_messages(folder: Path) -> None:
-    assert "Roles must alternate" in refusal(configured(folder, STRICT), ("assistant", "MARKER"))
-    quoting = configured(folder, "{{ raise_exception('I do not like ' + messages[0].content) }}")
-    assert "MARKER" not in refusal(quoting, ("user", "MARKER"))
+    assert "Roles must alternate" in refusal(files_with(folder, STRICT), ("assistant", "MARKER"))
+    quoting_files = files_with(folder, "{{ raise_exception('I do not like ' + messages[0].content) }}")
+    assert "MARKER" not in refusal(quoting_files, ("user", "MARKER"))
 
 
 @pytest.mark.parametrize(
@@ -91,25 +91,25 @@ def test_a_template_error_is_shown_unless_it_quotes_messages(folder: Path) -> No
 )  # fmt: skip
 def test_a_template_cannot_leave_its_sandbox(folder: Path, attack: str) -> None:
     with pytest.raises((InvalidRequest, SettingsInvalid)):
-        render_prompt(configured(folder, attack), turns(("user", "a")))
-    assert render_prompt(configured(folder, "{{ messages[0].content }}"), turns(("user", attack))) == attack
+        render_prompt(files_with(folder, attack), turns(("user", "a")))
+    assert render_prompt(files_with(folder, "{{ messages[0].content }}"), turns(("user", attack))) == attack
 
 
 def test_a_template_sees_no_tools_as_in_transformers(folder: Path) -> None:
-    asking = "{% if tools is not none or documents is not none %}tools: {{ tools }}{% endif %}{{ messages[0].content }}"
-    files, tokenizer = configured(folder, asking), PreTrainedTokenizerFast.from_pretrained(str(folder))
+    tools = "{% if tools is not none or documents is not none %}tools: {{ tools }}{% endif %}{{ messages[0].content }}"
+    files, tokenizer = files_with(folder, tools), PreTrainedTokenizerFast.from_pretrained(str(folder))
     theirs = tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)
     assert render_prompt(files, turns(("user", "a"))) == theirs == "a"
 
 
 def test_arguments_reach_the_template_and_replace_nothing(folder: Path) -> None:
-    files = configured(folder, "{{ mood }}{{ bos_token }}")
+    files = files_with(folder, "{{ mood }}{{ bos_token }}")
     assert render_prompt(files, turns(("user", "a")), True, {"mood": "glad"}) == "glad<eos>"
     for name in ("messages", "bos_token"):
         assert name in refusal(files, ("user", "a"), **{name: "MARKER"})
 
 
 def test_a_malformed_template_is_an_operator_error(folder: Path) -> None:
-    files = dataclasses.replace(configured(folder, None), chat_template="{% if %}")
+    files = dataclasses.replace(files_with(folder, None), chat_template="{% if %}")
     with pytest.raises(SettingsInvalid):
         render_prompt(files, turns(("user", "a")))

@@ -110,38 +110,38 @@ def test_deprecated_options_work_and_are_reported(ai: OpenAI) -> None:
 
 
 def test_an_unconstrained_text_is_sampled_and_reproducible_by_seed(ai: OpenAI) -> None:
-    one, two, other = (complete(ai, seed=seed).choices[0].text for seed in (7, 7, 8))
-    assert one == two and one != other
-    drawn = complete(ai)
-    assert drawn.model_extra and complete(ai, seed=drawn.model_extra["seed"]).choices[0].text == drawn.choices[0].text
+    one, two, other_seed = (complete(ai, seed=seed).choices[0].text for seed in (7, 7, 8))
+    assert one == two and one != other_seed
+    draw = complete(ai)
+    assert draw.model_extra and complete(ai, seed=draw.model_extra["seed"]).choices[0].text == draw.choices[0].text
     assert complete(ai, temperature=0).choices[0].text == complete(ai, temperature=0).choices[0].text
-    cut = complete(ai, max_tokens=4, seed=1)
-    assert cut.choices[0].finish_reason == "length" and cut.usage and cut.usage.completion_tokens == 4
+    two_words = complete(ai, max_tokens=4, seed=1)
+    assert two_words.choices[0].finish_reason == "length" and two_words.usage and two_words.usage.completion_tokens == 4
 
 
 def test_a_constraint_uses_search_and_a_temperature_uses_sampling(ai: OpenAI) -> None:
-    found = complete(ai, regex=PATTERN)
-    same: list[dict[str, Any]] = [
+    first = complete(ai, regex=PATTERN)
+    variants: list[dict[str, Any]] = [
         {"temperature": 0}, {"use_beam_search": True}, {"best_of": 16}, {"beams": 16}, {"temperature": 0, "top_p": 1},
     ]
-    assert {complete(ai, regex=PATTERN, **options).choices[0].text for options in same} == {found.choices[0].text}
-    assert found.model_extra and found.model_extra["seed"] is None
-    drawn = complete(ai, regex=PATTERN, temperature=1.0, seed=5)
-    assert drawn.model_extra and drawn.model_extra["seed"] == 5
-    assert re.fullmatch(PATTERN, drawn.choices[0].text)
-    again = complete(ai, automaton=found.model_extra["automaton"])
-    assert again.choices[0].text == found.choices[0].text
+    assert {complete(ai, regex=PATTERN, **options).choices[0].text for options in variants} == {first.choices[0].text}
+    assert first.model_extra and first.model_extra["seed"] is None
+    draw = complete(ai, regex=PATTERN, temperature=1.0, seed=5)
+    assert draw.model_extra and draw.model_extra["seed"] == 5
+    assert re.fullmatch(PATTERN, draw.choices[0].text)
+    repetition = complete(ai, automaton=first.model_extra["automaton"])
+    assert repetition.choices[0].text == first.choices[0].text
 
 
 def test_n_answers_and_the_best_of_more(ai: OpenAI) -> None:
-    found = complete(ai, regex=PATTERN, n=3)
-    assert len({choice.text for choice in found.choices}) == 3
-    assert [choice.index for choice in found.choices] == [0, 1, 2]
-    drawn = complete(ai, n=4, seed=3, logprobs=0)
+    first = complete(ai, regex=PATTERN, n=3)
+    assert len({choice.text for choice in first.choices}) == 3
+    assert [choice.index for choice in first.choices] == [0, 1, 2]
+    draw = complete(ai, n=4, seed=3, logprobs=0)
     best = complete(ai, n=2, best_of=4, seed=3, logprobs=0)
-    texts = [choice.text for choice in drawn.choices]
-    chosen = [choice.text for choice in best.choices]
-    assert len(chosen) == 2 and set(chosen) < set(texts) and best.usage == drawn.usage
+    texts = [choice.text for choice in draw.choices]
+    best_texts = [choice.text for choice in best.choices]
+    assert len(best_texts) == 2 and set(best_texts) < set(texts) and best.usage == draw.usage
 
 
 def test_log_probs_cover_the_tokens_of_the_text(ai: OpenAI) -> None:
@@ -161,18 +161,18 @@ def test_log_probs_cover_the_tokens_of_the_text(ai: OpenAI) -> None:
 
 
 def test_a_stop_string_ends_the_text_and_is_excluded(ai: OpenAI) -> None:
-    stopped = [complete(ai, seed=seed, stop=[" the", " a", "zebra"], logprobs=0) for seed in range(3, 11)]
-    assert not any(stop in answer.choices[0].text for answer in stopped for stop in (" the", " a"))
+    stop_completions = [complete(ai, seed=seed, stop=[" the", " a", "zebra"], logprobs=0) for seed in range(3, 11)]
+    assert not any(stop in answer.choices[0].text for answer in stop_completions for stop in (" the", " a"))
     taken_off = 0
-    for answer in stopped:
+    for answer in stop_completions:
         logprobs = answer.choices[0].logprobs
         assert logprobs and logprobs.tokens and answer.usage and answer.choices[0].finish_reason == "stop"
         taken_off += answer.usage.completion_tokens > len(logprobs.tokens) + 1
     assert taken_off > 2  # the model wrote them, as its ends
     at_once = complete(ai, seed=2, stop=[" the", " a", "zebra"], logprobs=0).choices[0]  # it begins with one
     assert at_once.logprobs and (at_once.text, at_once.logprobs.tokens) == ("", [])
-    said = complete(ai, constraint={"keywords": ["dog", "ball"]}, stop=["\n", " a"]).choices[0].text
-    assert {"dog", "ball"} <= set(re.findall(r"\w+", said)) and " a" not in said
+    answer_text = complete(ai, constraint={"keywords": ["dog", "ball"]}, stop=["\n", " a"]).choices[0].text
+    assert {"dog", "ball"} <= set(re.findall(r"\w+", answer_text)) and " a" not in answer_text
     assert re.fullmatch(PATTERN, complete(ai, regex=PATTERN, stop=" the").choices[0].text)
     several = complete(ai, max_tokens=12, constraint={"keywords": ["dog"]}, stop=["\n", " "], n=6)
     assert len({choice.text for choice in several.choices}) == len(several.choices) > 1  # none twice for its end's sake
@@ -182,10 +182,10 @@ def test_a_stop_string_ends_the_text_and_is_excluded(ai: OpenAI) -> None:
 
 
 def test_an_echo_is_the_prompt_followed_by_the_answer(ai: OpenAI) -> None:
-    plain, echoed = (complete(ai, regex=PATTERN, echo=echo).choices[0].text for echo in (False, True))
-    assert echoed == f"sentence: {plain}"
-    streamed = list(complete_stream(ai, regex=PATTERN, echo=True))
-    assert "".join(streamed) == echoed and streamed[0] == "sentence:"
+    plain_text, echo_text = (complete(ai, regex=PATTERN, echo=echo).choices[0].text for echo in (False, True))
+    assert echo_text == f"sentence: {plain_text}"
+    text_chunks = list(complete_stream(ai, regex=PATTERN, echo=True))
+    assert "".join(text_chunks) == echo_text and text_chunks[0] == "sentence:"
 
 
 def complete_stream(ai: OpenAI, **options: Any) -> Iterator[str]:
@@ -206,7 +206,7 @@ def complete_stream(ai: OpenAI, **options: Any) -> Iterator[str]:
     ids=str,
 )
 def test_a_stream_put_together_is_the_answer(ai: OpenAI, options: dict[str, Any]) -> None:
-    whole = complete(ai, logprobs=0, **options)
+    full_completion = complete(ai, logprobs=0, **options)
     texts, ends, part, tokens = dict[int, str](), dict[int, str](), None, dict[int, list[str]]()
     for chunk in chunks(ai, logprobs=0, stream_options={"include_usage": True}, **options):
         for choice in chunk.choices:
@@ -217,10 +217,10 @@ def test_a_stream_put_together_is_the_answer(ai: OpenAI, options: dict[str, Any]
             if choice.logprobs:
                 tokens[choice.index] = tokens.get(choice.index, []) + list(choice.logprobs.tokens or [])
         part = chunk.usage or part
-    assert texts == {choice.index: choice.text for choice in whole.choices}
-    assert ends == {choice.index: choice.finish_reason for choice in whole.choices}
-    assert tokens == {choice.index: choice.logprobs.tokens for choice in whole.choices if choice.logprobs}
-    assert part == whole.usage
+    assert texts == {choice.index: choice.text for choice in full_completion.choices}
+    assert ends == {choice.index: choice.finish_reason for choice in full_completion.choices}
+    assert tokens == {choice.index: choice.logprobs.tokens for choice in full_completion.choices if choice.logprobs}
+    assert part == full_completion.usage
 
 
 def test_a_chat_stream_starts_with_the_role(ai: OpenAI) -> None:
@@ -238,8 +238,8 @@ def test_the_models_template_makes_the_prompt(ai: OpenAI) -> None:
         {"role": "developer", "content": [{"type": "text", "text": "Captions."}]}, {"role": "user", "content": "cat"},
         {"role": "assistant", "content": "A cat sleeps."}, {"role": "user", "content": "dog"},
     ]
-    written = "Captions.\nconcepts: cat\nsentence: A cat sleeps.\nconcepts: dog\nsentence:"
-    direct = complete(ai, prompt=[written], regex=PATTERN)
+    prompt_text = "Captions.\nconcepts: cat\nsentence: A cat sleeps.\nconcepts: dog\nsentence:"
+    direct = complete(ai, prompt=[prompt_text], regex=PATTERN)
     answer = chat(ai, turns, regex=PATTERN, max_completion_tokens=24)
     assert answer.choices[0].message.content == direct.choices[0].text
 
@@ -252,9 +252,9 @@ def test_the_default_budget_is_the_remaining_context(ai: OpenAI, captions_dir: P
     assert part
     room = context - part.prompt_tokens + 1  # the last token is written, never read
     assert 2 < room < 10, "or else this shows little"
-    short = ai.completions.create(model="captions", prompt=prompt, seed=1, n=8)
-    assert "length" in {choice.finish_reason for choice in short.choices}
-    assert short.usage and short.usage.completion_tokens <= 8 * room
+    short_sample = ai.completions.create(model="captions", prompt=prompt, seed=1, n=8)
+    assert "length" in {choice.finish_reason for choice in short_sample.choices}
+    assert short_sample.usage and short_sample.usage.completion_tokens <= 8 * room
     with pytest.raises(openai.UnprocessableEntityError, match=r"pass the model.s context"):
         complete(ai, prompt, max_tokens=room + 1, regex="[a-z]")
 
@@ -305,12 +305,12 @@ async def test_pydantic_ai_gets_a_typed_answer(url: str) -> None:
 
 
 def test_openai_parsing_gets_a_typed_answer(ai: OpenAI) -> None:
-    parsed = ai.chat.completions.parse(model="captions", messages=USER, response_format=Pet, temperature=0.7)
-    assert isinstance(parsed.choices[0].message.parsed, Pet)
+    parsed_chat = ai.chat.completions.parse(model="captions", messages=USER, response_format=Pet, temperature=0.7)
+    assert isinstance(parsed_chat.choices[0].message.parsed, Pet)
 
 
 def test_an_error_is_the_clients_exception_with_our_code(ai: OpenAI) -> None:
-    refused: list[tuple[type[openai.APIStatusError], str, str | None, dict[str, Any]]] = [
+    error_cases: list[tuple[type[openai.APIStatusError], str, str | None, dict[str, Any]]] = [
         (openai.UnprocessableEntityError, "budget_too_small", "max_tokens", {"regex": "a{40}", "max_tokens": 4}),
         (openai.UnprocessableEntityError, "constraint_syntax", "guided_regex", {"guided_regex": "a(b"}),
         (openai.UnprocessableEntityError, "constraint_syntax", "guided_regex", {"guided_regex": "a(b", "stop": "x"}),
@@ -318,11 +318,11 @@ def test_an_error_is_the_clients_exception_with_our_code(ai: OpenAI) -> None:
         (openai.NotFoundError, "unknown_automaton", None, {"automaton": "0" * 64}),
         (openai.UnprocessableEntityError, "invalid_request", "max_tokens", {"max_tokens": 100_000}),
     ]
-    for kind, code, param, options in refused:
-        with pytest.raises(kind) as raised:
+    for kind, code, param, options in error_cases:
+        with pytest.raises(kind) as error:
             complete(ai, **options)
-        assert (raised.value.code, raised.value.param) == (code, param), raised.value.body
-        assert raised.value.type == "invalid_request_error"
+        assert (error.value.code, error.value.param) == (code, param), error.value.body
+        assert error.value.type == "invalid_request_error"
         with pytest.raises(kind):
             complete(ai, stream=True, **options)
     with pytest.raises(openai.NotFoundError) as unknown:

@@ -39,8 +39,8 @@ def test_an_invalid_request_is_refused_by_field_and_reason(case: dict[str, Any],
     response = client.post(path, content=case["json"].encode(), headers={"content-type": "application/json"})
     error = error_of(response)
     assert (response.status_code, error["code"]) == (case.get("status", 422), case["code"]), error
-    wanted = case.get("param")
-    assert error["param"] is not None if wanted == "*" else error["param"] == wanted, error
+    param = case.get("param")
+    assert error["param"] is not None if param == "*" else error["param"] == param, error
     assert case.get("says", "") in error["message"]
     if not case.get("marked"):
         assert "MARKER" not in response.text
@@ -62,7 +62,7 @@ def test_errors_of_the_middleware_have_the_same_shape(client: TestClient) -> Non
 
 
 @pytest.fixture
-def locked(tmp_path: Path) -> Iterator[tuple[TestClient, str, str]]:
+def keyed_service(tmp_path: Path) -> Iterator[tuple[TestClient, str, str]]:
     """A service with keys and no workers; a key that generates twice a minute, and one that only compiles."""
     path = tmp_path / "keys"
     anna = stored_key(path, "anna", "generate", requests_per_minute=2)
@@ -71,8 +71,8 @@ def locked(tmp_path: Path) -> Iterator[tuple[TestClient, str, str]]:
         yield client, anna, bert
 
 
-def test_keys_limits_and_a_service_that_is_not_ready(locked: tuple[TestClient, str, str]) -> None:
-    client, anna, bert = locked
+def test_keys_limits_and_a_service_that_is_not_ready(keyed_service: tuple[TestClient, str, str]) -> None:
+    client, anna, bert = keyed_service
 
     def ask(key: str) -> Any:
         return client.post(COMPLETIONS, json={"prompt": "a"}, headers=bearer(key))
@@ -81,11 +81,11 @@ def test_keys_limits_and_a_service_that_is_not_ready(locked: tuple[TestClient, s
     assert response.status_code == 401 and response.headers["www-authenticate"]
     assert error_of(response)["code"] == "unauthorized"
     assert (ask(bert).status_code, error_of(ask(bert))["scope"]) == (403, "generate")
-    waiting = ask(anna)
-    assert (waiting.status_code, error_of(waiting)["code"]) == (503, "not_ready") and waiting.headers["retry-after"]
+    answer = ask(anna)
+    assert (answer.status_code, error_of(answer)["code"]) == (503, "not_ready") and answer.headers["retry-after"]
     ask(anna)
-    limited = ask(anna)
-    assert (limited.status_code, error_of(limited)["code"]) == (429, "rate_limited") and limited.headers["retry-after"]
+    limit = ask(anna)
+    assert (limit.status_code, error_of(limit)["code"]) == (429, "rate_limited") and limit.headers["retry-after"]
 
 
 def test_an_idempotency_key_repeats_one_request_only(client: TestClient) -> None:

@@ -48,7 +48,7 @@ def message_of(event: BeamStep) -> StepMessage:
 
 
 def run(
-    options: GenerationOptions, compiled: CompiledConstraint, model: HashModel
+    options: GenerationOptions, compilation: CompiledConstraint, model: HashModel
 ) -> tuple[list[StepMessage], list[str]]:
     """The steps of a real generation over bytes, and its answers."""
     steps: list[StepMessage] = []
@@ -57,18 +57,18 @@ def run(
         steps.append(message_of(event))
 
     def text_of(tokens: tuple[int, ...]) -> bytes:
-        return answer_text(compiled.text, raw_text(tokens).decode()).encode()
+        return answer_text(compilation.text, raw_text(tokens).decode()).encode()
 
     if options.algorithm == "sample":
-        drawn = SamplingOptions(options.max_tokens, n=options.n, seed=options.seed or 0)
-        found = drive(model, [1], Sampling(PreparedConstraint.prepare(compiled.tokens, model.device), drawn), heard)
+        draws = SamplingOptions(options.max_tokens, n=options.n, seed=options.seed or 0)
+        result = drive(model, [1], Sampling(PreparedConstraint.prepare(compilation.tokens, model.device), draws), heard)
     else:
-        searched = SearchOptions(
+        search_options = SearchOptions(
             options.max_tokens, options.beams, options.algorithm, options.alpha_min, options.gamma, options.n,
             options.rank_by, options.length_penalty,
         )
-        found = generate(model, [1], compiled.tokens, searched, on_step=heard, text_of=text_of)
-    return steps, [text_of(answer.tokens).decode() for answer in found]
+        result = generate(model, [1], compilation.tokens, search_options, on_step=heard, text_of=text_of)
+    return steps, [text_of(answer.tokens).decode() for answer in result]
 
 
 def options_of(chance: random.Random, algorithm: Any, least: int) -> GenerationOptions:
@@ -88,24 +88,24 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
     chance, early_prefixes = random.Random(algorithm), 0
     for number in range(100):
         constraint = {"regex": chance.choice(PATTERNS)}
-        compiled = compiled_of(constraint)
+        compilation = compiled_of(constraint)
         model = HashModel(VOCABULARY.size, VOCABULARY.eos_ids, seed=number, spread=chance.choice([1.0, 6.0]))
-        options = options_of(chance, algorithm, compiled.tokens.min_tokens)
-        steps, answers = run(options, compiled, model)
-        said = AnswerNormalizer(stops)
-        said.constraint = compiled
-        settled, before = StablePrefixTracker(options, said), [""] * options.rows
+        options = options_of(chance, algorithm, compilation.tokens.min_tokens)
+        steps, answers = run(options, compilation, model)
+        normalizer = AnswerNormalizer(stops)
+        normalizer.constraint = compilation
+        tracker, prefixes = StablePrefixTracker(options, normalizer), [""] * options.rows
         for step in steps:
             if chance.random() < 0.1:
                 continue  # a reader who lags misses some
-            settled.take(step)
+            tracker.take(step)
             for index in range(len(answers) if algorithm == "sample" else 1):
-                certain = settled.text(index)
+                certain = tracker.text(index)
                 final = remove_stop(answers[index], stops)
-                assert certain.startswith(before[index]), (constraint, options)
+                assert certain.startswith(prefixes[index]), (constraint, options)
                 assert final.startswith(certain), (constraint, options, step.step)
-                before[index] = certain
-        early_prefixes += bool(before[0])
+                prefixes[index] = certain
+        early_prefixes += bool(prefixes[0])
     assert early_prefixes > 10  # it does say something before the end
 
 
@@ -113,41 +113,41 @@ def test_a_missed_step_freezes_the_stable_prefix() -> None:
     def step(number: int, *texts: str) -> StepMessage:
         return StepMessage(number, 9, tuple(StepRowBody(text, 0, 0, 1, 0.0, 0.0, -1.0, False) for text in texts))
 
-    settled = StablePrefixTracker(GenerationOptions(max_tokens=9), AnswerNormalizer())
-    settled.take(step(1, "a", "a"))
-    settled.take(step(3, "abc", "abc"))  # in the second, "a" may have been finished
-    assert settled.text(0) == "a"
+    tracker = StablePrefixTracker(GenerationOptions(max_tokens=9), AnswerNormalizer())
+    tracker.take(step(1, "a", "a"))
+    tracker.take(step(3, "abc", "abc"))  # in the second, "a" may have been finished
+    assert tracker.text(0) == "a"
 
 
 def test_a_finished_row_limits_the_prefix_until_it_is_beaten() -> None:
     def row(text: str, log_prob: float, finished: bool) -> StepRowBody:
         return StepRowBody(text, 0, 0, 0 if finished else 1, 0.0, 0.0, log_prob, finished)
 
-    settled = StablePrefixTracker(GenerationOptions(max_tokens=9, length_penalty=0.0), AnswerNormalizer())
-    settled.take(StepMessage(1, 8, (row("a", -3.0, False),)))
-    settled.take(StepMessage(2, 7, (row("a", -4.0, True), row("ab", -3.1, False))))
-    settled.take(StepMessage(3, 6, (row("abc", -3.2, False),)))
-    assert settled.text(0) == "a"
-    settled.take(StepMessage(4, 5, (row("abc", -3.3, True), row("abcd", -3.25, False))))
-    assert settled.text(0) == "abc"
+    tracker = StablePrefixTracker(GenerationOptions(max_tokens=9, length_penalty=0.0), AnswerNormalizer())
+    tracker.take(StepMessage(1, 8, (row("a", -3.0, False),)))
+    tracker.take(StepMessage(2, 7, (row("a", -4.0, True), row("ab", -3.1, False))))
+    tracker.take(StepMessage(3, 6, (row("abc", -3.2, False),)))
+    assert tracker.text(0) == "a"
+    tracker.take(StepMessage(4, 5, (row("abc", -3.3, True), row("abcd", -3.25, False))))
+    assert tracker.text(0) == "abc"
 
 
 def test_incomplete_characters_and_possible_stop_strings_are_held_back() -> None:
-    settled = StablePrefixTracker(
+    tracker = StablePrefixTracker(
         GenerationOptions(max_tokens=9, algorithm="sample"), AnswerNormalizer(["\n\n", "END"])
     )
     for number, (text, certain) in enumerate(
         [("a\ufffd", "a"), ("aé", "aé"), ("aé\n", "aé"), ("aé\nE", "aé\n"), ("aé\nEN", "aé\n"), ("aé\nENd", "aé\nENd")]
     ):
-        settled.take(StepMessage(number + 1, 9, (StepRowBody(text, 0, 0, 1, 0.0, 0.0, -1.0, False),)))
-        assert settled.text(0) == certain
+        tracker.take(StepMessage(number + 1, 9, (StepRowBody(text, 0, 0, 1, 0.0, 0.0, -1.0, False),)))
+        assert tracker.text(0) == certain
 
 
 def test_an_ambiguous_leading_space_is_held_back() -> None:
     for pattern, message_of in [("[a-z]+", "a"), (" [a-z]+|[a-z]", ""), ("[ab ]+", "")]:
-        said = AnswerNormalizer()
-        assert said(" a") == ""  # the constraint is not known yet
-        said.constraint = compiled_of({"regex": pattern})
-        assert said(" a") == message_of
-    said.constraint = compiled_of({"regex": " ?[a-z]+", "leading_space": "forbid"})
-    assert said(" a") == " a" and AnswerNormalizer(raw=True)(" a") == " a"
+        normalizer = AnswerNormalizer()
+        assert normalizer(" a") == ""  # the constraint is not known yet
+        normalizer.constraint = compiled_of({"regex": pattern})
+        assert normalizer(" a") == message_of
+    normalizer.constraint = compiled_of({"regex": " ?[a-z]+", "leading_space": "forbid"})
+    assert normalizer(" a") == " a" and AnswerNormalizer(raw=True)(" a") == " a"

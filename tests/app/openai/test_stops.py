@@ -48,41 +48,41 @@ class Letters(PrefixModel):
         return self._scores.log_softmax(dim=0)
 
 
-@pytest.mark.parametrize(("constraint", "stops", "written"), ENDS, ids=str)
+@pytest.mark.parametrize(("constraint", "stops", "is_written"), ENDS, ids=str)
 def test_an_answer_satisfies_and_holds_no_stop_string(
-    constraint: dict[str, Any] | None, stops: list[str], written: bool
+    constraint: dict[str, Any] | None, stops: list[str], is_written: bool
 ) -> None:
-    translated = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop=stops, seed=1), 64)  # type: ignore[arg-type]
-    assert translated.stops == (tuple(stops) if written else ())
-    assert translated.params.spec is not None
-    whole = compile_spec(translated.params.spec, VOCABULARY)
-    alone = None if constraint is None else compile_spec(spec_from_json(constraint), VOCABULARY).text
-    drawn = SamplingOptions(whole.tokens.min_tokens + 8, n=200, seed=3)
+    translation = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop=stops, seed=1), 64)  # type: ignore[arg-type]
+    assert translation.stops == (tuple(stops) if is_written else ())
+    assert translation.params.spec is not None
+    compilation = compile_spec(translation.params.spec, VOCABULARY)
+    constraint_text = None if constraint is None else compile_spec(spec_from_json(constraint), VOCABULARY).text
+    sampling_options = SamplingOptions(compilation.tokens.min_tokens + 8, n=200, seed=3)
     model = Letters()
-    found = drive(model, [1], Sampling(PreparedConstraint.prepare(whole.tokens, model.device), drawn))
-    ended = 0
-    for answer in found:
+    result = drive(model, [1], Sampling(PreparedConstraint.prepare(compilation.tokens, model.device), sampling_options))
+    stop_count = 0
+    for answer in result:
         raw = bytes(token for token in answer.tokens if token != VOCABULARY.eos_ids[0]).decode()
-        model_s = answer_text(whole.text, raw)
-        text = remove_stop(model_s, translated.stops)
-        ended += text != model_s
+        model_s = answer_text(compilation.text, raw)
+        text = remove_stop(model_s, translation.stops)
+        stop_count += text != model_s
         assert not any(stop in text for stop in stops), text
-        assert alone is None or check_text(alone, text).satisfied, text
-    assert bool(ended) == written
+        assert constraint_text is None or check_text(constraint_text, text).satisfied, text
+    assert bool(stop_count) == is_written
 
 
 @pytest.mark.parametrize("constraint", [constraint for constraint, _, _ in ENDS if constraint], ids=str)
 def test_a_stop_string_excludes_only_texts_that_contain_it(constraint: dict[str, Any]) -> None:
     """Every text over a few letters that satisfies and holds none is still an answer."""
-    translated = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
-    assert translated.params.spec is not None
-    whole = compile_spec(translated.params.spec, VOCABULARY).text
-    alone = compile_spec(spec_from_json(constraint), VOCABULARY).text
+    translation = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
+    assert translation.params.spec is not None
+    compilation = compile_spec(translation.params.spec, VOCABULARY).text
+    constraint_text = compile_spec(spec_from_json(constraint), VOCABULARY).text
     for length in range(6):
         for letters in itertools.product("ab \n", repeat=length):
             text = "".join(letters)
-            wanted = "bb" not in text and check_text(alone, text).satisfied
-            assert check_text(whole, text).satisfied == wanted, text
+            is_valid = "bb" not in text and check_text(constraint_text, text).satisfied
+            assert check_text(compilation, text).satisfied == is_valid, text
 
 
 def test_a_possible_stop_string_is_held_back() -> None:

@@ -86,21 +86,21 @@ def events_of(scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tu
     """The data of all events that a client is sent."""
     monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
     service = TellingService(scenario, text)
-    translated = translate_completion(CompletionRequest(prompt="a", stream=True, seed=5), 64)
-    streamed = StreamedAnswer(
-        service, SubmittedJob("job", math.inf, 1.0, SubmissionContext()), translated,  # type: ignore[arg-type]
-        CompletionWriter("job", "captions", translated, 0), usage=False,
+    translation = translate_completion(CompletionRequest(prompt="a", stream=True, seed=5), 64)
+    stream_answer = StreamedAnswer(
+        service, SubmittedJob("job", math.inf, 1.0, SubmissionContext()), translation,  # type: ignore[arg-type]
+        CompletionWriter("job", "captions", translation, 0), usage=False,
     )
-    sent: list[bytes] = []
+    sent_chunks: list[bytes] = []
 
     async def send(message: Any) -> None:
-        sent.append(message.get("body", b""))
+        sent_chunks.append(message.get("body", b""))
 
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    asyncio.run(ChunkStream(streamed, "request", {})({"type": "http"}, receive, send))
-    lines = b"".join(sent).decode().splitlines()
+    asyncio.run(ChunkStream(stream_answer, "request", {})({"type": "http"}, receive, send))
+    lines = b"".join(sent_chunks).decode().splitlines()
     return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")], service
 
 
@@ -134,28 +134,28 @@ def test_a_stream_resumes_after_a_storage_outage(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def faked(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+def fake_service_url(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
     with fake_service(monkeypatch, request.param, stream_grace_s=60.0) as url:
         yield url
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("faked", ["open_endless_steps"], indirect=True)
-def test_a_disconnect_cancels_the_request_at_once(faked: str, stream: bool) -> None:
+@pytest.mark.parametrize("fake_service_url", ["open_endless_steps"], indirect=True)
+def test_a_disconnect_cancels_the_request_at_once(fake_service_url: str, stream: bool) -> None:
     body = {"prompt": "a", "max_tokens": 8, "stream": stream}
-    patience, asked = httpx2.Timeout(60, read=1.0), f"{faked}/v1/completions"
-    with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", asked, json=body, timeout=patience) as response:
+    patience, route = httpx2.Timeout(60, read=1.0), f"{fake_service_url}/v1/completions"
+    with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", route, json=body, timeout=patience) as response:
         next(response.iter_lines())
     assert fake_handlers.stop_event.wait(10), "no caller can come back"
 
 
-@pytest.mark.parametrize("faked", ["open_three_steps"], indirect=True)
-def test_the_first_chunk_is_sent_during_generation(faked: str) -> None:
-    with OpenAI(base_url=f"{faked}/v1", api_key="none", max_retries=0) as ai:
+@pytest.mark.parametrize("fake_service_url", ["open_three_steps"], indirect=True)
+def test_the_first_chunk_is_sent_during_generation(fake_service_url: str) -> None:
+    with OpenAI(base_url=f"{fake_service_url}/v1", api_key="none", max_retries=0) as ai:
         stream = iter(ai.completions.create(model="captions", prompt="a", stream=True, seed=1))
         assert next(stream).choices[0].text == "dog"
-        started = time.monotonic()
+        start = time.monotonic()
         fake_handlers.go_on.set()
         assert [chunk.choices[0].finish_reason for chunk in stream] == ["stop"]
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - start < 30

@@ -82,20 +82,20 @@ def open_page(
         is_mobile=size == PHONE, service_workers="block", **more,
     )
     context.set_default_timeout(WAIT_MS)
-    watched = WatchedPage(context.new_page(), url)
-    watched.watch()
+    web_page = WatchedPage(context.new_page(), url)
+    web_page.watch()
     try:
-        yield watched
-        assert not watched.faults, "\n".join(watched.faults)
+        yield web_page
+        assert not web_page.faults, "\n".join(web_page.faults)
     finally:
         context.close()
 
 
 def accessibility_violations(page: Page) -> list[str]:
     """The serious and critical violations that axe finds in a page."""
-    found = Axe().run(page, options=_VIOLATIONS_ONLY).response["violations"]
+    violations = Axe().run(page, options=_VIOLATIONS_ONLY).response["violations"]
     return [
         f"{violation['id']} ({violation['impact']}): {node['target']} {node['failureSummary']}"
-        for violation in found if violation["impact"] in SERIOUS
+        for violation in violations if violation["impact"] in SERIOUS
         for node in violation["nodes"]
     ]

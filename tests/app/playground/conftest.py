@@ -16,8 +16,8 @@ from tests.servers.service_process import ServiceProcess
 def service(request: pytest.FixtureRequest) -> ServiceProcess:
     """A process that serves, as `abs serve` starts it; none where there is nothing to look at it with."""
     _chromium()
-    started: ServiceProcess = request.getfixturevalue("running_service")
-    return started
+    running_process: ServiceProcess = request.getfixturevalue("running_service")
+    return running_process
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +37,13 @@ def _chromium() -> str:
 
 
 @pytest.fixture
-def watched(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]:
+def web_page(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]:
     """An empty page of a desktop's width, with its faults."""
-    with open_page(browser, service.url, WIDE) as watched:
-        yield watched
+    with open_page(browser, service.url, WIDE) as web_page:
+        yield web_page
 
 
 @pytest.fixture
-def page(watched: WatchedPage) -> Page:
+def page(web_page: WatchedPage) -> Page:
     """An empty page of a desktop's width."""
-    return watched.page
+    return web_page.page

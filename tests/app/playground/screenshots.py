@@ -42,18 +42,18 @@ def main() -> int:
 
 
 def _whole_page(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme, name: str) -> None:
-    with open_page(browser, url, size, scheme, reduced_motion="reduce") as watched:
-        _generate(watched.page, PAPER)
-        watched.page.mouse.move(0, 0)
+    with open_page(browser, url, size, scheme, reduced_motion="reduce") as web_page:
+        _generate(web_page.page, PAPER)
+        web_page.page.mouse.move(0, 0)
         if size == PHONE:
-            watched.page.locator("#lattice-panel").evaluate("panel => scrollTo(0, panel.offsetTop - 8)")
-        _save(watched.page.screenshot(full_page=size == WIDE), name)
+            web_page.page.locator("#lattice-panel").evaluate("panel => scrollTo(0, panel.offsetTop - 8)")
+        _save(web_page.page.screenshot(full_page=size == WIDE), name)
 
 
 def _parts(browser: Browser, url: str) -> None:
     """A formula with an error, the lattice at a rejected token, a text that breaks the constraint."""
-    with open_page(browser, url, WIDE, reduced_motion="reduce") as watched:
-        page = watched.page
+    with open_page(browser, url, WIDE, reduced_motion="reduce") as web_page:
+        page = web_page.page
         _generate(page, COMBINED)
         page.get_by_label("Step", exact=True).press("Home")
         page.locator(".lattice-column.now .beam.rejected").first.evaluate("node => node.focus({ preventScroll: true })")
@@ -81,8 +81,8 @@ def _save(picture: bytes, name: str) -> None:
     """Write a picture with 256 colours."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with Image.open(io.BytesIO(picture)) as image:
-        small = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
-    small.save(FOLDER / name, optimize=True)
+        palette_image = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+    palette_image.save(FOLDER / name, optimize=True)
 
 
 if __name__ == "__main__":

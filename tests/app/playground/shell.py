@@ -36,11 +36,11 @@ def wait_for_compilation(page: Page) -> None:
 
 def fault(page: Page) -> tuple[str, int]:
     """The sentence of the fault that is shown, and the column of the caret in the line above it."""
-    shown = page.locator(".fault:visible")
-    expect(shown).to_have_count(1)
-    line, caret = str(shown.locator(".caret").text_content()).split("\n")
+    visible_faults = page.locator(".fault:visible")
+    expect(visible_faults).to_have_count(1)
+    line, caret = str(visible_faults.locator(".caret").text_content()).split("\n")
     assert caret.strip() == "^" and len(caret) <= len(line) + 1
-    return str(shown.locator("p").text_content()), caret.index("^")
+    return str(visible_faults.locator("p").text_content()), caret.index("^")
 
 
 def generate(page: Page) -> None:
@@ -64,6 +64,6 @@ def reject(page: Page, path: str, problem: dict[str, Any]) -> None:
     page.route(f"**{path}", answer)
 
 
-def ignore_rejections(watched: WatchedPage) -> None:
+def ignore_rejections(web_page: WatchedPage) -> None:
     """Ignore the browser's errors about rejected requests, which the test expects."""
-    watched.faults[:] = [fault for fault in watched.faults if not fault.startswith("error: Failed to load resource")]
+    web_page.faults[:] = [fault for fault in web_page.faults if not fault.startswith("error: Failed to load resource")]

@@ -21,23 +21,23 @@ IS_DONE = re.compile("is-done")
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
 def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
-    with open_page(browser, service.url, size, scheme) as watched:
-        page = visit(watched.page)
+    with open_page(browser, service.url, size, scheme) as web_page:
+        page = visit(web_page.page)
         _see_the_fault_and_mend_it(page)
         _generate_and_slide_back(page)
         _break_the_text(page)
         link = page.url
         assert _overflow(page) == 0, "the page scrolls sideways"
-    with open_page(browser, service.url, size, scheme) as again:
-        _follow(again.page, link)
+    with open_page(browser, service.url, size, scheme) as second_page:
+        _follow(second_page.page, link)
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")])
 def test_an_answer_in_the_other_colours(
     browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme
 ) -> None:
-    with open_page(browser, service.url, size, scheme) as watched:
-        page = watched.page
+    with open_page(browser, service.url, size, scheme) as web_page:
+        page = web_page.page
         page.goto("/")
         formula = page.get_by_role("textbox", name=re.compile("^Formula"))
         formula.fill(BROKEN)
@@ -89,8 +89,8 @@ def _generate_and_slide_back(page: Page) -> None:
     grown = page.evaluate("grown")
     assert len(set(grown)) > 2, f"it grows as events come in: {grown}"
     expect(page.locator(".beam.chosen").last).to_be_visible()
-    written = page.locator(".tokens-text").text_content() or ""
-    assert re.search(r"\bdog\b.*\bball\b", written) and not re.search(r"\bman\b", written), written
+    token_text = page.locator(".tokens-text").text_content() or ""
+    assert re.search(r"\bdog\b.*\bball\b", token_text) and not re.search(r"\bman\b", token_text), token_text
     expect(page.locator(".node.on-path").nth(3)).to_be_attached()
     at_the_end = page.locator(".node.live").get_attribute("id")
     _no_complaints(page, "an answer")
@@ -126,8 +126,8 @@ def _follow(page: Page, link: str) -> None:
 
 
 def _no_complaints(page: Page, where: str) -> None:
-    found = accessibility_violations(page)
-    assert not found, "\n".join([where, *found])
+    violations = accessibility_violations(page)
+    assert not violations, "\n".join([where, *violations])
 
 
 def _overflow(page: Page) -> int:
@@ -137,14 +137,14 @@ def _overflow(page: Page) -> int:
 def test_the_page_loads_fast_and_is_small(browser: Browser, service: ServiceProcess) -> None:
     paints = []
     for _ in range(3):  # each with an empty cache; a busy machine may spoil one
-        with open_page(browser, service.url, WIDE) as watched:
-            page = watched.page
+        with open_page(browser, service.url, WIDE) as web_page:
+            page = web_page.page
             page.goto("/")
             expect(page.locator(".automaton-picture")).to_be_visible()
             page.wait_for_load_state("networkidle")
             paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
-            loaded = watched.bytes_loaded()
-            assert 800_000 < loaded < PAGE_BYTES_MAX, "all of it, Graphviz too"
+            size_bytes = web_page.bytes_loaded()
+            assert 800_000 < size_bytes < PAGE_BYTES_MAX, "all of it, Graphviz too"
     assert min(paints) < FIRST_PICTURE_MS_MAX, paints
 
 
@@ -157,8 +157,8 @@ def test_the_policy_allows_no_inline_code_nor_style(page: Page) -> None:
 
 def test_the_page_follows_the_preferred_colour_scheme(browser: Browser, service: ServiceProcess) -> None:
     """Dark by the system's choice or by the button, and no movement where none is wanted."""
-    with open_page(browser, service.url, WIDE, "dark", reduced_motion="reduce") as watched:
-        page = visit(watched.page)
+    with open_page(browser, service.url, WIDE, "dark", reduced_motion="reduce") as web_page:
+        page = visit(web_page.page)
         dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert page.evaluate("document.getAnimations().length") == 0
         for _ in range(3):

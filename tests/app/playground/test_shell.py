@@ -58,7 +58,7 @@ def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "label", "text", "wanted", "marked"),
+    ("name", "label", "text", "message", "marked_text"),
     [
         ("Regex", "Pattern", "ab[c", "character set", "["),
         ("Infill", "Text with gaps", "A <|infill_x|> day", "No gap has this name", "<"),
@@ -68,13 +68,13 @@ def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
     ],
 )
 def test_errors_of_other_forms_are_shown_at_their_position(
-    name: str, label: str, text: str, wanted: str, marked: str, page: Page
+    name: str, label: str, text: str, message: str, marked_text: str, page: Page
 ) -> None:
     tab(page, name)
     page.get_by_label(label).fill(text)
     sentence, _ = fault(page)
-    assert wanted in sentence
-    expect(page.locator(".code-back mark")).to_have_text(marked)
+    assert message in sentence
+    expect(page.locator(".code-back mark")).to_have_text(marked_text)
 
 
 def test_an_error_in_a_part_is_shown_there(page: Page) -> None:
@@ -114,7 +114,7 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
-def test_links_restore_the_forms_and_are_never_sent(watched: WatchedPage, page: Page) -> None:
+def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page: Page) -> None:
     make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
     options = {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
     for constraint in FORMS:
@@ -130,7 +130,7 @@ def test_links_restore_the_forms_and_are_never_sent(watched: WatchedPage, page: 
         assert {name: body[name] for name in options} == options
         page.goto("about:blank")
         visit(page)
-    assert not [request.url for request in watched.requests if "v1.z" in request.url.partition("#")[0]]
+    assert not [request.url for request in web_page.requests if "v1.z" in request.url.partition("#")[0]]
 
 
 def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
@@ -144,8 +144,8 @@ def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
 
 
 def test_a_copied_link_leads_to_the_same_page(browser: Browser, service: ServiceProcess) -> None:
-    with open_page(browser, service.url, WIDE, permissions=["clipboard-read", "clipboard-write"]) as watched:
-        page = visit(watched.page)
+    with open_page(browser, service.url, WIDE, permissions=["clipboard-read", "clipboard-write"]) as web_page:
+        page = visit(web_page.page)
         formula(page, FORMULA)
         page.locator("#prompt").fill("concepts: dog")
         page.get_by_role("button", name="Copy link").click()
@@ -184,8 +184,8 @@ def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
 def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
     size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess
 ) -> None:
-    with open_page(browser, service.url, size, scheme) as watched:
-        page = visit(watched.page)
+    with open_page(browser, service.url, size, scheme) as web_page:
+        page = visit(web_page.page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         formula(page, "F(dog")
         fault(page)
@@ -220,8 +220,8 @@ def test_a_chosen_colour_scheme_persists(page: Page) -> None:
 
 
 def test_every_example_compiles_and_first_paint_takes_a_second(page: Page) -> None:
-    painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-    assert min(visit(page).evaluate(painted) for _ in range(3)) < 1000, "the best of three: the machine may be busy"
+    first_paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    assert min(visit(page).evaluate(first_paint) for _ in range(3)) < 1000, "the best of three: the machine may be busy"
     choices = page.locator("#preset option")
     assert choices.count() > 9
     for number in range(1, choices.count()):
@@ -235,16 +235,16 @@ def test_an_entered_key_is_stored_in_its_tab_only(
 ) -> None:
     text = stored_key(tmp_path / "keys", "anna", "generate", "compile")
     with (
-        serving(tmp_path, keys_file=tmp_path / "keys", public_paths="/", embedded_workers="compile") as locked,
-        open_page(browser, locked.url, WIDE) as watched,
+        serving(tmp_path, keys_file=tmp_path / "keys", public_paths="/", embedded_workers="compile") as keyed_service,
+        open_page(browser, keyed_service.url, WIDE) as web_page,
     ):
-        page = visit(watched.page)
+        page = visit(web_page.page)
         field = page.get_by_label("This service needs a key")
         expect(field).to_be_visible()
         expect(page.locator("#problem")).to_contain_text("The service needs a valid API key.")
         assert accessibility_violations(page) == []
-        for wrong in ("abs_wrong", "abs_schlüssel “"):
-            field.fill(wrong)
+        for wrong_key in ("abs_wrong", "abs_schlüssel “"):
+            field.fill(wrong_key)
             field.press("Enter")
             expect(page.locator("#problem")).to_contain_text("The service needs a valid API key.")
             expect(field).to_be_visible()
@@ -259,4 +259,4 @@ def test_an_entered_key_is_stored_in_its_tab_only(
         page.get_by_role("button", name="Copy as code").click()
         code = str(page.locator("#code").text_content())
         assert "$ABS_API_KEY" in code and text not in code
-        ignore_rejections(watched)  # its worker may still have been starting
+        ignore_rejections(web_page)  # its worker may still have been starting

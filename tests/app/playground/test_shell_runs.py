@@ -42,9 +42,9 @@ def test_copied_code_runs_with_curl_and_both_clients(page: Page) -> None:
     assert "\u202e" not in snippet(page, "curl") + snippet(page, "Python") + snippet(page, "OpenAI client")
     python = [sys.executable, "-c"]
     for name, command in (("curl", ["bash", "-c"]), ("Python", python), ("OpenAI client", python)):
-        done = subprocess.run([*command, snippet(page, name)], capture_output=True, text=True, cwd=ROOT, timeout=120)
-        assert done.returncode == 0, done.stderr
-        answer = json.loads(done.stdout)["choices"][0]["text"] if name == "curl" else done.stdout.removesuffix("\n")
+        script = subprocess.run([*command, snippet(page, name)], capture_output=True, text=True, cwd=ROOT, timeout=120)
+        assert script.returncode == 0, script.stderr
+        answer = json.loads(script.stdout)["choices"][0]["text"] if name == "curl" else script.stdout.removesuffix("\n")
         assert answer.strip() in ("it's “\"$HOME\"” `x` \\n 😀", "yes"), name
 
 
@@ -56,21 +56,21 @@ def test_answers_are_generated_selected_and_checked(page: Page) -> None:
     expect(answers).to_have_count(3)
     expect(page.locator("#tokens")).to_contain_text("dog")
     checker = page.get_by_label("Text to check")
-    first = checker.input_value()
-    assert re.search(r"\bdog\b", first) and not re.search(r"\bcat\b", first)
+    first_text = checker.input_value()
+    assert re.search(r"\bdog\b", first_text) and not re.search(r"\bcat\b", first_text)
     expect(page.locator(".verdict")).to_contain_text("satisfies the constraint")
     answers.nth(1).get_by_role("radio").check()
-    expect(checker).not_to_have_value(first)
+    expect(checker).not_to_have_value(first_text)
     assert page.url.partition("#")[2].startswith("v1.z."), "the address has the link of the request"
 
 
 def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> None:
     formula(page, FORMULA)
     wait_for_compilation(page)
-    checker, marked = page.get_by_label("Text to check"), page.locator("#checker .code-back mark")
+    checker, mark = page.get_by_label("Text to check"), page.locator("#checker .code-back mark")
     checker.fill("A 😀 dog and a cat run")
     expect(page.locator(".verdict")).to_contain_text("breaks the constraint at character 18, after “cat”")
-    expect(marked).to_have_text(" run")
+    expect(mark).to_have_text(" run")
     parts = page.locator(".conjuncts li")
     expect(parts).to_have_count(2)
     expect(parts.nth(0)).to_contain_text("holds")
@@ -78,10 +78,10 @@ def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> No
     expect(page.locator(".checker-words li").filter(has_text="cat")).to_contain_text("cat")
     checker.fill("A bird")
     expect(page.locator(".verdict")).to_contain_text("ends too early")
-    expect(marked).to_have_text("…")
+    expect(mark).to_have_text("…")
     checker.fill("A dog")
     expect(page.locator(".verdict")).to_contain_text("✓")
-    expect(marked).to_have_count(0)
+    expect(mark).to_have_count(0)
     formula(page, "F(bird)")
     expect(page.locator(".verdict")).to_contain_text("ends too early")
 
@@ -160,7 +160,7 @@ def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     expect(page.locator(".node.on-path")).to_have_count(0)
 
 
-def test_an_unready_service_is_not_shown_as_constraint_error(watched: WatchedPage, page: Page) -> None:
+def test_an_unready_service_is_not_shown_as_constraint_error(web_page: WatchedPage, page: Page) -> None:
     problem = {"status": 503, "code": "not_ready", "reasons": ["loading"], "retry_after_s": 30}
     wait_for_compilation(page)
     reject(page, "/compile", problem)
@@ -170,20 +170,20 @@ def test_an_unready_service_is_not_shown_as_constraint_error(watched: WatchedPag
     page.unroute("**/compile")
     generate(page)
     expect(page.locator("#problem")).to_be_hidden()
-    ignore_rejections(watched)
+    ignore_rejections(web_page)
 
 
 def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
     resumed_after: list[str] = []
 
-    def cut(route: Route) -> None:
-        whole = route.fetch()
-        events = whole.body().split(b"\n\n")
-        route.fulfill(response=whole, body=b"\n\n".join(events[:5]) + b"\n\nevent: st")
+    def cut_stream(route: Route) -> None:
+        full_response = route.fetch()
+        events = full_response.body().split(b"\n\n")
+        route.fulfill(response=full_response, body=b"\n\n".join(events[:5]) + b"\n\nevent: st")
 
     wait_for_compilation(page)
     page.on("request", lambda req: req.url.endswith("/events") and resumed_after.append(req.headers["last-event-id"]))
-    page.route("**/generate", cut)
+    page.route("**/generate", cut_stream)
     generate(page)
     assert resumed_after == ["4"]
     expect(page.locator(".choices li")).to_have_count(3)
@@ -191,10 +191,10 @@ def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
 
 def test_a_restart_discards_earlier_events(page: Page) -> None:
     def restarted_stream(route: Route) -> None:
-        whole = route.fetch()
-        events = whole.body().split(b"\n\n")
-        again = b'event: restarted\ndata: {"attempt": 2}\nid: 5'
-        route.fulfill(response=whole, body=b"\n\n".join([*events[:5], again, *events[1:]]))
+        full_response = route.fetch()
+        events = full_response.body().split(b"\n\n")
+        restart_event = b'event: restarted\ndata: {"attempt": 2}\nid: 5'
+        route.fulfill(response=full_response, body=b"\n\n".join([*events[:5], restart_event, *events[1:]]))
 
     wait_for_compilation(page)
     page.route("**/generate", restarted_stream)
@@ -202,7 +202,7 @@ def test_a_restart_discards_earlier_events(page: Page) -> None:
     expect(page.locator("#lattice").get_by_text("t 1", exact=True)).to_have_count(1)
 
 
-def test_every_rejection_is_shown_as_a_helpful_sentence(watched: WatchedPage, page: Page) -> None:
+def test_every_rejection_is_shown_as_a_helpful_sentence(web_page: WatchedPage, page: Page) -> None:
     cases = tomllib.loads((ROOT / "tests" / "cases" / "page_rejections.toml").read_text(encoding="utf-8"))["case"]
     for case in cases:
         path = case["path"]
@@ -214,7 +214,7 @@ def test_every_rejection_is_shown_as_a_helpful_sentence(watched: WatchedPage, pa
         expect(page.locator("main")).to_contain_text(case["sentence"])
         expect(page.get_by_role("button", name="Generate")).to_be_enabled()
         page.unroute_all()
-    ignore_rejections(watched)
+    ignore_rejections(web_page)
 
 
 def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
@@ -228,11 +228,11 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
           return Object.keys(SENTENCES).map((code) => [code, sentence({ code, ...full }), sentence({ code })]);
         }"""
     )
-    for code, full, bare in sentence_pairs:
-        for text in (full, bare):
+    for code, sentence, bare in sentence_pairs:
+        for text in (sentence, bare):
             assert re.fullmatch(r"[A-Z“].*[.]", text), (code, text)
-        assert "undefined" not in full and "NaN" not in full, (code, full)
-    sentences = {code: full for code, full, _ in sentence_pairs}
+        assert "undefined" not in sentence and "NaN" not in sentence, (code, sentence)
+    sentences = {code: sentence for code, sentence, _ in sentence_pairs}
     figures = {
         "budget_too_small": "12", "prompt_too_long": "256", "out_of_memory": "4.7 GiB", "forbidden": "compile",
         "storage_down": "5 seconds", "rate_limited": "34", "prompt_violates": "9", "worker_lost": "3",
@@ -240,9 +240,9 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
     assert {code: figure for code, figure in figures.items() if figure not in sentences[code]} == {}
 
 
-def test_an_unreachable_service_is_reported(watched: WatchedPage, page: Page) -> None:
+def test_an_unreachable_service_is_reported(web_page: WatchedPage, page: Page) -> None:
     wait_for_compilation(page)
     page.route("**/generate", lambda route: route.abort())
     page.get_by_role("button", name="Generate").click()
     expect(page.locator("#problem")).to_contain_text("The service cannot be reached.")
-    ignore_rejections(watched)
+    ignore_rejections(web_page)

@@ -40,13 +40,13 @@ def lattice(page: Page, *events: dict[str, Any], algorithm: str = "abs", answer:
         page.evaluate("answer => view.done(answer)", answer)
 
 
-def drawn(page: Page, *, text: str) -> Any:
+def line_style(page: Page, *, text: str) -> Any:
     return page.locator(".beam", has=page.locator(".beam-token", has_text=re.compile(f"^{re.escape(text)}$")))
 
 
-def show_automaton(page: Page, shown: dict[str, Any]) -> None:
+def show_automaton(page: Page, shown_automaton: dict[str, Any]) -> None:
     open_view(page, "automaton/automaton.js", "AutomatonView")
-    page.evaluate("async automaton => await view.show(automaton)", shown)
+    page.evaluate("async automaton => await view.show(automaton)", shown_automaton)
 
 
 def edge_texts(page: Page, source: int, target: int) -> str:
@@ -62,16 +62,16 @@ def test_a_lattice_has_step_columns_and_a_green_path(page: Page) -> None:
     expect(page.locator(".line.chosen")).to_have_count(4)
     green = page.evaluate("getComputedStyle(document.querySelector('.beam.chosen')).borderTopColor")
     assert green == page.evaluate("getComputedStyle(document.querySelector('.line.chosen')).stroke")
-    expect(drawn(page, text="␣the")).not_to_have_class(re.compile("pruned"))
-    expect(drawn(page, text="␣cat")).to_have_class(re.compile("pruned"))
+    expect(line_style(page, text="␣the")).not_to_have_class(re.compile("pruned"))
+    expect(line_style(page, text="␣cat")).to_have_class(re.compile("pruned"))
 
 
 def test_a_node_shows_the_score_before_and_after_the_push(page: Page) -> None:
     lattice(page, *GROWING)
-    scores = drawn(page, text="␣dog").locator(".beam-score")
+    scores = line_style(page, text="␣dog").locator(".beam-score")
     assert scores.text_content() == "−6.0 → −4.0"  # -2 of its parent, -4 its own
-    assert drawn(page, text="␣dog").locator(".beam-state").text_content() == "q1 d2"
-    drawn(page, text="␣dog").hover()
+    assert line_style(page, text="␣dog").locator(".beam-state").text_content() == "q1 d2"
+    line_style(page, text="␣dog").hover()
     card = page.locator(".lattice-card")
     expect(card).to_contain_text("α0.500")
     expect(card).to_contain_text("−4.00 (1.8 %), −6.00 in all")
@@ -81,18 +81,18 @@ def test_a_node_shows_the_score_before_and_after_the_push(page: Page) -> None:
 
 def test_rejected_tokens_are_red_with_a_reason(page: Page) -> None:
     lattice(page, *GROWING)
-    far, broken = drawn(page, text="␣on"), drawn(page, text="␣toy")
+    far, broken_line = line_style(page, text="␣on"), line_style(page, text="␣toy")
     assert far.locator(".beam-why").text_content() == "d 4 > 1"
     assert far.locator(".beam-score").text_content() == "−5.0 → −∞"
     expect(far).to_have_accessible_name(re.compile("too far from the end: 4 more tokens at least, and only 1 left"))
-    red = page.evaluate("getComputedStyle(document.querySelector('.line.rejected')).stroke")
-    assert broken.evaluate("node => getComputedStyle(node).borderTopColor") == red
-    broken.hover()
+    red_stroke = page.evaluate("getComputedStyle(document.querySelector('.line.rejected')).stroke")
+    assert broken_line.evaluate("node => getComputedStyle(node).borderTopColor") == red_stroke
+    broken_line.hover()
     expect(page.locator(".lattice-card")).to_contain_text("After this “!cat” can no longer be met.")
     far.focus()
     expect(page.locator(".lattice-card")).to_contain_text("too far from the end")
-    broken.focus()
-    expect(broken).to_have_accessible_name(re.compile("After this “!cat” can no longer be met."))
+    broken_line.focus()
+    expect(broken_line).to_have_accessible_name(re.compile("After this “!cat” can no longer be met."))
     assert page.evaluate("calls") == [["explain", " the", " toy"]]  # once, however often it is looked at
 
 
@@ -135,12 +135,12 @@ def test_arrow_keys_follow_the_tree_of_the_lattice(page: Page) -> None:
     expect(page.locator('.beam[tabindex="0"]')).to_have_count(1)
     page.locator('.beam[tabindex="0"]').focus()
     page.keyboard.press("End")
-    expect(drawn(page, text="■ end")).to_be_focused()
+    expect(line_style(page, text="■ end")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    expect(drawn(page, text="␣dog")).to_be_focused()
+    expect(line_style(page, text="␣dog")).to_be_focused()
     page.keyboard.press("ArrowRight")
-    expect(drawn(page, text="␣ran")).to_be_focused()
+    expect(line_style(page, text="␣ran")).to_be_focused()
     page.keyboard.press("Enter")
     assert page.evaluate("calls.at(-1)") == ["select", " a dog ran", 3]
     assert page.locator(".beam.selected .beam-token").all_text_contents() == ["␣ran"]  # it leaves the green path there
@@ -237,8 +237,8 @@ def test_many_letters_collapse_into_a_class_listing_them(page: Page) -> None:
 
 @pytest.mark.parametrize("states", [80, 1500])
 def test_a_large_automaton_is_folded_to_the_path(page: Page, states: int) -> None:
-    last = states - 1
-    chain = [(place, place + 1, [0]) for place in range(last)]
+    last_state = states - 1
+    chain = [(place, place + 1, [0]) for place in range(last_state)]
     sevenfold = {place: (place * 7) % states for place in range(states)}
     aside = [(place, to, [1]) for place, to in sevenfold.items() if to not in (place, place + 1)]
     show_automaton(page, automaton([["a"], ["b"]], [states - place for place in range(states)], [*chain, *aside]))
@@ -248,8 +248,8 @@ def test_a_large_automaton_is_folded_to_the_path(page: Page, states: int) -> Non
     page.evaluate("view.path([0, 1, 2, 3])")
     expect(page.locator(".node.on-path")).to_have_count(4)
     expect(summary).to_contain_text("the path of the text and its neighbours")
-    page.evaluate("id => view.mark([id])", last - 5)
-    expect(summary).to_contain_text(f"Live, but not drawn: q{last - 5}")
+    page.evaluate("id => view.mark([id])", last_state - 5)
+    expect(summary).to_contain_text(f"Live, but not drawn: q{last_state - 5}")
     expect(page.get_by_label("all states")).to_be_visible(visible=states == 80)
 
 
@@ -270,8 +270,8 @@ def test_a_folded_path_stays_connected_across_multi_state_tokens(page: Page) -> 
 
 def test_the_latest_automaton_is_shown(page: Page) -> None:
     open_view(page, "automaton/automaton.js", "AutomatonView")
-    other = automaton([["x"]], [2, 1], [(0, 1, [0])])
-    page.evaluate("async both => { await Promise.all(both.map(one => view.show(one))); }", [COFFEE, other])
+    other_automaton = automaton([["x"]], [2, 1], [(0, 1, [0])])
+    page.evaluate("async both => { await Promise.all(both.map(one => view.show(one))); }", [COFFEE, other_automaton])
     expect(page.locator(".node[id^=state]")).to_have_count(2)
     assert edge_texts(page, 0, 1) == "x"
 
@@ -300,28 +300,28 @@ def test_layout_requests_during_a_layout_are_merged(page: Page) -> None:
 def test_the_automaton_view_zooms_without_capturing_page_scrolling(page: Page) -> None:
     show_automaton(page, COFFEE)
     width = "document.querySelector('.automaton-picture').viewBox.baseVal.width"
-    whole = page.evaluate(width)
+    full_width = page.evaluate(width)
     page.locator(".automaton-frame").hover()
     page.mouse.wheel(0, -300)
-    assert page.evaluate(width) == whole
+    assert page.evaluate(width) == full_width
     page.locator(".automaton-frame").focus()
     page.mouse.wheel(0, -300)
-    assert page.evaluate(width) < whole
+    assert page.evaluate(width) < full_width
     page.keyboard.press("0")
-    fitted = page.evaluate(width)
+    fitted_width = page.evaluate(width)
     page.get_by_role("button", name="Zoom in").click()
-    assert page.evaluate(width) < fitted
+    assert page.evaluate(width) < fitted_width
     page.locator(".automaton-frame").focus()
-    left = page.evaluate("document.querySelector('.automaton-picture').viewBox.baseVal.x")
+    left_edge = page.evaluate("document.querySelector('.automaton-picture').viewBox.baseVal.x")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.querySelector('.automaton-picture').viewBox.baseVal.x") > left
+    assert page.evaluate("document.querySelector('.automaton-picture').viewBox.baseVal.x") > left_edge
 
 
 def test_tokens_are_coloured_by_probability_and_show_figures(page: Page) -> None:
     open_view(page, "answers/answers.js", "TokensView")
     words = (("a", [], 0), ("dog", ["dog"], 2))
-    shown = choice((" a", 0, 3, -0.1), (" d", 0, 2, -5.0), ("og", 0, 1, -12.0), ("", 2, 0, -1.0), words=words)
-    page.evaluate("choice => view.show(choice, { start: 0 })", shown)
+    shown_choice = choice((" a", 0, 3, -0.1), (" d", 0, 2, -5.0), ("og", 0, 1, -12.0), ("", 2, 0, -1.0), words=words)
+    page.evaluate("choice => view.show(choice, { start: 0 })", shown_choice)
     assert page.locator(".tokens-text").text_content() == " a dog■"
     classes = page.evaluate("[...document.querySelectorAll('.token')].map(token => token.className.match(/p\\d/)[0])")
     assert classes == ["p0", "p3", "p4", "p1"]
@@ -331,5 +331,5 @@ def test_tokens_are_coloured_by_probability_and_show_figures(page: Page) -> None
     expect(page.locator(".token-card")).to_contain_text("log-prob −5.00 (0.67 %); then q0, at least 2 tokens to the")
     assert page.locator(".word").all_inner_texts()[1].split() == ["dog", "dog", "q0", "→", "q2"]
     page.get_by_text("Token by token, as a table").click()
-    last = page.locator(".token-table tbody tr").last.inner_text().split("\t")
-    assert last == ["4", "end", "q0 → q2", "0", "−1.000", "37 %", ""]
+    last_row = page.locator(".token-table tbody tr").last.inner_text().split("\t")
+    assert last_row == ["4", "end", "q0 → q2", "0", "−1.000", "37 %", ""]

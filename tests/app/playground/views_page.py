@@ -34,8 +34,8 @@ def _fulfil(route: Route) -> None:
 def row(text: str, parent: int = 0, **facts: Any) -> dict[str, Any]:
     """A row of a step event; its log-prob falls by one a character unless it is passed."""
     defaults = {"state": 0, "distance": 3, "alpha": 0.5, "log_prob": -float(len(text)), "finished": False}
-    filled = defaults | facts
-    return {"text": text, "parent": parent, "score": filled["log_prob"]} | filled
+    all_facts = defaults | facts
+    return {"text": text, "parent": parent, "score": all_facts["log_prob"]} | all_facts
 
 
 def rejected(text: str, parent: int, reason: str, distance: int | None = None) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def automaton(
     states = [{"id": id, "accepting": distance == 1, "distance": distance} for id, distance in enumerate(distances)]
     return {
         "automaton": "0" * 64, "constraint": {}, "kind": kind, "start": 0, "letters": letters, "states": states,
-        "transitions": [{"from": source, "to": target, "letters": found} for source, target, found in edges],
+        "transitions": [{"from": source, "to": target, "letters": label} for source, target, label in edges],
         "accepting": [state["id"] for state in states if state["accepting"]], "min_tokens": distances[0],
         "explanation": None,
     }

@@ -22,7 +22,7 @@ WRONG = Script("return redis.error_reply('ERR not so')")
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Connection]:
+async def open_connection(url: str) -> AsyncIterator[Connection]:
     connection = Connection(url)
     try:
         async with asyncio.timeout(SCENARIO_S_MAX):
@@ -31,13 +31,13 @@ async def opened(url: str) -> AsyncIterator[Connection]:
         await connection.close()
 
 
-async def echo(connection: Connection, said: str, wait_s: float = 30.0) -> bytes:
-    answer: bytes = await connection.run("echo", ECHO, (), (said,), wait_s)
+async def echo(connection: Connection, message: str, wait_s: float = 30.0) -> bytes:
+    answer: bytes = await connection.run("echo", ECHO, (), (message,), wait_s)
     return answer
 
 
 async def test_concurrent_commands_are_pipelined_in_order(redis_server: RedisServer) -> None:
-    async with opened(redis_server.url) as connection:
+    async with open_connection(redis_server.url) as connection:
         await echo(connection, "first")
         reads = input_events(redis_server)
         texts = [f"{number}" * number for number in range(1, 100)]
@@ -52,19 +52,19 @@ def input_events(server: RedisServer) -> int:
 
 
 async def test_the_reply_of_a_cancelled_command_is_discarded(redis_server: RedisServer) -> None:
-    async with opened(redis_server.url) as connection:
+    async with open_connection(redis_server.url) as connection:
         await echo(connection, "first")
-        leaving = asyncio.create_task(connection.run("late", LATE, (), ("gone",), 30.0))
+        leaving_call = asyncio.create_task(connection.run("late", LATE, (), ("gone",), 30.0))
         await asyncio.sleep(0.05)
-        staying = asyncio.create_task(echo(connection, "here"))
+        staying_call = asyncio.create_task(echo(connection, "here"))
         await asyncio.sleep(0.05)
-        leaving.cancel()
-        assert await staying == b"here"
+        leaving_call.cancel()
+        assert await staying_call == b"here"
         assert await echo(connection, "after") == b"after"
 
 
 async def test_a_missing_script_is_reloaded_and_script_errors_are_raised(own_redis_server: RedisServer) -> None:
-    async with opened(own_redis_server.url) as connection:
+    async with open_connection(own_redis_server.url) as connection:
         assert await echo(connection, "before") == b"before"
         own_redis_server.ask("SCRIPT", "FLUSH")
         assert await echo(connection, "after") == b"after"
@@ -79,11 +79,11 @@ async def test_a_missing_script_is_reloaded_and_script_errors_are_raised(own_red
 
 async def test_a_silent_connection_with_pending_replies_is_replaced(tmp_path: Path) -> None:
     """The first connection greets and falls silent, though it stays open; the second answers."""
-    greeted: list[asyncio.StreamWriter] = []
+    writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        greeted.append(writer)
-        silent = len(greeted) == 1
+        writers.append(writer)
+        silent = len(writers) == 1
         while data := await reader.read(65_536):
             if b"SETINFO" in data:
                 writer.write(b"+OK\r\n" * data.count(b"SETINFO"))
@@ -92,14 +92,14 @@ async def test_a_silent_connection_with_pending_replies_is_replaced(tmp_path: Pa
         writer.close()
 
     server = await asyncio.start_unix_server(serve, tmp_path / "s")
-    async with opened(f"unix://{tmp_path / 's'}") as connection:
+    async with open_connection(f"unix://{tmp_path / 's'}") as connection:
         began = time.monotonic()
         answers = await asyncio.gather(*(echo(connection, "x") for _ in range(5)))
-        assert answers == [b"well"] * 5 and len(greeted) == 2
+        assert answers == [b"well"] * 5 and len(writers) == 2
         assert time.monotonic() - began < 3 * REPLY_S_MAX
-        assert await echo(connection, "x") == b"well" and len(greeted) == 2
+        assert await echo(connection, "x") == b"well" and len(writers) == 2
     server.close()
-    for writer in greeted:
+    for writer in writers:
         writer.close()
 
 

@@ -81,8 +81,8 @@ async def submit_until_done(broker: RedisBroker, key: str) -> str:
 
 
 async def test_a_failover_loses_no_job_that_a_replica_has(replicated_server: ReplicatedServer) -> None:
-    own = replace(settings(3.0, wait_s=1.0), redis_replicas_min=1)
-    before, after = RedisBroker(replicated_server.url, own), RedisBroker(replicated_server.url, settings(3.0, 30.0))
+    strict = replace(settings(3.0, wait_s=1.0), redis_replicas_min=1)
+    before, after = RedisBroker(replicated_server.url, strict), RedisBroker(replicated_server.url, settings(3.0, 30.0))
     async with asyncio.timeout(2 * FAILOVER_S_MAX):
         jobs = {await submit_until_done(before, f"first {number}"): number for number in range(JOBS)}
         replicated_server.master.kill()

@@ -55,29 +55,29 @@ def test_a_connection_error_names_the_server_without_its_password(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     own_redis_server.ask("CONFIG", "SET", "requirepass", "another")
-    with pytest.raises(StorageDown) as refused:
+    with pytest.raises(StorageDown) as error:
         asyncio.run(check_server(f"unix://:secret-word@{own_redis_server.socket}", "ABS_BROKER", True, False, 0.5))
-    assert "rejects our name or password" in str(refused.value)
-    assert f"ABS_BROKER = unix://{own_redis_server.socket}" in str(refused.value)
+    assert "rejects our name or password" in str(error.value)
+    assert f"ABS_BROKER = unix://{own_redis_server.socket}" in str(error.value)
     own_redis_server.kill()
     with pytest.raises(StorageDown, match="cannot be reached: ABS_BROKER"):
         asyncio.run(check_server(f"unix://:secret-word@{own_redis_server.socket}", "ABS_BROKER", True, False, 0.5))
-    assert "secret-word" not in caplog.text + str(refused.value)
+    assert "secret-word" not in caplog.text + str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "public_url"),
     [
         (f"redis://:{PASSWORD}@host:6379/0", "redis://host:6379/0"),
         ("rediss://user:secret@host/2?ssl_cert_reqs=none", "rediss://host/2"),
         ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock"),
     ],
 )
-def test_urls_are_shown_without_passwords(url: str, shown: str) -> None:
-    assert without_password(url) == shown
+def test_urls_are_shown_without_passwords(url: str, public_url: str) -> None:
+    assert without_password(url) == public_url
 
 
 def test_an_invalid_server_url_is_a_settings_error() -> None:
-    with pytest.raises(SettingsInvalid, match="redis://host:port") as refused:
+    with pytest.raises(SettingsInvalid, match="redis://host:port") as error:
         asyncio.run(check_storage(Settings(broker="redis://:secret@host:port/0", redis_wait_s=0.2)))
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(error.value)

@@ -68,28 +68,28 @@ def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worke
 async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
     await worker.heartbeat("q", WorkerStatus("w", ""))
     assert await api.workers("q") == (WorkerStatus("w", ""),)
-    first = await api.submit(
+    first_job = await api.submit(
         "q", "first", b"", SubmitOptions(weight=2, key_ttl_s=5, pools=(ConcurrencyGroup("q", 9, "cap"),))
     )
-    then = await api.submit("q", "then", b"", SubmitOptions(after=first, priority="batch"))
-    gone = await api.submit("q", "gone", b"")
-    await api.subscribe(gone)
-    await api.unsubscribe(gone)
-    await api.cancel(gone)
+    then = await api.submit("q", "then", b"", SubmitOptions(after=first_job, priority="batch"))
+    gone_job = await api.submit("q", "gone", b"")
+    await api.subscribe(gone_job)
+    await api.unsubscribe(gone_job)
+    await api.cancel(gone_job)
     waits = await api.submit("q", "waits", b"")
     assert (await api.backlog("q")).weight == 2
     for _ in range(2):
-        assert (await worker.take("q")).job_id == first
-        await worker.publish(first, b"lasts")
+        assert (await worker.take("q")).job_id == first_job
+        await worker.publish(first_job, b"lasts")
         for _ in range(3):
-            await worker.publish(first, bytes(600_000), droppable=True)
-        await worker.requeue(first)
-    assert (await worker.take("q")).job_id == first
-    await worker.finish(first, b"answer")
-    assert (await api.state(first)).state == "done"
-    assert await api.result(first) == b"answer"
-    assert (await all_events(api, first))[0] == b"lasts"
-    await api.unsubscribe(first)
+            await worker.publish(first_job, bytes(600_000), droppable=True)
+        await worker.requeue(first_job)
+    assert (await worker.take("q")).job_id == first_job
+    await worker.finish(first_job, b"answer")
+    assert (await api.state(first_job)).state == "done"
+    assert await api.result(first_job) == b"answer"
+    assert (await all_events(api, first_job))[0] == b"lasts"
+    await api.unsubscribe(first_job)
     assert (await worker.take("q")).job_id == waits
     await worker.finish(waits, b"")
     assert (await worker.take("q")).job_id == then
@@ -98,8 +98,8 @@ async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
     await api.cancel(then)
     await refusals
     await worker.finish(then, b"")
-    own = await worker.submit("other", "own", b"")
-    await worker.unsubscribe(own)
+    own_job = await worker.submit("other", "own", b"")
+    await worker.unsubscribe(own_job)
 
 
 @pytest.mark.parametrize("user", WORKERS)
@@ -109,10 +109,10 @@ def test_a_worker_may_run_every_command_of_the_scripts(guarded_server: RedisServ
     assert len(calls) > 30
     for command, second in calls:
         words = ("ACL", "DRYRUN", user, command, *filter(None, [second]))
-        said = {guarded_server.ask(*words, *["{abs}:job:x"] * count) for count in range(8)}
-        refusals = [one for one in said if "wrong number" not in one]  # with as many arguments as it takes
+        replies = {guarded_server.ask(*words, *["{abs}:job:x"] * count) for count in range(8)}
+        refusals = [one for one in replies if "wrong number" not in one]  # with as many arguments as it takes
         assert refusals and not any("no permissions to run" in one for one in refusals), (
-            f"{user} {command} {second}: {said}"
+            f"{user} {command} {second}: {replies}"
         )
 
 
@@ -135,8 +135,8 @@ def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> 
     async def scenario() -> None:
         limiter = open_limiter(Settings(broker=url_of(guarded_server, "api")))
         key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), scope_of("POST", "/generate")
-        async with limiter.admitted(key, door) as standing:
-            assert standing
+        async with limiter.admitted(key, door) as usage:
+            assert usage
             await limiter.charge(key, 10)
             await limiter.settle(key, 10, "job")
         await limiter.close()

@@ -51,15 +51,15 @@ class Dying(MemoryBroker):
 @contextlib.asynccontextmanager
 async def dying_broker() -> AsyncIterator[Dying]:
     """A broker with a worker; its job is left once, and the event loop reports no exception."""
-    reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    progress: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: progress.append(context))
     broker = Dying()
     await broker.heartbeat("compile", WorkerStatus("w", ""))
     async with asyncio.timeout(S_MAX):
         yield broker
         await asyncio.sleep(0.3)
     gc.collect()
-    assert broker.left == 1 and not reported
+    assert broker.left == 1 and not progress
 
 
 RESULT = CheckJobResult(True, (), None)
@@ -71,18 +71,18 @@ async def test_an_answer_is_returned_before_the_unsubscribe(result: CheckJobResu
         service = Service(Settings(), broker, MemoryStore(1000), open_model_files(Settings().model))
         job_id = await broker.submit("compile", "k", dump(JOB))
         submission = SubmittedJob(job_id, math.inf, math.inf, SubmissionContext())
-        answering = asyncio.create_task(broker.answer(result))
+        answer_task = asyncio.create_task(broker.answer(result))
         with pytest.raises(JobFailed) if result is FAILURE else contextlib.nullcontext():
             assert await service.answer(submission) == result
         assert broker.left == 0, "the answer did not wait"
-        await answering
+        await answer_task
 
 
 async def test_an_internal_job_is_answered_before_the_unsubscribe() -> None:
     async with dying_broker() as broker:
-        answering = asyncio.create_task(broker.answer(RESULT))
+        answer_task = asyncio.create_task(broker.answer(RESULT))
         assert await JobClient(Settings(), broker).run("compile", "k", JOB, CheckJobResult) == RESULT
-        await answering
+        await answer_task
 
 
 async def test_a_submit_cancelled_in_flight_logs_no_error() -> None:

@@ -78,16 +78,16 @@ async def place(settings: Settings) -> AsyncIterator[Place]:
     broker, store = open_broker(settings), open_store(settings)
     with contextlib.suppress(BaseExceptionGroup):
         async with asyncio.timeout(3 * S_MAX), asyncio.TaskGroup() as group:
-            failed: BaseException | None = None
+            job_failure: BaseException | None = None
             try:
                 yield Place(settings, broker, store, group)
             except BaseException as error:
-                failed = error
+                job_failure = error
             raise _Over
     await broker.close()
     await store.close()
-    if failed is not None:
-        raise failed
+    if job_failure is not None:
+        raise job_failure
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -99,8 +99,8 @@ def settings(request: pytest.FixtureRequest, captions_dir: Path) -> Settings:
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateParams:
-    chosen = GenerationOptions(**{"max_tokens": 8, "beams": 4, **options})
-    return GenerateParams(prompt="a", spec=spec, automaton=automaton, model=None, options=chosen, timeout_s=None)
+    generation = GenerationOptions(**{"max_tokens": 8, "beams": 4, **options})
+    return GenerateParams(prompt="a", spec=spec, automaton=automaton, model=None, options=generation, timeout_s=None)
 
 
 async def over(service: Service, job: str, owner: str = "owner") -> Result:
@@ -124,11 +124,11 @@ async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> 
         await here.pretend("compile", "generate")
         submission = await here.service().begin(order(), ALONE)
         assert submission.compile_job is not None
-        other = here.service()  # the first is gone
-        state, result = await other.state(submission.job_id, "owner")
+        other_service = here.service()  # the first is gone
+        state, result = await other_service.state(submission.job_id, "owner")
         assert (state.state, state.kind, state.attempt, result) == ("waiting", "generate", 0, None)
         await here.work(WORKERS)
-        answer = await over(other, submission.job_id)
+        answer = await over(other_service, submission.job_id)
         assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
 
 
@@ -137,9 +137,9 @@ async def test_concurrent_requests_share_one_compile_job(settings: Settings, com
     async with place(settings) as here:
         await here.work(WORKERS)
         services = [here.service() for _ in range(4)]
-        compiling = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
+        compilations = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
         submissions = await asyncio.gather(*(service.begin(order()) for service in services * rounds))
-        await asyncio.gather(*compiling, *(services[0].answer(submission) for submission in submissions))
+        await asyncio.gather(*compilations, *(services[0].answer(submission) for submission in submissions))
     assert compiles == [SPEC]
 
 
@@ -154,9 +154,9 @@ async def test_a_failed_compilation_answers_all_waiting_and_later_requests(
         failures = [await over(service, submission.job_id) for submission in submissions]
         assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
         for _ in range(2):
-            with pytest.raises(JobFailed) as failed:
+            with pytest.raises(JobFailed) as job_failure:
                 await here.service().constraints.compile(NEVER)
-            assert (failed.value.error, str(failed.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
+            assert (job_failure.value.error, str(job_failure.value)) == ("SpecUnsatisfiable", failures[0].detail)  # type: ignore[union-attr]
     assert len(compiles) == 1
 
 
@@ -167,15 +167,15 @@ async def test_a_worker_recompiles_an_automaton_missing_from_the_store(
         await here.work(COMPILE)
         await here.pretend("generate")
         service = here.service()
-        compiled = await service.constraints.compile(SPEC)
+        compilation = await service.constraints.compile(SPEC)
         submission = await service.begin(order(), ALONE)
-        key = automaton_key(compiled.automaton)
+        key = automaton_key(compilation.automaton)
         data = await here.store.get(key)
         assert data is not None and submission.compile_job is None
         await here.store.delete(key, data)
         await here.work({"generate": fake_handlers.open_after(miss_automaton)})
         answer = await over(here.service(), submission.job_id)
-        assert isinstance(answer, GenerateJobResult) and answer.automaton == compiled.automaton
+        assert isinstance(answer, GenerateJobResult) and answer.automaton == compilation.automaton
     assert compiles == [SPEC, SPEC]
 
 
@@ -227,9 +227,9 @@ async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(sett
         await here.pretend("generate")
         service = here.service()
         submissions = [await service.begin(order()) for _ in range(2)]
-        waiting = [asyncio.create_task(service.answer(submission)) for submission in submissions]
+        answers = [asyncio.create_task(service.answer(submission)) for submission in submissions]
         assert await asyncio.to_thread(fake_handlers.start_event.wait, S_MAX)
-        for task, submission in zip(waiting, submissions, strict=True):
+        for task, submission in zip(answers, submissions, strict=True):
             assert not fake_handlers.stop_event.is_set()
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

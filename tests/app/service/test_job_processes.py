@@ -27,10 +27,10 @@ ASYNC = {"prefer": "respond-async"}
 @pytest.fixture(scope="module")
 def base() -> Iterator[Cluster]:
     """A server, a compile worker, and an API that stays."""
-    with cluster() as running:
-        running.add("compile", COMPILE)
-        running.add("api", API).wait_until()
-        yield running
+    with cluster() as running_cluster:
+        running_cluster.add("compile", COMPILE)
+        running_cluster.add("api", API).wait_until()
+        yield running_cluster
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def url(base: Cluster) -> str:
 
 def other_api(parts: Cluster) -> Part:
     """A second API, once it is ready."""
-    other = parts.add("other", API)
-    other.wait_until("/ready")
-    return other
+    other_part = parts.add("other", API)
+    other_part.wait_until("/ready")
+    return other_part
 
 
 def exit_status(part: Part) -> int:
@@ -77,7 +77,7 @@ def read(url: str, job: str, after: str = "") -> list[Event]:
         return list(events(response.iter_lines()))
 
 
-def shown(url: str, job: str) -> dict[str, Any]:
+def job_status(url: str, job: str) -> dict[str, Any]:
     return dict(httpx2.get(f"{url}/jobs/{job}", timeout=S_MAX).json())
 
 
@@ -91,76 +91,76 @@ def open_stream(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
 
 
 def test_a_stream_resumes_at_another_api_after_a_kill(parts: Cluster, url: str) -> None:
-    dying = other_api(parts)
-    with open_stream(dying.url) as (job, first, rest):
-        dying.kill()
+    dying_api = other_api(parts)
+    with open_stream(dying_api.url) as (job, first_events, rest):
+        dying_api.kill()
         with contextlib.suppress(httpx2.TransportError):
-            first += list(rest)
-    stream_events = read(url, job, first[-1].id)
-    assert numbers(first + stream_events) == list(range(1, 61))
+            first_events += list(rest)
+    stream_events = read(url, job, first_events[-1].id)
+    assert numbers(first_events + stream_events) == list(range(1, 61))
     assert stream_events[-1].name == "done" and stream_events[-1].data["id"] == job
-    assert shown(url, job)["result"] == stream_events[-1].data
+    assert job_status(url, job)["result"] == stream_events[-1].data
 
 
 def test_a_stopping_api_hands_over_streams_and_finishes_requests(
     parts: Cluster, url: str, threads: ThreadPoolExecutor
 ) -> None:
-    ending, server = other_api(parts), parts.server
-    with open_stream(ending.url) as (job, first, rest):
-        before = generations(server)
-        plain = threads.submit(httpx2.post, f"{ending.url}/generate", json=BODY, timeout=S_MAX)
-        until(lambda: generations(server) > before)  # a request that is no job yet would be sent to another process
-        ending.signal(SIGTERM)
-        first += list(rest)
-    assert (first[-1].name, first[-1].id) == ("reconnect", "")
-    stream_events = read(url, job, first[-2].id)
-    assert numbers(first + stream_events) == list(range(1, 61))
-    answer = plain.result(S_MAX)
+    ending_part, server = other_api(parts), parts.server
+    with open_stream(ending_part.url) as (job, first_events, rest):
+        start_count = generations(server)
+        plain_answer = threads.submit(httpx2.post, f"{ending_part.url}/generate", json=BODY, timeout=S_MAX)
+        until(lambda: generations(server) > start_count)  # a request without a job would go elsewhere
+        ending_part.signal(SIGTERM)
+        first_events += list(rest)
+    assert (first_events[-1].name, first_events[-1].id) == ("reconnect", "")
+    stream_events = read(url, job, first_events[-2].id)
+    assert numbers(first_events + stream_events) == list(range(1, 61))
+    answer = plain_answer.result(S_MAX)
     assert answer.status_code == 200, answer.text
     assert answer.json()["choices"]
-    assert exit_status(ending) == 0
+    assert exit_status(ending_part) == 0
 
 
 def test_a_stopping_worker_requeues_unfinished_jobs(parts: Cluster, url: str) -> None:
     parts.parts["worker"].stop()
-    ending = parts.add("worker", SCRIPTED, ABS_SHUTDOWN_GRACE_S="0.3")
+    ending_part = parts.add("worker", SCRIPTED, ABS_SHUTDOWN_GRACE_S="0.3")
     parts.parts["api"].wait_until("/ready")
-    with open_stream(url) as (job, first, rest):
-        assert ending.stop() == 0
-        ending.start()
-        first += list(rest)
-    names = [event.name for event in first]
+    with open_stream(url) as (job, first_events, rest):
+        assert ending_part.stop() == 0
+        ending_part.start()
+        first_events += list(rest)
+    names = [event.name for event in first_events]
     assert names.count("restarted") == 1 and names[-1] == "done"
-    assert numbers(first[names.index("restarted"):]) == list(range(1, 61))
-    assert shown(url, job)["state"] == "done"
+    assert numbers(first_events[names.index("restarted"):]) == list(range(1, 61))
+    assert job_status(url, job)["state"] == "done"
 
 
 def test_a_stopping_worker_finishes_jobs_within_its_grace(parts: Cluster, url: str) -> None:
-    ending = parts.parts["worker"]
-    with open_stream(url) as (job, first, rest):
-        ending.signal(SIGTERM)
-        first += list(rest)
-    assert numbers(first) == list(range(1, 61))
-    assert first[-1].name == "done" and shown(url, job)["attempt"] == 1
-    assert exit_status(ending) == 0
+    ending_part = parts.parts["worker"]
+    with open_stream(url) as (job, first_events, rest):
+        ending_part.signal(SIGTERM)
+        first_events += list(rest)
+    assert numbers(first_events) == list(range(1, 61))
+    assert first_events[-1].name == "done" and job_status(url, job)["attempt"] == 1
+    assert exit_status(ending_part) == 0
 
 
 def test_a_disconnect_cancels_the_job_on_any_worker(parts: Cluster, url: str) -> None:
     with pytest.raises(httpx2.TimeoutException):
         pytest.fail(httpx2.post(f"{url}/generate", json=LONG, timeout=1.0).text)
     job = httpx2.post(f"{url}/generate", json=LONG, headers=ASYNC).json()
-    until(lambda: shown(url, job["id"])["state"] == "running")
+    until(lambda: job_status(url, job["id"])["state"] == "running")
     for _ in range(2):
-        deleted = httpx2.delete(f"{url}/jobs/{job['id']}")
-        assert deleted.json()["state"] == "cancelled"
-    started = time.monotonic()
+        deletion = httpx2.delete(f"{url}/jobs/{job['id']}")
+        assert deletion.json()["state"] == "cancelled"
+    start_s = time.monotonic()
     jobs = [
         httpx2.post(f"{url}/generate", json=BODY | {"max_tokens": 2}, headers=ASYNC).json()["id"]
         for _ in range(4)  # as many as there are slots: all are free
     ]
     for one in jobs:
-        until(lambda one=one: shown(url, one)["state"] == "done")  # type: ignore[misc]
-    assert time.monotonic() - started < 25  # all steps would take 50 s
+        until(lambda one=one: job_status(url, one)["state"] == "done")  # type: ignore[misc]
+    assert time.monotonic() - start_s < 25  # all steps would take 50 s
 
 
 def test_a_key_leads_to_one_job_on_all_apis(parts: Cluster, url: str, threads: ThreadPoolExecutor) -> None:
@@ -175,25 +175,25 @@ def test_a_key_leads_to_one_job_on_all_apis(parts: Cluster, url: str, threads: T
 
 def test_a_job_is_refused_until_its_deadline_is_reachable(parts: Cluster, url: str) -> None:
     with httpx2.Client(base_url=url, timeout=S_MAX) as http:
-        long = BODY | {"max_tokens": 120, "timeout_s": 300}  # 4 s each, four at a time
-        jobs = [http.post("/generate", json=long, headers=ASYNC) for _ in range(20)]
+        long_body = BODY | {"max_tokens": 120, "timeout_s": 300}  # 4 s each, four at a time
+        jobs = [http.post("/generate", json=long_body, headers=ASYNC) for _ in range(20)]
         assert [job.status_code for job in jobs] == [202] * 20
-        short, refused = BODY | {"max_tokens": 2, "timeout_s": 4}, None
+        short_body, refusal = BODY | {"max_tokens": 2, "timeout_s": 4}, None
         ends = time.monotonic() + S_MAX
-        while refused is None or refused.status_code != 429:  # until the pace is known they are let in, in vain
-            assert time.monotonic() < ends, refused and refused.text
-            refused = http.post("/generate", json=short)
+        while refusal is None or refusal.status_code != 429:  # until the pace is known they are let in, in vain
+            assert time.monotonic() < ends, refusal and refusal.text
+            refusal = http.post("/generate", json=short_body)
         for headers in ({}, ASYNC, {"idempotency-key": "in-no-time"}):
             for stream in (False, True):
                 began = time.monotonic()
-                refused = http.post("/generate", json=short | {"stream": stream}, headers=headers)
-                problem = refused.json()
-                assert (refused.status_code, problem["code"]) == (429, "deadline_unreachable"), problem
+                refusal = http.post("/generate", json=short_body | {"stream": stream}, headers=headers)
+                problem = refusal.json()
+                assert (refusal.status_code, problem["code"]) == (429, "deadline_unreachable"), problem
                 assert time.monotonic() - began < 3, "at once, not when its time is over"
-                assert 1 <= int(refused.headers["retry-after"]) == problem["retry_after_s"] <= 60
+                assert 1 <= int(refusal.headers["retry-after"]) == problem["retry_after_s"] <= 60
                 assert problem["wait_s"] > 0.5 * problem["timeout_s"] > 1.5
-        waits = http.post("/generate", json=short | {"timeout_s": 300}, headers=ASYNC)
+        waits = http.post("/generate", json=short_body | {"timeout_s": 300}, headers=ASYNC)
         assert waits.status_code == 202, waits.text
         for job in (*jobs, waits):
             http.delete(job.headers["location"])
-        until(lambda: http.post("/generate", json=short).status_code == 200)
+        until(lambda: http.post("/generate", json=short_body).status_code == 200)

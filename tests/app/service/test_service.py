@@ -52,7 +52,7 @@ async def generate(
 
 
 @contextlib.asynccontextmanager
-async def running(
+async def running_service(
     workers: Mapping[str, OpenHandler], queue_jobs_max: int = 256
 ) -> AsyncIterator[tuple[Service, MemoryStore]]:
     settings = Settings()
@@ -68,7 +68,7 @@ async def running(
 
 
 async def test_500_callers_of_one_cold_constraint_compile_it_once(compiles: list[Spec]) -> None:
-    async with running(COMPILE) as (service, _):
+    async with running_service(COMPILE) as (service, _):
         answers = await asyncio.gather(*(service.constraints.compile(SPEC) for _ in range(500)))
         assert len({answer.automaton for answer in answers}) == 1
         assert not any(answer.cached for answer in answers)
@@ -77,20 +77,20 @@ async def test_500_callers_of_one_cold_constraint_compile_it_once(compiles: list
 
 
 async def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(compiles: list[Spec]) -> None:
-    async with running(COMPILE) as (service, _):
-        leaving, staying = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
+    async with running_service(COMPILE) as (service, _):
+        leaving_caller, staying_caller = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        leaving.cancel()
-        assert (await staying).min_tokens == 3
+        leaving_caller.cancel()
+        assert (await staying_caller).min_tokens == 3
         with pytest.raises(asyncio.CancelledError):
-            await leaving
+            await leaving_caller
     assert compiles == [SPEC]
 
 
 def test_equal_constraints_have_one_hash() -> None:
-    one, other = (("a",), ("b", "c")), (("C", "b"), ("a",))
-    hashes = {automaton_hash(KeywordsSpec(one), "v"), automaton_hash(KeywordsSpec(other, False), "v")}
+    one, other_order = (("a",), ("b", "c")), (("C", "b"), ("a",))
+    hashes = {automaton_hash(KeywordsSpec(one), "v"), automaton_hash(KeywordsSpec(other_order, False), "v")}
     assert len(hashes) == 1
     assert automaton_hash(KeywordsSpec(one, True), "v") not in hashes
     assert automaton_hash(KeywordsSpec(one), "another vocabulary") not in hashes
@@ -98,14 +98,14 @@ def test_equal_constraints_have_one_hash() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"junk", bytes(100)])
 async def test_a_damaged_automaton_is_recompiled(compiles: list[Spec], damage: bytes) -> None:
-    async with running(COMPILE) as (service, store):
+    async with running_service(COMPILE) as (service, store):
         first = await service.constraints.compile(SPEC)
         await store.put(automaton_key(first.automaton), damage, 100)
         with pytest.raises(UnknownAutomaton):
             await service.constraints.automaton(first.automaton)
         await store.put(automaton_key(first.automaton), damage, 100)
-        again = await service.constraints.compile(SPEC)
-        assert (again.automaton, again.cached) == (first.automaton, False)
+        second = await service.constraints.compile(SPEC)
+        assert (second.automaton, second.cached) == (first.automaton, False)
         await service.constraints.automaton(first.automaton)
     assert compiles == [SPEC, SPEC]
 
@@ -126,35 +126,35 @@ def open_forgetful(settings: Settings) -> Handler:
 
 
 async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[Spec]) -> None:
-    async with running(COMPILE | {"generate": open_forgetful}) as (service, _):
+    async with running_service(COMPILE | {"generate": open_forgetful}) as (service, _):
         assert (await generate(service, order())).choices
     assert compiles == [SPEC, SPEC]
 
 
 async def test_an_evicted_automaton_referenced_by_hash_is_unknown() -> None:
-    async with running(COMPILE | {"generate": open_forgetful}) as (service, _):
+    async with running_service(COMPILE | {"generate": open_forgetful}) as (service, _):
         automaton = (await service.constraints.compile(SPEC)).automaton
-        with pytest.raises(JobFailed) as failed:
+        with pytest.raises(JobFailed) as failure:
             await generate(service, order(None, automaton))
-        assert failed.value.error == "AutomatonMissing"
+        assert failure.value.error == "AutomatonMissing"
 
 
 async def test_a_request_past_its_deadline_cancels_its_job() -> None:
-    async with running(COMPILE | {"generate": fake_handlers.open_blocking}) as (service, _):
+    async with running_service(COMPILE | {"generate": fake_handlers.open_blocking}) as (service, _):
         with pytest.raises(DeadlineExceeded):
             await generate(service, order(timeout_s=0.3))
         assert await asyncio.to_thread(fake_handlers.stop_event.wait, 20)
 
 
 async def test_a_full_queue_refuses_at_once() -> None:
-    async with running(COMPILE | {"generate": fake_handlers.open_blocking}, queue_jobs_max=2) as (service, _):
+    async with running_service(COMPILE | {"generate": fake_handlers.open_blocking}, queue_jobs_max=2) as (service, _):
         automaton = (await service.constraints.compile(SPEC)).automaton
         callers = fake_handlers.SLOTS + 4  # two too many: as many run as there are slots, and two may wait
-        waiting = [asyncio.create_task(generate(service, order(None, automaton))) for _ in range(callers)]
-        done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        assert all(isinstance(task.exception(), QueueFull) for task in done)
-        assert pending
-        for task in pending:
+        callers_tasks = [asyncio.create_task(generate(service, order(None, automaton))) for _ in range(callers)]
+        done_tasks, pending_tasks = await asyncio.wait(callers_tasks, return_when=asyncio.FIRST_COMPLETED)
+        assert all(isinstance(task.exception(), QueueFull) for task in done_tasks)
+        assert pending_tasks
+        for task in pending_tasks:
             task.cancel()
 
 
@@ -164,22 +164,22 @@ async def test_without_workers_every_request_names_the_missing_one() -> None:
         lambda service: service.check(RegexSpec("a"), "a"),
         lambda service: generate(service, order()),
     ]
-    async with running({}) as (service, _):
+    async with running_service({}) as (service, _):
         for call in calls:
-            with pytest.raises(NotReady) as refused:
+            with pytest.raises(NotReady) as refusal:
                 await call(service)
-            assert "worker is alive" in str(refused.value.reasons[0])
+            assert "worker is alive" in str(refusal.value.reasons[0])
 
 
 async def test_an_observer_receives_progress() -> None:
     def tell(job: GenerateJob, context: Context) -> None:
         context.progress(Progress("decode", 1, 8))
-    seen: list[Progress] = []
-    async with running(COMPILE | {"generate": fake_handlers.open_after(tell)}) as (service, _):
-        service.jobs.observer = seen.append
+    progress_list: list[Progress] = []
+    async with running_service(COMPILE | {"generate": fake_handlers.open_after(tell)}) as (service, _):
+        service.jobs.observer = progress_list.append
         assert (await generate(service, order())).automaton
-        assert Progress("compile") in seen
-        assert Progress("decode", 1, 8) in seen
+        assert Progress("compile") in progress_list
+        assert Progress("decode", 1, 8) in progress_list
 
 
 @pytest.mark.parametrize(
@@ -192,14 +192,14 @@ async def test_a_constraint_over_a_limit_is_refused_without_a_worker(spec: Spec)
         lambda service: service.check(spec, "a"),
         lambda service: generate(service, order(spec)),
     ]
-    async with running({}) as (service, _):  # no worker is alive, and none is needed
+    async with running_service({}) as (service, _):  # no worker is alive, and none is needed
         for call in calls:
             with pytest.raises(LimitExceeded):
                 await call(service)
 
 
 async def test_a_compilation_without_subscribers_is_cancelled() -> None:
-    async with running({"compile": fake_handlers.open_blocking}) as (service, _):
+    async with running_service({"compile": fake_handlers.open_blocking}) as (service, _):
         await service.constraints.resolve(SPEC)  # its hash takes a thread, in which the last might be left behind
         first, last = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
         assert await asyncio.to_thread(fake_handlers.start_event.wait, 20)
@@ -210,13 +210,13 @@ async def test_a_compilation_without_subscribers_is_cancelled() -> None:
 
 
 async def test_a_too_small_budget_is_refused_while_others_run() -> None:
-    async with running(COMPILE | {"generate": fake_handlers.open_blocking}) as (service, _):
+    async with running_service(COMPILE | {"generate": fake_handlers.open_blocking}) as (service, _):
         running_one = asyncio.create_task(generate(service, order()))
         assert await asyncio.to_thread(fake_handlers.start_event.wait, 20)
-        with pytest.raises(BudgetTooSmall) as refused:
+        with pytest.raises(BudgetTooSmall) as refusal:
             await asyncio.wait_for(
                 generate(service, dataclasses.replace(order(), options=GenerationOptions(max_tokens=2))), 10
             )
         running_one.cancel()
         by_the_search = failure_of(BudgetTooSmall(3, 2))
-        assert failure_of(refused.value) == by_the_search
+        assert failure_of(refusal.value) == by_the_search
