@@ -1,8 +1,4 @@
-"""Defines each request of the API and how its response is read.
-
-`generate`, `compile`, `check`, `decode`, `automaton`, `automaton_dot`, `automaton_svg`, `models` and `version` define
-the methods of both clients: their signature, their docstring and their request.
-"""
+"""Each request of the API, and how its response is read."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from abs_client._json import read
 from abs_client.constraints import ConstraintLike, constraint_of
@@ -42,6 +38,7 @@ from abs_client.results import (
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
 DEADLINE_SLACK_S = 30.0  # the service enforces `timeout_s`; a connection silent for this much longer counts as dead
+CANCEL_READ_S = 2.0
 _HASH, _JOB, _VISIBLE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}"), re.compile("[!-~]+")
 
 
@@ -155,38 +152,23 @@ class Call(Generic[T]):
 
 
 def generate(
-    prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
+    prompt: str, constraint: ConstraintLike | CompileResult | None, options: GenerateOptions
 ) -> Call[GenerateResult]:
-    """Generate texts that satisfy a constraint, best first.
-
-    prompt      the text to continue
-    constraint  a Constraint, its JSON as a dict, or a CompileResult; None with the option `automaton`
-    options     the fields of GenerateOptions, such as max_tokens and beams
-    An interrupt (Ctrl-C, a cancelled task) cancels the job, unless the caller gave an idempotency_key.
-    """
+    """POST /generate."""
     return _post("/generate", {"prompt": prompt, **_constraint_fields(constraint)}, options, GenerateResult)
 
 
 def compile(
-    constraint: ConstraintLike, *, explain: bool = True, model: str | None = None, idempotency_key: str | None = None
+    constraint: ConstraintLike, explain: bool, model: str | None, idempotency_key: str | None
 ) -> Call[CompileResult]:
-    """Compile and store a constraint; `generate` takes the result as its constraint.
-
-    explain          describe the automaton in sentences and examples
-    model            UnknownModelError unless this model is served
-    idempotency_key  optional: equal constraints share one compilation in any case
-    """
+    """POST /compile."""
     body = {**_constraint_fields(constraint), **({} if explain else {"explain": False}), **_present({"model": model})}
     headers = {} if idempotency_key is None else {"idempotency-key": header_value("idempotency_key", idempotency_key)}
     return Call(HttpRequest("POST", "/compile", body, headers), _reader(CompileResult))
 
 
-def check(constraint: ConstraintLike, text: str | Sequence[str], *, conjuncts: bool = False) -> Call[CheckResult]:
-    """Check whether a text satisfies a constraint, and where it fails.
-
-    text       a str, or the sequence of labels for a constraint over labels
-    conjuncts  also check each conjunct of the constraint separately
-    """
+def check(constraint: ConstraintLike, text: str | Sequence[str], conjuncts: bool) -> Call[CheckResult]:
+    """POST /check. Raises TypeError for a text of another type."""
     if not isinstance(text, Sequence):
         raise TypeError(f"text is a str or a sequence of labels, not {type(text).__name__}")
     subject = {"text": text} if isinstance(text, str) else {"labels": list(text)}
@@ -195,14 +177,9 @@ def check(constraint: ConstraintLike, text: str | Sequence[str], *, conjuncts: b
 
 
 def decode(
-    log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None, **options: Unpack[DecodeOptions]
+    log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None, options: DecodeOptions
 ) -> Call[DecodeResult]:
-    """Find the best sequence of labels under a constraint.
-
-    log_probs  natural logarithms [steps, labels]: nested lists or an array of NumPy or PyTorch; -inf is allowed
-    labels     the name of each column; None where the constraint has them (`Constraint.over`)
-    options    the fields of DecodeOptions
-    """
+    """POST /decode."""
     rows = log_probs.tolist() if hasattr(log_probs, "tolist") else log_probs
     # JSON has no infinity: null stands for -inf
     matrix = [[None if value is None or value == -math.inf else float(value) for value in row] for row in rows]
@@ -211,25 +188,18 @@ def decode(
 
 
 def automaton(hash_or_result: str | Result) -> Call[Automaton]:
-    """Get the states, distances and transitions of a compiled constraint.
-
-    hash_or_result  the hash, or a result that has it as `automaton`
-    """
+    """GET /automata/{hash}."""
     return Call(HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}"), _reader(Automaton))
 
 
-def automaton_dot(hash_or_result: str | Result) -> Call[str]:
-    """Get the automaton in Graphviz's DOT language."""
-    return Call(HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}.dot"), _body_text)
-
-
-def automaton_svg(hash_or_result: str | Result) -> Call[str]:
-    """Get a picture of the automaton as SVG."""
-    return Call(HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}.svg"), _body_text)
+def automaton_text(hash_or_result: str | Result, kind: str) -> Call[str]:
+    """GET /automata/{hash}.dot or .svg."""
+    request = HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}.{kind}")
+    return Call(request, lambda response: response.body.decode())
 
 
 def models() -> Call[tuple[ModelCard, ...]]:
-    """List the served models."""
+    """GET /v1/models."""
 
     def cards(response: HttpResponse) -> tuple[ModelCard, ...]:
         return read(tuple[ModelCard, ...], read(dict[str, Any], response.json()).get("data"))
@@ -238,7 +208,7 @@ def models() -> Call[tuple[ModelCard, ...]]:
 
 
 def version() -> Call[str]:
-    """Get the version of the service."""
+    """GET /version."""
     return Call(
         HttpRequest("GET", "/version"),
         lambda response: str(read(dict[str, Any], response.json()).get("version", "")),
@@ -274,6 +244,11 @@ def job_state(job_id: str) -> Call[JobState]:
 def cancellation(job_id: str) -> Call[JobState]:
     """DELETE /jobs/{id}."""
     return Call(HttpRequest("DELETE", f"/jobs/{_checked_job_id(job_id)}"), _reader(JobState))
+
+
+def in_short(call: Call[T]) -> Call[T]:
+    """The same request with a short limit, for an interrupted caller."""
+    return replace(call, request=replace(call.request, read_s=CANCEL_READ_S))
 
 
 def job_events(job_id: str, last_id: str = "") -> HttpRequest:
@@ -334,10 +309,6 @@ def _post(
 
 def _reader(kind: type[T]) -> Callable[[HttpResponse], T]:
     return lambda response: read(kind, response.json())
-
-
-def _body_text(response: HttpResponse) -> str:
-    return response.body.decode()
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

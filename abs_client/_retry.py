@@ -1,4 +1,4 @@
-"""When to send a request again, and after how long. Knows neither HTTP nor how a client waits."""
+"""When to send a request again, and after how long. The clients do the waiting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from abs_client.errors import AbsError, BusyError
+import httpx2
+
+from abs_client.errors import AbsError, BusyError, ConnectionFailedError, InvalidResponseError
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,21 @@ class RetryState:
         self._attempt += 1
         return wait
 
+    def wait_or_raise(self, error: AbsError, default_s: float | None = None) -> float:
+        """The seconds before the next attempt. Raises the error if there is none, or if it would fail alike.
+
+        default_s  wait where the service names none, instead of the backoff
+        """
+        # A broken connection may hide that the request arrived, but every request of this package is safe to send
+        # again. A URL or header that httpx2 itself rejects stays wrong.
+        permanent = isinstance(error.__cause__, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError)
+        transient = is_transient(error) or (isinstance(error, ConnectionFailedError) and not permanent)
+        named_s = getattr(error, "retry_after_s", None)
+        wait_s = self.wait_s(default_s if named_s is None else named_s) if transient else None
+        if wait_s is None:
+            raise error
+        return wait_s
+
 
 def is_transient(error: AbsError) -> bool:
     """Whether the same request may succeed later.
@@ -66,3 +83,25 @@ def is_transient(error: AbsError) -> bool:
     It may after a BusyError, after a 408 (the body arrived too slowly) and after a 502 (a proxy reached no server).
     """
     return isinstance(error, BusyError) or error.status in (408, 502)
+
+
+def no_response(failure: httpx2.RequestError) -> AbsError:
+    """The error of a request that got no response. Its cause is `failure`."""
+    if not isinstance(failure, httpx2.TransportError) or isinstance(failure, httpx2.SSEError):
+        error: AbsError = InvalidResponseError(f"the response cannot be read ({type(failure).__name__}: {failure})")
+    else:
+        named = _has_request(failure)
+        url = failure.request.url.copy_with(userinfo=b"", path="/", query=None) if named else "the service"
+        # LocalProtocolError may quote the header that it rejects, such as the API key.
+        reason = "" if isinstance(failure, httpx2.LocalProtocolError) else f"{failure}"
+        text = f"no response from {url} ({type(failure).__name__}: {reason})".replace(": )", ")")
+        error = ConnectionFailedError(text)
+    error.__cause__ = failure
+    return error
+
+
+def _has_request(failure: httpx2.RequestError) -> bool:
+    try:
+        return failure.request is not None
+    except RuntimeError:  # raised by httpx2 for an error that was created without a request
+        return False

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from abs_client._flow import STREAM_READ_S
 from abs_client._requests import HttpRequest, HttpResponse, hash_of, header_value
 from abs_client.errors import ConnectionFailedError
 from abs_client.results import Result
@@ -18,6 +17,7 @@ from abs_client.results import Result
 T = TypeVar("T")
 BASE_URL = "http://127.0.0.1:8000"
 READ_S = 330.0  # above the service's default limit of 300 s for the deadline of a request
+STREAM_READ_S = 45.0  # the service sends something every 15 s
 CONNECT_S, PICTURE_S = 10.0, 5.0
 EVENT_BYTES_MAX = 2**26  # the last event holds the whole result
 
@@ -83,11 +83,6 @@ def to_response(response: httpx2.Response) -> HttpResponse:
     # Reading the body of an open stream would wait for its end.
     body = response.content if response.is_closed else b""
     return HttpResponse(response.status_code, dict(response.headers), body)
-
-
-def is_event_stream(response: httpx2.Response) -> bool:
-    """Whether the body is a stream of server-sent events."""
-    return response.is_success and response.headers.get("content-type", "").startswith("text/event-stream")
 
 
 def open_client(kind: Any, options: dict[str, Any]) -> Any:

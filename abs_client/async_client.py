@@ -1,69 +1,49 @@
-"""The client for asyncio: input and output. `_requests` builds its requests, `_flow` makes its decisions."""
+"""The client for asyncio. `_requests` builds its requests, and an Io sends them.
+
+The synchronous client runs the coroutines of this module with an Io that blocks. They therefore await the Io and each
+other, but nothing of asyncio.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 import httpx2
 
-from abs_client import _flow as flows
 from abs_client import _requests as requests
-from abs_client._base import ClientBase, JobBase, StreamBase, describe
-from abs_client._flow import Action, EventFollower, Flow
-from abs_client._requests import Call, GenerateOptions, HttpRequest
-from abs_client._retry import Retry
-from abs_client._transport import EVENT_BYTES_MAX, READ_S, Endpoint, is_event_stream, open_client, to_response
+from abs_client._follower import EventFollower
+from abs_client._io import AsyncIo, Io
+from abs_client._requests import Call, DecodeOptions, GenerateOptions
+from abs_client._retry import Retry, RetryState, is_transient, no_response
+from abs_client._transport import READ_S, Endpoint
 from abs_client.constraints import ConstraintLike
+from abs_client.errors import AbsError, ConnectionFailedError, JobCancelledError, NotReadyError, error_of
 from abs_client.events import Event
-from abs_client.results import CompileResult, GenerateResult, JobState, Readiness
+from abs_client.results import (
+    Automaton,
+    CheckResult,
+    CompileResult,
+    DecodeResult,
+    GenerateResult,
+    JobState,
+    ModelCard,
+    Readiness,
+    Result,
+)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+READY_POLL_S = 0.25
+_POLL_S_MIN, _POLL_S_MAX = 0.05, 2.0
+_POLL_SHARE = 0.05  # of the time waited so far: a result is read about 5 % late at most
+_ONCE = Retry(tries=1)
 
 
-def _method(request: Callable[P, Call[T]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """The method that sends the request and returns its result."""
-
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._request(request(*args, **kwargs))
-
-    describe(method, request, "{}")
-    return method
-
-
-def _submit_method(
-    request: Callable[P, Call[T]], name: str
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncJob[T]]]:
-    """The method that starts the request's job and returns it."""
-
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[T]:
-        return AsyncJob(self, (await self._request(requests.as_job(request(*args, **kwargs)))).id)
-
-    describe(method, request, "AsyncJob[{}]", name, f"Start what `{request.__name__}` does, and return its AsyncJob.")
-    return method
-
-
-class _AsyncClosing:
-    """Closes itself at the end of a `async with`."""
-
-    async def aclose(self) -> None:
-        raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class AsyncClient(_AsyncClosing, ClientBase):
+class AsyncClient:
     """Asynchronous client of a running service.
 
     Tasks of one event loop may share one client. `async with` closes its connections.
@@ -89,23 +69,21 @@ class AsyncClient(_AsyncClosing, ClientBase):
         retry: Retry | None = None, transport: httpx2.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        super().__init__(base_url, api_key, timeout_s, retry)
-        self._http: httpx2.AsyncClient = open_client(httpx2.AsyncClient, self._endpoint.options(transport=transport))
-        self._sleep = sleep
-        self._cancellations: set[asyncio.Task[None]] = set()
+        self._io: Io = AsyncIo(Endpoint(base_url, api_key, timeout_s), transport, sleep)
+        self._retry = retry or Retry()
 
-    generate = _method(requests.generate)
-    compile = _method(requests.compile)
-    check = _method(requests.check)
-    decode = _method(requests.decode)
-    automaton = _method(requests.automaton)
-    automaton_dot = _method(requests.automaton_dot)
-    automaton_svg = _method(requests.automaton_svg)
-    models = _method(requests.models)
-    version = _method(requests.version)
-    submit = _submit_method(requests.generate, "submit")
-    submit_compile = _submit_method(requests.compile, "submit_compile")
-    submit_decode = _submit_method(requests.decode, "submit_decode")
+    async def generate(
+        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
+    ) -> GenerateResult:
+        """Generate texts that satisfy a constraint, best first.
+
+        prompt      the text to continue
+        constraint  a Constraint, its JSON as a dict, or a CompileResult; None with the option `automaton`
+        options     the fields of GenerateOptions, such as max_tokens and beams
+
+        An interrupt (Ctrl-C, a cancelled task) cancels the job, unless the caller gave an idempotency_key.
+        """
+        return await self._request(requests.generate(prompt, constraint, options))
 
     def stream(
         self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
@@ -115,166 +93,220 @@ class AsyncClient(_AsyncClosing, ClientBase):
         The stream resumes after the last event when a connection breaks. Closing it cancels the job, unless the caller
         gave an idempotency_key.
         """
-        request = requests.as_stream(requests.generate(prompt, constraint, **options)).request
-        return AsyncStream(self, self._follow(request), cancels=not request.headers)
+        request = requests.as_stream(requests.generate(prompt, constraint, options)).request
+        # The header is the caller's key: another caller with this key may read the job's result.
+        cancel = None if request.headers else functools.partial(self._cancel, None)
+        return AsyncStream(EventFollower(self._io, self._retry, request, cancel=cancel))
+
+    async def compile(
+        self, constraint: ConstraintLike, *, explain: bool = True, model: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> CompileResult:
+        """Compile and store a constraint; `generate` takes the result as its constraint.
+
+        explain          describe the automaton in sentences and examples
+        model            UnknownModelError unless this model is served
+        idempotency_key  optional: equal constraints share one compilation in any case
+        """
+        return await self._request(requests.compile(constraint, explain, model, idempotency_key))
+
+    async def check(
+        self, constraint: ConstraintLike, text: str | Sequence[str], *, conjuncts: bool = False
+    ) -> CheckResult:
+        """Check whether a text satisfies a constraint, and where it fails.
+
+        text       a str, or the sequence of labels for a constraint over labels
+        conjuncts  also check each conjunct of the constraint separately
+        """
+        return await self._request(requests.check(constraint, text, conjuncts))
+
+    async def decode(
+        self, log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None,
+        **options: Unpack[DecodeOptions],
+    ) -> DecodeResult:
+        """Find the best sequence of labels under a constraint.
+
+        log_probs  natural logarithms [steps, labels]: nested lists or an array of NumPy or PyTorch; -inf is allowed
+        labels     the name of each column; None where the constraint has them (`Constraint.over`)
+        options    the fields of DecodeOptions
+        """
+        return await self._request(requests.decode(log_probs, constraint, labels, options))
+
+    async def submit(
+        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
+    ) -> AsyncJob[GenerateResult]:
+        """Start what `generate` does, and return its job at once."""
+        return await self._submit(requests.generate(prompt, constraint, options))
+
+    async def submit_compile(
+        self, constraint: ConstraintLike, *, explain: bool = True, model: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> AsyncJob[CompileResult]:
+        """Start what `compile` does, and return its job at once."""
+        return await self._submit(requests.compile(constraint, explain, model, idempotency_key))
+
+    async def submit_decode(
+        self, log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None,
+        **options: Unpack[DecodeOptions],
+    ) -> AsyncJob[DecodeResult]:
+        """Start what `decode` does, and return its job at once."""
+        return await self._submit(requests.decode(log_probs, constraint, labels, options))
 
     def job(self, job_id: str) -> AsyncJob[Any]:
         """The job with this id, whichever client started it."""
         return AsyncJob(self, job_id)
 
+    async def automaton(self, hash_or_result: str | Result) -> Automaton:
+        """Get the states, distances and transitions of a compiled constraint.
+
+        hash_or_result  the hash, or a result that has it as `automaton`
+        """
+        return await self._request(requests.automaton(hash_or_result))
+
+    async def automaton_dot(self, hash_or_result: str | Result) -> str:
+        """Get the automaton in Graphviz's DOT language."""
+        return await self._request(requests.automaton_text(hash_or_result, "dot"))
+
+    async def automaton_svg(self, hash_or_result: str | Result) -> str:
+        """Get a picture of the automaton as SVG."""
+        return await self._request(requests.automaton_text(hash_or_result, "svg"))
+
+    async def models(self) -> tuple[ModelCard, ...]:
+        """List the served models."""
+        return await self._request(requests.models())
+
+    async def version(self) -> str:
+        """Get the version of the service."""
+        return await self._request(requests.version())
+
     async def ready(self) -> Readiness:
         """Ask once whether the service serves requests now, and why not."""
-        return await self._run(flows.check_ready())
+        try:
+            return await self._send(requests.readiness(), _ONCE)
+        except NotReadyError as error:
+            return Readiness(False, tuple(error.reasons or (error.detail,)))
 
     async def wait_until_ready(self, timeout_s: float = 120.0) -> None:
         """Wait until the service is ready. After `timeout_s` raises NotReadyError, or ConnectionFailedError."""
-        await self._run(flows.wait_until_ready(self._retry, timeout_s))
+        ends = self._retry.clock() + timeout_s
+        while True:
+            try:
+                await self._send(requests.readiness(), _ONCE)
+                return
+            except AbsError as error:
+                if not (is_transient(error) or isinstance(error, ConnectionFailedError)) or self._retry.clock() >= ends:
+                    raise
+            await self._io.sleep(READY_POLL_S)
 
     async def aclose(self) -> None:
         """Finish pending cancellations of jobs, and close all connections."""
-        await asyncio.gather(*self._cancellations, return_exceptions=True)
-        await self._http.aclose()
+        await self._io.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
     async def _request(self, call: Call[T]) -> T:
         try:
-            return self._endpoint.with_picture(await self._run(flows.send_with_retries(call, self._retry)))
-        except Exception:
+            return await self._send(call, self._retry)
+        except BaseException as error:
+            # The caller is interrupted, so no one reads this result.
+            if call.own_key and not isinstance(error, Exception):
+                self._cancel(call, None)
             raise
-        except BaseException:  # the caller's task is cancelled, so no one reads this result
-            if call.own_key:
-                self._try_in_background(flows.cancel_job(call, None))
-            raise
 
-    def _try_in_background(self, flow: Flow[None]) -> None:
-        # A cancelled task must end at once. If the loop ends before this task, the service sees the connection close.
-        async def attempt() -> None:
-            with contextlib.suppress(Exception):
-                await self._run(flow)
+    async def _submit(self, call: Call[T]) -> AsyncJob[T]:
+        return AsyncJob(self, (await self._request(requests.as_job(call))).id)
 
-        task = asyncio.get_running_loop().create_task(attempt())
-        self._cancellations.add(task)  # the loop keeps only a weak reference
-        task.add_done_callback(self._cancellations.discard)
+    async def _send(self, call: Call[T], retry: Retry) -> T:
+        """Send a request until it succeeds or `retry` ends."""
+        state = RetryState(retry)
+        while True:
+            try:
+                response = await self._io.send(call.request)
+            except httpx2.RequestError as failure:
+                error = no_response(failure)
+            else:
+                if response.success:
+                    return self._io.endpoint.with_picture(call.read(response))
+                error = response.error(call.request.body)
+            await self._io.sleep(state.wait_or_raise(error))
 
-    async def _run(self, flow: Flow[T]) -> T:
-        """The value of a flow that emits no events."""
-        values: list[T] = []
-        async for _ in self._drive(flow, values):
-            raise AssertionError("only a stream emits events")
-        return values[0]
+    def _cancel(self, call: Call[Any] | None, job_id: str | None) -> None:
+        """Cancel a job by its id or request, without an error.
 
-    async def _drive(self, flow: Flow[T], values: list[T]) -> AsyncGenerator[Any, None]:
-        """Perform the actions of a flow and yield its events.
-
-        The flow's value is appended to `values`, because an asynchronous generator returns none.
+        A request that waits for its answer does not know the job's id: sent again with its key, it gets the state of
+        the same job.
         """
-        runner = _AsyncActionRunner(self._http, self._endpoint, self._sleep)
-        outcome: Any = None
-        failure: httpx2.RequestError | None = None
-        try:
-            while True:
-                try:
-                    action = flow.send(outcome) if failure is None else flow.throw(failure)
-                except StopIteration as end:
-                    values.append(end.value)
-                    return
-                outcome = failure = None
-                if isinstance(action, flows.Emit):
-                    yield action.event
-                    continue
-                try:
-                    outcome = await runner.perform(action)
-                except httpx2.RequestError as error:
-                    failure = error
-        finally:
-            await runner.aclose()
+
+        async def cancel(job_id: str | None) -> None:
+            with contextlib.suppress(Exception):
+                if job_id is None and call is not None:
+                    state = await self._send(requests.in_short(requests.as_job(call)), _ONCE)
+                    # A job that is over needs no cancellation.
+                    job_id = None if state.over else state.id
+                if job_id is not None:
+                    await self._send(requests.in_short(requests.cancellation(job_id)), _ONCE)
+
+        self._io.start(cancel(job_id))
 
 
-class _AsyncActionRunner:
-    """Performs the actions of one flow in turn. It owns the stream that is open."""
-
-    def __init__(
-        self, http: httpx2.AsyncClient, endpoint: Endpoint, sleep: Callable[[float], Awaitable[object]]
-    ) -> None:
-        self._http, self._endpoint, self._sleep = http, endpoint, sleep
-        self._response: httpx2.Response | None = None
-        self._events: AsyncIterator[httpx2.ServerSentEvent] | None = None
-
-    async def perform(self, action: Action) -> Any:
-        match action:
-            case flows.Send(request):
-                return to_response(await self._send(request, streams=False))
-            case flows.OpenStream(request):
-                await self.aclose()
-                response = self._response = await self._send(request, streams=True)
-                if is_event_stream(response):
-                    self._events = aiter(httpx2.EventSource(response, EVENT_BYTES_MAX))
-                else:
-                    await response.aread()
-                return to_response(response)
-            case flows.ReadEvent():
-                return None if self._events is None else await anext(self._events, None)
-            case flows.Wait(seconds):
-                await self.aclose()
-                await self._sleep(seconds)
-
-    async def aclose(self) -> None:
-        # Cleared first, so that a second call finds nothing to close.
-        events, response, self._events, self._response = self._events, self._response, None, None
-        # A generator that is dropped would be closed later, by another task.
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
-        if response is not None:
-            await response.aclose()
-
-    async def _send(self, request: HttpRequest, streams: bool) -> httpx2.Response:
-        return await self._http.send(self._endpoint.prepare(self._http, request, streams), stream=streams)
-
-
-class AsyncStream(_AsyncClosing, StreamBase[R]):
+class AsyncStream(Generic[R]):
     """The events of a job, as an asynchronous iterator.
-
-    result  that of the event Done; None before it
 
     `aclose` and the end of an `async with` end the connection. They also cancel the job of `AsyncClient.stream`, but
     not that of `AsyncJob.events`.
     """
 
-    def __init__(self, client: AsyncClient, follower: EventFollower[R], cancels: bool) -> None:
-        super().__init__(follower)
-        self._events = _events(client, follower, cancels)
+    def __init__(self, follower: EventFollower[R]) -> None:
+        # The generator does not refer to this stream: it would keep the stream alive.
+        self._follower, self._events = follower, follower.events()
+
+    @property
+    def result(self) -> R | None:
+        """The result of the event Done. None before it."""
+        return self._follower.result
+
+    @property
+    def job_id(self) -> str | None:
+        """The job's id, which the client's method `job` takes. None until the first response."""
+        return self._follower.job_id
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event[R]:
-        return self._observe(await anext(self._events))
+        return await anext(self._events)
 
     async def until_done(self) -> R:
         """Skip the remaining events and return the result."""
         async for _ in self:
             pass
-        return self._require_result()
+        if self.result is None:
+            raise RuntimeError("the stream was closed before its end")
+        return self.result
 
     async def aclose(self) -> None:
         """End the connection. Reading on raises StopAsyncIteration."""
         await self._events.aclose()
 
+    async def __aenter__(self) -> Self:
+        return self
 
-async def _events(client: AsyncClient, follower: EventFollower[R], cancels: bool) -> AsyncGenerator[Event[R], None]:
-    try:
-        async with contextlib.aclosing(client._drive(follower.run(), [])) as events:
-            async for event in events:
-                yield event
-    except Exception:
-        raise
-    except BaseException:  # closed by the reader, or cancelled
-        if cancels and not follower.is_over:
-            client._try_in_background(flows.cancel_job(None, follower.job_id))
-        raise
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
 
-class AsyncJob(JobBase[AsyncClient, R]):
+class AsyncJob(Generic[R]):
     """A job of the service. It runs without a reader, until `cancel`. `AsyncClient.job` takes its `id`."""
+
+    def __init__(self, client: AsyncClient, job_id: str) -> None:
+        self._client, self.id = client, job_id
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
 
     async def state(self) -> JobState:
         """Get the job's state."""
@@ -282,13 +314,27 @@ class AsyncJob(JobBase[AsyncClient, R]):
 
     async def result(self, timeout_s: float | None = None) -> R:
         """Wait for the result. Raises the job's error, or TimeoutError after `timeout_s`."""
-        client = self._client
-        value: R = await client._run(flows.wait_for_result(self.id, client._result, client._retry, timeout_s))
-        return value
+        client, clock = self._client, self._client._retry.clock
+        started = clock()
+        while not (state := await self.state()).over:
+            waited = clock() - started
+            wait_s = min(_POLL_S_MAX, max(_POLL_S_MIN, waited * _POLL_SHARE))
+            if timeout_s is not None and waited + wait_s > timeout_s:
+                if waited >= timeout_s:
+                    raise TimeoutError(f"the job {self.id} is {state.state} after {timeout_s:g} s")
+                wait_s = timeout_s - waited  # one last look at the deadline itself
+            await client._io.sleep(wait_s)
+        if state.error is not None:
+            raise error_of(int(state.error.get("status", 500)), state.error)
+        if state.result is None:
+            raise JobCancelledError("the job was cancelled")
+        result: R = client._io.endpoint.with_picture(requests.job_result(state.result))
+        return result
 
     def events(self) -> AsyncStream[R]:
         """Stream the job's events from its first one. Closing the stream does not cancel the job."""
-        return AsyncStream(self._client, self._client._follow(requests.job_events(self.id), self.id), cancels=False)
+        client = self._client
+        return AsyncStream(EventFollower(client._io, client._retry, requests.job_events(self.id), self.id))
 
     async def cancel(self) -> JobState:
         """Cancel the job and get its state."""

@@ -1,67 +1,79 @@
-"""The synchronous client: input and output. `_requests` builds its requests, `_flow` makes its decisions."""
+"""The synchronous client. It runs the methods of the asynchronous client, with an Io that blocks."""
 
 from __future__ import annotations
 
-import contextlib
+import functools
+import inspect
 import time
-from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from abs_client import _flow as flows
-from abs_client import _requests as requests
-from abs_client._base import ClientBase, JobBase, StreamBase, describe
-from abs_client._flow import Action, EventFollower, Flow
-from abs_client._requests import Call, GenerateOptions, HttpRequest
+from abs_client._io import BlockingIo, run
 from abs_client._retry import Retry
-from abs_client._transport import EVENT_BYTES_MAX, READ_S, Endpoint, is_event_stream, open_client, to_response
-from abs_client.constraints import ConstraintLike
+from abs_client._transport import READ_S, Endpoint
+from abs_client.async_client import AsyncClient, AsyncJob, AsyncStream
 from abs_client.events import Event
-from abs_client.results import CompileResult, GenerateResult, JobState, Readiness
+from abs_client.results import JobState
 
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def _method(request: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
-    """The method that sends the request and returns its result."""
+def _described(method: Callable[P, T], source: Callable[..., Any]) -> Callable[P, T]:
+    """The method with name, docstring and signature of the source."""
+    functools.update_wrapper(method, source)
+    signature = inspect.signature(source)  # its annotations are strings
+    returned = signature.return_annotation.replace("Async", "")
+    # Editors and help() show this signature in place of (*args, **kwargs).
+    vars(method)["__signature__"] = signature.replace(return_annotation=returned)
+    method.__qualname__ = f"Client.{source.__name__}"
+    return method
+
+
+def _value_method(
+    source: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """The method that runs this method of AsyncClient to its end."""
 
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._request(request(*args, **kwargs))
+        return run(source(self._client, *args, **kwargs))
 
-    describe(method, request, "{}")
-    return method
+    return _described(method, source)
 
 
-def _submit_method(request: Callable[P, Call[T]], name: str) -> Callable[Concatenate[Client, P], Job[T]]:
-    """The method that starts the request's job and returns it."""
+def _job_method(
+    source: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncJob[T]]],
+) -> Callable[Concatenate[Client, P], Job[T]]:
+    """The method that starts what this method of AsyncClient starts."""
 
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job[T]:
-        return Job(self, self._request(requests.as_job(request(*args, **kwargs))).id)
+        return Job(run(source(self._client, *args, **kwargs)))
 
-    describe(method, request, "Job[{}]", name, f"Start what `{request.__name__}` does, and return its Job at once.")
-    return method
-
-
-class _Closing:
-    """Closes itself at the end of a `with`."""
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    return _described(method, source)
 
 
-class Client(_Closing, ClientBase):
+def _stream_method(
+    source: Callable[Concatenate[AsyncClient, P], AsyncStream[T]],
+) -> Callable[Concatenate[Client, P], Stream[T]]:
+    """The method that opens what this method of AsyncClient opens."""
+
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Stream[T]:
+        return Stream(source(self._client, *args, **kwargs))
+
+    return _described(method, source)
+
+
+class _BlockingClient(AsyncClient):
+    """An AsyncClient whose coroutines do not suspend."""
+
+    def __init__(self, io: BlockingIo, retry: Retry | None) -> None:
+        self._io, self._retry = io, retry or Retry()
+
+
+class Client:
     """Synchronous client of a running service.
 
     Threads may share one client. `with` closes its connections.
@@ -85,193 +97,118 @@ class Client(_Closing, ClientBase):
     def __init__(
         self, base_url: str | None = None, api_key: str | None = None, *, timeout_s: float = READ_S,
         retry: Retry | None = None, transport: httpx2.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        super().__init__(base_url, api_key, timeout_s, retry)
-        self._http: httpx2.Client = open_client(httpx2.Client, self._endpoint.options(transport=transport))
-        self._sleep = sleep
+        self._client = _BlockingClient(BlockingIo(Endpoint(base_url, api_key, timeout_s), transport, sleep), retry)
 
-    generate = _method(requests.generate)
-    compile = _method(requests.compile)
-    check = _method(requests.check)
-    decode = _method(requests.decode)
-    automaton = _method(requests.automaton)
-    automaton_dot = _method(requests.automaton_dot)
-    automaton_svg = _method(requests.automaton_svg)
-    models = _method(requests.models)
-    version = _method(requests.version)
-    submit = _submit_method(requests.generate, "submit")
-    submit_compile = _submit_method(requests.compile, "submit_compile")
-    submit_decode = _submit_method(requests.decode, "submit_decode")
-
-    def stream(
-        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
-    ) -> Stream[GenerateResult]:
-        """Generate as `generate` does, as a stream of events: Compilation, Step, Restart, Done.
-
-        The stream resumes after the last event when a connection breaks. Closing it cancels the job, unless the caller
-        gave an idempotency_key.
-        """
-        request = requests.as_stream(requests.generate(prompt, constraint, **options)).request
-        return Stream(self, self._follow(request), cancels=not request.headers)
+    generate = _value_method(AsyncClient.generate)
+    stream = _stream_method(AsyncClient.stream)
+    compile = _value_method(AsyncClient.compile)
+    check = _value_method(AsyncClient.check)
+    decode = _value_method(AsyncClient.decode)
+    submit = _job_method(AsyncClient.submit)
+    submit_compile = _job_method(AsyncClient.submit_compile)
+    submit_decode = _job_method(AsyncClient.submit_decode)
+    automaton = _value_method(AsyncClient.automaton)
+    automaton_dot = _value_method(AsyncClient.automaton_dot)
+    automaton_svg = _value_method(AsyncClient.automaton_svg)
+    models = _value_method(AsyncClient.models)
+    version = _value_method(AsyncClient.version)
+    ready = _value_method(AsyncClient.ready)
+    wait_until_ready = _value_method(AsyncClient.wait_until_ready)
 
     def job(self, job_id: str) -> Job[Any]:
         """The job with this id, whichever client started it."""
-        return Job(self, job_id)
-
-    def ready(self) -> Readiness:
-        """Ask once whether the service serves requests now, and why not."""
-        return self._run(flows.check_ready())
-
-    def wait_until_ready(self, timeout_s: float = 120.0) -> None:
-        """Wait until the service is ready. After `timeout_s` raises NotReadyError, or ConnectionFailedError."""
-        self._run(flows.wait_until_ready(self._retry, timeout_s))
+        return Job(self._client.job(job_id))
 
     def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
+        """Finish pending cancellations of jobs, and close all connections."""
+        run(self._client.aclose())
 
-    def _request(self, call: Call[T]) -> T:
-        try:
-            return self._endpoint.with_picture(self._run(flows.send_with_retries(call, self._retry)))
-        except Exception:
-            raise
-        except BaseException:  # the caller is interrupted, so no one reads this result
-            if call.own_key:
-                self._try(flows.cancel_job(call, None))
-            raise
+    def __enter__(self) -> Self:
+        return self
 
-    def _try(self, flow: Flow[None]) -> None:
-        with contextlib.suppress(Exception):
-            self._run(flow)
-
-    def _run(self, flow: Flow[T]) -> T:
-        """The value of a flow that emits no events."""
-        try:
-            next(self._drive(flow))
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        raise AssertionError("only a stream emits events")
-
-    def _drive(self, flow: Flow[T]) -> Generator[Any, None, T]:
-        """Perform the actions of a flow and yield its events."""
-        runner = _ActionRunner(self._http, self._endpoint, self._sleep)
-        outcome: Any = None
-        failure: httpx2.RequestError | None = None
-        try:
-            while True:
-                action = flow.send(outcome) if failure is None else flow.throw(failure)
-                outcome = failure = None
-                if isinstance(action, flows.Emit):
-                    yield action.event
-                    continue
-                try:
-                    outcome = runner.perform(action)
-                except httpx2.RequestError as error:
-                    failure = error
-        # Raised by the flow when it returns; it holds the value.
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        finally:
-            runner.close()
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
-class _ActionRunner:
-    """Performs the actions of one flow in turn. It owns the stream that is open."""
-
-    def __init__(self, http: httpx2.Client, endpoint: Endpoint, sleep: Callable[[float], None]) -> None:
-        self._http, self._endpoint, self._sleep = http, endpoint, sleep
-        self._response: httpx2.Response | None = None
-        self._events: Iterator[httpx2.ServerSentEvent] = iter(())
-
-    def perform(self, action: Action) -> Any:
-        match action:
-            case flows.Send(request):
-                return to_response(self._send(request, streams=False))
-            case flows.OpenStream(request):
-                self.close()
-                response = self._response = self._send(request, streams=True)
-                if is_event_stream(response):
-                    self._events = iter(httpx2.EventSource(response, EVENT_BYTES_MAX))
-                else:
-                    response.read()
-                return to_response(response)
-            case flows.ReadEvent():
-                return next(self._events, None)
-            case flows.Wait(seconds):
-                self.close()
-                self._sleep(seconds)
-
-    def close(self) -> None:
-        if self._response is not None:
-            self._response.close()
-        self._response, self._events = None, iter(())
-
-    def _send(self, request: HttpRequest, streams: bool) -> httpx2.Response:
-        return self._http.send(self._endpoint.prepare(self._http, request, streams), stream=streams)
-
-
-class Stream(_Closing, StreamBase[R]):
+class Stream(Generic[R]):
     """The events of a job, as an iterator.
-
-    result  that of the event Done; None before it
 
     `close`, the end of a `with` and the loss of the last reference end the connection. They also cancel the job of
     `Client.stream`, but not that of `Job.events`.
     """
 
-    def __init__(self, client: Client, follower: EventFollower[R], cancels: bool) -> None:
-        super().__init__(follower)
-        self._events = _events(client, follower, cancels)
+    def __init__(self, stream: AsyncStream[R]) -> None:
+        self._stream, self._events = stream, _events(stream)
+
+    @property
+    def result(self) -> R | None:
+        """The result of the event Done. None before it."""
+        return self._stream.result
+
+    @property
+    def job_id(self) -> str | None:
+        """The job's id, which the client's method `job` takes. None until the first response."""
+        return self._stream.job_id
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event[R]:
-        return self._observe(next(self._events))
+        return next(self._events)
 
     def until_done(self) -> R:
         """Skip the remaining events and return the result."""
         for _ in self:
             pass
-        return self._require_result()
+        return run(self._stream.until_done())
 
     def close(self) -> None:
         """End the connection. Reading on raises StopIteration."""
         self._events.close()
 
+    def __enter__(self) -> Self:
+        return self
 
-def _events(client: Client, follower: EventFollower[R], cancels: bool) -> Generator[Event[R], None, None]:
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _events(stream: AsyncStream[R]) -> Generator[Event[R], None, None]:
     # A function, not a method of Stream: a generator that refers to its stream would keep the stream alive.
     try:
-        yield from client._drive(follower.run())
-    except Exception:
-        raise
-    except BaseException:  # closed by the reader, or interrupted
-        if cancels and not follower.is_over:
-            client._try(flows.cancel_job(None, follower.job_id))
-        raise
+        while True:
+            try:
+                event = run(stream.__anext__())
+            except StopAsyncIteration:
+                return
+            yield event
+    finally:
+        run(stream.aclose())
 
 
-class Job(JobBase[Client, R]):
+class Job(Generic[R]):
     """A job of the service. It runs without a reader, until `cancel`. `Client.job` takes its `id`."""
+
+    def __init__(self, job: AsyncJob[R]) -> None:
+        self._job, self.id = job, job.id
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
 
     def state(self) -> JobState:
         """Get the job's state."""
-        return self._client._request(requests.job_state(self.id))
+        return run(self._job.state())
 
     def result(self, timeout_s: float | None = None) -> R:
         """Wait for the result. Raises the job's error, or TimeoutError after `timeout_s`."""
-        client = self._client
-        value: R = client._run(flows.wait_for_result(self.id, client._result, client._retry, timeout_s))
-        return value
+        return run(self._job.result(timeout_s))
 
     def events(self) -> Stream[R]:
         """Stream the job's events from its first one. Closing the stream does not cancel the job."""
-        return Stream(self._client, self._client._follow(requests.job_events(self.id), self.id), cancels=False)
+        return Stream(self._job.events())
 
     def cancel(self) -> JobState:
         """Cancel the job and get its state."""
-        return self._client._request(requests.cancellation(self.id))
+        return run(self._job.cancel())

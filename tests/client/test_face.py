@@ -141,24 +141,6 @@ def test_options_are_the_fields_of_the_request(options: type, schemas: dict[str,
         assert choices == set(schema.get("enum", ())) or name == "beams", name
 
 
-def test_both_clients_have_the_same_methods() -> None:
-    def methods(client_class: type) -> dict[str, list[str]]:
-        return {
-            "close" if name == "aclose" else name: [*inspect.signature(value).parameters]
-            for name, value in inspect.getmembers(client_class, inspect.isfunction) if not name.startswith("_")
-        }  # fmt: skip
-
-    assert methods(abs_client.Client) == methods(abs_client.AsyncClient)
-    assert methods(abs_client.Stream) == methods(abs_client.AsyncStream)
-    assert methods(abs_client.Job) == methods(abs_client.AsyncJob)
-    for client_class in (abs_client.Client, abs_client.AsyncClient):
-        assert all(inspect.getdoc(value) for name, value in vars(client_class).items() if not name.startswith("_"))
-        parameters = [*inspect.signature(client_class).parameters]
-        assert all(f"    {name} " in (client_class.__doc__ or "") for name in parameters), (
-            "a parameter is not described"
-        )
-
-
 @pytest.mark.parametrize("owner", [abs_client, abs_client.Client, abs_client.AsyncClient])
 def test_the_example_of_a_docstring_runs(
     owner: Any, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -14,6 +14,7 @@ import pytest
 from abs_client import AsyncClient, Client, ConnectionFailedError, F, GenerateResult, TokenStep, TracedWord
 from abs_client._json import read
 from abs_client._notebook import ROWS_MAX
+from abs_client._transport import Endpoint
 from tests.client.scripted_server import ANSWER, answer, scripted_server
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
@@ -115,7 +116,7 @@ def test_the_automaton_image_is_fetched_once_on_display() -> None:
     assert page == second_page and len(server.requests) == 2
     request = server.requests[1]
     assert request.path == f"/automata/{'a' * 64}.svg" and request.headers["authorization"] == "Bearer k"
-    copy = client._endpoint.with_picture(result)  # the server has stopped
+    copy = Endpoint(server.url).with_picture(result)  # the server has stopped
     assert "no picture" in copy._repr_html_()
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
 import itertools
 import math
-import re
-import textwrap
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
-import abs_client
 from abs_client import (
     AsyncClient,
     BudgetTooSmallError,
@@ -235,17 +229,3 @@ async def test_many_tasks_share_a_client(url: str) -> None:
     async with AsyncClient(url) as client:
         results = await asyncio.gather(*(client.generate(PROMPT, F(word), max_tokens=12) for word in words))
     assert [result.choices[0].satisfied for result in results] == [True] * 6
-
-
-@pytest.mark.parametrize("owner", [abs_client, Client, AsyncClient])
-async def test_the_examples_of_docstrings_run(
-    owner: object, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ABS_BASE_URL", url)
-    example = re.search(r"^ {4}from abs_client import .*(?:\n(?: {4}.*)?)*", inspect.getdoc(owner) or "", re.MULTILINE)
-    assert example is not None
-    source = textwrap.dedent(example[0]).replace("http://127.0.0.1:8000", url)
-    result = eval(compile(source, str(owner), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {})
-    if isinstance(result, Awaitable):
-        await result
-    assert {"dog", "ball"} <= set(re.findall(r"\w+", capsys.readouterr().out))
