@@ -8,8 +8,8 @@ from math import prod
 
 from compiler.json_schema.nodes import Alternatives, Condition
 
-_CONDITIONS_MAX = 3  # branched on together without trying them apart: n of them compile the nodes 2 ** n times
-_CONDITIONS_TRIED_MAX = 8  # branched on together at most where branching apart refuses the schema
+CONDITIONS_TOGETHER_MAX = 3  # eliminated together in any case: n of them compile the nodes 2 ** n times
+CONDITIONS_PLANNED_MAX = 8  # of which some may be eliminated together, because their `if` needs it
 Clause = Alternatives | Condition | int  # a choice, a condition, or a node that must not hold
 
 
@@ -41,32 +41,17 @@ class Branching(enum.Enum):
 class Conjunction:
     """Nodes that hold together, and their clauses that are not yet eliminated.
 
-    visited    the nodes, and all that were gathered with them
-    branching  how conditions are eliminated; None where that is not chosen yet
+    visited  the nodes, and all that were gathered with them
     """
 
     nodes: tuple[int, ...]
     clauses: tuple[Clause, ...]
     visited: frozenset[int]
-    branching: Branching | None = None
 
-    def without_first(self) -> Conjunction:
-        """The same without its first clause."""
-        return replace(self, clauses=self.clauses[1:])
+    def without(self, removed: Clause) -> Conjunction:
+        """The same without one of its clauses."""
+        return replace(self, clauses=tuple(clause for clause in self.clauses if clause != removed))
 
     def combination_count(self) -> int:
         """How many combinations of options its choices have."""
         return prod(len(clause.nodes) for clause in self.clauses if isinstance(clause, Alternatives))
-
-    def branchings(self) -> tuple[Branching, ...]:
-        """How its conditions may be eliminated, the cheapest first.
-
-        TOGETHER is more than a matter of speed: an `if` that other conditions narrow can be negated where it could not
-        be by itself.
-        """
-        count = sum(isinstance(clause, Condition) for clause in self.clauses)
-        if count <= _CONDITIONS_MAX or self.branching is Branching.TOGETHER:
-            return (Branching.TOGETHER,)
-        if count > _CONDITIONS_TRIED_MAX or self.branching is Branching.APART:
-            return (Branching.APART,)
-        return (Branching.APART, Branching.TOGETHER)

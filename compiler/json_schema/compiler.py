@@ -11,15 +11,21 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from typing import Literal
 
 from compiler.automata import CharDfa, char_complement, coarsened, everything
-from compiler.errors import SpecSyntaxError, SpecUnsupported
+from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder
-from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
+from compiler.json_schema.clauses import (
+    CONDITIONS_PLANNED_MAX,
+    CONDITIONS_TOGETHER_MAX,
+    Branching,
+    ChoicePlan,
+    Clause,
+    Conjunction,
+)
 from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, dfa_of, string_fragment
 from compiler.json_schema.keywords import equal
 from compiler.json_schema.nodes import Alternatives, Condition, Position, PropertyScopes, Scalar, Schema
@@ -99,8 +105,8 @@ class SchemaCompiler:
         self.width = alphabet.width
         self._no_nesting = no_nesting
         self._values: dict[_Key, ValueSet] = {}
-        self._refusals: dict[_Key, SpecUnsupported] = {}
         self._texts: dict[_Key, Fragment | None] = {}
+        self._needs_narrowing = any(node.needs_narrowing() for node in nodes)
         self._active: set[_Key] = set()  # under construction, to notice a schema that negates itself
         self._strings: dict[Fragment, Fragment] = {}  # contents to strings
         self._bytes = 0  # of all texts in the cache
@@ -148,8 +154,6 @@ class SchemaCompiler:
     def values(self, node_ids: Sequence[int], position: Position) -> ValueSet:
         """The values at a position that fit all the nodes."""
         key = (self._constraining_nodes(node_ids), position)
-        if key in self._refusals:
-            raise self._refusals[key]
         if key not in self._values:
             # Recursion through arrays and objects uses up depth. Only a negation or an `if` leads back to the same key.
             if key in self._active:
@@ -160,9 +164,6 @@ class SchemaCompiler:
             self._active.add(key)
             try:
                 self._values[key] = self._conjunction(self._gather(key[0], frozenset()), position)
-            except SpecUnsupported as error:  # another branching around it would ask for the same values again
-                self._refusals[key] = error
-                raise
             finally:
                 self._active.remove(key)
         return self._values[key]
@@ -199,22 +200,15 @@ class SchemaCompiler:
         match conjunction.clauses[0]:
             case Alternatives() as choice:
                 return self._choice(conjunction, choice, position)
-            case Condition() as condition:
-                *cheaper, last = conjunction.branchings()
-                for branching in cheaper:
-                    # Whether an `if` can be negated is known only once it is compiled.
-                    with suppress(SpecUnsupported):
-                        fixed = replace(conjunction, branching=branching)
-                        return self._condition(fixed, condition, branching, position)
-                fixed = replace(conjunction, branching=last) if cheaper else conjunction
-                return self._condition(fixed, condition, last, position)
+            case Condition():
+                return self._condition(conjunction, *self._condition_plan(conjunction, position), position)
             case negated:
-                others = self._conjunction(conjunction.without_first(), position)
+                others = self._conjunction(conjunction.without(negated), position)
                 return self._subtract(others, self.values((negated,), position), position, negated)
 
     def _choice(self, conjunction: Conjunction, choice: Alternatives, position: Position) -> ValueSet:
         """The values of a conjunction whose first clause is a choice."""
-        others, plan = conjunction.without_first(), self._choice_plan(conjunction, choice)
+        others, plan = conjunction.without(choice), self._choice_plan(conjunction, choice)
         if plan is ChoicePlan.LIST:
             union = self._scalars.constants(self._constants(choice))
         else:
@@ -241,16 +235,30 @@ class SchemaCompiler:
         """The scalars that the options of a choice list."""
         return [value for node in choice.nodes for value in self.nodes[node].values or ()]
 
+    def _condition_plan(self, conjunction: Conjunction, position: Position) -> tuple[Condition, Branching]:
+        """The condition to eliminate first, and how.
+
+        Each `if` is compiled once by itself. Its set of values states whether it can be negated by itself.
+        """
+        conditions = [clause for clause in conjunction.clauses if isinstance(clause, Condition)]
+        if len(conditions) <= CONDITIONS_TOGETHER_MAX:
+            return conditions[0], Branching.TOGETHER
+        if len(conditions) <= CONDITIONS_PLANNED_MAX:
+            if self._needs_narrowing:
+                return conditions[0], Branching.TOGETHER
+            for condition in conditions:
+                # An `if` that cannot be negated by itself may be negated beside all that the others narrow.
+                if not self.values((condition.if_,), position).duplicate_key_safe:
+                    return condition, Branching.TOGETHER
+        return conditions[0], Branching.APART
+
     def _condition(
         self, conjunction: Conjunction, condition: Condition, branching: Branching, position: Position
     ) -> ValueSet:
-        """The values of a conjunction whose first clause is a condition.
-
-        They are those for which the condition holds, and the others.
-        """
+        """The values for which a condition of the conjunction holds, and the others."""
         then = () if condition.then is None else (condition.then,)
         otherwise = () if condition.otherwise is None else (condition.otherwise,)
-        others = conjunction.without_first()
+        others = conjunction.without(condition)
         base = others if branching is Branching.TOGETHER else replace(conjunction, clauses=())
         holds = self._conjunction(self._extend(base, (condition.if_, *then)), position)
         fails = self._conjunction(self._extend(base, otherwise), position)

@@ -199,6 +199,13 @@ class Schema:
         facts = (self.types, self.values, self.numbers, self.strings, self.arrays, self.objects)
         return not self.never and not self.in_place_nodes() and all(fact is None for fact in facts)
 
+    def needs_narrowing(self) -> bool:
+        """True for keywords that are refused unless what stands beside them narrows the values."""
+        counted = self.arrays is not None and any(contains.maximum is not None for contains in self.arrays.contains)
+        unique = self.arrays is not None and self.arrays.unique
+        objects = self.objects
+        return counted or unique or (objects is not None and objects.minimum > max(1, len(objects.required)))
+
     def unsupported(self, keyword: str, message: str, *steps: str) -> SpecUnsupported:
         """The error for a refused keyword. Its field is the node's, or that of the subschema that `steps` leads to."""
         path = (self.field, *steps) if self.field else steps
