@@ -255,7 +255,7 @@ class SchemaCompiler:
     def _condition(
         self, conjunction: Conjunction, condition: Condition, branching: Branching, position: Position
     ) -> ValueSet:
-        """The values for which a condition of the conjunction holds, and the others."""
+        """The values for which a condition holds, and the others."""
         then = () if condition.then is None else (condition.then,)
         otherwise = () if condition.otherwise is None else (condition.otherwise,)
         others = conjunction.without(condition)
