@@ -107,7 +107,7 @@ _opening = threading.Lock()  # two threads that ask for the first time get the s
 def open_decoder(settings: Settings, fingerprint: str) -> Decoder:
     """The decoder of this process for these settings and this vocabulary: API and workers share its space."""
     with _opening:
-        return _decoder(settings.secret, fingerprint, settings.automaton_cache_bytes)
+        return _decoder(settings.auth.secret, fingerprint, settings.retention.automaton_cache_bytes)
 
 
 @functools.lru_cache(maxsize=1)

@@ -40,12 +40,12 @@ def require_guarded(settings: Settings) -> None:
 
     ABS_ALLOW_UNAUTHENTICATED permits it.
     """
-    if settings.keys_file or settings.allow_unauthenticated or is_loopback(settings.host):
+    if settings.auth.keys_file or settings.auth.allow_unauthenticated or is_loopback(settings.server.host):
         return
     raise SettingsInvalid(
-        f"ABS_HOST={settings.host} accepts requests from the network without a key. Set ABS_KEYS_FILE to a file and "
-        "make a key (abs keys new NAME --scope generate --scope compile), or set ABS_HOST=127.0.0.1, or, on a trusted "
-        "network, set ABS_ALLOW_UNAUTHENTICATED=yes"
+        f"ABS_HOST={settings.server.host} accepts requests from the network without a key. Set ABS_KEYS_FILE to "
+        "a file and make a key (abs keys new NAME --scope generate --scope compile), or set ABS_HOST=127.0.0.1, or, on "
+        "a trusted network, set ABS_ALLOW_UNAUTHENTICATED=yes"
     )
 
 
@@ -55,12 +55,13 @@ def serve(app: Any, listener: socket.socket, settings: Settings) -> bool:
     Returns False if the server could not start. After the signal the application's service, if it has one, drains.
     Open requests have `shutdown_grace_s`; then they are cancelled. A second SIGINT does not wait.
     """
-    _allow_files(settings.connections_max + OTHER_FILES)
+    _allow_files(settings.server.connections_max + OTHER_FILES)
     config = uvicorn.Config(
         app, http=functools.partial(TimeoutProtocol, settings), ws="none", loop="asyncio", lifespan="on",  # type: ignore[arg-type]
-        log_config=None, log_level=settings.log_level, access_log=False, server_header=False, proxy_headers=False,
-        timeout_keep_alive=settings.keep_alive_s, timeout_graceful_shutdown=settings.shutdown_grace_s,  # type: ignore[arg-type]
-        h11_max_incomplete_event_size=settings.header_bytes_max,
+        log_config=None, log_level=settings.telemetry.log_level, access_log=False, server_header=False,
+        proxy_headers=False, timeout_keep_alive=settings.server.keep_alive_s,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=settings.process.shutdown_grace_s,  # type: ignore[arg-type]
+        h11_max_incomplete_event_size=settings.server.header_bytes_max,
     )
     server = GracefulServer(config)
     server.run(sockets=[listener])
@@ -194,8 +195,8 @@ class TimeoutProtocol(H11Protocol):
         """Starts the timers of a new connection. If there are too many, it is rejected."""
         transport.set_write_buffer_limits(high=0)  # any unread byte calls pause_writing
         super().connection_made(cast(asyncio.Transport, CoalescingTransport(transport, self.loop)))
-        if len(self.connections) > self._settings.connections_max:
-            self._reject(TooManyConnections(self._settings.connections_max))
+        if len(self.connections) > self._settings.server.connections_max:
+            self._reject(TooManyConnections(self._settings.server.connections_max))
         self._update_header_timer()
 
     def data_received(self, data: bytes) -> None:
@@ -236,7 +237,7 @@ class TimeoutProtocol(H11Protocol):
         """Rejects an invalid request; h11's error is the one being handled."""
         settings, hint = self._settings, getattr(sys.exc_info()[1], "error_status_hint", 400)
         if hint == 431:
-            self._reject(HeadersTooLarge("header_bytes_max", settings.header_bytes_max))
+            self._reject(HeadersTooLarge("header_bytes_max", settings.server.header_bytes_max))
         else:
             self._reject(MalformedRequest("the request is not valid HTTP/1.1"))
 
@@ -250,7 +251,7 @@ class TimeoutProtocol(H11Protocol):
         if answering or idle or self._rejected:
             self._header_timer.stop()
         elif not self._header_timer.running:
-            self._header_timer.start(self._settings.header_timeout_s, self._on_header_timeout)
+            self._header_timer.start(self._settings.server.header_timeout_s, self._on_header_timeout)
 
     def _on_header_timeout(self) -> None:
         """Ends a connection whose data is late.
@@ -259,12 +260,12 @@ class TimeoutProtocol(H11Protocol):
         """
         received, _ = self.conn.trailing_data
         if received and (self.cycle is None or not self.cycle.more_body):
-            self._reject(RequestTimeout(self._settings.header_timeout_s, "the header"))
+            self._reject(RequestTimeout(self._settings.server.header_timeout_s, "the header"))
         else:
             self.transport.close()
 
     def _start_write_timer(self, unread: int) -> None:
-        self._write_timer.start(self._settings.write_timeout_s, lambda: self._require_read(unread))
+        self._write_timer.start(self._settings.server.write_timeout_s, lambda: self._require_read(unread))
 
     def _require_read(self, unread: int) -> None:
         """Closes the connection if the client reads too slowly.
@@ -275,7 +276,7 @@ class TimeoutProtocol(H11Protocol):
         if unread - remaining >= min(unread, READ_BYTES_MIN):
             self._start_write_timer(remaining)
         else:
-            log.info("a client did not read its response within %g s", self._settings.write_timeout_s)
+            log.info("a client did not read its response within %g s", self._settings.server.write_timeout_s)
             self.transport.abort()
 
     def _reject(self, error: AppError) -> None:

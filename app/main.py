@@ -49,7 +49,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The application. Brokers, stores and embedded workers start and stop with its lifespan."""
     chosen = settings or read_settings()
     # Without keys there are no owners whose requests could be counted.
-    ring = KeyRing(Path(chosen.keys_file)) if chosen.keys_file else None
+    ring = KeyRing(Path(chosen.auth.keys_file)) if chosen.auth.keys_file else None
     limiter = open_limiter(chosen) if ring else None
     app = FastAPI(
         title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _lifespan(app, chosen, limiter),
@@ -57,7 +57,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     for routes in (router, jobs, openai, operations, page):
         app.include_router(routes)
-    app.add_middleware(StrictBody, body_bytes_max=chosen.body_bytes_max, body_timeout_s=chosen.body_timeout_s)
+    server = chosen.server
+    app.add_middleware(StrictBody, body_bytes_max=server.body_bytes_max, body_timeout_s=server.body_timeout_s)
     app.state.components = Components()
     app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=limiter)
     app.add_middleware(RequestLogMiddleware)
@@ -73,16 +74,16 @@ async def _lifespan(app: FastAPI, settings: Settings, limiter: Limiter | None) -
     """Open the service, run the embedded workers, and close in reverse order."""
     with tracing.exporting(settings):
         broker, store = open_broker(settings), open_store(settings)
-        files = await asyncio.to_thread(open_model_files, settings.model)
+        files = await asyncio.to_thread(open_model_files, settings.inference.model)
         async with asyncio.TaskGroup() as group:
             workers = [
                 group.create_task(serve(queue, handler_opener(queue), broker, store, settings))
-                for queue in settings.embedded_workers
+                for queue in settings.process.embedded_workers
             ]
             components = components_of(app)
             components.service = service = Service(settings, broker, store, files)
             components.probe = StorageProbe(broker, store)
-            metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
+            metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
             yield
             # New requests are refused before the embedded workers stop, so no job waits for a worker that is gone.
             service.jobs.close()

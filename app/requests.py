@@ -59,17 +59,17 @@ def seeded(options: GenerationOptions) -> GenerationOptions:
 def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:
     """Raise RequestOverLimit if a generation exceeds a setting or the model's context."""
     options = params.options
-    require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.prompt_chars_max)
-    caps = [("max_tokens", "max_tokens_max", settings.max_tokens_max), ("n", "n_max", settings.n_max)]
+    require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.requests.prompt_chars_max)
+    caps = [("max_tokens", "max_tokens_max", settings.requests.max_tokens_max), ("n", "n_max", settings.requests.n_max)]
     if options.algorithm != "sample":
-        caps += [("beams", "beams_max", settings.beams_max), ("beams", "vocabulary", files.vocabulary.size)]
+        caps += [("beams", "beams_max", settings.requests.beams_max), ("beams", "vocabulary", files.vocabulary.size)]
     if files.context_tokens is not None:
         caps.append(("max_tokens", "context_tokens", files.context_tokens))
     for path, limit, cap in caps:
         require_at_most(path, getattr(options, path), limit, cap)
     # The product bounds the work of one request; each factor alone may be large.
     rows = "n" if options.algorithm == "sample" else "beams"
-    require_at_most(f"{rows} * max_tokens", params.weight, "beam_tokens_max", settings.beam_tokens_max)
+    require_at_most(f"{rows} * max_tokens", params.weight, "beam_tokens_max", settings.requests.beam_tokens_max)
 
 
 def require_at_most(path: str, value: float, limit: str, cap: float) -> None:
@@ -100,12 +100,12 @@ class DecodeParams:
 def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
     """Raise RequestOverLimit if the matrix or the beams exceed a limit."""
     rows = len(params.log_probs)
-    require_at_most("log_probs", rows, "matrix_rows_max", settings.matrix_rows_max)
-    require_at_most("log_probs", rows * len(params.spec.labels), "matrix_cells_max", settings.matrix_cells_max)
+    require_at_most("log_probs", rows, "matrix_rows_max", settings.requests.matrix_rows_max)
+    require_at_most("log_probs", rows * len(params.spec.labels), "matrix_cells_max", settings.requests.matrix_cells_max)
     if params.beams != "exact":
-        require_at_most("beams", params.beams, "beams_max", settings.beams_max)
+        require_at_most("beams", params.beams, "beams_max", settings.requests.beams_max)
 
 
 def check_paths(rows: int, states: int, settings: Settings) -> None:
     """Raise RequestOverLimit if the search needs too many paths. Their number is rows times the automaton's states."""
-    require_at_most("log_probs", rows * states, "matrix_states_max", settings.matrix_states_max)
+    require_at_most("log_probs", rows * states, "matrix_states_max", settings.requests.matrix_states_max)

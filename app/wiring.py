@@ -25,17 +25,17 @@ HANDLERS = {name: f"app.worker.handlers.{name}:open_handler" for name in ("compi
 
 def open_broker(settings: Settings) -> Broker:
     """The broker that ABS_BROKER names. Raises SettingsInvalid for a URL of another scheme."""
-    return cast("Broker", _by_url("broker", settings.broker, BROKERS, settings))
+    return cast("Broker", _by_url("broker", settings.storage.broker, BROKERS, settings))
 
 
 def open_store(settings: Settings) -> Store:
     """The store that ABS_STORE names. Raises SettingsInvalid for a URL of another scheme."""
-    return cast("Store", _by_url("store", settings.store, STORES, settings))
+    return cast("Store", _by_url("store", settings.storage.store, STORES, settings))
 
 
 def open_limiter(settings: Settings) -> Limiter:
     """The limiter of API keys. It counts at the broker, so that all replicas count together."""
-    return cast("Limiter", _by_url("broker", settings.broker, LIMITERS, settings))
+    return cast("Limiter", _by_url("broker", settings.storage.broker, LIMITERS, settings))
 
 
 async def check_storage(settings: Settings) -> dict[str, str]:
@@ -44,12 +44,13 @@ async def check_storage(settings: Settings) -> dict[str, str]:
     Raises SettingsInvalid where a server will not do, StorageDown where it does not answer.
     """
     facts: dict[str, str] = {}
-    for name, url in (("store", settings.store), ("broker", settings.broker)):
+    for name, url in (("store", settings.storage.store), ("broker", settings.storage.broker)):
         jobs = name == "broker"
-        if url.partition("://")[0] in SERVERS and (jobs or settings.store != settings.broker):
+        if url.partition("://")[0] in SERVERS and (jobs or settings.storage.store != settings.storage.broker):
             check = _named(CHECK)
             facts |= await check(  # type: ignore[operator]
-                url, f"{PREFIX}{name.upper()}", jobs, settings.allow_non_persistent_redis, settings.redis_wait_s
+                url, f"{PREFIX}{name.upper()}", jobs, settings.storage.allow_non_persistent_redis,
+                settings.storage.redis_wait_s,
             )
     return facts
 

@@ -5,55 +5,42 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from compiler.errors import CompileCancelled, LimitExceeded
 
 
+def _cap(default: float, description: str) -> Any:
+    """A field of Limits; docs/settings.md shows its description."""
+    return field(default=default, metadata={"description": description})
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on what one compilation may use.
+    """Limits of one compilation."""
 
-    `python -m docs.tools.settings_page` puts these lines into docs/settings.md.
-
-    Limits of one compilation:
-      formula_chars_max         length of a formula
-      pattern_chars_max         length of a pattern
-      keyword_chars_max         length of all keywords and all words of propositions together
-      choice_chars_max          length of all choices together
-      template_chars_max        length of a template
-      schema_chars_max          length of a schema
-      formulas_chars_max            length of all formulas and all patterns of propositions, which are read to hash a
-                                constraint
-      parts_max                 constraints in one combination
-      nesting_depth_max         depth of nested brackets, operators, schemas and references
-      propositions_max          propositions of a formula
-      letters_max               sets of propositions that can hold together, and labels
-      bdd_nodes_max             BDD nodes of a formula's translation
-      nfa_positions_max         positions of a pattern's Glushkov automaton
-      dfa_states_max            states of any automaton
-      table_bytes_max           size of each table of an automaton
-      compile_s_max             wall time of a compilation
-      compile_memory_bytes_max  memory of a compilation beyond the loaded vocabulary; the compile process enforces it
-    """
-
-    formula_chars_max: int = 4_096
-    pattern_chars_max: int = 32_768
-    keyword_chars_max: int = 16_384
-    choice_chars_max: int = 65_536
-    template_chars_max: int = 8_192
-    schema_chars_max: int = 65_536
-    formulas_chars_max: int = 65_536
-    parts_max: int = 256
-    nesting_depth_max: int = 64
-    propositions_max: int = 32
-    letters_max: int = 1_024
-    bdd_nodes_max: int = 500_000
-    nfa_positions_max: int = 10_000
-    dfa_states_max: int = 20_000
-    table_bytes_max: int = 128 * 2**20
-    compile_s_max: float = 10.0
-    compile_memory_bytes_max: int = 2**30
+    formula_chars_max: int = _cap(4_096, "length of a formula")
+    pattern_chars_max: int = _cap(32_768, "length of a pattern")
+    keyword_chars_max: int = _cap(16_384, "length of all keywords and all words of propositions together")
+    choice_chars_max: int = _cap(65_536, "length of all choices together")
+    template_chars_max: int = _cap(8_192, "length of a template")
+    schema_chars_max: int = _cap(65_536, "length of a schema")
+    formulas_chars_max: int = _cap(
+        65_536, "length of all formulas and all patterns of propositions, which are read to hash a constraint"
+    )
+    parts_max: int = _cap(256, "constraints in one combination")
+    nesting_depth_max: int = _cap(64, "depth of nested brackets, operators, schemas and references")
+    propositions_max: int = _cap(32, "propositions of a formula")
+    letters_max: int = _cap(1_024, "sets of propositions that can hold together, and labels")
+    bdd_nodes_max: int = _cap(500_000, "BDD nodes of a formula's translation")
+    nfa_positions_max: int = _cap(10_000, "positions of a pattern's Glushkov automaton")
+    dfa_states_max: int = _cap(20_000, "states of any automaton")
+    table_bytes_max: int = _cap(128 * 2**20, "size of each table of an automaton")
+    compile_s_max: float = _cap(10.0, "wall time of a compilation")
+    compile_memory_bytes_max: int = _cap(
+        2**30, "memory of a compilation beyond the loaded vocabulary; the compile process enforces it"
+    )
 
 
 DEFAULT_LIMITS = Limits()

@@ -57,7 +57,7 @@ async def job_response(request: Request, service: Service, job_id: str) -> JobRe
     return JobResponse(
         id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,
         attempt=state.attempt, ahead=state.ahead, error=error,
-        result=None if failed or result is None else answer_of(job_id, result, service.settings.model_id),
+        result=None if failed or result is None else answer_of(job_id, result, service.settings.inference.model_id),
     )  # fmt: skip
 
 

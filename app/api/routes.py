@@ -63,7 +63,7 @@ async def _respond(request: Request, service: Service, submitted: SubmittedJob) 
     if submitted.context.respond_async:
         return await accepted_response(request, service, submitted.job_id)
     result = await while_connected(request, service.answer(submitted))
-    body = answer_of(submitted.job_id, result, service.settings.model_id)
+    body = answer_of(submitted.job_id, result, service.settings.inference.model_id)
     headers = {"x-job-id": submitted.job_id}
     return Response(to_json(Answer, body), media_type="application/json", headers=headers)
 
@@ -148,7 +148,7 @@ async def automaton_json(
 @router.get("/v1/models", responses=errors(500, 503), summary="The served model")
 async def models(service: ServiceDependency) -> ModelListResponse:
     card = ModelCardBody(
-        id=service.settings.model_id, context_tokens=service.files.context_tokens,
+        id=service.settings.inference.model_id, context_tokens=service.files.context_tokens,
         vocabulary=service.files.vocabulary.size,
     )
     return ModelListResponse(data=(card,))

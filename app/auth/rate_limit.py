@@ -142,7 +142,7 @@ class Limiter:
     async def settle(self, key: Key, beam_tokens: int, job_id: str) -> None:
         """Assigns a charge to a job. Repeated requests with one Idempotency-Key are charged once."""
         if self._cap(key, "beam_tokens_per_minute"):
-            ttl_s = self._settings.idempotency_ttl_s
+            ttl_s = self._settings.retention.idempotency_ttl_s
             await self._count(lambda counters: counters.settle(key.name, beam_tokens, job_id, ttl_s))
 
     async def _release(self, owner: str, member: str) -> None:
@@ -189,7 +189,7 @@ class Limiter:
     def _cap(self, key: Key, name: str) -> int:
         """The key's limit, or the setting for all keys."""
         limit: int | None = getattr(key, name)
-        return int(getattr(self._settings, f"key_{name}")) if limit is None else limit
+        return int(getattr(self._settings.auth, f"key_{name}")) if limit is None else limit
 
 
 def _rate_limit_status(admission: Admission, result: AdmissionResult) -> RateLimitStatus | None:

@@ -123,10 +123,11 @@ def metrics_guard(settings: Settings) -> Callable[[str, str], bool]:
 
     Raises SettingsInvalid if the keys file cannot be read.
     """
-    ring = KeyRing(Path(settings.keys_file)) if settings.keys_file and settings.metrics_port else None
+    keys_file = settings.auth.keys_file if settings.telemetry.metrics_port else ""
+    ring = KeyRing(Path(keys_file)) if keys_file else None
 
     def permits(path: str, authorization: str) -> bool:
-        if ring is None or is_public("GET", path, settings.public_paths):
+        if ring is None or is_public("GET", path, settings.auth.public_paths):
             return True
         try:
             require_scope(ring.find(bearer(authorization)), scope_of("GET", path))

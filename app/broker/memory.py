@@ -62,8 +62,8 @@ class MemoryBroker:
     def from_url(cls, url: str, settings: Settings) -> MemoryBroker:
         """The broker of a `memory://` URL."""
         return cls(
-            settings.queue_jobs_max, settings.result_ttl_s, settings.result_bytes_max,
-            queue_weight_max=settings.queue_weight_max,
+            settings.queue.queue_jobs_max, settings.retention.result_ttl_s, settings.retention.result_bytes_max,
+            queue_weight_max=settings.queue.queue_weight_max,
         )
 
     async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib.metadata
 import itertools
 import os
@@ -35,7 +34,7 @@ from app.cli.in_process import CreateApp, in_process
 from app.errors import AppError, ModelChanged
 from app.http_server import require_guarded
 from app.models import digest_of, digests_of, model_files, open_model_files, require_meant
-from app.settings import MEASURED, QUEUES, Settings
+from app.settings import FROM_FILES, MEASURED, QUEUES, Settings
 from app.wiring import check_storage, describe_device
 from compiler.engines import open_engines
 from compiler.errors import EngineFailure
@@ -125,11 +124,10 @@ def _findings(name: str, check: Check, settings: Settings) -> list[Finding]:
 
 def _settings_summary(settings: Settings) -> str:
     """The settings that differ from the defaults. Values that may contain a secret are hidden."""
-    defaults = Settings(secret=settings.secret)
-    hidden = ("secret", "broker", "store", "api_key")  # URLs may contain a password
-    names = [item.name for item in dataclasses.fields(settings)]
-    changed = [name for name in names if getattr(settings, name) != getattr(defaults, name)]
-    texts = [name if name in hidden else f"{name} = {getattr(settings, name)}" for name in changed if name != "limits"]
+    values, defaults = settings.values(), Settings.of(secret=settings.auth.secret).values()
+    changed = {name: value for name, value in values.items() if value != defaults[name]}
+    # URLs may contain a password.
+    texts = [name if name in FROM_FILES else f"{name} = {value}" for name, value in changed.items()]
     return "defaults except " + ", ".join(texts) if texts else "all defaults"
 
 
@@ -138,12 +136,12 @@ def _packages(settings: Settings) -> Iterator[Finding]:
     versions = {name: _version(name) for name in (*ALWAYS, *WORKS["generate"], "redis", "lemminflect")}
     yield Finding("packages", OK, ", ".join(f"{name} {version}" for name, version in versions.items() if version))
     missing = [name for name in WORKS["generate"] if versions[name] is None]
-    if missing and "generate" in settings.embedded_workers:
+    if missing and "generate" in settings.process.embedded_workers:
         yield Finding(
             "packages", "failed", f"{', '.join(missing)}: not installed, but a generate worker runs here",
             "pip install 'abs-server[inference]', or set ABS_EMBEDDED_WORKERS without generate",
         )
-    remote = any(not url.startswith("memory:") for url in (settings.broker, settings.store))
+    remote = any(not url.startswith("memory:") for url in (settings.storage.broker, settings.storage.store))
     if remote and versions["redis"] is None:
         yield Finding("packages", "failed", "redis is not installed", "pip install 'abs-server[redis]'")
     if versions["lemminflect"] is None:
@@ -159,28 +157,29 @@ def _version(name: str) -> str | None:
 
 def _engines(settings: Settings) -> Iterator[Finding]:
     """The external engines, which are needed only if the settings select them."""
-    open_engines(settings.ltlf_engine, settings.regex_engine)
+    open_engines(settings.engines.ltlf_engine, settings.engines.regex_engine)
     mona = shutil.which("mona")
-    if settings.ltlf_engine == "mona" and mona is None:
+    if settings.engines.ltlf_engine == "mona" and mona is None:
         yield Finding("engines", "failed", "ABS_LTLF_ENGINE is mona, but mona is not on PATH",
                       "install MONA, or set ABS_LTLF_ENGINE=native")
         return
     optional = f"mona {'at ' + mona if mona else 'absent'}, FAdo {_version('FAdo') or 'absent'} (both optional)"
-    yield Finding("engines", OK, f"formulas: {settings.ltlf_engine}, patterns: {settings.regex_engine}; {optional}")
+    chosen = f"formulas: {settings.engines.ltlf_engine}, patterns: {settings.engines.regex_engine}"
+    yield Finding("engines", OK, f"{chosen}; {optional}")
 
 
 def _model(settings: Settings) -> Iterator[Finding]:
-    files = open_model_files(settings.model)
+    files = open_model_files(settings.inference.model)
     vocabulary, context = files.vocabulary, files.context_tokens or "unknown"
     yield Finding(
         "model", OK,
-        f"{settings.model_id} ({files.revision}) at {files.folder}: {vocabulary.size} ids, ends with "
+        f"{settings.inference.model_id} ({files.revision}) at {files.folder}: {vocabulary.size} ids, ends with "
         f"{', '.join(map(str, vocabulary.eos_ids))}, context {context}, tokenizer {vocabulary.fingerprint[:12]}",
     )
     weights = sorted(file for pattern in WEIGHTS for file in files.folder.glob(pattern))
     size = sum(file.stat().st_size for file in weights)
     if not weights:
-        state: State = "failed" if "generate" in settings.embedded_workers else "warning"
+        state: State = "failed" if "generate" in settings.process.embedded_workers else "warning"
         yield Finding("weights", state, f"no {' or '.join(WEIGHTS)} in {files.folder}",
                       "download the whole model; only a generate worker needs its weights")
     elif size <= HASHED_BYTES_MAX:
@@ -196,7 +195,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
 
 def _weights(settings: Settings) -> Iterator[Finding]:
     """The digest of the model's files, compared with the expected one."""
-    folder = open_model_files(settings.model).folder
+    folder = open_model_files(settings.inference.model).folder
     digests = digests_of(folder)
     try:
         require_meant(digests, folder, settings)
@@ -231,13 +230,13 @@ def _storage(settings: Settings) -> Iterator[Finding]:
 
 def _keys(settings: Settings) -> Iterator[Finding]:
     require_guarded(settings)
-    if not settings.keys_file:
-        state: State = "warning" if settings.allow_unauthenticated else "ok"
-        advice = "set ABS_KEYS_FILE and make a key: abs keys new NAME" if settings.allow_unauthenticated else ""
-        origin = "the network" if settings.allow_unauthenticated else "this machine"
+    if not settings.auth.keys_file:
+        state: State = "warning" if settings.auth.allow_unauthenticated else "ok"
+        advice = "set ABS_KEYS_FILE and make a key: abs keys new NAME" if settings.auth.allow_unauthenticated else ""
+        origin = "the network" if settings.auth.allow_unauthenticated else "this machine"
         yield Finding("keys", state, f"no ABS_KEYS_FILE: all requests from {origin} are accepted", advice)
         return
-    path = Path(settings.keys_file)
+    path = Path(settings.auth.keys_file)
     keys = read_keys(path)
     expired = sum(key.expires is not None and key.expires < time.time() for key in keys)
     if path.stat().st_mode & 0o020:
@@ -249,12 +248,12 @@ def _keys(settings: Settings) -> Iterator[Finding]:
 
 
 def _port(settings: Settings) -> Iterator[Finding]:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    where = f"{settings.host}:{settings.port}"
+    family = socket.AF_INET6 if ":" in settings.server.host else socket.AF_INET
+    where = f"{settings.server.host}:{settings.server.port}"
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.host, settings.port))
+            probe.bind((settings.server.host, settings.server.port))
         except OSError as error:
             yield Finding("port", "warning", f"{where} is in use or not available ({error.strerror})",
                           "set ABS_PORT or ABS_HOST, unless this service is already running there")
@@ -270,7 +269,7 @@ def _machine(settings: Settings) -> Iterator[Finding]:
         detail = f"{free / GIB:.1f} GiB are free, one compilation may need {needed / GIB:.1f} GiB"
         yield Finding("memory", "warning", detail, "free memory, or lower ABS_COMPILE_MEMORY_BYTES_MAX")
     elif free is not None:
-        share = "a quarter of the rest" if settings.generation_memory_bytes == MEASURED else "as set"
+        share = "a quarter of the rest" if settings.inference.generation_memory_bytes == MEASURED else "as set"
         yield Finding("memory", OK, f"{free / GIB:.1f} GiB free; generations may use {share}")
     yield Finding("processors", OK, f"{cores} for this process")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -289,13 +288,13 @@ def _available_bytes() -> int | None:
 
 
 def _traces(settings: Settings) -> Iterator[Finding]:
-    if not settings.otlp_endpoint:
+    if not settings.telemetry.otlp_endpoint:
         return
     if _version("opentelemetry-exporter-otlp-proto-http") is None:
         yield Finding("traces", "failed", "ABS_OTLP_ENDPOINT is set, but the exporter is not installed",
                       "pip install 'abs-server[otel]'")
         return
-    parts = urlsplit(settings.otlp_endpoint)
+    parts = urlsplit(settings.telemetry.otlp_endpoint)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         socket.create_connection((parts.hostname or "", port), CONNECT_S_MAX).close()
@@ -307,7 +306,7 @@ def _traces(settings: Settings) -> Iterator[Finding]:
 
 def _round_trip(create_app: CreateApp, settings: Settings) -> Iterator[Finding]:
     """Compiles a constraint and generates a text in this process. Both use the service's routes."""
-    durations = asyncio.run(_compile_and_generate(create_app, dataclasses.replace(settings, broker="memory://", store="memory://")))
+    durations = asyncio.run(_compile_and_generate(create_app, settings.changed(broker="memory://", store="memory://")))
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in durations.items())
     yield Finding("round trip", OK, f"the text satisfies its constraint: {times}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -43,7 +42,7 @@ async def in_process(
 
     Raises NotReady if a worker cannot start.
     """
-    app = create_app(dataclasses.replace(settings, embedded_workers=queues, keys_file=""))
+    app = create_app(settings.changed(embedded_workers=queues, keys_file=""))
     try:
         async with app.router.lifespan_context(app):
             service = components_of(app).service

@@ -72,7 +72,7 @@ def _revoke(
 
 def _file(option: Path | None) -> Path:
     """The keys file. Raises SettingsInvalid if neither the option nor the setting names one."""
-    path = option or Path(read_settings().keys_file)
+    path = option or Path(read_settings().auth.keys_file)
     if path == Path():  # an empty setting
         raise SettingsInvalid("set ABS_KEYS_FILE or --file")
     return path

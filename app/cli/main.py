@@ -221,21 +221,20 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
 
 def _settings(**options: object) -> Settings:
     """The settings of the environment, overridden by options of the command line."""
-    chosen = {name: value for name, value in options.items() if value is not None}
-    return dataclasses.replace(read_settings(), **chosen)  # type: ignore[arg-type]
+    return read_settings(**{name: value for name, value in options.items() if value is not None})
 
 
 def _serve(create_app: CreateApp, settings: Settings) -> None:
     """Serves until a signal. Invalid settings are reported before the port is bound."""
     http_server.require_guarded(settings)
-    open_broker(settings), open_store(settings), open_model_files(settings.model)
+    open_broker(settings), open_store(settings), open_model_files(settings.inference.model)
     logs.set_up(settings)
     _check_storage(settings)
     app = create_app(settings)
-    family, host = socket.AF_INET, settings.host
-    if ":" in settings.host:
-        family, host = socket.AF_INET6, f"[{settings.host}]"
-    listener = socket.create_server((settings.host, settings.port), family=family, backlog=512)
+    family, host = socket.AF_INET, settings.server.host
+    if ":" in settings.server.host:
+        family, host = socket.AF_INET6, f"[{settings.server.host}]"
+    listener = socket.create_server((settings.server.host, settings.server.port), family=family, backlog=512)
     # Accepted connections inherit TCP_NODELAY. asyncio does not set it on them, because create_server sets no protocol.
     # Without it the body of a response waits 40 ms until the client acknowledges the header.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -272,7 +271,7 @@ class _Sender:
     async def client(self, status: Status, observer: Observer) -> AsyncIterator[AsyncClient]:
         if self.url is not None:
             status.update(f"waiting for {self.url}")
-            async with AsyncClient(self.url, _settings().api_key, retry=self.retry) as client:
+            async with AsyncClient(self.url, _settings().auth.api_key, retry=self.retry) as client:
                 yield client
         else:
             status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")

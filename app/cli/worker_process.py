@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 def run_worker(queue: str, settings: Settings) -> None:
     """Serves a queue until a signal. Raises SettingsInvalid if broker or store is in memory."""
     for name in ("broker", "store"):
-        if getattr(settings, name).startswith("memory:"):
+        if getattr(settings.storage, name).startswith("memory:"):
             raise SettingsInvalid(
                 f"{PREFIX}{name.upper()} is memory://, which processes cannot share: set {PREFIX}BROKER and "
                 f"{PREFIX}STORE to the server that the API uses, as redis://host:6379/0 or unix:///path/to/socket"
             )
     use_single_malloc_arena()  # before threads start, because they keep their arena
     logs.set_up(settings)
-    os.nice(settings.nice)  # before threads start, because each has its own priority
+    os.nice(settings.process.nice)  # before threads start, because each has its own priority
     with tracing.exporting(settings), metrics.listening(settings, metrics_guard(settings)):
         asyncio.run(_work(queue, settings))
     exit_if_still_loading(status=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import signal
 import socket
@@ -42,12 +41,12 @@ def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> N
     start.
     """
     for name in ("broker", "store"):
-        if getattr(settings, name) != getattr(Settings(), name):
+        if getattr(settings.storage, name) != getattr(Settings().storage, name):
             raise SettingsInvalid(f"`abs up` starts its own server: unset {PREFIX}{name.upper()}")
-    open_model_files(settings.model)  # reports a wrong model before any process starts
-    settings = dataclasses.replace(settings, port=_free_port(settings.host, settings.port))
+    open_model_files(settings.inference.model)  # reports a wrong model before any process starts
+    settings = settings.changed(port=_free_port(settings.server.host, settings.server.port))
     server = find_server()
-    folder = open_folder(Path(settings.data_dir))
+    folder = open_folder(Path(settings.process.data_dir))
     try:
         folder.write(folder.server_conf, server_conf(folder))
         settings = _with_server_url(settings, folder)
@@ -73,19 +72,19 @@ def _with_server_url(settings: Settings, folder: Folder) -> Settings:
     """The settings with the server's URL and the secret of the folder."""
     url = f"unix://{folder.server_socket}"
     secret = folder.secret.read_bytes().strip()
-    return dataclasses.replace(settings, broker=url, store=url, embedded_workers=(), secret=secret)
+    return settings.changed(broker=url, store=url, embedded_workers=(), secret=secret)
 
 
 def _programs(settings: Settings, folder: Folder, server: str, workers: Mapping[str, int]) -> tuple[Program, ...]:
     """The programs. The API stops first, because its requests need the others, and the server last."""
-    grace_s = settings.shutdown_grace_s + STOP_S
+    grace_s = settings.process.shutdown_grace_s + STOP_S
     abs_ = (sys.executable, "-m", "app.main")
     programs = [Program(SERVER, (server, str(folder.server_conf)), 10, STOP_S)]
     names = [(f"{queue}-{number}", queue) for queue, count in workers.items() for number in range(1, count + 1)]
     for number, (name, queue) in enumerate(names, 1):
         variables = {} if is_set("nice") else {"NICE": NICE}
-        if settings.metrics_port:
-            variables["METRICS_PORT"] = settings.metrics_port + number
+        if settings.telemetry.metrics_port:
+            variables["METRICS_PORT"] = settings.telemetry.metrics_port + number
         programs.append(Program(name, (*_with(variables), *abs_, "worker", queue), 20, grace_s))
     programs.append(Program(API, (*abs_, "serve"), 30, grace_s))
     return tuple(programs)
@@ -98,8 +97,9 @@ def _with(variables: Mapping[str, int]) -> tuple[str, ...]:
 def _environment(settings: Settings, folder: Folder) -> dict[str, str]:
     """The environment of every process. It is ours, with the settings, the server's URL and its secret."""
     values = {
-        "BROKER": settings.broker, "STORE": settings.store, "SECRET_FILE": str(folder.secret), "EMBEDDED_WORKERS": "",
-        "HOST": settings.host, "PORT": str(settings.port), "MODEL": settings.model, "LOG_LEVEL": settings.log_level,
+        "BROKER": settings.storage.broker, "STORE": settings.storage.store, "SECRET_FILE": str(folder.secret),
+        "HOST": settings.server.host, "PORT": str(settings.server.port), "MODEL": settings.inference.model,
+        "LOG_LEVEL": settings.telemetry.log_level, "EMBEDDED_WORKERS": "",
     }
     variables = {PREFIX + name: text for name, text in values.items()}
     return environment_with(variables, without=(f"{PREFIX}SECRET",))
@@ -209,5 +209,5 @@ async def _ready(broker: Broker, local: _Local, earlier: set[str]) -> bool:
 
 def url_of(settings: Settings) -> str:
     """The URL of the API for a client on this machine."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.server.host, settings.server.host)
+    return f"http://[{host}]:{settings.server.port}" if ":" in host else f"http://{host}:{settings.server.port}"

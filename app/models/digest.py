@@ -25,10 +25,11 @@ def checked_model(settings: Settings) -> str:
 
     Raises ModelChanged if the files differ, SettingsInvalid if they cannot be downloaded.
     """
-    if not settings.model_sha256 and not _is_built_in(settings.model):
-        return settings.model
+    if not settings.inference.model_sha256 and not _is_built_in(settings.inference.model):
+        return settings.inference.model
     patterns = (*FILES, *(pattern for kind in WEIGHTS for pattern in kind))
-    folder = Path(settings.model) if Path(settings.model).is_dir() else download(settings.model, patterns)
+    model = settings.inference.model
+    folder = Path(model) if Path(model).is_dir() else download(model, patterns)
     require_meant(digests_of(folder), folder, settings)
     return str(folder)
 
@@ -38,10 +39,10 @@ def require_meant(digests: Mapping[str, str], folder: Path, settings: Settings) 
 
     These are the built-in model's or those of the settings.
     """
-    if _is_built_in(settings.model):
+    if _is_built_in(settings.inference.model):
         require_same(digests, read_list(BUILT_IN_LIST), "the built-in model")
-    if settings.model_sha256:  # also of the built-in model, if it is pinned
-        _require_pinned(digests, settings.model_sha256, folder)
+    if settings.inference.model_sha256:  # also of the built-in model, if it is pinned
+        _require_pinned(digests, settings.inference.model_sha256, folder)
 
 
 def model_files(folder: Path) -> list[Path]:

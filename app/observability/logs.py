@@ -27,10 +27,10 @@ _bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default={})  # no
 def set_up(settings: Settings) -> None:
     """Configures the log of this process. All earlier handlers are replaced."""
     handler = BufferedHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
+    handler.setFormatter(JsonLines() if settings.telemetry.log_format == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]  # the earlier handlers stay open: other code may own them
-    root.setLevel(settings.log_level.upper())
+    root.setLevel(settings.telemetry.log_level.upper())
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
 

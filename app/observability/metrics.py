@@ -229,14 +229,14 @@ def listening(
     /live reports whether the process must be restarted, /ready whether its workers take jobs. A separate thread
     answers, so it can report a worker whose event loop is blocked. Raises SettingsInvalid if the port is not free.
     """
-    if not settings.metrics_port:
+    if not settings.telemetry.metrics_port:
         yield
         return
     try:
         handler = type("Handler", (_MetricsHandler,), {"permits": staticmethod(permits), "beats": beats})
-        server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), handler)
+        server = ThreadingHTTPServer((settings.telemetry.metrics_host, settings.telemetry.metrics_port), handler)
     except OSError as error:
-        where = f"{settings.metrics_host}:{settings.metrics_port}"
+        where = f"{settings.telemetry.metrics_host}:{settings.telemetry.metrics_port}"
         raise SettingsInvalid(f"ABS_METRICS_PORT: {where} is not available ({error.strerror})") from None
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)

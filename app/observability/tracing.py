@@ -54,7 +54,7 @@ def exporting(settings: Settings) -> Iterator[None]:
     Raises SettingsInvalid if it is set and the extra `otel` is not installed.
     """
     global _tracer
-    if not settings.otlp_endpoint:
+    if not settings.telemetry.otlp_endpoint:
         yield
         return
     provider = _provider(settings)
@@ -77,7 +77,7 @@ def _provider(settings: Settings) -> Any:
         raise SettingsInvalid(f"ABS_OTLP_ENDPOINT {advice}") from None
     resource = Resource.create({"service.name": SERVICE, "service.version": __version__})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    exporter = OTLPSpanExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_S_MAX)
+    exporter = OTLPSpanExporter(f"{settings.telemetry.otlp_endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_S_MAX)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 

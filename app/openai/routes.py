@@ -66,7 +66,7 @@ async def _respond(
     with request_paths(translated.constraint, translated.renamed):
         submitted = await while_connected(request, service.begin(params, context))
         headers = {"x-job-id": submitted.job_id, **(_DEPRECATION if translated.deprecated else {})}
-        writer = writer_type(submitted.job_id, service.settings.model_id, translated)
+        writer = writer_type(submitted.job_id, service.settings.inference.model_id, translated)
         if params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.
             await while_connected(request, EventSubscription(service, submitted).wait_until_compiled())

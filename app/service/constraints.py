@@ -80,7 +80,7 @@ class Constraints:
             raise ServiceDraining
         self.require_model(model)
         check_input_size(spec, self._settings.limits)  # before it is hashed, serialized or queued
-        timeout_s = self._settings.timeout_s_default
+        timeout_s = self._settings.requests.timeout_s_default
         async with time_limit(timeout_s):
             automaton, _ = await self._read(spec)
             stored = await self._stored(automaton, spec)
@@ -100,10 +100,10 @@ class Constraints:
         """
         explanation = await self._constraint_store.explanation(automaton)
         if explanation is None:
-            deadline = time.time() + self._settings.timeout_s_max  # not this caller's: others may join
+            deadline = time.time() + self._settings.requests.timeout_s_max  # not this caller's: others may join
             job = ExplainJob(automaton, deadline, owner=owner)
             try:
-                async with time_limit(self._settings.timeout_s_default):
+                async with time_limit(self._settings.requests.timeout_s_default):
                     result = await self._jobs.run("compile", explain_job_key(automaton), job, ExplainJobResult)
                     explanation = result.explanation
             except (ServiceBusy, DeadlineExceeded):
@@ -118,7 +118,7 @@ class Constraints:
     async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
         constraint = await self.automaton(automaton)
-        dfa, cap = constraint.text.display_dfa, self._settings.automaton_view_cells_max
+        dfa, cap = constraint.text.display_dfa, self._settings.requests.automaton_view_cells_max
         require_at_most("states * letters", dfa.states * dfa.symbols, "automaton_view_cells_max", cap)
         return constraint
 
@@ -181,7 +181,7 @@ class Constraints:
         return (automaton, names), _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), names]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
-        deadline = time.time() + self._settings.timeout_s_max  # not this caller's: others may join
+        deadline = time.time() + self._settings.requests.timeout_s_max  # not this caller's: others may join
         return CompileJob(automaton, spec_to_wire(spec), deadline, owner=owner)
 
     async def begin_compile(
@@ -198,8 +198,8 @@ class Constraints:
         return await self._jobs.submit("compile", compile_job_key(constraint.automaton), job, options)
 
     def require_model(self, model: str | None) -> None:
-        if model is not None and model != self._settings.model_id:
-            raise UnknownModel(self._settings.model_id)
+        if model is not None and model != self._settings.inference.model_id:
+            raise UnknownModel(self._settings.inference.model_id)
 
 
 def require_text(spec: Spec) -> None:
@@ -223,7 +223,7 @@ class ConstraintStore:
     async def load(self, automaton: str) -> CompiledConstraint | None:
         """The constraint of this hash; None if it is not stored."""
         key = automaton_key(automaton)
-        data = await self._store.get(key, self._settings.automaton_ttl_s)
+        data = await self._store.get(key, self._settings.retention.automaton_ttl_s)
         if data is None:
             return None
         try:
@@ -242,7 +242,7 @@ class ConstraintStore:
         key = failure_key(automaton, spec, self._settings.limits)
         data = await self._store.get(key)
         if data is not None:
-            failure = read_signed(self._settings.secret, key, data)
+            failure = read_signed(self._settings.auth.secret, key, data)
             if isinstance(failure, Failure):
                 metrics.cache("negative")
                 return failure
@@ -254,10 +254,10 @@ class ConstraintStore:
     async def explanation(self, automaton: str) -> ConstraintExplanation | None:
         """The stored explanation of a constraint. Propositions have the names of their meanings."""
         key = explanation_key(automaton)
-        data = await self._store.get(key, self._settings.automaton_ttl_s)
+        data = await self._store.get(key, self._settings.retention.automaton_ttl_s)
         if data is None:
             return None
-        result = read_signed(self._settings.secret, key, data)
+        result = read_signed(self._settings.auth.secret, key, data)
         if isinstance(result, ExplainJobResult):
             return result.explanation
         await self._store.delete(key, data)

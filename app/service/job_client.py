@@ -163,11 +163,11 @@ class JobClient:
         deadline_in_s  the time that this caller waits; a caller that joins the compilation may wait longer
         """
         settings = self.settings
-        pools = [ConcurrencyGroup("compile", settings.pending_compiles_max, "pending_compiles_max")]
+        pools = [ConcurrencyGroup("compile", settings.queue.pending_compiles_max, "pending_compiles_max")]
         # A service without keys has one nameless owner, and a limit of 0 is no limit: neither gets a group.
-        if owner and settings.key_pending_compiles_max:
+        if owner and settings.auth.key_pending_compiles_max:
             pools.append(
-                ConcurrencyGroup(f"compile:{owner}", settings.key_pending_compiles_max, "key_pending_compiles_max")
+                ConcurrencyGroup(f"compile:{owner}", settings.auth.key_pending_compiles_max, "key_pending_compiles_max")
             )
         return SubmitOptions(detached=detached, pools=tuple(pools), deadline_in_s=deadline_in_s)
 
@@ -185,7 +185,7 @@ class JobClient:
         options = SubmitOptions(
             owner=context.owner, kind=kind, digest=context.digest, priority=priority, weight=weight,
             after=job.compile_job, detached=context.detached,
-            key_ttl_s=0.0 if context.key is None else self.settings.idempotency_ttl_s,
+            key_ttl_s=0.0 if context.key is None else self.settings.retention.idempotency_ttl_s,
             deadline_in_s=max(0.0, job.deadline - time.time()),
         )
         try:
@@ -315,7 +315,7 @@ class JobClient:
                         await self._broker.state(job_id)
                     break
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stopping.wait(), self.settings.stream_grace_s)
+            await asyncio.wait_for(self.stopping.wait(), self.settings.server.stream_grace_s)
             return  # the shares stay: readers may reconnect to another process
         await self.unsubscribe(*job_ids)
 

@@ -88,7 +88,8 @@ class Service:
     @property
     def most_tokens(self) -> int:
         """The largest budget that a request may have."""
-        return min(self.settings.max_tokens_max, self.files.context_tokens or self.settings.max_tokens_max)
+        tokens_max = self.settings.requests.max_tokens_max
+        return min(tokens_max, self.files.context_tokens or tokens_max)
 
     async def begin_describe(
         self, spec: Spec, model: str | None, explain: bool, context: SubmissionContext
@@ -97,7 +98,7 @@ class Service:
         self.constraints.require_model(model)
         check_input_size(spec, self.settings.limits)
         await self.jobs.require_worker("compile")
-        timeout_s, arrived = self.settings.timeout_s_default, time.time()
+        timeout_s, arrived = self.settings.requests.timeout_s_default, time.time()
         constraint = await self.constraints.resolve(spec)
         compile_job = await self.constraints.begin_compile(constraint, spec, context, timeout_s)
         job = DescribeJob(
@@ -237,9 +238,9 @@ class Service:
         if field != ("text" if isinstance(subject, str) else "labels"):
             message = f"this constraint is one over {field}: give {field}"
             raise SpecSyntaxError(message, field=field, expected=field)
-        require_at_most(field, len("".join(subject)), "text_chars_max", self.settings.text_chars_max)
+        require_at_most(field, len("".join(subject)), "text_chars_max", self.settings.requests.text_chars_max)
         check_input_size(spec, self.settings.limits)
-        timeout_s = self.settings.timeout_s_default
+        timeout_s = self.settings.requests.timeout_s_default
         async with time_limit(timeout_s):
             job = CheckJob(spec_to_wire(spec), subject, time.time() + timeout_s, conjuncts)
             result = await self.jobs.run(
@@ -250,8 +251,8 @@ class Service:
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
-            return self.settings.timeout_s_default
-        require_at_most("timeout_s", timeout_s, "timeout_s_max", self.settings.timeout_s_max)
+            return self.settings.requests.timeout_s_default
+        require_at_most("timeout_s", timeout_s, "timeout_s_max", self.settings.requests.timeout_s_max)
         return timeout_s
 
 

@@ -29,7 +29,7 @@ class MemoryStore:
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> MemoryStore:
         """The store of a `memory://` URL."""
-        return cls(settings.store_bytes_max, owner_bytes_max=settings.key_store_bytes_max)
+        return cls(settings.retention.store_bytes_max, owner_bytes_max=settings.auth.key_store_bytes_max)
 
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
         entry = self._entries.get(key)

@@ -62,7 +62,8 @@ class RedisStore:
     def from_url(cls, url: str, settings: Settings) -> RedisStore:
         """The store of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
         return cls(
-            url, settings.store_value_bytes_max, settings.redis_wait_s, owner_bytes_max=settings.key_store_bytes_max
+            url, settings.retention.store_value_bytes_max, settings.storage.redis_wait_s,
+            owner_bytes_max=settings.auth.key_store_bytes_max,
         )
 
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:

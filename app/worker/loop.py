@@ -52,8 +52,8 @@ async def serve(
             await heartbeat.start(handler)
             async with _threads(queue, handler) as threads:
                 context = WorkerContext(
-                    handler, threads, broker, store, queue, heartbeat.worker, settings.redis_wait_s,
-                    settings.answer_bytes_max,
+                    handler, threads, broker, store, queue, heartbeat.worker, settings.storage.redis_wait_s,
+                    settings.retention.answer_bytes_max,
                 )
                 await _Worker(context, heartbeat, settings).run(stop)
     finally:
@@ -167,7 +167,7 @@ class _Worker:
             await self._take_until(stopped, running)
             await self.heartbeat.drain()
             if running:
-                await asyncio.wait(running, timeout=self.settings.shutdown_grace_s)
+                await asyncio.wait(running, timeout=self.settings.process.shutdown_grace_s)
         finally:
             stopped.cancel()
             for task in running:

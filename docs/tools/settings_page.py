@@ -1,17 +1,14 @@
 """Writes the page of settings: `python -m docs.tools.settings_page` makes docs/settings.md.
 
-Meanings come from the docstrings of Settings and Limits, defaults from their fields, units from the names.
+Meanings and defaults come from the fields of Settings and Limits, units from the names.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import re
 from collections.abc import Iterator
 
-from app.settings import BUILT_IN_MODEL, FROM_FILES, PREFIX, Settings
-from compiler.limits import Limits
+from app.settings import BUILT_IN_MODEL, DEFINITIONS, FROM_FILES, PREFIX, Settings
 from docs.tools.pages import DOCS
 
 PAGE = DOCS / "settings.md"
@@ -20,8 +17,8 @@ HEAD = """# Settings
 <!-- made by python -m docs.tools.settings_page from app/settings.py and compiler/limits.py -->
 
 Settings are environment variables. A process reads and checks them once at its start; an error
-names the variable. Lists are separated by commas. An error of a request names its limit, such as
-`beams_max`, which `ABS_BEAMS_MAX` sets.
+has a line for each variable at fault. Lists are separated by commas. An error of a request names
+its limit, such as `beams_max`, which `ABS_BEAMS_MAX` sets.
 
 {files} may also come from a file:
 {example} names the file.
@@ -31,48 +28,22 @@ UNITS = {  # unit by the ending of a name without _max, _min or _default, the lo
     "_chars": "characters", "_s": "seconds",
 }  # fmt: skip
 SECRETS = {"secret": "random for each process"}
-_GROUP = re.compile(r"^(?P<title>[A-Z][^:]*):$")
-_FIELD = re.compile(r"^  (?P<name>[a-z][a-z0-9_]*) {2,}(?P<text>\S.*)$")
-_MORE = re.compile(r"^ {8,}(?P<text>\S.*)$")
-
-
-def meanings(kind: type) -> dict[str, dict[str, str]]:
-    """The meaning of each field by the headings of the docstring's groups."""
-    groups: dict[str, dict[str, str]] = {}
-    rows: dict[str, str] = {}
-    name = ""
-    for line in inspect.cleandoc(kind.__doc__ or "").splitlines():
-        if group := _GROUP.match(line):
-            rows = groups.setdefault(group["title"], {})
-        elif field := _FIELD.match(line):
-            name = field["name"]
-            rows[name] = field["text"]
-        elif continuation := _MORE.match(line):
-            rows[name] += f" {continuation['text']}"
-    return groups
 
 
 def page() -> str:
-    """The whole page. Raises ValueError if fields and meanings differ."""
+    """The whole page."""
     names = [f"`{PREFIX}{name.upper()}`" for name in FROM_FILES]
     files = f"{', '.join(names[:-1])} and {names[-1]}"
-    parts = [HEAD.format(files=files, example=f"`{PREFIX}SECRET_FILE`")]
-    for settings_object in (Settings(secret=bytes(32)), Limits()):
-        parts += _sections(settings_object)
-    return "\n".join(parts)
+    return "\n".join([HEAD.format(files=files, example=f"`{PREFIX}SECRET_FILE`"), *_sections()])
 
 
-def _sections(settings_object: Settings | Limits) -> Iterator[str]:
-    groups = meanings(type(settings_object))
-    fields = {field.name for field in dataclasses.fields(settings_object)} - {"limits"}
-    described = {name for rows in groups.values() for name in rows}
-    if described != fields:
-        raise ValueError(f"{type(settings_object).__name__} and its docstring differ in {sorted(described ^ fields)}")
-    for title, rows in groups.items():
+def _sections() -> Iterator[str]:
+    for group, fields in DEFINITIONS.items():
+        title = (type(getattr(Settings(), group)).__doc__ or "").removesuffix(".")
         yield f"## {title}\n\n| variable | default | unit | meaning |\n|---|---|---|---|"
-        for name, text in rows.items():
-            value = getattr(settings_object, name)
-            yield f"| `{PREFIX}{name.upper()}` | {_default(name, value)} | {_unit(name, value)} | {text} |"
+        for name, (_, field) in fields.items():
+            unit = _unit(name, field.default)
+            yield f"| `{PREFIX}{name.upper()}` | {_default(name, field.default)} | {unit} | {field.description} |"
         yield ""
 
 

@@ -66,7 +66,7 @@ def service_client(
     ready: Callable[[TestClient], None] | None = wait_until_ready, **settings: Any
 ) -> Iterator[TestClient]:
     """Yields a client of an in-process service, after `ready` has returned."""
-    with TestClient(create_app(Settings(**settings)), raise_server_exceptions=False) as client:
+    with TestClient(create_app(Settings.of(**settings)), raise_server_exceptions=False) as client:
         if ready is not None:
             ready(client)
         yield client

@@ -139,12 +139,12 @@ def open_compiling(settings: Settings) -> Handler:
 
     It is ready at once.
     """
-    vocabulary = open_model_files(settings.model).vocabulary
+    vocabulary = open_model_files(settings.inference.model).vocabulary
 
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, CompileJob)
         compiled = compile_spec(spec_from_json(dict(job.spec)), vocabulary, settings.limits)
-        secret = automaton_secret(settings.secret, job.automaton)
+        secret = automaton_secret(settings.auth.secret, job.automaton)
         context.save(automaton_key(job.automaton), encode(compiled, secret), 600, job.owner)
         return summary(job.automaton, compiled, cached=False, compile_ms=1.0)
 

@@ -20,6 +20,6 @@ def fake_service(monkeypatch: pytest.MonkeyPatch, handler: str, **settings: Any)
     `handler` names a function of `fake_handlers`. Blocked handlers are released at the end.
     """
     fake_handlers.install(monkeypatch, generate=handler, compile="open_compiling")
-    with listening(Settings(**settings)) as port:
+    with listening(Settings.of(**settings)) as port:
         yield f"http://127.0.0.1:{port}"
         fake_handlers.go_on.set()

@@ -31,7 +31,7 @@ def listening(settings: Settings, shutdown_grace_s: int = 5) -> Iterator[int]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            if settings.embedded_workers:
+            if settings.process.embedded_workers:
                 wait_until_ready(port)
             yield port
         finally:

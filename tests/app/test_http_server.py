@@ -203,8 +203,8 @@ def test_a_draining_server_finishes_requests_and_exits_with_0() -> None:
 def test_a_public_address_requires_keys_or_explicit_permission() -> None:
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.org"):
         with pytest.raises(SettingsInvalid, match=r"ABS_KEYS_FILE.*127\.0\.0\.1.*ABS_ALLOW_UNAUTHENTICATED=yes"):
-            require_guarded(Settings(host=host))
-        require_guarded(Settings(host=host, allow_unauthenticated=True))
-        require_guarded(Settings(host=host, keys_file="keys"))
+            require_guarded(Settings.of(host=host))
+        require_guarded(Settings.of(host=host, allow_unauthenticated=True))
+        require_guarded(Settings.of(host=host, keys_file="keys"))
     for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1"):
-        require_guarded(Settings(host=host))
+        require_guarded(Settings.of(host=host))

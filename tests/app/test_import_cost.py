@@ -48,7 +48,7 @@ def test_an_api_with_redis_and_keys_loads_no_model() -> None:
     _, modules = measured(
         "import app.main, app.http_server, app.wiring, app.auth.redis_counters\n"
         "from app.settings import Settings\n"
-        "settings = Settings(broker='unix:///nowhere', store='unix:///nowhere', secret=b'0' * 16)\n"
+        "settings = Settings.of(broker='unix:///nowhere', store='unix:///nowhere', secret=b'0' * 16)\n"
         "app.wiring.open_broker(settings), app.wiring.open_store(settings), app.wiring.open_limiter(settings)"
     )
     assert {"redis", "uvicorn"} <= modules

@@ -21,7 +21,7 @@ def test_the_api_loads_no_model_code() -> None:
     code = (
         "import sys; from starlette.testclient import TestClient; from app.main import create_app; "
         "from app.settings import Settings\n"
-        "with TestClient(create_app(Settings(embedded_workers=()))) as client:\n"
+        "with TestClient(create_app(Settings.of(embedded_workers=()))) as client:\n"
         "    assert client.get('/health').status_code == 200\n"
         "assert not {'torch', 'transformers', 'sympy', 'decoding'} & set(sys.modules), 'loaded'"
     )
@@ -60,7 +60,7 @@ def test_unfinished_requests_are_reported_when_the_server_stops(
 def test_a_client_that_sends_too_much_receives_the_error() -> None:
     head = b"POST /check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
-    with listening(Settings(embedded_workers=())) as port:
+    with listening(Settings.of(embedded_workers=())) as port:
         answer = ask(port, head + chunk * 320 + b"0\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b"body_too_large" in answer

@@ -13,10 +13,11 @@ import httpx2
 import pytest
 
 from app.cli.demo import REQUESTS
-from app.settings import BUILT_IN_MODEL, Settings, read_settings
+from app.settings import BUILT_IN_MODEL, Settings
 from tests.deploy import dockerfile
 from tests.deploy.containers import Service, ask_server, make_secrets, seconds
 from tests.deploy.test_kubernetes import COUNTED
+from tests.environment import settings_in
 from tests.servers.abs_up import short_folder
 from tests.servers.processes import free_port, until
 
@@ -47,14 +48,14 @@ def test_only_the_api_is_reachable_and_only_locally() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_stop_grace_period_exceeds_the_shutdown_grace(name: str) -> None:
-    settings = read_settings({key: text for key, text in SERVICES[name]["environment"].items() if "FILE" not in key})
-    assert seconds(SERVICES[name]["stop_grace_period"]) >= settings.shutdown_grace_s + 10
+    settings = settings_in({key: text for key, text in SERVICES[name]["environment"].items() if "FILE" not in key})
+    assert seconds(SERVICES[name]["stop_grace_period"]) >= settings.process.shutdown_grace_s + 10
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_variable_is_a_setting(name: str) -> None:
     files = {"ABS_SECRET_FILE", "ABS_BROKER_FILE", "ABS_STORE_FILE"}
-    assert set(SERVICES[name]["environment"]) <= files | {f"ABS_{field.upper()}" for field in Settings.__slots__}
+    assert set(SERVICES[name]["environment"]) <= files | {f"ABS_{field.upper()}" for field in Settings().values()}
 
 
 @pytest.mark.parametrize("named", [None, "mine"])

@@ -73,12 +73,13 @@ def test_copied_files_are_in_the_build_context() -> None:
 
 
 def test_every_setting_of_an_image_is_one() -> None:
-    from app.settings import read_settings
+    from tests.environment import settings_in
 
     for target in TARGETS:
         given = dockerfile.environment(target)
-        settings = read_settings(given)
-        assert settings.host == "0.0.0.0" and settings.metrics_host == "0.0.0.0" and settings.log_format == "json"
+        settings = settings_in(given)
+        assert settings.server.host == settings.telemetry.metrics_host == "0.0.0.0"
+        assert settings.telemetry.log_format == "json"
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def test_workers_scale_with_their_queue_length() -> None:
 
 def test_the_autoscaler_reads_the_existing_queue_keys() -> None:
     async def submit(url: str) -> None:
-        broker = RedisBroker.from_url(url, Settings(secret=b"s" * 16))
+        broker = RedisBroker.from_url(url, Settings.of(secret=b"s" * 16))
         for queue, count in zip(QUEUES, (2, 3), strict=True):
             for number in range(count):
                 await broker.submit(queue, f"{queue} {number}", b"body")

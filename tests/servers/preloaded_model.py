@@ -11,13 +11,13 @@ import functools
 import torch
 
 from app.models import checked_model
-from app.settings import read_settings
+from app.settings import Settings
 from app.worker.handlers import generate
 
 torch.set_num_threads(1)  # a thread of PyTorch's own would be missing after a fork
-_settings = read_settings({})
+_settings = Settings()
 _load = functools.cache(generate.HuggingFaceModel.load)
 _prior = functools.cache(generate.unigram_prior)
 setattr(generate.HuggingFaceModel, "load", staticmethod(_load))  # noqa: B010  # neither is a method, as types go
 setattr(generate, "unigram_prior", _prior)  # noqa: B010
-_prior(_load(checked_model(_settings), device=_settings.device, dtype=_settings.dtype))
+_prior(_load(checked_model(_settings), device=_settings.inference.device, dtype=_settings.inference.dtype))

@@ -33,7 +33,7 @@ SLOTS = 2
 
 def settings(lease_s: float, wait_s: float = 20.0) -> Settings:
     """What the processes and the tests have in common."""
-    return Settings(secret=SECRET, job_lease_s=lease_s, redis_wait_s=wait_s)
+    return Settings.of(secret=SECRET, job_lease_s=lease_s, redis_wait_s=wait_s)
 
 
 async def run(broker: Broker, delivery: Delivery) -> None:

@@ -86,11 +86,11 @@ class SecurityMiddleware:
     def _require_small(self, scope: Scope) -> None:
         """Raises HeadersTooLarge. A server in front may have limits of its own; ours hold behind any."""
         fields, settings = scope["headers"], self._settings
-        if len(fields) > settings.header_fields_max:
-            raise HeadersTooLarge("header_fields_max", settings.header_fields_max)
+        if len(fields) > settings.server.header_fields_max:
+            raise HeadersTooLarge("header_fields_max", settings.server.header_fields_max)
         target = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
-        if target + sum(len(name) + len(value) + 4 for name, value in fields) > settings.header_bytes_max:
-            raise HeadersTooLarge("header_bytes_max", settings.header_bytes_max)
+        if target + sum(len(name) + len(value) + 4 for name, value in fields) > settings.server.header_bytes_max:
+            raise HeadersTooLarge("header_bytes_max", settings.server.header_bytes_max)
 
     @contextlib.asynccontextmanager
     async def _admitted(self, scope: Scope, guarded: _HeaderInjector) -> AsyncIterator[None]:
@@ -99,7 +99,7 @@ class SecurityMiddleware:
         Raises Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed, RateLimited.
         """
         method, path = scope["method"], scope["path"]
-        if self._ring is None or is_public(method, path, self._settings.public_paths):
+        if self._ring is None or is_public(method, path, self._settings.auth.public_paths):
             yield
             return
         key, state = self._key(scope, self._ring), scope["state"]
@@ -174,10 +174,10 @@ class Origins:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._hosts = tuple(name.lower() for name in settings.allowed_hosts)
-        self._bound = settings.host.lower()
-        self._pages = tuple(page.lower() for page in settings.allowed_origins)
-        self._any = ANY in self._hosts or bool(settings.keys_file and not self._hosts)
+        self._hosts = tuple(name.lower() for name in settings.auth.allowed_hosts)
+        self._bound = settings.server.host.lower()
+        self._pages = tuple(page.lower() for page in settings.auth.allowed_origins)
+        self._any = ANY in self._hosts or bool(settings.auth.keys_file and not self._hosts)
 
     def require(self, scope: Scope) -> None:
         """Raises HostRefused and OriginRefused."""

@@ -34,21 +34,21 @@ class RedisBroker:
     durable = True
 
     def __init__(self, url: str, settings: Settings, heartbeat_ttl_s: float = HEARTBEAT_TTL_S) -> None:
-        self._link = Connection(url, replicas_min=settings.redis_replicas_min)
+        self._link = Connection(url, replicas_min=settings.storage.redis_replicas_min)
         self._heartbeat_ttl_s = heartbeat_ttl_s
-        self._close_s = settings.redis_wait_s
+        self._close_s = settings.storage.redis_wait_s
         self._records = Records(
             link=self._link,
             process=secrets.token_hex(8),
-            secret=settings.secret,
-            signatures=Signatures(settings.secret),
-            queue_jobs_max=settings.queue_jobs_max,
-            queue_weight_max=settings.queue_weight_max,
-            result_ttl_s=settings.result_ttl_s,
-            result_bytes_max=settings.result_bytes_max,
-            wait_s=settings.redis_wait_s,
-            lease_s=settings.job_lease_s,
-            attempts_max=settings.job_attempts_max,
+            secret=settings.auth.secret,
+            signatures=Signatures(settings.auth.secret),
+            queue_jobs_max=settings.queue.queue_jobs_max,
+            queue_weight_max=settings.queue.queue_weight_max,
+            result_ttl_s=settings.retention.result_ttl_s,
+            result_bytes_max=settings.retention.result_bytes_max,
+            wait_s=settings.storage.redis_wait_s,
+            lease_s=settings.queue.job_lease_s,
+            attempts_max=settings.queue.job_attempts_max,
         )
         self._notifications = JobNotifications(self._link, self._records.process, self._records.peek)
         self._consumers: dict[str, QueueConsumer] = {}

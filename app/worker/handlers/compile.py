@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 def open_handler(settings: Settings) -> Handler:
     """Read the model's vocabulary and start the sandbox, once for all jobs."""
-    compiler = CompileHandler(settings, open_model_files(settings.model).vocabulary)
+    compiler = CompileHandler(settings, open_model_files(settings.inference.model).vocabulary)
 
     def handle(job: Job, context: Context) -> Result:
         match job:
@@ -73,7 +73,7 @@ def open_handler(settings: Settings) -> Handler:
 
     def health_problem() -> str:
         overdue_s = compiler.sandbox.overdue_s
-        return stall_reason("a compilation is past all its limits", overdue_s, settings.stall_timeout_s)
+        return stall_reason("a compilation is past all its limits", overdue_s, settings.process.stall_timeout_s)
 
     return Handler(handle, close=compiler.sandbox.close, health_problem=health_problem)
 
@@ -101,7 +101,7 @@ class CompileHandler:
             self._cache_failure(key, failed, context, job.owner)
             raise
         assert isinstance(result, CompileJobResult)
-        context.save(automaton_key(job.automaton), data, self._settings.automaton_ttl_s, job.owner)
+        context.save(automaton_key(job.automaton), data, self._settings.retention.automaton_ttl_s, job.owner)
         return result
 
     def explain(self, job: ExplainJob, context: Context) -> ExplainJobResult:
@@ -112,7 +112,8 @@ class CompileHandler:
         result, _ = self._run(ExplainRequest(job.automaton, stored), context)
         assert isinstance(result, ExplainJobResult)
         key = explanation_key(job.automaton)
-        context.save(key, sign(self._settings.secret, key, dump(result)), self._settings.automaton_ttl_s, job.owner)
+        signed = sign(self._settings.auth.secret, key, dump(result))
+        context.save(key, signed, self._settings.retention.automaton_ttl_s, job.owner)
         return result
 
     def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:
@@ -125,7 +126,8 @@ class CompileHandler:
     def _explanation(self, job: DescribeJob, context: Context) -> ConstraintExplanation | None:
         assert job.spec is not None
         key = explanation_key(job.automaton)
-        stored = read_signed(self._settings.secret, key, context.load(key, self._settings.automaton_ttl_s) or b"")
+        data = context.load(key, self._settings.retention.automaton_ttl_s) or b""
+        stored = read_signed(self._settings.auth.secret, key, data)
         try:
             result = stored if isinstance(stored, ExplainJobResult) else self.explain(
                 ExplainJob(job.automaton, job.deadline, owner=job.owner), context
@@ -141,7 +143,7 @@ class CompileHandler:
         data = context.load(key)
         if data is None:
             return
-        failure = read_signed(self._settings.secret, key, data)
+        failure = read_signed(self._settings.auth.secret, key, data)
         if isinstance(failure, Failure):
             raise failure.as_error()
         context.discard(key, data)  # its seal does not fit, so another process wrote it
@@ -149,7 +151,7 @@ class CompileHandler:
     def _cache_failure(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
         """Store a failure that the next compilation would end in too."""
         if failed.facts.cache_s is not None:
-            signed = sign(self._settings.secret, key, dump(failure_of(failed)))
+            signed = sign(self._settings.auth.secret, key, dump(failure_of(failed)))
             context.save(key, signed, failed.facts.cache_s, owner)
 
     def check(self, job: CheckJob, context: Context) -> CheckJobResult:
@@ -166,7 +168,7 @@ class CompileHandler:
         cached = self._decode.text(automaton)
         if cached is None:
             _, data = self._run(Request(automaton, spec_to_json(spec), "bytes"), context)
-            cached = _text(decode(data, automaton_secret(self._settings.secret, automaton), self._over_bytes))
+            cached = _text(decode(data, automaton_secret(self._settings.auth.secret, automaton), self._over_bytes))
             self._decode.keep_text(automaton, cached)
         return check_text(cached, text) if isinstance(text, str) else check_labels(cached, text)
 
@@ -194,7 +196,7 @@ class CompileHandler:
 
     def _stored(self, automaton: str, context: Context) -> CompiledConstraint | None:
         key = automaton_key(automaton)
-        data = context.load(key, self._settings.automaton_ttl_s)
+        data = context.load(key, self._settings.retention.automaton_ttl_s)
         if data is None:
             return None
         try:

@@ -79,10 +79,10 @@ def open_handler(settings: Settings) -> Handler:
     """Load the model and its tokenizer. The handler then serves many jobs concurrently."""
     folder = checked_model(settings)
     files = open_model_files(folder)
-    model = HuggingFaceModel.load(folder, device=settings.device, dtype=settings.dtype)
+    model = HuggingFaceModel.load(folder, device=settings.inference.device, dtype=settings.inference.dtype)
     generator = Generator(model, files, settings)
     metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
-    metrics.serves(settings.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
+    metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
 
     def handle(job: Job, context: Context) -> Result:
         match job:
@@ -93,12 +93,12 @@ def open_handler(settings: Settings) -> Handler:
             case _:
                 raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
 
-    return Handler(handle, settings.batch_requests_max, generator.close, generator.health_problem)
+    return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
 
 
 def device_of(settings: Settings) -> str:
     """A description of the device for the model. Raises RuntimeError if there is no such device."""
-    return describe_device(settings.device)
+    return describe_device(settings.inference.device)
 
 
 class _Watch(metrics.EngineWatch):
@@ -143,7 +143,7 @@ class Generator:
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         self._pieces = TokenBytes(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
         self._opened: ByteBoundedLru[str, tuple[CompiledConstraint, PreparedConstraint]] = ByteBoundedLru(
-            settings.device_table_cache_bytes
+            settings.inference.device_table_cache_bytes
         )
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
         self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
@@ -156,7 +156,7 @@ class Generator:
 
     def health_problem(self) -> str:
         """Why the engine makes no progress, empty if it does."""
-        return stall_reason("the model takes no step", self._engine.stalled_s, self._settings.stall_timeout_s)
+        return stall_reason("the model takes no step", self._engine.stalled_s, self._settings.process.stall_timeout_s)
 
     def run(self, job: GenerateJob, context: Context) -> GenerateJobResult:
         """Answer a job.
@@ -225,7 +225,7 @@ class Generator:
 
     def _load_constraint(self, automaton: str, context: Context) -> CompiledConstraint:
         key = automaton_key(automaton)
-        data = context.load(key, self._settings.automaton_ttl_s)
+        data = context.load(key, self._settings.retention.automaton_ttl_s)
         if data is None:
             raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
         try:
@@ -379,8 +379,8 @@ def _label_path(
 
 def _memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
     """The memory in bytes for all generations together."""
-    if settings.generation_memory_bytes != MEASURED:
-        return settings.generation_memory_bytes
+    if settings.inference.generation_memory_bytes != MEASURED:
+        return settings.inference.generation_memory_bytes
     share = free_bytes(model.device) // FREE_SHARE
     log.info("generations may hold %d MiB on %s; ABS_GENERATION_MEMORY_BYTES sets it", share >> 20, model.device)
     return share

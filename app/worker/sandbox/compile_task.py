@@ -78,9 +78,9 @@ def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
     """The setup for `open_job`."""
     head = {
         "limits": dataclasses.asdict(settings.limits),
-        "secret": settings.secret.hex(),
+        "secret": settings.auth.secret.hex(),
         "eos_ids": vocabulary.eos_ids,
-        "engines": (settings.ltlf_engine, settings.regex_engine),
+        "engines": (settings.engines.ltlf_engine, settings.engines.regex_engine),
     }
     lengths = [_WRITES_NOTHING if token is None else len(token) for token in vocabulary.tokens]
     tokens = b"".join(token or b"" for token in vocabulary.tokens)

@@ -189,7 +189,7 @@ def test_a_contradictory_constraint_is_refused_with_its_conflict(client: TestCli
 
 def test_an_explanation_crosses_a_process_boundary_unchanged(client: TestClient) -> None:
     answer = compiled(client, FORMS[0])
-    key, secret = explanation_key(answer["automaton"]), service_of(client).settings.secret
+    key, secret = explanation_key(answer["automaton"]), service_of(client).settings.auth.secret
     signed_bytes = stored_bytes(client, key)
     assert signed_bytes is not None
     data = verify(secret, key, signed_bytes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.messages import automaton_key
-from app.settings import KEY_LIMITS, Settings
-from compiler.limits import Limits
+from app.settings import Settings
 from tests.app import fake_handlers
 from tests.app.access_keys import bearer, stored_key
 from tests.app.conftest import TESTS, functions_of, service_client, wait_for_compiler, wait_until_ready
@@ -24,14 +22,12 @@ TABLE = tomllib.loads((TESTS / "cases" / "limits.toml").read_text(encoding="utf-
 ROWS = TABLE["limit"]
 REQUEST_ROWS = [row for row in ROWS if "request" in row]
 UNNAMED = set(TABLE["unnamed"])
-LIMITS = {field.name for field in dataclasses.fields(Limits)}
+DEFAULTS = Settings().values()
 
 
 def settings_of(row: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings that refuse the request of a row, and its headers."""
     overrides = {row["setting"]: row["cap"]}
-    if row["setting"] in LIMITS:
-        return {"limits": dataclasses.replace(Limits(), **overrides)}, {}
     if not row.get("keys"):
         return overrides, {}
     headers = bearer(stored_key(folder / "keys", "anna", "generate", "compile"))
@@ -59,20 +55,16 @@ def test_a_request_over_a_limit_gets_its_name_and_cap(
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["setting"] for row in ROWS])
 def test_a_limit_has_its_documented_default_and_variable(row: dict[str, Any]) -> None:
-    holder: Any = Limits() if row["setting"] in LIMITS else Settings()
-    assert getattr(holder, row["setting"]) == row["default"]
+    assert DEFAULTS[row["setting"]] == row["default"]
     page = (TESTS.parent / "docs" / "settings.md").read_text(encoding="utf-8")
     assert f"| `ABS_{row['setting'].upper()}` |" in page
 
 
 def test_every_limit_is_in_the_table() -> None:
-    numbers = {
-        field.name for holder in (Settings(), Limits()) for field in dataclasses.fields(holder)
-        if type(getattr(holder, field.name)) in (int, float)
-    }
+    numbers = {name for name, value in DEFAULTS.items() if type(value) in (int, float)}
     rows = {row["setting"] for row in ROWS}
     assert numbers == rows | UNNAMED, numbers ^ (rows | UNNAMED)
-    assert not rows & UNNAMED and set(KEY_LIMITS) <= rows
+    assert not rows & UNNAMED and all(name in rows for name in numbers if name.startswith("key_"))
 
 
 def test_a_limit_without_a_request_names_its_test() -> None:

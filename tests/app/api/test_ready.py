@@ -21,7 +21,6 @@ from starlette.testclient import TestClient
 
 from app.errors import StorageDown
 from app.store.memory import MemoryStore
-from compiler.limits import Limits
 from decoding.engine import Engine
 from decoding.generation import GenerationSize
 from decoding.model import HuggingFaceModel
@@ -94,7 +93,7 @@ def test_readiness_reports_a_stalled_model_and_its_recovery(
 
 def test_readiness_reports_a_stuck_compilation_and_its_end(threads: ThreadPoolExecutor) -> None:
     children_before = set(children(os.getpid()))
-    settings = {"embedded_workers": ("compile",), "stall_timeout_s": 0.2, "limits": Limits(compile_s_max=0.5)}
+    settings = {"embedded_workers": ("compile",), "stall_timeout_s": 0.2, "compile_s_max": 0.5}
     with service_client(wait_for_compiler, **settings) as client:
         (server,) = [pid for pid in set(children(os.getpid())) - children_before if _is_sandbox_server(pid)]
         os.kill(server, signal.SIGSTOP)  # it neither answers nor ends

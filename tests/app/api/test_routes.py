@@ -287,7 +287,7 @@ def test_the_served_model_is_listed(client: TestClient) -> None:
 
 
 def test_alive_and_ready_are_two_things() -> None:
-    with TestClient(create_app(Settings(embedded_workers=()))) as client:
+    with TestClient(create_app(Settings.of(embedded_workers=()))) as client:
         assert client.get("/health").json() == {"status": "ok"}
         response = client.get("/ready")
         assert (response.status_code, response.json()["code"]) == (503, "not_ready")
@@ -312,7 +312,7 @@ def test_responses_do_not_contain_the_operators_paths(tmp_path: Path, captions_d
 
 def failing_client(route: Callable[[], None]) -> TestClient:
     """A client of a service whose path /broken raises an error."""
-    app = create_app(Settings(embedded_workers=()))
+    app = create_app(Settings.of(embedded_workers=()))
     app.get("/broken")(route)
     return TestClient(app)
 

@@ -60,8 +60,8 @@ async def response_to(
 
 def middleware_of(tmp_path: Path | None = None, app: Any = None, **settings: Any) -> SecurityMiddleware:
     if tmp_path is None:
-        return SecurityMiddleware(app or RecordingApp(), Settings(**settings), None, None)
-    key_settings = Settings(keys_file=str(tmp_path / "keys"), **settings)
+        return SecurityMiddleware(app or RecordingApp(), Settings.of(**settings), None, None)
+    key_settings = Settings.of(keys_file=str(tmp_path / "keys"), **settings)
     return SecurityMiddleware(app or RecordingApp(), key_settings, KeyRing(tmp_path / "keys"), Limiter(key_settings))
 
 

@@ -71,7 +71,7 @@ def test_a_repeated_answer_is_not_charged_twice(charged_service: tuple[TestClien
 
 
 async def test_refunds_and_single_charges_hold_on_a_real_server(redis_server: RedisServer) -> None:
-    settings = Settings(broker=redis_server.url, key_beam_tokens_per_minute=100)
+    settings = Settings.of(broker=redis_server.url, key_beam_tokens_per_minute=100)
     key = new_key("anna", ("generate",))[1]
     first_limiter, second_limiter = open_limiter(settings), open_limiter(settings)
     for _ in range(3):

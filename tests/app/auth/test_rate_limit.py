@@ -67,7 +67,7 @@ async def counters(kind: str, redis_server: RedisServer) -> AsyncIterator[Counte
 
 
 async def test_request_limits_are_counted_per_key_across_replicas(counters: Counters) -> None:
-    first_limiter, second_limiter = (Limiter(Settings(key_requests_per_minute=3), counters) for _ in range(2))
+    first_limiter, second_limiter = (Limiter(Settings.of(key_requests_per_minute=3), counters) for _ in range(2))
     statuses = [await count(limiter, key()) for limiter in (first_limiter, second_limiter, first_limiter)]
     assert [status and (status.cap, status.remaining) for status in statuses] == [(3, 2), (3, 1), (3, 0)]
     for limiter in (first_limiter, second_limiter):
@@ -79,7 +79,7 @@ async def test_request_limits_are_counted_per_key_across_replicas(counters: Coun
 
 
 async def test_a_lookup_counts_a_tenth_of_a_request(counters: Counters) -> None:
-    limiter = Limiter(Settings(key_requests_per_minute=2), counters)
+    limiter = Limiter(Settings.of(key_requests_per_minute=2), counters)
     for _ in range(20):
         await count(limiter, key(), LOOKUP)
     assert (await expect_refusal(limiter, key(), LOOKUP)).cap == 20
@@ -87,7 +87,7 @@ async def test_a_lookup_counts_a_tenth_of_a_request(counters: Counters) -> None:
 
 
 async def test_a_keys_limit_overrides_the_default_and_0_disables_it(counters: Counters) -> None:
-    settings = Settings(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_concurrency_max=1)
+    settings = Settings.of(key_requests_per_minute=1, key_beam_tokens_per_minute=10, key_concurrency_max=1)
     limiter, unlimited_key = Limiter(settings, counters), key("free", requests_per_minute=0, concurrency_max=0)
     for _ in range(3):
         assert await count(limiter, unlimited_key) is None
@@ -96,13 +96,13 @@ async def test_a_keys_limit_overrides_the_default_and_0_disables_it(counters: Co
     async with limiter.admitted(unlimited_key, WORK), limiter.admitted(unlimited_key, WORK):
         pass
     await limiter.charge(key(beam_tokens_per_minute=30), 30)
-    unlimited = Limiter(Settings(key_requests_per_minute=0, key_beam_tokens_per_minute=0), counters)
+    unlimited = Limiter(Settings.of(key_requests_per_minute=0, key_beam_tokens_per_minute=0), counters)
     assert await count(unlimited, key()) is None
     await unlimited.charge(key(), 10**9)
 
 
 async def test_beam_tokens_are_charged_by_the_requests_maximum(counters: Counters) -> None:
-    limiter = Limiter(Settings(key_beam_tokens_per_minute=1_000), counters)
+    limiter = Limiter(Settings.of(key_beam_tokens_per_minute=1_000), counters)
     await limiter.charge(key(), 900)
     with pytest.raises(RateLimited) as limit_error:
         await limiter.charge(key(), 200)
@@ -116,7 +116,7 @@ async def test_beam_tokens_are_charged_by_the_requests_maximum(counters: Counter
 
 
 async def test_a_job_is_charged_once_per_key(counters: Counters) -> None:
-    limiter = Limiter(Settings(key_beam_tokens_per_minute=100), counters)
+    limiter = Limiter(Settings.of(key_beam_tokens_per_minute=100), counters)
     for _ in range(4):
         await limiter.charge(key(), 40)
         await limiter.settle(key(), 40, "job")
@@ -138,7 +138,7 @@ async def test_rate_limits_use_a_moving_window(counters: Counters, monkeypatch: 
                 return time.monotonic()
             await asyncio.sleep(0.02)
 
-    limiter = Limiter(Settings(key_requests_per_minute=2, key_beam_tokens_per_minute=100), counters)
+    limiter = Limiter(Settings.of(key_requests_per_minute=2, key_beam_tokens_per_minute=100), counters)
     start = time.monotonic()
     await limiter.charge(key(), 100)
     for _ in range(2):
@@ -149,7 +149,7 @@ async def test_rate_limits_use_a_moving_window(counters: Counters, monkeypatch: 
 
 
 async def test_a_concurrency_slot_is_released_when_its_request_ends(counters: Counters) -> None:
-    limiter = Limiter(Settings(key_concurrency_max=2), counters)
+    limiter = Limiter(Settings.of(key_concurrency_max=2), counters)
     async with limiter.admitted(key(), WORK):
         with contextlib.suppress(ZeroDivisionError):
             async with limiter.admitted(key(), WORK):
@@ -163,7 +163,7 @@ async def test_a_concurrency_slot_is_released_when_its_request_ends(counters: Co
 
 
 async def test_a_request_over_the_concurrency_limit_is_not_counted(counters: Counters) -> None:
-    limiter = Limiter(Settings(key_requests_per_minute=3, key_concurrency_max=1), counters)
+    limiter = Limiter(Settings.of(key_requests_per_minute=3, key_concurrency_max=1), counters)
     async with limiter.admitted(key(), WORK):
         for _ in range(5):
             assert (await expect_refusal(limiter, key())).limit == "concurrency_max"
@@ -172,7 +172,7 @@ async def test_a_request_over_the_concurrency_limit_is_not_counted(counters: Cou
 
 
 async def test_replicas_soon_see_a_released_slot(counters: Counters) -> None:
-    first_limiter, second_limiter = (Limiter(Settings(key_concurrency_max=1), counters) for _ in range(2))
+    first_limiter, second_limiter = (Limiter(Settings.of(key_concurrency_max=1), counters) for _ in range(2))
     async with first_limiter.admitted(key(), WORK):
         await expect_refusal(second_limiter, key())
     while True:  # bounded by the time limit of the scenario
@@ -186,7 +186,7 @@ async def test_a_dead_process_loses_its_slots_after_its_lease(
     counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counters_module, "LEASE_S", 0.6)
-    dead_limiter, limiter, other_limiter = (Limiter(Settings(key_concurrency_max=2), counters) for _ in range(3))
+    dead_limiter, limiter, other_limiter = (Limiter(Settings.of(key_concurrency_max=2), counters) for _ in range(3))
     leaked_slot = dead_limiter.admitted(key(), WORK)
     await leaked_slot.__aenter__()
     assert dead_limiter._renewing is not None
@@ -216,7 +216,7 @@ async def test_replicas_share_counts_and_fall_back_to_local_ones(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits_module, "SERVER_RETRY_S", 0.2)
-    server, settings = FakeServer(), Settings(key_requests_per_minute=4, key_concurrency_max=3)
+    server, settings = FakeServer(), Settings.of(key_requests_per_minute=4, key_concurrency_max=3)
     first_limiter, second_limiter = Limiter(settings, server), Limiter(settings, server)
     for limiter in (first_limiter, second_limiter, first_limiter, second_limiter):
         await count(limiter, key())

@@ -39,7 +39,7 @@ async def test_a_request_waits_for_one_reply_of_a_real_server(redis_server: Redi
 
 
 async def test_every_counter_on_a_real_server_expires(redis_server: RedisServer) -> None:
-    settings = Settings(broker=redis_server.url, key_requests_per_minute=4, key_beam_tokens_per_minute=100)
+    settings = Settings.of(broker=redis_server.url, key_requests_per_minute=4, key_beam_tokens_per_minute=100)
     limiter = open_limiter(settings)
     async with limiter.admitted(key(), WORK), limiter.admitted(key(), LOOKUP):
         await limiter.charge(key(), 60)
@@ -56,7 +56,7 @@ async def test_every_counter_on_a_real_server_expires(redis_server: RedisServer)
 
 async def test_keys_are_counted_on_a_full_server(own_redis_server: RedisServer) -> None:
     counters = SharedCounters(Connection(own_redis_server.url))
-    limiter = Limiter(Settings(key_requests_per_minute=2, key_concurrency_max=1), counters)
+    limiter = Limiter(Settings.of(key_requests_per_minute=2, key_concurrency_max=1), counters)
     await count(limiter, key())
     for server_setting in (("maxmemory-policy", "noeviction"), ("maxmemory", "1")):
         assert own_redis_server.ask("CONFIG", "SET", *server_setting) == "+OK"
@@ -77,7 +77,7 @@ async def test_each_process_counts_locally_while_the_server_is_down(
         await count(limiter, key("carl"), LOOKUP)
         return "carl" in str(own_redis_server.ask("KEYS", "*"))
 
-    limiter = open_limiter(Settings(broker=own_redis_server.url, key_requests_per_minute=2, key_concurrency_max=1))
+    limiter = open_limiter(Settings.of(broker=own_redis_server.url, key_requests_per_minute=2, key_concurrency_max=1))
     for _ in range(2):
         await count(limiter, key())
     await expect_refusal(limiter, key())

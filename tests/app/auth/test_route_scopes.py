@@ -72,21 +72,21 @@ def keyed_client(keys: Keys) -> Iterator[TestClient]:
 
 
 def test_routes_and_the_scope_table_agree() -> None:
-    paths = routes(create_app(Settings(embedded_workers=())))
+    paths = routes(create_app(Settings.of(embedded_workers=())))
     rows = {(route.method, route.path) for route in ROUTE_SCOPES}
     assert rows <= paths, rows - paths
     assert paths - rows <= {("HEAD", "/openapi.json")}, "HEAD is answered by 405 where there are keys"
 
 
 def test_a_wrong_method_gets_405_with_the_allowed_ones() -> None:
-    with TestClient(create_app(Settings(embedded_workers=()))) as client:
+    with TestClient(create_app(Settings.of(embedded_workers=()))) as client:
         for path, methods in {"/jobs/x": "GET, DELETE", "/generate": "POST", "/automata/x.svg": "GET"}.items():
             answer = client.put(path)
             assert (answer.status_code, answer.headers["allow"]) == (405, methods)
 
 
 def test_the_document_lists_the_scopes_of_every_path() -> None:
-    paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
+    paths = create_app(Settings.of(embedded_workers=())).openapi()["paths"]
     for route in ROUTE_SCOPES:
         if route.path not in ("/health", "/openapi.json", PAGE) and not route.path.startswith(PAGE_FILES):
             operation = paths[route.path][route.method.lower()]
@@ -113,7 +113,7 @@ def test_every_route_but_health_requires_a_valid_key(key: str, keyed_client: Tes
 
 def test_a_worker_port_answers_only_probes_without_a_key(keys: Keys) -> None:
     port = free_port()
-    settings = Settings(keys_file=str(keys.path), metrics_port=port)
+    settings = Settings.of(keys_file=str(keys.path), metrics_port=port)
     metrics_server = metrics.listening(settings, metrics_guard(settings))
     with metrics_server, httpx2.Client(base_url=f"http://127.0.0.1:{port}") as http:
         def status(path: str, key: str = "") -> int:

@@ -107,7 +107,7 @@ def test_an_unreachable_servers_password_is_not_shown(tmp_path: Path) -> None:
 
 def test_settings_and_keys_hide_their_secrets(tmp_path: Path) -> None:
     text = stored_key(tmp_path / "keys", "anna", "generate")
-    settings = Settings(secret=SIGNING.encode(), api_key=KEY, keys_file=str(tmp_path / "keys"), embedded_workers=())
+    settings = Settings.of(secret=SIGNING.encode(), api_key=KEY, keys_file=str(tmp_path / "keys"), embedded_workers=())
     app = create_app(settings)
     key = KeyRing(tmp_path / "keys").find(text)
     for output in (repr(settings), repr(key), repr(app.state._state), json.dumps(app.openapi())):

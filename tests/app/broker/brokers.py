@@ -86,7 +86,7 @@ def in_memory(url: str, time: ManualTime) -> Broker:
 
 def on_redis(url: str, time: RealTime) -> Broker:
     """A broker on a real server."""
-    settings = Settings(
+    settings = Settings.of(
         secret=b"the secret of the contract", queue_jobs_max=JOBS_MAX, queue_weight_max=WEIGHT_MAX,
         result_ttl_s=RESULT_TTL_S * REAL_S, result_bytes_max=RESULT_BYTES_MAX, redis_wait_s=20.0,
     )

@@ -57,7 +57,7 @@ async def test_a_job_refused_by_one_group_counts_in_none(broker: Broker) -> None
 
 
 async def test_compilations_are_limited_in_total_and_per_key(broker: Broker) -> None:
-    desk = JobClient(Settings(pending_compiles_max=3, key_pending_compiles_max=2), broker)
+    desk = JobClient(Settings.of(pending_compiles_max=3, key_pending_compiles_max=2), broker)
     for key in "ab":
         await broker.submit("q", key, b"", desk.compilation("anna"))
     assert await refused(broker, "c", desk.compilation("anna")) == ("key_pending_compiles_max", 2)
@@ -65,5 +65,5 @@ async def test_compilations_are_limited_in_total_and_per_key(broker: Broker) -> 
     await take(broker)
     for owner in ("ben", ""):
         assert await refused(broker, "d", desk.compilation(owner)) == ("pending_compiles_max", 3)
-    free = JobClient(Settings(key_pending_compiles_max=0), broker)
+    free = JobClient(Settings.of(key_pending_compiles_max=0), broker)
     assert [pool.limit for pool in free.compilation("anna").pools] == ["pending_compiles_max"]

@@ -127,7 +127,7 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         assert await client.hgetall("{abs}:counters") == {b"place": ANY, b"last": ANY, b"bytes": b"0"}
         assert await client.xlen(LEASES) == 0
 
-    given = Settings(secret=b"the secret of these tests", result_ttl_s=1.0, job_lease_s=LEASE_S)
+    given = Settings.of(secret=b"the secret of these tests", result_ttl_s=1.0, job_lease_s=LEASE_S)
     run(redis_server.url, scenario, given)
 
 
@@ -249,7 +249,7 @@ def test_workers_with_different_secrets_cannot_share_a_server(redis_server: Redi
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         await worker.heartbeat("q", WorkerStatus("w", ""))
         await worker.heartbeat("q", WorkerStatus("w", ""))
-        stranger = RedisBroker.from_url(redis_server.url, Settings(secret=b"another secret of 16"))
+        stranger = RedisBroker.from_url(redis_server.url, Settings.of(secret=b"another secret of 16"))
         with pytest.raises(SettingsInvalid, match="ABS_SECRET"):
             await stranger.heartbeat("q", WorkerStatus("s", ""))
         await stranger.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import os
@@ -27,7 +26,7 @@ RUN_S_MAX = 180.0
 
 def findings_of(settings: Settings, **changes: Any) -> dict[str, Finding]:
     """The worst finding of each check under changed settings."""
-    new_settings = dataclasses.replace(settings, **changes)
+    new_settings = settings.changed(**changes)
     findings = examine(lambda: new_settings, create_app, False)
     findings = sorted(findings, key=lambda finding: finding.state == "ok", reverse=True)
     return {finding.check: finding for finding in findings}
@@ -36,7 +35,7 @@ def findings_of(settings: Settings, **changes: Any) -> dict[str, Finding]:
 @pytest.fixture
 def settings() -> Settings:
     """The default settings with a free port."""
-    return Settings(port=free_port())
+    return Settings.of(port=free_port())
 
 
 def test_all_is_well_with_a_fresh_install(settings: Settings) -> None:
@@ -58,7 +57,7 @@ def test_invalid_settings_are_a_finding_and_end_dependent_checks() -> None:
 
 
 def test_settings_are_shown_and_secrets_are_hidden(settings: Settings) -> None:
-    secret_settings = dataclasses.replace(settings, secret=b"MARKERSECRET1234", api_key="MARKERKEY", beams_max=7)
+    secret_settings = settings.changed(secret=b"MARKERSECRET1234", api_key="MARKERKEY", beams_max=7)
     console = Console(record=True, width=200, file=io.StringIO())
     findings = examine(lambda: secret_settings, create_app, False)
     show(console, findings)
@@ -123,7 +122,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def test_the_deep_check_completes_a_round_trip(settings: Settings) -> None:
-    result = run("--deep", "--json", ABS_PORT=str(settings.port))
+    result = run("--deep", "--json", ABS_PORT=str(settings.server.port))
     assert result.returncode == 0, result.stdout + result.stderr
     findings = {finding["check"]: finding for finding in json.loads(result.stdout)}
     assert findings["round trip"]["state"] == "ok" and "generating" in findings["round trip"]["detail"]
@@ -132,4 +131,4 @@ def test_the_deep_check_completes_a_round_trip(settings: Settings) -> None:
 def test_the_command_fails_where_a_check_does() -> None:
     result = run(ABS_PORT="many")
     assert result.returncode == 4
-    assert "ABS_PORT must be a whole number" in result.stdout and "1 failed" in result.stdout
+    assert "ABS_PORT should be a valid integer" in result.stdout and "1 failed" in result.stdout

@@ -13,7 +13,8 @@ from app.errors import ModelChanged, SettingsInvalid
 from app.models import checked_model, digest_of, digests_of, model_files
 from app.models import digest as model_digest
 from app.models.digest import BUILT_IN_LIST, LIST, list_of
-from app.settings import BUILT_IN_MODEL, Settings, read_settings
+from app.settings import BUILT_IN_MODEL, Settings
+from tests.environment import settings_in
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def test_an_altered_built_in_model_is_refused(
 ) -> None:
     assert checked_model(Settings()) == BUILT_IN_MODEL
     monkeypatch.setattr(model_digest, "BUILT_IN_MODEL", str(model))
-    assert checked_model(Settings(model=str(model))) == str(model)
+    assert checked_model(Settings.of(model=str(model))) == str(model)
     spoil(model / "model.safetensors")
     (model / "generation_config.json").unlink()
     with pytest.raises(ModelChanged, match=r"model: generation_config.json is missing, model.safetensors differs$"):
-        checked_model(Settings(model=str(model / ".." / model.name)))
+        checked_model(Settings.of(model=str(model / ".." / model.name)))
 
 
 def test_the_list_is_as_sha256sum_writes_it(model: Path) -> None:
@@ -57,12 +58,12 @@ def test_the_list_is_as_sha256sum_writes_it(model: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "generation_config.json"])
 def test_a_model_is_served_only_with_its_pinned_digest(model: Path, name: str) -> None:
-    pinned_settings = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
+    pinned_settings = Settings.of(model=str(model), model_sha256=digest_of(digests_of(model)))
     (model / "README.md").write_text("what is not read is not looked at")
     assert checked_model(pinned_settings) == str(model)
     meant = list_of(digests_of(model))
     spoil(model / name, 40)
-    with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256: .* not {pinned_settings.model_sha256[:12]}"):
+    with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256: .* not {pinned_settings.inference.model_sha256[:12]}"):
         checked_model(pinned_settings)
     (model / LIST).write_text(meant)
     with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256: {name} differs$"):
@@ -70,11 +71,11 @@ def test_a_model_is_served_only_with_its_pinned_digest(model: Path, name: str) -
     (model / LIST).write_text(meant.replace("a", "b"))  # a list with another digest is ignored
     with pytest.raises(ModelChanged, match="SHA-256 is "):
         checked_model(pinned_settings)
-    assert checked_model(Settings(model=str(model))) == str(model)  # of which nothing is known
+    assert checked_model(Settings.of(model=str(model))) == str(model)  # of which nothing is known
 
 
 def test_extra_or_missing_weight_files_are_named(model: Path) -> None:
-    pinned_settings = Settings(model=str(model), model_sha256=digest_of(digests_of(model)))
+    pinned_settings = Settings.of(model=str(model), model_sha256=digest_of(digests_of(model)))
     (model / LIST).write_text(list_of(digests_of(model)))
     (model / "model-2.safetensors").write_bytes(b"more")
     with pytest.raises(ModelChanged, match=r"model-2\.safetensors is not in the list$"):
@@ -93,7 +94,7 @@ def test_the_digest_covers_the_weights_that_are_loaded(model: Path) -> None:
 
 
 def test_a_digest_is_64_digits() -> None:
-    assert read_settings({"ABS_MODEL_SHA256": "0" * 64}).model_sha256 == "0" * 64
+    assert settings_in({"ABS_MODEL_SHA256": "0" * 64}).inference.model_sha256 == "0" * 64
     for wrong_digest in ("0" * 63, "G" * 64, "sha256:" + "0" * 64):
         with pytest.raises(SettingsInvalid, match="ABS_MODEL_SHA256"):
-            read_settings({"ABS_MODEL_SHA256": wrong_digest})
+            settings_in({"ABS_MODEL_SHA256": wrong_digest})

@@ -68,7 +68,7 @@ def test_log_records_are_buffered_and_warnings_flush_them(root: logging.Logger) 
 def test_every_line_of_json_is_one_object_with_its_fields(
     root: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs.set_up(Settings(log_format="json", log_level="debug"))
+    logs.set_up(Settings.of(log_format="json", log_level="debug"))
     log = logging.getLogger("app.a")
     with logs.bound(request_id="r-1", worker=""):
         log.warning("two\nlines of “text”")
@@ -112,7 +112,7 @@ def test_a_field_that_is_bound_stays_in_its_thread() -> None:
 def test_log_lines_follow_a_request_by_id_without_contents(
     client: TestClient, root: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs.set_up(Settings(log_format="json", log_level="debug"))
+    logs.set_up(Settings.of(log_format="json", log_level="debug"))
     body = {"prompt": "MARKERPROMPT", "constraint": {"regex": "MARKERWORD (dog|cat)"}, "max_tokens": 40, "beams": 2}
     headers = {"x-request-id": "r-7", "x-other": "MARKERHEADER"}
     assert client.post("/generate?a=MARKERQUERY", json=body, headers=headers).status_code == 200
@@ -133,7 +133,7 @@ def test_log_lines_follow_a_request_by_id_without_contents(
 
 def test_a_successful_probe_is_not_logged(client: TestClient, root: logging.Logger,
                                                  capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up(Settings(log_format="json"))
+    logs.set_up(Settings.of(log_format="json"))
     client.get("/health")
     client.get("/no/such/path/MARKERQUERY")
     (line,) = (json.loads(line) for line in flushed_log(root, capsys).splitlines())
@@ -141,6 +141,6 @@ def test_a_successful_probe_is_not_logged(client: TestClient, root: logging.Logg
 
 
 def test_uvicorn_and_libraries_log_no_requests(root: logging.Logger) -> None:
-    logs.set_up(Settings(log_level="debug"))
+    logs.set_up(Settings.of(log_level="debug"))
     for name in logs.QUIET:
         assert not logging.getLogger(name).isEnabledFor(logging.INFO), name

@@ -255,7 +255,7 @@ def test_a_second_attempt_is_a_redelivery() -> None:
 def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     beats = metrics.HeartbeatRegistry()  # separate, since workers of other tests in this process report, too
-    with metrics.listening(Settings(metrics_port=port), beats=beats):
+    with metrics.listening(Settings.of(metrics_port=port), beats=beats):
         assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["no worker runs yet"]}')
         beats.record_heartbeat("w-1", "loading")
         assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["w-1: loading"]}')
@@ -272,7 +272,7 @@ def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyP
         assert ask(port, "/health")[0] == 200
         assert 'abs_worker_heartbeat_timestamp_seconds{worker="w-1"}' in ask(port, "/metrics")[1]
         assert ask(port, "/else")[0] == 404
-        second_listener = metrics.listening(Settings(metrics_port=port))
+        second_listener = metrics.listening(Settings.of(metrics_port=port))
         with pytest.raises(SettingsInvalid, match="ABS_METRICS_PORT"), second_listener:
             raise AssertionError
         beats.drop("w-1")

@@ -84,7 +84,7 @@ def test_a_request_and_its_jobs_continue_the_callers_trace(collector: Collector)
 
 
 def test_a_failed_span_has_the_error_name_without_message(collector: Collector) -> None:
-    with tracing.exporting(Settings(otlp_endpoint=collector.url)):
+    with tracing.exporting(Settings.of(otlp_endpoint=collector.url)):
         with pytest.raises(ValueError), tracing.span("a", size=1):
             raise ValueError("MARKER of a prompt")
         with tracing.span("b") as span:
@@ -98,7 +98,7 @@ def test_a_failed_span_has_the_error_name_without_message(collector: Collector) 
 
 
 def test_an_unreachable_collector_delays_no_request() -> None:
-    with tracing.exporting(Settings(otlp_endpoint="http://127.0.0.1:1")):
+    with tracing.exporting(Settings.of(otlp_endpoint="http://127.0.0.1:1")):
         for _ in range(100):
             with tracing.span("a"):
                 pass
@@ -121,6 +121,6 @@ def test_disabled_tracing_imports_and_propagates_nothing() -> None:
 
 def test_missing_tracing_packages_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    settings = Settings(otlp_endpoint="http://127.0.0.1:1")
+    settings = Settings.of(otlp_endpoint="http://127.0.0.1:1")
     with pytest.raises(SettingsInvalid, match=r"ABS_OTLP_ENDPOINT.*abs-server\[otel\]"), tracing.exporting(settings):
         raise AssertionError

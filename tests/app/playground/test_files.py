@@ -115,7 +115,7 @@ def test_pages_are_read_and_not_written_to(open_client: TestClient) -> None:
 
 
 def test_the_openapi_document_omits_the_page() -> None:
-    paths = create_app(Settings(embedded_workers=())).openapi()["paths"]
+    paths = create_app(Settings.of(embedded_workers=())).openapi()["paths"]
     assert not [path for path in paths if path == "/" or path.startswith("/static")]
 
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -81,7 +81,7 @@ async def submit_until_done(broker: RedisBroker, key: str) -> str:
 
 
 async def test_a_failover_loses_no_job_that_a_replica_has(replicated_server: ReplicatedServer) -> None:
-    strict = replace(settings(3.0, wait_s=1.0), redis_replicas_min=1)
+    strict = settings(3.0, wait_s=1.0).changed(redis_replicas_min=1)
     before, after = RedisBroker(replicated_server.url, strict), RedisBroker(replicated_server.url, settings(3.0, 30.0))
     async with asyncio.timeout(2 * FAILOVER_S_MAX):
         jobs = {await submit_until_done(before, f"first {number}"): number for number in range(JOBS)}
@@ -100,7 +100,7 @@ async def test_a_failover_loses_no_job_that_a_replica_has(replicated_server: Rep
 
 
 async def test_a_job_without_its_replica_is_not_acknowledged(replicated_server: ReplicatedServer) -> None:
-    broker = RedisBroker(replicated_server.url, replace(settings(3.0, wait_s=1.0), redis_replicas_min=1))
+    broker = RedisBroker(replicated_server.url, settings(3.0, wait_s=1.0).changed(redis_replicas_min=1))
     await submit_until_done(broker, "with a replica")
     replicated_server.replica.kill()
     with pytest.raises(StorageDown, match="too few replicas"):

@@ -22,7 +22,7 @@ def look_at(server: RedisServer, jobs: bool = True, volatile: bool = False) -> d
 
 
 def test_a_suitable_server_is_accepted_and_described(redis_server: RedisServer) -> None:
-    facts = asyncio.run(check_storage(Settings(broker=redis_server.url, store=redis_server.url)))
+    facts = asyncio.run(check_storage(Settings.of(broker=redis_server.url, store=redis_server.url)))
     assert set(facts) == {"server", "policy", "persistence", "memory", "clock"}
     assert (facts["policy"], facts["persistence"]) == ("volatile-lru", "AOF")
     assert abs(float(facts["clock"])) < 5
@@ -79,5 +79,5 @@ def test_urls_are_shown_without_passwords(url: str, public_url: str) -> None:
 
 def test_an_invalid_server_url_is_a_settings_error() -> None:
     with pytest.raises(SettingsInvalid, match="redis://host:port") as error:
-        asyncio.run(check_storage(Settings(broker="redis://:secret@host:port/0", redis_wait_s=0.2)))
+        asyncio.run(check_storage(Settings.of(broker="redis://:secret@host:port/0", redis_wait_s=0.2)))
     assert "secret" not in str(error.value)

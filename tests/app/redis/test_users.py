@@ -133,7 +133,7 @@ def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> 
     guarded_server.ask("ACL", "LOG", "RESET")
 
     async def scenario() -> None:
-        limiter = open_limiter(Settings(broker=url_of(guarded_server, "api")))
+        limiter = open_limiter(Settings.of(broker=url_of(guarded_server, "api")))
         key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), scope_of("POST", "/generate")
         async with limiter.admitted(key, door) as usage:
             assert usage

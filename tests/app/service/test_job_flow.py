@@ -54,7 +54,7 @@ class Place:
 
     def service(self) -> Service:
         """An API process more."""
-        return Service(self.settings, self.broker, self.store, open_model_files(self.settings.model))
+        return Service(self.settings, self.broker, self.store, open_model_files(self.settings.inference.model))
 
     async def work(self, workers: Mapping[str, OpenHandler]) -> None:
         """Let workers of these queues begin, and wait until they take jobs."""
@@ -93,9 +93,9 @@ async def place(settings: Settings) -> AsyncIterator[Place]:
 @pytest.fixture(params=["memory", "redis"])
 def settings(request: pytest.FixtureRequest, captions_dir: Path) -> Settings:
     if request.param == "memory":
-        return Settings(model=str(captions_dir))
+        return Settings.of(model=str(captions_dir))
     server: RedisServer = request.getfixturevalue("redis_server")
-    return Settings(model=str(captions_dir), broker=server.url, store=server.url, secret=b"s" * 32)
+    return Settings.of(model=str(captions_dir), broker=server.url, store=server.url, secret=b"s" * 32)
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateParams:
@@ -133,7 +133,7 @@ async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> 
 
 
 async def test_concurrent_requests_share_one_compile_job(settings: Settings, compiles: list[Spec]) -> None:
-    rounds = 50 if settings.broker.startswith("memory") else 10  # 500 callers; tests/app/faults does so over Redis
+    rounds = 50 if settings.storage.broker.startswith("memory") else 10  # tests/app/faults: 500 callers
     async with place(settings) as here:
         await here.work(WORKERS)
         services = [here.service() for _ in range(4)]

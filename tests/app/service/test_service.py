@@ -56,8 +56,8 @@ async def running_service(
     workers: Mapping[str, OpenHandler], queue_jobs_max: int = 256
 ) -> AsyncIterator[tuple[Service, MemoryStore]]:
     settings = Settings()
-    broker, store = MemoryBroker(queue_jobs_max), MemoryStore(settings.store_bytes_max)
-    service = Service(settings, broker, store, open_model_files(settings.model))
+    broker, store = MemoryBroker(queue_jobs_max), MemoryStore(settings.retention.store_bytes_max)
+    service = Service(settings, broker, store, open_model_files(settings.inference.model))
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         tasks = [group.create_task(serve(queue, opener, broker, store, settings)) for queue, opener in workers.items()]
         while workers and await service.jobs.reasons_not_ready(tuple(workers)):

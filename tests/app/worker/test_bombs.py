@@ -19,12 +19,11 @@ from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.compile import CompileHandler
 from compiler.errors import LimitExceeded
-from compiler.limits import Limits
 from tests.app.conftest import service_client, wait_for_compiler
 from tests.app.worker.fake_context import FakeContext
 from tests.servers.processes import children, resident_bytes
 
-LIMITS = Limits(compile_s_max=1.0)
+LIMITS = {"compile_s_max": 1.0}
 MIB = 2**20
 WORDS = [f"{number:x}" for number in range(100_000)]
 COSTS = ("compile_s_max", "dfa_states_max", "table_bytes_max")  # the machine decides which is exceeded first
@@ -63,8 +62,8 @@ NAMES = [name for name, *_ in BOMBS]
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[CompileHandler]:
-    settings = Settings(limits=LIMITS)
-    compiler = CompileHandler(settings, open_model_files(settings.model).vocabulary)
+    settings = Settings.of(**LIMITS)
+    compiler = CompileHandler(settings, open_model_files(settings.inference.model).vocabulary)
     yield compiler
     compiler.sandbox.close()
 
@@ -146,7 +145,7 @@ def test_garbage_is_refused_or_compiled_but_never_breaks_anything(compiler: Comp
 
 
 def test_bombs_over_http_are_refused_and_the_service_continues() -> None:
-    with service_client(wait_for_compiler, embedded_workers=("compile",), limits=LIMITS) as client:
+    with service_client(wait_for_compiler, embedded_workers=("compile",), **LIMITS) as client:
         automaton = client.post("/compile", json={"constraint": SMALL_CONSTRAINT}).json()["automaton"]
         for name, constraint, limits in BOMBS:
             answer = client.post("/compile", json={"constraint": constraint}).json()

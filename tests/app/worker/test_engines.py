@@ -16,7 +16,6 @@ from app.messages import CompileJob, CompileJobResult
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.compile import CompileHandler
-from compiler.limits import Limits
 from tests.app.worker.fake_context import FakeContext
 from tests.references.mona_oracle import mona_binary
 from tests.servers.processes import children
@@ -30,9 +29,9 @@ def compiled(compiler: CompileHandler, formula: str) -> CompileJobResult:
 
 def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(mona_binary()).parent), os.environ["PATH"]]))
-    vocabulary = open_model_files(Settings().model).vocabulary
+    vocabulary = open_model_files(Settings().inference.model).vocabulary
     native = CompileHandler(Settings(), vocabulary)
-    mona = CompileHandler(Settings(ltlf_engine="mona", limits=Limits(compile_s_max=3.0)), vocabulary)
+    mona = CompileHandler(Settings.of(ltlf_engine="mona", compile_s_max=3.0), vocabulary)
     for formula in FORMULAS:
         native_result, mona_result = compiled(native, formula), compiled(mona, formula)
         sizes = ("states", "letters", "token_states", "token_classes", "min_tokens")
@@ -49,7 +48,7 @@ def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.Mo
 
 def test_a_missing_engine_is_an_operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    compiler = CompileHandler(Settings(ltlf_engine="mona"), open_model_files(Settings().model).vocabulary)
+    compiler = CompileHandler(Settings.of(ltlf_engine="mona"), open_model_files(Settings().inference.model).vocabulary)
     with pytest.raises(JobFailed) as caught:
         compiled(compiler, FORMULAS[0])
     compiler.sandbox.close()

@@ -48,7 +48,7 @@ DOG = KeywordsSpec((("dog",),))
 @contextmanager
 def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
     """A generator with a hash-based model."""
-    files = open_model_files(settings.model)
+    files = open_model_files(settings.inference.model)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, **options)
     generator = Generator(model, files, settings)
     try:
@@ -61,9 +61,9 @@ def a_job(
     settings: Settings, context: FakeContext, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
 ) -> GenerateJob:
     """A job whose automaton is in the store."""
-    vocabulary = open_model_files(settings.model).vocabulary
+    vocabulary = open_model_files(settings.inference.model).vocabulary
     automaton = automaton_hash(spec, vocabulary.fingerprint)
-    secret = automaton_secret(settings.secret, automaton)
+    secret = automaton_secret(settings.auth.secret, automaton)
     context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)
     chosen = GenerationOptions(**{"max_tokens": 6, "beams": 2, "trace": trace, **options})
     return GenerateJob("abs-1", automaton, prompt, chosen, time.time() + 60)
@@ -135,7 +135,7 @@ def test_with_full_scope_prompt_and_answer_satisfy_together(
 @pytest.mark.parametrize("name", ["stories260k", "tinystories-656k"])
 def test_full_scope_applies_to_the_text_of_the_prompt(shared: Path, name: str) -> None:
     """One tokenizer adds a leading space, and both lack characters."""
-    settings = Settings(model=str(shared / "models" / name))
+    settings = Settings.of(model=str(shared / "models" / name))
     for prompt, pattern in (
         ("Once upon", "Once upon a time, .*"),
         ("Once upon ", "Once upon a (time|place)[.]"),
@@ -213,7 +213,7 @@ def test_a_constraint_is_copied_to_the_device_once(
             generator.run(a_job(settings, context, spec), context)
     assert len(calls) == 2
     calls.clear()
-    with open_generator(dataclasses.replace(settings, device_table_cache_bytes=1)) as generator:
+    with open_generator(settings.changed(device_table_cache_bytes=1)) as generator:
         for _ in range(2):
             generator.run(a_job(settings, context), context)
     assert len(calls) == 2
@@ -316,7 +316,7 @@ def test_the_prompt_is_never_truncated_by_the_tokenizer(tmp_path: Path, settings
         tokenizer["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
         padding = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None}
         tokenizer["padding"] = padding | {"pad_id": 0, "pad_type_id": 0, "pad_token": "<|endoftext|>"}
-    short_settings = Settings(model=str(tmp_path), secret=settings.secret)
+    short_settings = Settings.of(model=str(tmp_path), secret=settings.auth.secret)
     prompt = "a dog and a cat " * 10
     counts = [run(settings, prompt=prompt).usage.prompt_tokens, run(short_settings, prompt=prompt).usage.prompt_tokens]
     assert counts[0] == counts[1] > 8
@@ -329,7 +329,7 @@ def test_an_empty_prompt_needs_a_token_that_begins_a_text(tmp_path: Path, settin
         del config["bos_token_id"]
         del tokenizer["post_processor"]  # it puts the bos token first
     with pytest.raises(PromptEmpty):
-        run(Settings(model=str(tmp_path)), prompt="")
+        run(Settings.of(model=str(tmp_path)), prompt="")
 
 
 def test_prompt_and_budget_must_fit_the_models_context(settings: Settings, context: FakeContext) -> None:
@@ -341,13 +341,13 @@ def test_prompt_and_budget_must_fit_the_models_context(settings: Settings, conte
 
 
 def test_a_model_that_mismatches_its_tokenizer_is_refused(settings: Settings) -> None:
-    files = open_model_files(settings.model)
+    files = open_model_files(settings.inference.model)
     with pytest.raises(VocabularyMismatch):
         Generator(HashModel(files.vocabulary.size + 1, files.vocabulary.eos_ids), files, settings)
 
 
 def test_memory_is_measured_by_default(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"), open_generator(dataclasses.replace(settings, generation_memory_bytes=2**20)):
+    with caplog.at_level("INFO"), open_generator(settings.changed(generation_memory_bytes=2**20)):
         assert "MiB" not in caplog.text
     with caplog.at_level("INFO"), open_generator(settings):
         assert "ABS_GENERATION_MEMORY_BYTES" in caplog.text

@@ -61,13 +61,13 @@ def test_a_check_that_runs_out_of_memory_is_retried(
 
 def test_a_request_over_the_memory_is_refused(settings: Settings, context: FakeContext) -> None:
     needed_bytes = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
-    small_settings = dataclasses.replace(settings, generation_memory_bytes=needed_bytes + needed_bytes // 2)
+    small_settings = settings.changed(generation_memory_bytes=needed_bytes + needed_bytes // 2)
     with open_generator(small_settings) as generator, ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda job: generator.run(job, context), [a_job(small_settings, context)] * 4))
         assert len({result.choices for result in results}) == 1
         with pytest.raises(RequestTooLarge) as refusal:
             generator.run(a_job(small_settings, context, beams=8), context)
-    assert refusal.value.memory_bytes == small_settings.generation_memory_bytes
+    assert refusal.value.memory_bytes == small_settings.inference.generation_memory_bytes
 
 
 @pytest.mark.parametrize(("options", "rows"), [
@@ -80,12 +80,12 @@ def test_admission_counts_all_rows_of_the_algorithm(
 ) -> None:
     job = a_job(settings, context, max_tokens=6, **options)
     needed_bytes = 8 * (2 + rows * 6)  # HashModel.bytes_for
-    with open_generator(dataclasses.replace(settings, generation_memory_bytes=needed_bytes)) as generator:
+    with open_generator(settings.changed(generation_memory_bytes=needed_bytes)) as generator:
         with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as generate:
             assert generator.run(job, context).choices
         size = generate.call_args.args[0]().size
         assert (size.rows, size.max_tokens) == (rows, 6)
-    small_settings = dataclasses.replace(settings, generation_memory_bytes=needed_bytes - 1)
+    small_settings = settings.changed(generation_memory_bytes=needed_bytes - 1)
     with open_generator(small_settings) as generator, pytest.raises(RequestTooLarge) as refusal:
         generator.run(job, context)
     assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (needed_bytes, needed_bytes - 1)

@@ -26,7 +26,6 @@ from app.worker.sandbox.client import Sandbox
 from compiler.codec import encode
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
-from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, RegexSpec, Spec
 from compiler.text import text_automaton
@@ -58,7 +57,7 @@ def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compi
 
 
 def compile_job_of(spec: Spec) -> CompileJob:
-    automaton = automaton_hash(spec, open_model_files(Settings().model).vocabulary.fingerprint)
+    automaton = automaton_hash(spec, open_model_files(Settings().inference.model).vocabulary.fingerprint)
     return CompileJob(automaton, spec_to_wire(spec), time.time() + 60)
 
 
@@ -142,7 +141,7 @@ def test_the_sandbox_compiles_with_the_engines_of_the_settings(
         )
 
     monkeypatch.setattr(compile_job, "open_engines", engines)
-    engine_settings = dataclasses.replace(settings, ltlf_engine="mona", regex_engine="fado")
+    engine_settings = settings.changed(ltlf_engine="mona", regex_engine="fado")
     work, _ = compile_job.open_job(compile_job.pack_setup(engine_settings, byte_vocabulary()))
     for constraint, program in (({"ltlf": "F dog"}, "MONA"), ({"regex": "a+"}, "FAdo")):
         result, _ = compile_job.read_answer(work(compile_job.Request("", dict(constraint), "tokens").pack()))
@@ -151,7 +150,7 @@ def test_the_sandbox_compiles_with_the_engines_of_the_settings(
 
 
 def test_the_sandbox_opens_under_tight_limits(settings: Settings) -> None:
-    small_settings = dataclasses.replace(settings, limits=Limits(dfa_states_max=1))
+    small_settings = settings.changed(dfa_states_max=1)
     work, rehearsal = compile_job.open_job(compile_job.pack_setup(small_settings, Vocabulary((b"?", None), (1,))))
     result, _ = compile_job.read_answer(work(rehearsal))
     assert isinstance(result, Failure) and result.fields["limit"] == "dfa_states_max"
@@ -176,5 +175,5 @@ def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
         request = compile_job.Request("0" * 64, dict(spec_to_wire(SPEC)), alphabet)  # type: ignore[arg-type]
         result, data = compile_job.read_answer(work(request.pack()))
         assert isinstance(result, CompileJobResult)
-        secret = automaton_secret(settings.secret, "0" * 64)
+        secret = automaton_secret(settings.auth.secret, "0" * 64)
         assert data == encode(compile_spec(SPEC, expected_vocabulary, settings.limits), secret)

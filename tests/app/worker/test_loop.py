@@ -159,7 +159,7 @@ async def stoppable_worker(
     The test fails if it does not end.
     """
     broker, stopping = MemoryBroker(16), asyncio.Event()
-    settings = Settings(shutdown_grace_s=shutdown_grace_s)
+    settings = Settings.of(shutdown_grace_s=shutdown_grace_s)
     async with asyncio.timeout(S_MAX), asyncio.TaskGroup() as group:
         group.create_task(serve("q", open_handler, broker, MemoryStore(1000), settings, stopping))
         yield broker, stopping
