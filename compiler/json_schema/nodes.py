@@ -200,7 +200,7 @@ class Schema:
         return not self.never and not self.in_place_nodes() and all(fact is None for fact in facts)
 
     def needs_narrowing(self) -> bool:
-        """True for keywords that are refused unless what stands beside them narrows the values."""
+        """True for keywords that are refused unless others narrow the values."""
         counted = self.arrays is not None and any(contains.maximum is not None for contains in self.arrays.contains)
         unique = self.arrays is not None and self.arrays.unique
         objects = self.objects
