@@ -9,12 +9,11 @@ WORKDIR /src
 RUN python -m venv /opt/abs
 ENV PATH=/opt/abs/bin:$PATH
 # Dependencies come before the code, so a change of the code reuses their layers.
-COPY pyproject.toml constraints.txt deploy/requirements.py ./
-RUN python requirements.py compile redis otel > requirements.txt \
-    && pip install --requirement requirements.txt --constraint constraints.txt
+COPY locks locks
+RUN pip install --no-deps --require-hashes --requirement locks/light.txt
 
 FROM build AS wheel
-COPY README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
 COPY compiler compiler
 COPY decoding decoding
 COPY abs_client abs_client
@@ -27,15 +26,15 @@ RUN pip install --no-deps /wheel/*.whl
 
 FROM build AS cpu-installed
 ARG TORCH_CPU=""
-RUN python requirements.py inference > inference.txt \
-    && PIP_EXTRA_INDEX_URL="$TORCH_CPU" pip install --requirement inference.txt --constraint constraints.txt
+RUN pip install --no-deps --require-hashes --requirement locks/inference.txt \
+    && PIP_EXTRA_INDEX_URL="$TORCH_CPU" pip install --requirement locks/torch.txt
 COPY --from=wheel /wheel /wheel
 RUN pip install --no-deps /wheel/*.whl
 
 FROM build AS cuda-installed
 ARG TORCH_CUDA=""
-RUN python requirements.py inference > inference.txt \
-    && PIP_EXTRA_INDEX_URL="$TORCH_CUDA" pip install --requirement inference.txt --constraint constraints.txt
+RUN pip install --no-deps --require-hashes --requirement locks/inference.txt \
+    && PIP_EXTRA_INDEX_URL="$TORCH_CUDA" pip install --requirement locks/torch.txt
 COPY --from=wheel /wheel /wheel
 RUN pip install --no-deps /wheel/*.whl
 

@@ -1,4 +1,4 @@
-# All commands run in .venv, which is made from pyproject.toml and constraints.txt.
+# All commands run in .venv, which is made from locks/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve up environment check test tests test-long image-check chaos reference bench load abuse fuzz measure docs lock clean bench-long hmm
@@ -10,8 +10,6 @@ SERVING := $(VENV)/.serving
 INSTALLED := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 N ?= 2000
-OTHERS := compile,redis,up,otel,dev
-EXTRAS := $(OTHERS),inference
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -39,38 +37,22 @@ help:
 	@echo "  make load         200 clients for five minutes; writes benchmarks/RESULTS.md"
 	@echo "  make reference    install the systems that the benchmarks compare with"
 	@echo "  make docs         build the documentation as a site in .cache/site"
-	@echo "  make lock         resolve constraints.txt again in a new environment"
+	@echo "  make lock         resolve locks/ again, all packages with hashes (UPGRADE=--upgrade: to the newest versions)"
 	@echo "  make clean        delete $(VENV) and all caches"
 
 setup: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt
-	@echo "installing into $(VENV) (the first time fetches PyTorch: some minutes)"
-	@$(call install,$(OTHERS))
+# tools/install.py prints what it downloads. TORCH names another source of PyTorch (README.md).
+TORCH ?=
+LOCKED := pyproject.toml $(wildcard locks/*.txt)
+$(INSTALLED): $(LOCKED)
+	@$(PYTHON) tools/install.py dev --torch "$(TORCH)"
 	@touch $(SERVING) $@
 
 # `make demo` and `make serve` install only what the service needs.
-$(SERVING): pyproject.toml constraints.txt
-	@echo "installing into $(VENV) (the first time fetches PyTorch: about a minute)"
-	@$(call install,compile)
+$(SERVING): $(LOCKED)
+	@$(PYTHON) tools/install.py serve --torch "$(TORCH)"
 	@touch $@
-
-# PyTorch, the largest package, is installed at the same time as all others; then pip for the environment itself, where
-# Python's own pip can install into another environment. Only the modules of IMPORTED are compiled, in the background:
-# that takes ten seconds at their first import, and most of the installed files are never imported.
-GENERATING := torch transformers tokenizers
-IMPORTED := import torch; from transformers import AutoModelForCausalLM, LlamaForCausalLM
-precompile = $(BIN)/python -c "$(IMPORTED)" >/dev/null 2>&1
-install = set -e; \
-	if test -x $(BIN)/python; then pip="$(BIN)/python -m pip"; own=true; \
-	elif $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; then \
-		$(PYTHON) -m venv --without-pip $(VENV); \
-		pip="$(PYTHON) -m pip --python $(BIN)/python"; own="$(BIN)/python -m ensurepip"; \
-	else $(PYTHON) -m venv $(VENV); pip="$(BIN)/python -m pip"; own=true; fi; \
-	bring="$$pip install --quiet --no-compile --constraint constraints.txt"; \
-	{ $$bring --no-deps torch && { $(precompile) & } && { $$own >/dev/null || $$bring pip; }; } & torch=$$!; \
-	$$bring --no-warn-conflicts $(filter-out torch,$(GENERATING)) --editable '.[$(1)]'; wait $$torch; \
-	$$bring $(GENERATING); { $(precompile) & }
 
 # FAdo (GPL-3) is only a reference for our automata in the tests. Its declared dependencies would install notebooks.
 $(ORACLES): $(INSTALLED) tests/requirements.txt tests/requirements-linux.txt
@@ -126,7 +108,7 @@ fuzz: $(INSTALLED)
 
 # Systems for comparison. XGrammar declares GPU libraries that the benchmarks do not need.
 reference: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),reference]' --constraint constraints.txt
+	@$(PYTHON) tools/install.py reference --torch "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks.systems.environments
 
@@ -174,12 +156,11 @@ abuse: $(INSTALLED)
 	$(BIN)/python -m tests.long.abuse
 	$(BIN)/python -m tests.long.mutants --cases 20000
 
+# UPGRADE=--upgrade takes the newest versions; else only what pyproject.toml no longer allows changes.
 lock:
-	rm -rf .cache/lock
-	$(PYTHON) -m venv .cache/lock
-	.cache/lock/bin/python -m pip install --quiet '.[$(EXTRAS),reference]'
-	.cache/lock/bin/python -m pip freeze --exclude abs-server | sed 's/+[a-z0-9.]*$$//' > constraints.txt
-	rm -rf .cache/lock
+	$(PYTHON) -m venv .cache/uv
+	.cache/uv/bin/python -m pip install --quiet --no-deps --require-hashes --requirement locks/uv.txt
+	.cache/uv/bin/python -m tools.lock $(UPGRADE)
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -298,7 +298,7 @@ def declared(*extras: str) -> set[str]:
 
 def foreign(packages: tuple[str, ...]) -> set[str]:
     """Distribution names that the packages import."""
-    own = {*PACKAGES, "tests", "benchmarks", "docs", *sys.stdlib_module_names}
+    own = {*PACKAGES, "tests", "benchmarks", "docs", "tools", *sys.stdlib_module_names}
     paths = [path for package in packages for path in modules(package).values()]
     names = {name for path in paths for name in imports(path) if name.partition(".")[0] not in own}
     return {_distribution(name) for name in names}
@@ -314,11 +314,6 @@ def test_every_import_is_declared_and_every_declaration_imported() -> None:
     assert used == declared("compile", "inference", "redis", "up", "otel")
     assert foreign(("tests",)) - used <= declared("dev") | {"starlette"}
     assert foreign(("benchmarks",)) - used - BY_HAND - of_other_systems() <= declared("reference")
-
-
-def test_the_makefile_lists_the_packages_of_the_inference_extra() -> None:
-    said = re.search(r"^GENERATING := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert said and set(said[1].split()) == declared("inference") - declared()
 
 
 def of_other_systems() -> set[str]:

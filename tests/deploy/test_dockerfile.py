@@ -49,14 +49,14 @@ def test_an_image_runs_without_root_and_stops_on_sigterm(target: str) -> None:
 def test_only_those_images_have_pytorch_that_need_it() -> None:
     for target in TARGETS:
         asked = " ".join(dockerfile.steps(f"{target}-installed", "RUN"))
-        assert ("requirements.py inference" in asked) == (target != "light")
+        assert ("locks/inference.txt" in asked) == (target != "light")
 
 
 def test_a_code_change_reinstalls_no_dependency() -> None:
     for target in TARGETS:
         words = [(word, rest) for stage in dockerfile.lineage(f"{target}-installed") for word, rest in stage.steps]
         code = next(place for place, (word, rest) in enumerate(words) if word == "COPY" and "wheel" in rest)
-        asked = [place for place, (word, rest) in enumerate(words) if word == "RUN" and "--constraint" in rest]
+        asked = [place for place, (word, rest) in enumerate(words) if word == "RUN" and "--requirement" in rest]
         assert asked and max(asked) < code
     for word, rest in dockerfile.stages()["build"].steps:
         assert word != "COPY" or not {"app", "decoding", "compiler"} & set(rest.split())

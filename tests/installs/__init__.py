@@ -1,0 +1,1 @@
+"""Locks, installation and distributions."""
