@@ -1,9 +1,8 @@
-"""The worker's side of the sandbox. It sends requests to a fork server and reports why one failed."""
+"""The worker's side of the sandbox. It sends requests to the processes of a fork server and says why one failed."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import math
@@ -20,25 +19,26 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from app.errors import InternalError
 from app.settings import child_environment
-from app.worker.sandbox import protocol
-from app.worker.sandbox.protocol import Budget, Report
+from app.worker.sandbox.server import DONE, EXIT_NO_MEMORY, REPORT, STARTED
 from compiler.errors import CompileCancelled, LimitExceeded
 from compiler.limits import Limits
 
 GRACE_S = 2.0  # beyond compile_s_max: the compiler's own check comes first, and then the result is encoded
 ANSWER_BYTES_MAX = 128 * 2**20
 START_S_MAX = 120.0  # a large vocabulary on a busy machine
-_LATE_S = 5.0  # delay of a report after which the server counts as lost
+_LATE_S = 5.0  # time for a new process, beyond that of a job, after which the server counts as lost
 _POLL_MS = 20  # interval of looks for a cancellation
 _END_S_MAX = 1.0
 _ATTEMPTS = 2
+_CANCELLED, _TIMED_OUT = b"C", b"T"  # outcomes of a job, beside the messages of its process
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 _BOOT = (
     "import json, sys; boot = json.loads(sys.argv[1]); sys.path[:] = boot.pop('path'); "
-    "from app.worker.sandbox.server import main; main(boot)"
+    "from app.worker.sandbox.server import main; main(**boot)"
 )
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Sandbox:
         self._target, self._setup, self._limits = target, setup, limits
         self._lock = threading.Lock()
         self._since: float | None = None  # start of the current attempt, None between requests
-        self._server = self._start()
+        self._server = _ForkServer(target, setup, limits)
 
     @property
     def pid(self) -> int:
@@ -80,78 +80,53 @@ class Sandbox:
         """
         with self._lock:
             try:
-                return self._attempts(request, cancelled)
+                for _ in range(_ATTEMPTS):
+                    if cancelled():
+                        raise CompileCancelled("the compilation was cancelled")
+                    self._since = time.monotonic()
+                    try:
+                        return self._server.run(request, cancelled)
+                    except _ProcessLost:
+                        continue
+                    except _ServerLost as error:
+                        log.warning("the compile process is replaced: %s", error)
+                        self._server.close()
+                        self._server = _ForkServer(self._target, self._setup, self._limits)
+                raise InternalError("the compile process died at every attempt")
             finally:
                 self._since = None
-
-    def _attempts(self, request: bytes, cancelled: Callable[[], bool]) -> bytes:
-        for _ in range(_ATTEMPTS):
-            if cancelled():
-                raise CompileCancelled("the compilation was cancelled")
-            self._since = time.monotonic()
-            with _file(request) as order, _file() as answer:
-                try:
-                    ended = self._server.run(order, answer, cancelled)
-                except _ServerLost as error:
-                    log.warning("the compile process is replaced: %s", error)
-                    self._server.close()
-                    self._server = self._start()
-                    continue
-                if ended.kind == protocol.DONE:
-                    return _content(answer)
-                raise self._reason(ended)
-        raise InternalError("the compile process died at every attempt")
 
     def close(self) -> None:
         """End the server, which otherwise ends with this object or process."""
         self._server.close()
-
-    def _start(self) -> _ForkServer:
-        budget = Budget(
-            wall_s=self._limits.compile_s_max + GRACE_S,
-            cpu_s=math.ceil(self._limits.compile_s_max + GRACE_S),
-            memory_bytes=self._limits.compile_memory_bytes_max,
-            file_bytes=ANSWER_BYTES_MAX,
-        )
-        return _ForkServer(self._target, self._setup, budget)
-
-    def _reason(self, ended: Report) -> Exception:
-        """Why a job has no answer."""
-        seconds, cap = self._limits.compile_s_max, self._limits.compile_memory_bytes_max
-        signalled = ended.kind == protocol.SIGNALLED
-        if ended.kind == protocol.CANCELLED:
-            return CompileCancelled("the compilation was cancelled")
-        if ended.kind == protocol.TIMED_OUT or (signalled and ended.number == signal.SIGXCPU):
-            return LimitExceeded("compile_s_max", seconds, seconds + GRACE_S)
-        starved = ended.number in _CRASHES and ended.peak_bytes > cap / 2  # libraries abort without memory
-        killed = ended.number == signal.SIGKILL  # not by us, so by a system short of memory
-        reported = (ended.kind, ended.number) == (protocol.EXITED, protocol.EXIT_NO_MEMORY)
-        if reported or (signalled and (starved or killed)):
-            return LimitExceeded("compile_memory_bytes_max", cap, ended.peak_bytes)
-        how = signal.Signals(ended.number).name if signalled else f"exit status {ended.number}"
-        return InternalError(f"the process of a compilation ended by itself ({how})")
 
 
 class _ServerLost(Exception):
     """The fork server has ended or does not answer."""
 
 
+class _ProcessLost(Exception):
+    """The process of a job was killed before it started the job."""
+
+
 class _ForkServer:
     """One process of the fork server."""
 
-    def __init__(self, target: str, setup: bytes, budget: Budget) -> None:
-        self._budget = budget
-        self._job: int | None = None  # the session of the last job that started
+    def __init__(self, target: str, setup: bytes, limits: Limits) -> None:
+        self._limits = limits
+        self._seconds = limits.compile_s_max + GRACE_S
         self._control, theirs = socket.socketpair()
         directory = tempfile.mkdtemp(prefix="abs-compile-")
-        with theirs, _file(setup) as opened:
+        with theirs, _file(setup) as setup_file:
+            files = {"setup": setup_file.fileno(), "control": theirs.fileno()}
             boot = {
                 "path": [os.path.abspath(entry) for entry in sys.path],
                 "target": target,
+                **files,
                 "directory": directory,
-                "control": theirs.fileno(),
-                "setup": opened,
-                "budget": dataclasses.asdict(budget),
+                "cpu_s": math.ceil(self._seconds),
+                "memory_bytes": limits.compile_memory_bytes_max,
+                "file_bytes": ANSWER_BYTES_MAX,
             }
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _BOOT, json.dumps(boot)],
@@ -159,13 +134,15 @@ class _ForkServer:
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), opened),
+                pass_fds=tuple(files.values()),
                 start_new_session=True,
             )
         # Runs at the end of this process too, so no server stays behind.
-        self._end = weakref.finalize(self, _end, self._process, self._control, directory)
+        self._standby: list[socket.socket] = []  # that of the next process; empty until its report is read
+        self._end = weakref.finalize(self, _end, self._process, self._control, self._standby, directory)
+        self._job = 0  # the id of the last process for a job, and of its session
         try:
-            self._next_report(time.monotonic() + START_S_MAX)
+            self._read_report(START_S_MAX)
         except _ServerLost as error:
             self.close()
             raise InternalError(f"the compile process does not start ({error}): see the worker's log") from error
@@ -174,48 +151,80 @@ class _ForkServer:
     def pid(self) -> int:
         return self._process.pid
 
-    def run(self, request: int, answer: int, cancelled: Callable[[], bool]) -> Report:
-        """Run a job on two open files and return how it ended. Raises _ServerLost."""
-        self._job = None
-        late = time.monotonic() + self._budget.wall_s + _LATE_S
+    def run(self, request: bytes, cancelled: Callable[[], bool]) -> bytes:
+        """The answer to a request. Raises _ServerLost, _ProcessLost, and the errors of Sandbox.run."""
+        if not self._standby:
+            self._read_report(self._seconds + _LATE_S)
+        with self._standby.pop() as process, _file(request) as order, _file() as answer:
+            with contextlib.suppress(OSError):  # it has just died, as will be seen
+                socket.send_fds(process, [b"J"], [order.fileno(), answer.fileno()])
+            outcome = self._wait(process, cancelled)
+            with contextlib.suppress(OSError):  # the server is gone, as will be seen
+                self._control.sendall(b"E")
+            if outcome == DONE:  # the next job reads the report, because the end of a process takes time
+                answer.seek(0)
+                return answer.read()
+        raise self._reason(outcome, *self._read_report(self._seconds + _LATE_S))
+
+    def _wait(self, process: socket.socket, cancelled: Callable[[], bool]) -> bytes:
+        """Wait until a job is done, cancelled, late or dead.
+
+        The result is DONE, _CANCELLED, _TIMED_OUT, or the last message of a process that died.
+        """
+        events, message, ends = select.poll(), b"", time.monotonic() + self._seconds
+        events.register(process, select.POLLIN)
+        while time.monotonic() < ends:
+            if events.poll(_POLL_MS):
+                last, message = message, _receive(process)
+                if message != STARTED:
+                    return message or last
+            elif cancelled():
+                return _CANCELLED
+        return _TIMED_OUT
+
+    def _reason(self, outcome: bytes, status: int, peak_bytes: int) -> Exception:
+        """Why a job has no answer. `status` and `peak_bytes` are those of its process."""
+        seconds, cap = self._limits.compile_s_max, self._limits.compile_memory_bytes_max
+        if outcome == _CANCELLED:
+            return CompileCancelled("the compilation was cancelled")
+        if outcome == _TIMED_OUT or status == -signal.SIGXCPU:
+            return LimitExceeded("compile_s_max", seconds, self._seconds)
+        if outcome != STARTED and status == -signal.SIGKILL:
+            return _ProcessLost()
+        starved = -status in _CRASHES and peak_bytes > cap / 2  # libraries abort without memory
+        # A signal that we did not send is from a system short of memory.
+        if starved or status in (EXIT_NO_MEMORY, -signal.SIGKILL):
+            return LimitExceeded("compile_memory_bytes_max", cap, peak_bytes)
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return InternalError(f"the process of a compilation ended by itself ({how})")
+
+    def _read_report(self, within_s: float) -> tuple[int, int]:
+        """Wait for the next process. Returns the status and the peak memory of the last. Raises _ServerLost."""
+        self._control.settimeout(within_s)
         try:
-            socket.send_fds(self._control, [protocol.JOB], [request, answer])
+            report, opened, _, _ = socket.recv_fds(self._control, REPORT.size, 1)
         except OSError as error:
-            raise _ServerLost("it is gone") from error
-        while True:
-            report = self._next_report(late, cancelled)
-            if report.kind in protocol.ENDS:
-                return report
-            self._job = report.number
+            raise _ServerLost("it does not answer") from error
+        if not opened:
+            raise _ServerLost("it is gone")
+        os.set_inheritable(opened[0], False)
+        self._standby.append(socket.socket(fileno=opened[0]))
+        self._job, status, peak_bytes = REPORT.unpack(report)
+        return status, peak_bytes
 
     def close(self) -> None:
         """End the server. Processes of its last job that it could not end are killed."""
         self._end()
-        if self._process.returncode != 0 and self._job is not None:
+        if self._process.returncode != 0 and self._job:
             _end_session(self._job)
 
-    def _next_report(self, late: float, cancelled: Callable[[], bool] = lambda: False) -> Report:
-        """The server's next report; a cancellation is sent to it once. Raises _ServerLost."""
-        events, cancel_sent = select.poll(), False
-        events.register(self._control, select.POLLIN)
-        try:
-            while time.monotonic() < late:
-                if events.poll(_POLL_MS):
-                    data = self._control.recv(protocol.REPORT_BYTES, socket.MSG_WAITALL)
-                    if len(data) == protocol.REPORT_BYTES:
-                        return Report.unpack(data)
-                    raise _ServerLost("it is gone")
-                if not cancel_sent and cancelled():
-                    self._control.sendall(protocol.CANCEL)
-                    cancel_sent = True
-        except OSError as error:
-            raise _ServerLost("it is gone") from error
-        raise _ServerLost("it does not answer")
 
-
-def _end(process: subprocess.Popen[bytes], control: socket.socket, directory: str) -> None:
+def _end(
+    process: subprocess.Popen[bytes], control: socket.socket, standby: list[socket.socket], directory: str
+) -> None:
     """End a server by closing its socket, and remove its directory. A server that does not end is killed."""
-    control.close()  # the server ends its job before itself, so killing it comes second
+    for opened in (control, *standby):
+        opened.close()  # the server ends its job before itself, so killing it comes second
     try:
         process.wait(_END_S_MAX)
     except subprocess.TimeoutExpired:
@@ -234,23 +243,19 @@ def _end_session(session: int) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
+def _receive(process: socket.socket) -> bytes:
+    """The next message of a process. It is empty once the process has ended."""
+    try:
+        return process.recv(1)
+    except OSError:
+        return b""
+
+
 @contextlib.contextmanager
-def _file(content: bytes = b"") -> Iterator[int]:
-    """An open file without a name that contains `content`. On Linux it is in memory. Its position is 0."""
-    with contextlib.ExitStack() as stack:
-        if sys.platform == "linux":
-            opened = os.memfd_create("abs-job")
-            stack.callback(os.close, opened)
-        else:
-            opened = stack.enter_context(tempfile.TemporaryFile()).fileno()
-        with os.fdopen(opened, "wb", closefd=False) as file:
-            file.write(content)
-        os.lseek(opened, 0, os.SEEK_SET)
-        yield opened
-
-
-def _content(opened: int) -> bytes:
-    """The content of an open file."""
-    with os.fdopen(opened, "rb", closefd=False) as file:
+def _file(content: bytes = b"") -> Iterator[IO[bytes]]:
+    """An open file without a name that contains `content`. On Linux it is in memory."""
+    memory = sys.platform == "linux"
+    with os.fdopen(os.memfd_create("abs-job"), "w+b") if memory else tempfile.TemporaryFile() as file:
+        file.write(content)
         file.seek(0)
-        return file.read()
+        yield file

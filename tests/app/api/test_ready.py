@@ -99,6 +99,8 @@ def test_readiness_reports_a_stuck_compilation_and_its_end(threads: ThreadPoolEx
         os.kill(server, signal.SIGSTOP)  # it neither answers nor ends
         try:
             body = {"constraint": {"regex": "a+b"}, "explain": False}
+            assert client.post("/compile", json=body).status_code == 200  # in the process that it forked before
+            body = {"constraint": {"regex": "a+c"}, "explain": False}
             future = threads.submit(client.post, "/compile", json=body)
             await_reasons(client, "compile worker: stuck: a compilation is past all its limits", "no generate worker")
         finally:
