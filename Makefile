@@ -28,7 +28,7 @@ help:
 	@echo "  make test-long    all tests in full length, chaos, attacks and a fuzz of 100,000 constraints (hours)"
 	@echo "  make fuzz         N=2000 random constraints; a slow reference checks each answer and refusal"
 	@echo "  make chaos        200 requests while a worker is killed every second, then each fault once (15 minutes at most)"
-	@echo "  make abuse        attack the API: slow clients, malformed requests, schemathesis, 20,000 forged stored values"
+	@echo "  make abuse        attack the API, without a proxy and behind nginx; schemathesis; 20,000 forged stored values"
 	@echo "  make image-check  run the Dockerfile's steps in an empty environment (minutes)"
 	@echo "  make measure      count the functions that a request enters, and lines and comments of each package"
 	@echo "Benchmarks and documentation"
@@ -151,7 +151,7 @@ chaos: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long.chaos --requests 200
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/app/faults tests/app/broker/test_redis_connections.py
 
-# Attacks on the API from outside and from its own description.
+# Attacks on the API from outside, without a proxy and behind ours, and from its own description.
 abuse: $(INSTALLED)
 	$(BIN)/python -m tests.long.abuse
 	$(BIN)/python -m tests.long.mutants --cases 20000

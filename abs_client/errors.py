@@ -246,7 +246,7 @@ class NotReadyError(BusyError, codes="not_ready"):
 
 
 class ServiceUnavailableError(
-    BusyError, _LimitFields, codes="draining storage_down too_many_connections model_unavailable memory_taken"
+    BusyError, _LimitFields, codes="draining storage_down model_unavailable memory_taken"
 ):
     """The service is shutting down or lacks a resource.
 

@@ -6,7 +6,7 @@
     |                  OriginRefused, Unauthorized, Forbidden, UnknownAutomaton, UnknownModel, AnswerTooLarge,
     |                  PromptViolates, KeyReused, UnknownJob, RouteNotFound, MethodNotAllowed, ClientGone
     |-- ServiceBusy    the service, for the moment; carries `retry_after_s`: QueueFull, DeadlineUnreachable,
-    |                  RateLimited, TooManyConnections, StorageDown, ServiceDraining, NotReady
+    |                  RateLimited, StorageDown, ServiceDraining, NotReady
     |-- DeadlineExceeded, JobFailed, JobCancelled, JobUnknown, WorkerLost, AutomatonMissing
     |                  of jobs
     |-- MessageInvalid, ModelChanged, InternalError
@@ -90,12 +90,12 @@ class BodyTooLarge(CallerError):
 
 
 class RequestTimeout(CallerError):
-    """A part of the request did not arrive within `timeout_s` seconds. It is usually the body."""
+    """The body did not arrive within `timeout_s` seconds."""
 
     facts = ErrorFacts(408, "request_timeout", "The request did not arrive in time", ("timeout_s",))
 
-    def __init__(self, timeout_s: float, part: str = "the body") -> None:
-        super().__init__(f"{part} did not arrive within {timeout_s:g} s", timeout_s=timeout_s)
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the body did not arrive within {timeout_s:g} s", timeout_s=timeout_s)
 
 
 class UnsupportedMediaType(CallerError):
@@ -275,18 +275,6 @@ class RateLimited(ServiceBusy):
 
     def __init__(self, limit: str, cap: int, retry_after_s: int) -> None:
         super().__init__(f"this key is over its limit {limit} = {cap}", retry_after_s, limit=limit, cap=cap)
-
-
-class TooManyConnections(ServiceBusy):
-    """As many connections are open as may be."""
-
-    facts = ErrorFacts(
-        503, "too_many_connections", "Too many connections are open", ("limit", "cap", "retry_after_s"), retry_after_s=1
-    )
-
-    def __init__(self, cap: int) -> None:
-        message = f"as many connections are open as may be: connections_max = {cap}"
-        super().__init__(message, retry_after_s=1, limit="connections_max", cap=cap)
 
 
 class StorageDown(ServiceBusy):

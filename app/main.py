@@ -58,7 +58,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for routes in (router, jobs, openai, operations, page):
         app.include_router(routes)
     server = chosen.server
-    app.add_middleware(StrictBody, body_bytes_max=server.body_bytes_max, body_timeout_s=server.body_timeout_s)
+    app.add_middleware(
+        StrictBody, body_bytes_max=server.body_bytes_max, body_timeout_s=server.body_timeout_s,
+        write_timeout_s=server.write_timeout_s,
+    )
     app.state.components = Components()
     app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=limiter)
     app.add_middleware(RequestLogMiddleware)

@@ -41,7 +41,7 @@ RENAMED = {  # former names, which stop the start: otherwise an old setting woul
     "decode_memory_bytes": "generation_memory_bytes", "decoded_bytes_max": "automaton_cache_bytes",
     "decode_rows_max": "matrix_rows_max", "decode_cells_max": "matrix_cells_max",
     "decode_paths_max": "matrix_states_max", "tables_bytes_max": "device_table_cache_bytes",
-    "stuck_s": "stall_timeout_s", "blocked_s_max": "write_timeout_s", "header_s_max": "header_timeout_s",
+    "stuck_s": "stall_timeout_s", "blocked_s_max": "write_timeout_s",
     "body_s_max": "body_timeout_s", "idle_s_max": "keep_alive_s", "drain_s": "shutdown_grace_s",
     "deadline_s_default": "timeout_s_default", "deadline_s_max": "timeout_s_max",
     "key_at_once_max": "key_concurrency_max", "requests_at_once_max": "batch_requests_max",
@@ -122,10 +122,10 @@ class ServerSettings(_Group):
 
     host: Text = _setting("127.0.0.1", "address on which the service listens")
     port: Port = _setting(8000, "port on which the service listens; 0 takes a free one")
-    connections_max: Count = _setting(1_000, "open connections")
+    behind_proxy: bool = _setting(
+        False, "a proxy is in front, so there is no warning if the service listens beyond this machine")
     header_bytes_max: Count = _setting(16 * 2**10, "size of a request's header")
     header_fields_max: Count = _setting(64, "fields of a request's header")
-    header_timeout_s: Seconds = _setting(10.0, "time in which a client sends its header")
     keep_alive_s: Seconds = _setting(30.0, "time that a connection may be idle")
     body_timeout_s: Seconds = _setting(30.0, "time in which a client sends its body")
     write_timeout_s: Seconds = _setting(30.0, "time that a client may not read its answer")

@@ -64,7 +64,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "store": "messages redis settings",
         "service": "auth automaton_cache broker errors messages models observability requests settings store",
         "api": "auth broker errors messages observability requests service settings store",
-        "http_server": "api errors messages settings",
+        "http_server": "api errors settings",
         "openai": "api broker errors messages models requests service",
         "worker": "automaton_cache broker errors messages models observability requests settings store",
         "wiring": "auth broker errors settings store worker",

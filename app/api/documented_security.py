@@ -15,7 +15,7 @@ _SCHEME = {
 _ANYWHERE = {
     "400": "malformed_request, invalid_json", "403": "origin_refused", "408": "request_timeout",
     "413": "body_too_large", "415": "unsupported_media_type", "421": "host_refused", "431": "headers_too_large",
-    "500": "internal", "503": "too_many_connections, with Retry-After",
+    "500": "internal",
 }
 _WITH_KEYS = {
     "401": "unauthorized, with WWW-Authenticate", "403": "forbidden", "404": "not_found",

@@ -32,7 +32,7 @@ from app.auth import read_keys
 from app.cli.demo import REQUESTS
 from app.cli.in_process import CreateApp, in_process
 from app.errors import AppError, ModelChanged
-from app.http_server import require_guarded
+from app.http_server import exposure_warning, require_guarded
 from app.models import digest_of, digests_of, model_files, open_model_files, require_meant
 from app.settings import FROM_FILES, MEASURED, QUEUES, Settings
 from app.wiring import check_storage, describe_device
@@ -230,6 +230,8 @@ def _storage(settings: Settings) -> Iterator[Finding]:
 
 def _keys(settings: Settings) -> Iterator[Finding]:
     require_guarded(settings)
+    if warning := exposure_warning(settings):
+        yield Finding("proxy", "warning", warning)
     if not settings.auth.keys_file:
         state: State = "warning" if settings.auth.allow_unauthenticated else "ok"
         advice = "set ABS_KEYS_FILE and make a key: abs keys new NAME" if settings.auth.allow_unauthenticated else ""

@@ -3,7 +3,8 @@
     python -m tests.long.abuse [--examples 100] [--size 10]
 
 A real process with keys is attacked in many ways while a witness goes on sending requests: no attack may
-cause refusals of honest requests, long waits, or leftovers.
+cause refusals of honest requests, long waits, or leftovers. Behind the proxy every attacker is let go. Without it some
+are not: `BARE_EXCEPTIONS` lists them, and a run fails if the list is not true.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import gzip
 import json
 import os
 import random
+import select
 import socket
 import subprocess
 import sys
@@ -27,6 +29,7 @@ import httpx2
 
 from app.auth import add_key, new_key
 from tests.app.worker.test_bombs import BOMBS
+from tests.servers.nginx import nginx_path, proxied
 from tests.servers.processes import resident_bytes
 from tests.servers.service_process import ServiceProcess, serving
 
@@ -34,19 +37,23 @@ ROOT = Path(__file__).parent
 WAIT_S_MAX = 30.0  # for an honest request, on a machine that is busy with the attack
 GROWTH_BYTES_MAX = 256 * 2**20
 SOCKET_S_MAX = 120.0
-QUICK = {"header_timeout_s": 2, "body_timeout_s": 2, "write_timeout_s": 2, "keep_alive_s": 5, "compile_s_max": 1}
+EXCEPTION_S = 5.0  # how long an exception is watched; the limits of QUICK are shorter
+QUICK = {"body_timeout_s": 2, "write_timeout_s": 2, "keep_alive_s": 5, "compile_s_max": 1}
+PER_ADDRESS = 100  # connections with a request, as deploy/nginx/nginx.conf has it
+ATTACKER = "127.0.0.2"  # the witness has another address
 
 
-def client_of(service: ServiceProcess, key: str, s_max: float) -> httpx2.Client:
+def client_of(port: int, key: str, s_max: float) -> httpx2.Client:
     """A client with a key that waits so long for an answer."""
-    return httpx2.Client(base_url=service.url, headers={"authorization": f"Bearer {key}"}, timeout=s_max)
+    url, headers = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {key}"}
+    return httpx2.Client(base_url=url, headers=headers, timeout=s_max)
 
 
 class Witness:
     """Sends honest requests one after another while its body runs."""
 
-    def __init__(self, service: ServiceProcess, key: str) -> None:
-        self._service, self._key = service, key
+    def __init__(self, port: int, key: str) -> None:
+        self._port, self._key = port, key
         self.answers: list[float] = []
         self.faults: list[str] = []
         self._stop = threading.Event()
@@ -61,7 +68,7 @@ class Witness:
         self._thread.join()
 
     def _run(self) -> None:
-        with client_of(self._service, self._key, WAIT_S_MAX) as http:
+        with client_of(self._port, self._key, WAIT_S_MAX) as http:
             while not self._stop.is_set():
                 start = time.monotonic()
                 try:
@@ -74,17 +81,21 @@ class Witness:
                 self._stop.wait(0.05)
 
 
-class Attack:
-    """The means of an attacker: address, key, size and client."""
+class ClientHeld(AssertionError):
+    """The service goes on serving an attacker that it should let go."""
 
-    def __init__(self, service: ServiceProcess, key: str, size: int, http: httpx2.Client) -> None:
-        self.service, self.size, self.http = service, size, http
+
+class Attack:
+    """The means of an attacker: address, key, size, client, and the time in which the service must let it go."""
+
+    def __init__(self, port: int, key: str, size: int, http: httpx2.Client, s_max: float) -> None:
+        self.port, self.size, self.http, self.s_max = port, size, http, s_max
         self.chance = random.Random(size)
         self.key = f"Authorization: Bearer {key}\r\n".encode()
 
     def connect(self) -> socket.socket:
         """A new connection."""
-        return socket.create_connection(("127.0.0.1", self.service.port), timeout=SOCKET_S_MAX)
+        return socket.create_connection(("127.0.0.1", self.port), SOCKET_S_MAX, (ATTACKER, 0))
 
     def ask(self, request: bytes) -> bytes:
         """What comes back, until the connection ends."""
@@ -99,35 +110,81 @@ class Attack:
         return self.http.post("/compile", content=body, headers={"content-type": "application/json", **headers})
 
 
+def silent_connections(attack: Attack) -> None:
+    """Many connections that send nothing."""
+    _trickle(attack, b"", b"")
+
+
 def slow_headers(attack: Attack) -> None:
     """Many connections that send a header byte by byte."""
-    _trickle(attack, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+    _trickle(attack, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", b"a")
 
 
 def slow_bodies(attack: Attack) -> None:
     """Many connections that send a body byte by byte."""
     fields = b"Content-Type: application/json\r\nContent-Length: 100000\r\n"
-    _trickle(attack, b"POST /compile HTTP/1.1\r\nHost: localhost\r\n" + attack.key + fields + b"\r\n{")
+    _trickle(attack, b"POST /compile HTTP/1.1\r\nHost: localhost\r\n" + attack.key + fields + b"\r\n{", b" ")
 
 
-def _trickle(attack: Attack, head: bytes) -> None:
+def bodies_of_refused_requests(attack: Attack) -> None:
+    """Many connections whose request is refused by its header and that go on sending the body."""
+    _trickle(attack, b"POST /compile HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{", b" ", reads=True)
+
+
+def silent_readers(attack: Attack) -> None:
+    """Connections that ask for much and read nothing."""
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + attack.key + b"\r\n"
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(attack.connect()) for _ in range(20 * attack.size)]
-        for connection in sockets:
+        readers = [stack.enter_context(attack.connect()) for _ in range(3 * attack.size)]
+        for reader in readers:
+            reader.settimeout(0.5)
+            with contextlib.suppress(OSError):
+                reader.sendall(request * 200)
+        _wait_until_closed(readers, _is_reset, attack.s_max)
+
+
+def many_connections(attack: Attack) -> None:
+    """More requests at once than one address may have."""
+    head = b"POST /compile HTTP/1.1\r\nHost: localhost\r\n" + attack.key + b"Content-Length: 10\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(attack.connect()) for _ in range(PER_ADDRESS + 20)]
+        for connection in connections:
             connection.sendall(head)
-        ends = time.monotonic() + SOCKET_S_MAX
-        while sockets and time.monotonic() < ends:
-            sockets = [connection for connection in sockets if _still_open(connection)]
-            time.sleep(0.2)
-    assert not sockets, "a slow client is let go"
+        answers = [connection.recv(65_536) for connection in connections]
+    if sum(answer.startswith(b"HTTP/1.1 429 ") for answer in answers) < 20:
+        raise ClientHeld("one address has all the connections that it wants")
 
 
-def _still_open(connection: socket.socket) -> bool:
+def _trickle(attack: Attack, head: bytes, more: bytes, reads: bool = False) -> None:
+    """Sends the head, and then the rest in pieces on many connections until the service has closed all of them."""
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(attack.connect()) for _ in range(20 * attack.size)]
+        for connection in connections:
+            connection.sendall(head)
+        _wait_until_closed(connections, lambda connection: not _still_open(connection, more, reads), attack.s_max)
+
+
+def _wait_until_closed(
+    connections: list[socket.socket], closed: Callable[[socket.socket], bool], s_max: float
+) -> None:
+    """Raises ClientHeld if some stay open."""
+    deadline = time.monotonic() + s_max
+    while connections and time.monotonic() < deadline:
+        connections = [connection for connection in connections if not closed(connection)]
+        time.sleep(0.2)
+    if connections:
+        raise ClientHeld(f"{len(connections)} connections stay open")
+
+
+def _still_open(connection: socket.socket, more: bytes, reads: bool) -> bool:
+    """Sends more. Any answer counts as the end, or with `reads` only the end of the connection."""
     try:
-        connection.sendall(b" ")
         connection.setblocking(False)
-        connection.recv(1)
-        return False  # whatever it says, it is the end
+        connection.sendall(more)
+        while connection.recv(65_536):
+            if not reads:
+                return False
+        return False
     except BlockingIOError:
         return True
     except OSError:
@@ -136,16 +193,11 @@ def _still_open(connection: socket.socket) -> bool:
         connection.settimeout(SOCKET_S_MAX)
 
 
-def silent_readers(attack: Attack) -> None:
-    """Connections that ask for much and read nothing."""
-    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + attack.key + b"\r\n"
-    with contextlib.ExitStack() as stack:
-        for _ in range(3 * attack.size):
-            reader = stack.enter_context(attack.connect())
-            reader.settimeout(0.5)
-            with contextlib.suppress(OSError):
-                reader.sendall(request * 200)
-        time.sleep(3)
+def _is_reset(connection: socket.socket) -> bool:
+    """Whether the other side has reset the connection, found without reading."""
+    poll = select.poll()
+    poll.register(connection, 0)
+    return bool(poll.poll(0))
 
 
 def noise(attack: Attack) -> None:
@@ -208,8 +260,16 @@ def compile_bombs(attack: Attack) -> None:
 
 
 ATTACKS: tuple[Callable[[Attack], None], ...] = (
-    slow_headers, slow_bodies, silent_readers, noise, bad_json, many_faults, compile_bombs,
+    silent_connections, slow_headers, slow_bodies, bodies_of_refused_requests, silent_readers, many_connections, noise,
+    bad_json, many_faults, compile_bombs,
 )
+BARE_EXCEPTIONS = {  # without a proxy
+    silent_connections: "uvicorn waits without limit for the first request of a connection",
+    slow_headers: "uvicorn has no time limit for a header",
+    bodies_of_refused_requests: "uvicorn reads on after an answer, without a time limit while data arrives",
+    silent_readers: "uvicorn closes a connection only after its client has read the last 64 KiB",
+    many_connections: "uvicorn has no limit for each address",
+}
 
 
 @contextlib.contextmanager
@@ -226,15 +286,30 @@ def attacked_service() -> Iterator[tuple[ServiceProcess, str]]:
             yield service, text
 
 
-def attack_all(service: ServiceProcess, key: str, size: int) -> dict[str, float]:
-    """Runs every attack and returns the witness's longest waits in s. Raises AssertionError."""
-    waits = {}
-    with Witness(service, key) as witness:  # once, to come to rest
+@contextlib.contextmanager
+def attacked_proxy(service: ServiceProcess) -> Iterator[int]:
+    """The port of a proxy in front of the service, with our configuration but shorter times."""
+    with tempfile.TemporaryDirectory() as folder, proxied(Path(folder), service.port, client_s=2) as port:
+        yield port
+
+
+def attack_all(service: ServiceProcess, key: str, size: int, proxy: int | None = None) -> dict[str, float]:
+    """Runs every attack and returns the witness's longest waits in s. Raises AssertionError.
+
+    The attacker and the witness send to the service, or to the port of the proxy before it.
+    """
+    waits, port = {}, proxy or service.port
+    with Witness(port, key) as witness:  # once, to come to rest
         time.sleep(1)
     memory_before = resident_bytes(service.process.pid)
     for attack in ATTACKS:
-        with Witness(service, key) as witness, client_of(service, key, SOCKET_S_MAX) as http:
-            attack(Attack(service, key, size, http))
+        held, exception = "", proxy is None and attack in BARE_EXCEPTIONS
+        with Witness(port, key) as witness, client_of(port, key, SOCKET_S_MAX) as http:
+            try:
+                attack(Attack(port, key, size, http, EXCEPTION_S if exception else SOCKET_S_MAX))
+            except ClientHeld as error:
+                held = str(error)
+        assert bool(held) is exception, (attack.__name__, held)
         assert not witness.faults, (attack.__name__, witness.faults)
         assert max(witness.answers) < WAIT_S_MAX, attack.__name__
         waits[attack.__name__] = max(witness.answers)
@@ -269,7 +344,14 @@ def main() -> None:
     options = parser.parse_args()
     with attacked_service() as (service, key):
         for name, wait_s in attack_all(service, key, options.size).items():
-            print(f"{name}: honest requests waited {wait_s:.2f} s at most")
+            print(f"without a proxy, {name}: honest requests waited {wait_s:.2f} s at most")
+        for attack, reason in BARE_EXCEPTIONS.items():
+            print(f"without a proxy, {attack.__name__} goes on: {reason}")
+        if nginx_path() is None:
+            sys.exit("not run behind the proxy: install nginx-light or nginx")
+        with attacked_proxy(service) as port:
+            for name, wait_s in attack_all(service, key, options.size, port).items():
+                print(f"behind the proxy, {name}: honest requests waited {wait_s:.2f} s at most")
         with tempfile.TemporaryDirectory() as folder:
             print(schemathesis(service, key, Path(folder), "--max-examples", str(options.examples))[-600:])
 

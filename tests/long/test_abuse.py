@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.long.abuse import attack_all, attacked_service, schemathesis
+from tests.long.abuse import attack_all, attacked_proxy, attacked_service, schemathesis
+from tests.servers.nginx import require_nginx
 from tests.servers.service_process import ServiceProcess
 
 
@@ -22,6 +23,12 @@ def service() -> Iterator[tuple[ServiceProcess, str]]:
 
 def test_attacks_delay_no_honest_request_and_leak_no_resource(service: tuple[ServiceProcess, str]) -> None:
     attack_all(*service, size=1)
+
+
+def test_behind_the_proxy_every_attacker_is_let_go(service: tuple[ServiceProcess, str]) -> None:
+    require_nginx()
+    with attacked_proxy(service[0]) as port:
+        attack_all(*service, size=1, proxy=port)
 
 
 def test_the_service_conforms_to_its_openapi_document(service: tuple[ServiceProcess, str], tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ def free_port() -> int:
             return port
 
 
+def accepts_connections(port: int) -> bool:
+    """Whether a process listens on a port of this machine."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def served_by_thread(server: BaseServer) -> Iterator[str]:
     """The URL of a server that a thread runs during the body."""

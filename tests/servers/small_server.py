@@ -1,4 +1,4 @@
-"""A process with our HTTP server and security middleware around four paths.
+"""A process with our HTTP server and security middleware around five paths.
 
 Run as a module it prints its port and serves until it is stopped. Settings come from the environment.
 """
@@ -17,23 +17,28 @@ from typing import Any
 
 from app.api.middleware.body import StrictBody
 from app.api.middleware.security import SecurityMiddleware
+from app.api.sse import STREAM_HEADERS
+from app.errors import ClientGone
 from app.http_server import serve
 from app.settings import read_settings
 
 S_MAX = 60.0
+STREAM = STREAM_HEADERS.items()
 BIG_BYTES = 32 * 2**20
 
 
 class SmallApp:
-    """Four paths: /health, /big (32 MiB), /events (endless) and /slow.
+    """Five paths: /health, /big (32 MiB), /events (endless), /event and /slow.
 
-    The path /slow answers when its client has gone, or after a second.
+    The path /slow answers when its client has gone, or after a second. The path /event sends one event and waits until
+    its client has gone.
     """
 
     def __init__(self) -> None:
         self.state = SimpleNamespace(components=SimpleNamespace(service=SimpleNamespace(jobs=self)))
-        body = StrictBody(self.answer, 2**20, body_timeout_s=1.0)
-        self.middleware = SecurityMiddleware(body, read_settings(), None, None)
+        settings = read_settings()
+        body = StrictBody(self.answer, 2**20, settings.server.body_timeout_s, settings.server.write_timeout_s)
+        self.middleware = SecurityMiddleware(body, settings, None, None)
 
     def drain(self) -> None:
         print("draining", flush=True)
@@ -53,41 +58,46 @@ class SmallApp:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     print((await receive())["type"], flush=True)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
-        if path == "/events":
+        fields = [(b"content-type", b"text/plain"), *((name.encode(), value.encode()) for name, value in STREAM)]
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        if path == "/event":
+            await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+            print((await receive())["type"], flush=True)
+        elif path == "/events":
             await self.tell(receive, send)
         else:
             body = b"x" * BIG_BYTES if path == "/big" else b"ok"
             await send({"type": "http.response.body", "body": body})
 
     async def tell(self, receive: Any, send: Any) -> None:
-        """Events until the client has gone."""
+        """Events until the client has gone or does not read."""
         disconnect = asyncio.ensure_future(receive())
-        while not disconnect.done():
-            await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
-            await asyncio.sleep(0)
-        print(disconnect.result()["type"], flush=True)
+        try:
+            while not disconnect.done():
+                await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+                await asyncio.sleep(0)
+            print(disconnect.result()["type"], flush=True)
+        except ClientGone:
+            print("client gone", flush=True)
+            raise
+        finally:
+            disconnect.cancel()
 
 
-class Server:
-    """The process as its tests see it."""
+class Address:
+    """A port of this machine to which requests are sent."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.port = int(self.line())
+    def __init__(self, port: int) -> None:
+        self.port = port
 
-    def line(self) -> str:
-        """The next line that it prints."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def connect(self, receive_bytes: int | None = None) -> socket.socket:
-        """A connection, on request with a small receive buffer."""
+    def connect(self, receive_bytes: int | None = None, source: str = "127.0.0.1") -> socket.socket:
+        """A connection, on request with a small receive buffer or from another address of this machine."""
         connection = socket.socket()
         connection.settimeout(S_MAX)
         if receive_bytes is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         try:
+            connection.bind((source, 0))
             connection.connect(("127.0.0.1", self.port))
         except OSError:
             connection.close()
@@ -99,6 +109,19 @@ class Server:
         with self.connect() as connection:
             connection.sendall(request)
             return read_all(connection)
+
+
+class Server(Address):
+    """The process as its tests see it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        super().__init__(int(self.line()))
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
 
 
 def read_all(connection: socket.socket) -> bytes:

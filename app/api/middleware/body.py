@@ -1,4 +1,7 @@
-"""Reads every body within its limits. It must be JSON that every parser reads alike."""
+"""Reads every body within its limits, and writes responses within theirs.
+
+A body must be JSON that every parser reads alike.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from app.errors import (
     without_message,
 )
 
-BODY_S_MAX = 30.0  # how long a body may take to arrive, unless it is said otherwise
+WRITE_BYTES_MAX = 65_536  # of one write; the server buffers about as much before it waits for the client
 DRAIN_BYTES_MAX, DRAIN_S_MAX = 64 * 2**20, 10.0  # how much of a body over the limit is still read
 NESTING_MAX = 64
 INTEGER_DIGITS_MAX = 19  # those of a 64-bit number
@@ -35,12 +38,15 @@ log = logging.getLogger(__name__)
 
 
 class StrictBody:
-    """ASGI middleware that gives each request an id and checks its body."""
+    """ASGI middleware that gives each request an id and checks its body.
 
-    def __init__(self, app: ASGIApp, body_bytes_max: int, body_timeout_s: float = BODY_S_MAX) -> None:
+    It also ends responses that the client does not read within `write_timeout_s`.
+    """
+
+    def __init__(self, app: ASGIApp, body_bytes_max: int, body_timeout_s: float, write_timeout_s: float) -> None:
         self._app = app
         self._body_bytes_max = body_bytes_max
-        self._body_s_max = body_timeout_s
+        self._body_s_max, self._write_s_max = body_timeout_s, write_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,7 +64,7 @@ class StrictBody:
 
     async def _run(self, scope: Scope, receive: Receive, send: Send, name: str) -> None:
         """Run the application. A bug in it is logged without its message, which may quote the request."""
-        answering = _Answering(send, name)
+        answering = _Answering(send, name, self._write_s_max)
         try:
             await self._app(scope, receive, answering)
         except asyncio.CancelledError:  # the server's shutdown grace is over
@@ -66,6 +72,9 @@ class StrictBody:
                 raise
             await send_problem(send, problem(JobCancelled("the service is stopping"), name))
         except Exception as error:
+            if answering.timed_out:  # the server then closes the connection
+                log.info("a client did not read its response within %g s", self._write_s_max)
+                return
             log.error("request %s failed: %s", name, without_message(error))
             if answering.started:  # the server then breaks the connection off
                 raise InternalError("the response ended before it was complete") from None
@@ -139,18 +148,37 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class _Answering:
-    """A send function that adds the request's id to the response. It also records whether a response has started."""
+    """A send function that adds the request's id to the response.
 
-    def __init__(self, send: Send, name: str) -> None:
-        self._send = send
-        self._name = name
-        self.started = False
+    started    whether a response has started
+    timed_out  whether the client did not read a part of it in time
+    """
+
+    def __init__(self, send: Send, name: str, write_s_max: float) -> None:
+        self._send, self._name, self._write_s_max = send, name, write_s_max
+        self.started = self.timed_out = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
             response_headers(message)["x-request-id"] = self._name
-        await self._send(message)
+        body = message.get("body", b"")
+        if len(body) <= WRITE_BYTES_MAX:
+            await self._write(message)
+            return
+        # One write of a long body would return at once, and the server would hold all of it for a slow reader.
+        for start in range(0, len(body), WRITE_BYTES_MAX):
+            more = message.get("more_body", False) or start + WRITE_BYTES_MAX < len(body)
+            await self._write({**message, "body": body[start : start + WRITE_BYTES_MAX], "more_body": more})
+
+    async def _write(self, message: Message) -> None:
+        """Send a message once the client has read the earlier ones. Raises ClientGone."""
+        try:
+            async with asyncio.timeout(self._write_s_max):
+                await self._send(message)
+        except TimeoutError:
+            self.timed_out = True
+            raise ClientGone("the client did not read its response") from None
 
 
 def read_json(data: bytes) -> object:

@@ -80,7 +80,6 @@ export const SENTENCES = {
   rate_limited: (p) => `Your key has reached a rate limit${limit(p)}. ${retryAdvice(p)}`,
   draining: (p) => `The service is shutting down. ${retryAdvice(p)}`,
   storage_down: (p) => `The service cannot reach its storage. ${retryAdvice(p)}`,
-  too_many_connections: (p) => `Too many connections are open. Close other tabs with this page. ${retryAdvice(p)}`,
   queue_full: (p) => `The queue is full${limit(p)}. ${retryAdvice(p)}`,
   deadline_unreachable: (p) => `The answer would take ${p.wait_s === undefined ? "" : `${number(p.wait_s)} seconds, `}longer than its timeout. `
     + `Request fewer tokens or beams. ${retryAdvice(p)}`,

@@ -89,7 +89,7 @@ def test_a_stalled_body_times_out(
         raise AssertionError("the application was reached")
 
     scope = {"type": "http", "headers": []}
-    asyncio.run(asyncio.wait_for(body_module.StrictBody(no_app, 100, body_timeout_s=0.05)(scope, receive, send), 10))
+    asyncio.run(asyncio.wait_for(body_module.StrictBody(no_app, 100, 0.05, 1.0)(scope, receive, send), 10))
     assert (answer[0]["status"], json.loads(answer[1]["body"])["code"]) == (status, code)
     assert (b"connection", b"close") in answer[0]["headers"]
 

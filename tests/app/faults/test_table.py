@@ -140,7 +140,8 @@ FAULTS = {
             ("app/test_http_server.py", "test_a_slow_body_times_out"),
             ("app/test_http_server.py", "test_a_client_that_does_not_read_is_disconnected"),
         ),
-        "limits of 2 s, not of 10 and 30 s, in `abs serve`; and of about a second around routes of the tests",
+        "limits of 2 s, not of 10 and 30 s, in `abs serve`; and of about a second around routes of the tests; headers "
+        "are limited by our proxy alone",
     ),
     "a clock steps": Coverage(
         (
