@@ -9,7 +9,7 @@ from compiler.spec import Spec
 from compiler.text import TextAutomaton
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CompiledConstraint:
     """A constraint, compiled for one vocabulary.
 

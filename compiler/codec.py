@@ -178,4 +178,7 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         text = _LETTER_AUTOMATA[document["kind"]](**common)
     tokens = TokenAutomaton(**take("tokens", _TOKENS), start=starts["tokens"], eos_ids=tuple(document["eos_ids"]))
     distances = tuple(document["state_distances"])
-    return CompiledConstraint(spec_from_json(document["spec"]), text, tokens, distances, document["vocabulary"])
+    return CompiledConstraint(
+        spec=spec_from_json(document["spec"]), text=text, tokens=tokens, state_distances=distances,
+        vocabulary=document["vocabulary"],
+    )

@@ -16,7 +16,7 @@ CompileError
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class ErrorFacts:
     code: str
     title: str
     fields: tuple[str, ...] = ()
+    _: KW_ONLY
     outcome: str = "error"
     private: bool = False
     retry_after_s: int | None = None

@@ -16,7 +16,7 @@ def _cap(default: float, description: str) -> Any:
     return field(default=default, metadata={"description": description})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of one compilation."""
 

@@ -14,7 +14,7 @@ TextOf = Callable[[tuple[int, ...]], bytes]
 """The bytes of an answer, from its ids without EOS: answers of equal bytes count once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """A finished answer, with one EOS at the end of its ids.
 
@@ -30,7 +30,7 @@ class Hypothesis:
     finish_reason: Literal["eos"] = "eos"  # every answer fits in the budget, so there is no other reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeamRow:
     """One row of a beam after a step.
 

@@ -128,7 +128,7 @@ def beam_labels(
     return LabelPath(tuple(labels), trellis.label_log_probs(labels), log_prob, score)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Trellis:
     """A matrix beside the automaton that reads it. T rows, L labels, C classes of labels that act alike, S states.
 
@@ -165,7 +165,10 @@ class _Trellis:
         distance = np.where((tokens == UNREACHABLE) | (tokens == 0), UNREACHABLE, tokens - 1)
         table = automaton.edge_target[automaton.edge_boundary[:, classes]]
         best = np.maximum.reduceat(floored[:, order], first, axis=1)
-        return cls(floored, best, label_class, table, distance, automaton.start)
+        return cls(
+            log_probs=floored, class_best=best, label_class=label_class, successor=table, distance=distance,
+            start=automaton.start,
+        )
 
     @property
     def rows(self) -> int:
@@ -186,7 +189,7 @@ class _Trellis:
             yield slice(begin, begin + size), self.successor[begin : begin + size]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Beam:
     """The k rows after a step.
 
@@ -202,7 +205,7 @@ class _Beam:
     @classmethod
     def first(cls, start: int) -> _Beam:
         zero = np.zeros(1, dtype=np.int64)
-        return cls(zero, zero, zero + start, np.zeros(1), np.zeros(1))
+        return cls(label=zero, parent=zero, state=zero + start, score=np.zeros(1), log_prob=np.zeros(1))
 
     def expand(self, trellis: _Trellis, row: int, acceptance: NDArray[np.bool_], options: BeamOptions) -> _Beam:
         """Expand every row by every label, and keep the best k rows.
@@ -227,7 +230,7 @@ class _Beam:
         order = np.lexsort(keys)[: options.beams]
         candidates, parent, label = candidates[order], parent[order], label[order]
         state = successor[parent, label].astype(np.int64)
-        return _Beam(label, parent, state, score[candidates], log_prob[candidates])
+        return _Beam(label=label, parent=parent, state=state, score=score[candidates], log_prob=log_prob[candidates])
 
 
 def _acceptance_table(trellis: _Trellis, cancelled: CancelCheck | None) -> NDArray[np.bool_]:

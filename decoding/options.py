@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import isfinite
 from typing import Literal
 
@@ -33,6 +33,7 @@ class SearchOptions:
     """
 
     max_tokens: int
+    _: KW_ONLY
     beams: int = 16
     algorithm: Algorithm = "banked"
     alpha_min: float = 0.5
@@ -58,7 +59,7 @@ class SearchOptions:
         return 0.0 if self.algorithm == "abs" else self.length_penalty
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Heuristics:
     """The parts of `algorithm: "banked"` beside pruning by budget. An internal option, not a field of any request.
 

@@ -17,7 +17,7 @@ from decoding.model import LanguageModel
 from decoding.tensors import Tables
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PreparedConstraint:
     """An automaton with its tables on the model's device. S automaton states.
 
@@ -54,7 +54,10 @@ class PreparedConstraint:
         tables = Tables.from_automaton(split, device)
         forced = ForcedTokens(automaton, pieces) if pieces is not None else None
         cost = None if prior is None else cost_to_go(automaton, prior)
-        return cls(automaton, tables, None if cost is None else cost.to(device), forced, endings)
+        return cls(
+            automaton=automaton, tables=tables, cost_to_go=None if cost is None else cost.to(device), forced=forced,
+            endings=endings,
+        )
 
     def refuse_early(
         self, model: LanguageModel[Any], prompt_tokens: int, max_tokens: int, start: int | None = None

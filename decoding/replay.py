@@ -17,7 +17,7 @@ from decoding.sampling import SamplingOptions
 from decoding.tensors import LOG_PROB_FLOOR
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
     """One token of an answer.
 
@@ -45,6 +45,7 @@ def replay(
     hypothesis: Hypothesis,
     rescored: ScoredSequence,
     options: SearchOptions | SamplingOptions,
+    *,
     tolerance: float,
     start: int | None = None,
 ) -> tuple[TraceStep, ...]:
@@ -62,7 +63,11 @@ def replay(
     state = automaton.start if start is None else start
     rows = zip(hypothesis.tokens, rescored.log_probs, rescored.max_log_probs, strict=True)
     for position, (token, log_prob, max_log_prob) in enumerate(rows):
-        steps.append(_replay_token(automaton, options, state, position, token, log_prob, max_log_prob))
+        steps.append(
+            _replay_token(
+                automaton, options, state, position, token=token, log_prob=log_prob, max_log_prob=max_log_prob
+            )
+        )
         state = steps[-1].state
     if automaton.distance[state] != 0:
         raise ReplayRejected(f"the answer stops {int(automaton.distance[state])} tokens short of acceptance")
@@ -74,7 +79,7 @@ def replay(
 
 
 def _replay_token(
-    automaton: TokenAutomaton, options: SearchOptions | SamplingOptions, state: int, position: int, token: int,
+    automaton: TokenAutomaton, options: SearchOptions | SamplingOptions, state: int, position: int, *, token: int,
     log_prob: float, max_log_prob: float,
 ) -> TraceStep:
     """Check one token against the guarantee. The guarantee is d(q') <= T - t after every token."""
@@ -94,7 +99,10 @@ def _replay_token(
     # The search adds up floored log-probs, and pushes only tokens that come closer to acceptance.
     log_prob, max_log_prob = max(log_prob, LOG_PROB_FLOOR), max(max_log_prob, LOG_PROB_FLOOR)
     score = pushed(log_prob, max_log_prob, alpha) if after < before else log_prob
-    return TraceStep(token, after_state, after, budget_before, alpha, log_prob, score)
+    return TraceStep(
+        token=token, state=after_state, distance=after, budget_before=budget_before, alpha=alpha, log_prob=log_prob,
+        score=score,
+    )
 
 
 def _require_sum(name: str, parts: list[float], claimed: float, tolerance: float) -> None:

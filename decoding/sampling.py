@@ -9,7 +9,7 @@ of a request depend on its seed alone, not on what shares the machine with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 import numpy as np
@@ -41,6 +41,7 @@ class SamplingOptions:
     """
 
     max_tokens: int
+    _: KW_ONLY
     seed: int
     n: int = 1
     temperature: float = 1.0
@@ -54,7 +55,7 @@ class SamplingOptions:
         require(0.0 < self.top_p <= 1.0, "top_p", "above 0 and at most 1")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Rows:
     """The n rows after t tokens; never changed, only replaced.
 
@@ -97,7 +98,10 @@ class Sampling:
         state = torch.full((options.n,), constraint.automaton.start if start is None else start, device=device)
         zero = torch.zeros(options.n, dtype=torch.float64, device=device)
         nothing = torch.empty((options.n, 0), dtype=torch.int64, device=device)
-        self._rows = _Rows(nothing, zero.long(), state, self._tables.distance[state], zero, zero)
+        self._rows = _Rows(
+            tokens=nothing, length=zero.long(), state=state, distance=self._tables.distance[state], score=zero,
+            log_prob=zero,
+        )
         self._live = torch.arange(options.n, device=device)  # [R]: the rows that are not finished
         self._parents = self._live  # [R]: their rows in the feed before
         self._token_count = 0
@@ -122,12 +126,10 @@ class Sampling:
         state = rows.state.index_copy(0, live, next_state)
         column = torch.zeros_like(rows.state).index_copy(0, live, token)
         self._rows = _Rows(
-            torch.cat([rows.tokens, column[:, None]], dim=1),
-            rows.length.index_add(0, live, torch.ones_like(live)),
-            state,
-            self._tables.distance[state],
-            rows.score.index_add(0, live, score),
-            rows.log_prob.index_add(0, live, token_log_prob),
+            tokens=torch.cat([rows.tokens, column[:, None]], dim=1),
+            length=rows.length.index_add(0, live, torch.ones_like(live)), state=state,
+            distance=self._tables.distance[state], score=rows.score.index_add(0, live, score),
+            log_prob=rows.log_prob.index_add(0, live, token_log_prob),
         )
         unfinished = self._rows.distance[live].nonzero()[:, 0]
         # The first feed extends the prompt's single row n times.
@@ -149,7 +151,7 @@ class Sampling:
         allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]
         _require_choices(log_probs, allowed, budget_after + 1)
         uniform = self._uniform[live, self._token_count]
-        token, score = draw(log_probs, allowed, uniform, self._options.temperature, self._options.top_p)
+        token, score = draw(log_probs, allowed, uniform, self._options.temperature, top_p=self._options.top_p)
         token_log_prob = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
         return token, score, token_log_prob, successor.gather(1, self._token_class[token][:, None])[:, 0]
 
@@ -163,7 +165,7 @@ class Sampling:
     def answers(self) -> tuple[Hypothesis, ...]:
         """The n answers in the order of their rows. Two may be equal."""
         return tuple(
-            Hypothesis(tokens, score, log_prob)
+            Hypothesis(tokens=tokens, score=score, log_prob=log_prob)
             for tokens, score, log_prob in zip(
                 _texts(self._rows), self._rows.score.tolist(), self._rows.log_prob.tolist(), strict=True
             )
@@ -188,14 +190,14 @@ def _event(rows: _Rows, budget_after: int) -> BeamStep:
     """The rows as a listener sees them. Rows are never reordered, so each extends the row of its own number."""
     columns = (column.tolist() for column in (rows.state, rows.distance, rows.score, rows.log_prob))
     beam_rows = tuple(
-        BeamRow(tokens, number, state, distance, 0.0, score, log_prob)
+        BeamRow(tokens=tokens, parent=number, state=state, distance=distance, alpha=0.0, score=score, log_prob=log_prob)
         for number, (tokens, state, distance, score, log_prob) in enumerate(zip(_texts(rows), *columns, strict=True))
     )
     return BeamStep(rows.tokens.shape[1], budget_after, beam_rows)
 
 
 def draw(
-    log_probs: Tensor, allowed: Tensor, uniform: Tensor, temperature: float, top_p: float
+    log_probs: Tensor, allowed: Tensor, uniform: Tensor, temperature: float, *, top_p: float
 ) -> tuple[Tensor, Tensor]:
     """Draw one token for each row, with its log-prob.
 

@@ -9,6 +9,8 @@ import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.test_imports import ROOT, functions, modules, nodes, tree
 
 PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
@@ -18,6 +20,14 @@ PRIVATE = {  # name: where it is used; an entry may go, none may come
     "_linear_pointwise": {"decoding/model/cpu_layers.py"},
     "_reorder_linear_weight": {"decoding/model/cpu_layers.py"},
     "_supports_attention_backend": {"decoding/model/compatibility.py"},
+}
+POSITIONAL_MAX = 4
+POSITIONAL = {  # how many functions and dataclasses take more by position; a count may fall, none may rise
+    "abs_client": 17,
+    "app": 58,
+    "benchmarks": 17,
+    "compiler": 0,
+    "decoding": 1,  # the attention function, whose signature the library dictates
 }
 TEST_NAME_WORDS_MAX = 10
 FIRST_SENTENCE_WORDS_MAX = 12
@@ -80,6 +90,33 @@ def test_class_names_are_unique() -> None:
     classes = (node for package in PACKAGES for _, node in nodes(package) if isinstance(node, ast.ClassDef))
     names = Counter(node.name for node in classes)
     assert not [name for name, count in names.items() if count > 1]
+
+
+def positional_fields(node: ast.ClassDef) -> int:
+    """How many fields the constructor of a dataclass takes by position. Other classes have none."""
+    calls = [ast.unparse(decorator) for decorator in node.decorator_list]
+    count = 0
+    for field in node.body if any("dataclass" in call and "kw_only=True" not in call for call in calls) else ():
+        if isinstance(field, ast.AnnAssign):
+            if "KW_ONLY" in ast.unparse(field.annotation):
+                break
+            count += "ClassVar" not in ast.unparse(field.annotation) and "init=False" not in ast.unparse(field)
+    return count
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_arguments_beyond_four_are_passed_by_keyword(package: str) -> None:
+    over = []
+    for module, node in nodes(package):
+        if isinstance(node, ast.ClassDef):
+            count = positional_fields(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            count = sum(arg.arg not in ("self", "cls") for arg in (*node.args.posonlyargs, *node.args.args))
+        else:
+            continue
+        if count > POSITIONAL_MAX:
+            over.append(f"{module}.{node.name}")
+    assert len(over) <= POSITIONAL[package], over
 
 
 def test_test_names_are_short_and_use_common_terms() -> None:

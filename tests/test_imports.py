@@ -108,7 +108,7 @@ ONLY = {  # who may name a library: a module, or everything below it
     "redis": ("app.redis", "app.broker.redis", "app.store.redis"),
     "prometheus_client": ("app.observability.metrics",),
     "opentelemetry": ("app.observability.tracing",),
-    "decoding": ("decoding", "app.worker.handlers.generate"),
+    "decoding": ("decoding", *(f"app.worker.handlers.{module}" for module in ("decode", "generate", "step_events"))),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),
     "lemminflect": ("compiler.forms.inflections",),

@@ -56,14 +56,14 @@ def captions() -> Loaded:
 def check(loaded: Loaded, spec: Spec, extra_tokens: int, beams: int, **extra_options: Any) -> None:
     model, vocabulary, prompt = loaded
     compiled = compile_spec(spec, vocabulary)
-    options = SearchOptions(compiled.tokens.min_tokens + extra_tokens, beams, n=min(beams, 3), **extra_options)
+    options = SearchOptions(compiled.tokens.min_tokens + extra_tokens, beams=beams, n=min(beams, 3), **extra_options)
     answers = generate(model, prompt, compiled.tokens, options)
     assert answers
     for answer in answers:
         raw = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
         assert satisfies(spec, answer_text(compiled.text, raw)), raw
         assert len(answer.tokens) <= options.max_tokens
-        steps = replay(compiled.tokens, answer, model.score(prompt, answer.tokens), options, model.tolerance)
+        steps = replay(compiled.tokens, answer, model.score(prompt, answer.tokens), options, tolerance=model.tolerance)
         assert [step.distance for step in steps][-1] == 0
 
 
@@ -99,7 +99,7 @@ def test_small_models_of_the_other_tokenizer_families_satisfy(shared: Path, name
 def test_the_built_in_model_writes_a_caption_without_constraint(captions: Loaded) -> None:
     model, vocabulary, prompt = captions
     compiled = compile_spec(RegexSpec("(?s:.*)"), vocabulary)
-    answer = generate(model, prompt, compiled.tokens, SearchOptions(24, 8, length_penalty=1.0))[0]
+    answer = generate(model, prompt, compiled.tokens, SearchOptions(24, beams=8, length_penalty=1.0))[0]
     text = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
     assert text.startswith(" A ")
     assert text.endswith(".")

@@ -100,12 +100,12 @@ def our_cost(model: PreTrainedModel, prompt: list[int], beams: int, tokens: int,
     automaton = compile_spec(spec_from_json(constraint_json(shared)), vocabulary).tokens
     compile_s = time.perf_counter() - start
     small_automaton = compile_spec(spec_from_json({"max_words": 1}), vocabulary).tokens
-    generate(adapter, prompt, preparer.prepare(small_automaton), SearchOptions(_WARM_UP_TOKENS, _WARM_UP_BEAMS))
+    generate(adapter, prompt, preparer.prepare(small_automaton), SearchOptions(_WARM_UP_TOKENS, beams=_WARM_UP_BEAMS))
     adapter.steps = adapter.rows_read = 0
     memory = PeakMemory()
     model_bytes = resident_bytes()
     start = time.perf_counter()
-    generate(adapter, prompt, preparer.prepare(automaton), SearchOptions(tokens, beams))
+    generate(adapter, prompt, preparer.prepare(automaton), SearchOptions(tokens, beams=beams))
     seconds = time.perf_counter() - start
     return GenerationCost(seconds, memory.growth(), model_bytes, compile_s, adapter.steps, adapter.rows_read)
 

@@ -89,7 +89,7 @@ def step_rows(args: argparse.Namespace) -> list[dict[str, Any]]:
         timings: dict[str, list[dict[str, float]]] = {algorithm: [] for algorithm in ALGORITHMS}
         for _ in range(args.repeats):
             for algorithm in ALGORITHMS:
-                options = SearchOptions(args.tokens, beams, algorithm=algorithm)
+                options = SearchOptions(args.tokens, beams=beams, algorithm=algorithm)
                 timings[algorithm] += steps(model, constraint, prompt, options)
         for algorithm in ALGORITHMS:
             rows.append(summary(algorithm, beams, timings[algorithm]))

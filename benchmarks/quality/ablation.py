@@ -108,7 +108,9 @@ class Ablation:
         variant = VARIANTS[name]
 
         def search(k: int) -> Generation:
-            options = SearchOptions(task.max_tokens, k * variant.beams_factor, variant.algorithm, length_penalty=0.0)
+            options = SearchOptions(
+                task.max_tokens, beams=k * variant.beams_factor, algorithm=variant.algorithm, length_penalty=0.0
+            )
             return search_of(constraint, options, heuristics=variant.heuristics)
 
         return search

@@ -37,7 +37,7 @@ SEARCHES = ("banked", "abs", "unconstrained")
 def constrained(model: QualityModel, case: QualityCase, algorithm: str, beams: int) -> dict[str, float]:
     """Our search: seconds, log-prob, and the rows that the model read."""
     counting = CountingModel(model.model)
-    options = SearchOptions(MAX_TOKENS, beams, algorithm, length_penalty=0.0)  # type: ignore[arg-type]
+    options = SearchOptions(MAX_TOKENS, beams=beams, algorithm=algorithm, length_penalty=0.0)  # type: ignore[arg-type]
     start = time.perf_counter()
     best = generate(counting, model.prompt_ids(case), model.constraint(case), options)[0]
     seconds = time.perf_counter() - start

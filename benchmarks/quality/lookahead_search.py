@@ -249,7 +249,7 @@ class LookaheadSearch:
         self._state = np.array([constraint.automaton.start])
         self._log_prob = np.zeros(1)
         self._parent = np.zeros(1, dtype=np.int64)
-        self._best = Hypothesis((), -inf, -inf)
+        self._best = Hypothesis(tokens=(), score=-inf, log_prob=-inf)
 
     @property
     def done(self) -> bool:
@@ -295,7 +295,7 @@ class LookaheadSearch:
         row, token = np.unravel_index(log_prob.argmax(), log_prob.shape)
         best = float(log_prob[row, token])
         if best > self._best.log_prob:
-            self._best = Hypothesis((*self._tokens[row], int(token)), best, best)
+            self._best = Hypothesis(tokens=(*self._tokens[row], int(token)), score=best, log_prob=best)
 
     def _select(self, state: Integers, token: Integers, log_prob: Reals, row: Integers) -> Integers:
         """The indices of the candidates that become the next rows, best first."""

@@ -117,7 +117,10 @@ class QualityModel:
             assert isinstance(self.model, BigramModel)
             tokens, log_prob = most_probable(self.model, prompt, constraint.automaton, MAX_TOKENS, lower_bound)
         else:
-            options = SearchOptions(MAX_TOKENS, setting.beams, setting.algorithm, length_penalty=setting.length_penalty)  # type: ignore[arg-type]
+            options = SearchOptions(
+                MAX_TOKENS, beams=setting.beams, length_penalty=setting.length_penalty,
+                algorithm=setting.algorithm,  # type: ignore[arg-type]
+            )
             best = generate(self.model, prompt, constraint, options)[0]
             tokens, log_prob = best.tokens, best.log_prob
         seconds = time.perf_counter() - start

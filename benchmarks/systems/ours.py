@@ -68,7 +68,7 @@ class OurSearch:
         self._text, self._constraint = compiled.text, self._preparer.prepare(compiled.tokens)
 
     def answer(self, prompt: str, max_tokens: int) -> str:
-        options = SearchOptions(max_tokens, self._beams, self._algorithm)
+        options = SearchOptions(max_tokens, beams=self._beams, algorithm=self._algorithm)
         best = generate(self._model, self._tokenizer.encode(prompt).ids, self._constraint, options)[0]
         content = b"".join(self._vocabulary.tokens[token] or b"" for token in best.tokens)
         return answer_text(self._text, content.decode(errors="replace"))

@@ -62,11 +62,12 @@ def _symbols(classes: Sequence[bool] | np.ndarray) -> np.ndarray:
 
 
 def keyword_counts_dfa(
+    letters: Sequence[frozenset[str]],
+    guard: ResourceGuard,
+    *,
     names: Sequence[str],
     bounds: Sequence[Bounds],
     ordered: bool,
-    letters: Sequence[frozenset[str]],
-    guard: ResourceGuard,
 ) -> Dfa:
     """The minimal DFA of words in which each name's count is bounded. Symbol i is letters[i].
 
@@ -144,6 +145,7 @@ def sentences_dfa(
     is_end: Sequence[bool],
     is_word: Sequence[bool],
     is_closer: Sequence[bool],
+    *,
     minimum: int,
     maximum: int | None,
     guard: ResourceGuard,

@@ -35,6 +35,7 @@ def explore(
     live: Sequence[np.ndarray],
     starts: Sequence[Sequence[int]],
     guard: ResourceGuard,
+    *,
     dead: Sequence[int] | None = None,
 ) -> ProductGraph:
     """The product of transition tables over the same K columns. It starts from each of `starts`, which has one state

@@ -29,7 +29,7 @@ _CHUNK = 1 << 15  # rows compared at a time, 8 MiB of them
 _BYTE_WEIGHTS = mix(np.arange(_BLOCK)) | np.uint64(1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ByteTransducer:
     """A deterministic transducer from the bytes of a text to letters. It has L states and K byte classes.
 
@@ -86,7 +86,7 @@ class ByteTransducer:
         return int(self.next_state[state, column]), self.outputs[self.output[state, column]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CharTransducer:
     """A deterministic transducer over classes of characters. S states, M minterms; state 0 is dead.
 
@@ -113,11 +113,8 @@ def minimize_transducer(transducer: CharTransducer, guard: ResourceGuard) -> tup
     # the dead state comes first, so its block is block 0
     first, block = unique_rows(refine(transducer.next_state, emitting, guard).reshape(-1, 1))
     smaller = CharTransducer(
-        block[transducer.next_state[first]].astype(np.int32),
-        transducer.output[first],
-        transducer.final_output[first],
-        transducer.outputs,
-        transducer.minterms,
+        next_state=block[transducer.next_state[first]].astype(np.int32), output=transducer.output[first],
+        final_output=transducer.final_output[first], outputs=transducer.outputs, minterms=transducer.minterms,
     )
     return smaller, block
 
@@ -144,13 +141,8 @@ def to_byte_transducer(transducer: CharTransducer, start: int, guard: ResourceGu
     output[inside] = 0
     final_output = np.concatenate([transducer.final_output, np.full(expanded.inner, NO_END)])
     return ByteTransducer(
-        expanded.byte_class.astype(np.int32),
-        target,
-        output,
-        final_output.astype(np.int32),
-        states,
-        transducer.outputs,
-        start,
+        byte_class=expanded.byte_class.astype(np.int32), next_state=target, output=output,
+        final_output=final_output.astype(np.int32), boundary_states=states, outputs=transducer.outputs, start=start,
     )
 
 
@@ -173,7 +165,7 @@ class ByteTable:
         return len(self.table) - self.boundary
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Layout:
     """How the characters outside ASCII fall into blocks. Entry 0 of every numbering is the one without characters.
 
@@ -205,14 +197,14 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, guard: ResourceGuard) 
     # Rows that agree outside ASCII share all their inner states.
     first, row_of = unique_rows(wide[:, column])
     values = wide[first][:, column]  # [D, m]: the rows that differ outside ASCII
-    leaf, leaf_rows = _intern(values, layout.leaves, dead, 0, guard)
-    middle, middle_rows = _intern(leaf, layout.middle, dead, len(leaf_rows), guard)
-    outer, outer_rows = _intern(middle, layout.outer, dead, len(leaf_rows) + len(middle_rows), guard)
+    leaf, leaf_rows = _intern(values, layout.leaves, dead, 0, guard=guard)
+    middle, middle_rows = _intern(leaf, layout.middle, dead, len(leaf_rows), guard=guard)
+    outer, outer_rows = _intern(middle, layout.outer, dead, len(leaf_rows) + len(middle_rows), guard=guard)
     # [D, 51]: the inner state behind each lead byte C2..F4.
     leads = np.concatenate([leaf[:, layout.two], middle[:, layout.three], outer[:, layout.four]], axis=1)
     ascii_part = wide[:, 1 + parts.of(np.arange(_ASCII_END))]
     inner = np.concatenate([leaf_rows, middle_rows, outer_rows])
-    return _assemble(ascii_part, leads[row_of], inner, dead, guard)
+    return _assemble(ascii_part, leads[row_of], inner, dead, guard=guard)
 
 
 def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
@@ -228,7 +220,7 @@ def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
 
 
 def _intern(
-    values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, guard: ResourceGuard
+    values: np.ndarray, blocks: np.ndarray, dead: int, offset: int, *, guard: ResourceGuard
 ) -> tuple[np.ndarray, np.ndarray]:
     """The inner states that read one continuation byte of each block.
 
@@ -250,7 +242,7 @@ def _intern(
     guard.check_time()
     guard.check("table_bytes_max", len(first) * _BLOCK * values.itemsize)
     rows = _rows(values, blocks, first)
-    if not _rows_match(values, blocks, first, which, rows):  # two rows share a hash: compare rows
+    if not _rows_match(values, blocks, first, which, rows=rows):  # two rows share a hash: compare rows
         rows = _rows(values, blocks, np.arange(len(which)))
         first, which = unique_rows(rows)
         rows = rows[first]
@@ -266,7 +258,9 @@ def _rows(values: np.ndarray, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarr
     return np.asarray(values[(pairs // len(blocks))[:, None], blocks[pairs % len(blocks)]])
 
 
-def _rows_match(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which: np.ndarray, rows: np.ndarray) -> bool:
+def _rows_match(
+    values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which: np.ndarray, *, rows: np.ndarray
+) -> bool:
     """True when each pair has the row that its hash names. Two different rows may have one hash."""
     shared = np.flatnonzero(first[which] != np.arange(len(which)))
     chunks = (shared[low : low + _CHUNK] for low in range(0, len(shared), _CHUNK))
@@ -274,7 +268,7 @@ def _rows_match(values: np.ndarray, blocks: np.ndarray, first: np.ndarray, which
 
 
 def _assemble(
-    ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, guard: ResourceGuard
+    ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, *, guard: ResourceGuard
 ) -> ByteTable:
     """One table from boundary rows and inner rows, equal columns merged.
 
@@ -346,4 +340,7 @@ def _stack(leaves: np.ndarray, block: np.ndarray) -> _Layout:
     first, plane = unique_rows(planes)
     two = block[2:32]
     used, renumbered = np.unique(np.concatenate([[0], two, middle.reshape(-1)]), return_inverse=True)
-    return _Layout(leaves[used], renumbered[31:].reshape(-1, _BLOCK), planes[first], renumbered[1:31], three, plane[1:])
+    return _Layout(
+        leaves=leaves[used], middle=renumbered[31:].reshape(-1, _BLOCK), outer=planes[first], two=renumbered[1:31],
+        three=three, four=plane[1:],
+    )

@@ -49,7 +49,7 @@ class StateNote:
     start: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintExplanation:
     """What was compiled, in words and numbers.
 

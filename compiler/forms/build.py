@@ -101,7 +101,7 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
             embed = partial(_embed_constraint, engines, guard)
             with field_prefix("json_schema"):
-                return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard)
+                return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard=guard)
     # Patterns, templates and choices share the translation of pattern trees, which `engines` chooses.
     return CharDfa(*engines.node(node, guard))
 
@@ -133,7 +133,7 @@ def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: 
 
     # A compiled constraint serves callers with other names, so the leaf knows meanings only.
     propositions = {meaning_name(proposition): proposition for proposition in declared.values()}
-    return WordLeaf(propositions, by_meaning, EOS in used, NOMATCH in used)
+    return WordLeaf(propositions=propositions, build=by_meaning, with_eos=EOS in used, with_nomatch=NOMATCH in used)
 
 
 def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
@@ -150,10 +150,10 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
     build: LetterDfa
     # As a formula, a count would be nested that often.
     if spec.counts:
-        build = partial(keyword_counts_dfa, names, spec.counts, spec.ordered)
+        build = partial(keyword_counts_dfa, names=names, bounds=spec.counts, ordered=spec.ordered)
     else:
         build = partial(engines.formula, _occurrences(names, spec.ordered))
-    return WordLeaf(propositions, build)
+    return WordLeaf(propositions=propositions, build=build)
 
 
 def _inflect_proposition(proposition: Proposition) -> Proposition:
@@ -186,10 +186,12 @@ def _length(spec: LengthSpec) -> ConstraintTree:
     parts: list[ConstraintTree] = []
     if spec.min_words is not None or spec.max_words is not None:
         # Words and sentences are counted on the word trace.
-        parts.append(WordLeaf({meaning_name(STEP): STEP}, partial(_word_counts, spec), internal=True))
+        parts.append(
+            WordLeaf(propositions={meaning_name(STEP): STEP}, build=partial(_word_counts, spec), internal=True)
+        )
     if spec.sentences is not None:
         marks = {meaning_name(mark): mark for mark in (STEP, SENTENCE_END, CLOSER)}
-        parts.append(WordLeaf(marks, partial(_sentences, spec), internal=True))
+        parts.append(WordLeaf(propositions=marks, build=partial(_sentences, spec), internal=True))
     if spec.max_chars is not None:
         # Characters are counted on the text itself.
         parts.append(LengthLeaf(spec.max_chars))
@@ -209,8 +211,9 @@ def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: Res
 
 def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
     assert spec.sentences is not None
+    minimum, maximum = spec.sentences
     ends, words, closers = (_holds_at(mark, letters) for mark in (SENTENCE_END, STEP, CLOSER))
-    return sentences_dfa(ends, words, closers, *spec.sentences, guard)
+    return sentences_dfa(ends, words, closers, minimum=minimum, maximum=maximum, guard=guard)
 
 
 def _user_dfa(spec: DfaSpec, guard: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:

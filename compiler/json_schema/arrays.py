@@ -130,13 +130,13 @@ class ArrayBuilder:
                     if control not in before:
                         before[control] = assembler.new_state()
                         waiting.append(control)
-                    self._continue(assembler, control, after[control], before[control], end)
+                    self._continue(assembler, control, after[control], before[control], end=end)
                 targets[label] = after[control]
             # Labels without a target are items that no array may have here: their paths lead nowhere.
             assembler.add_fragment(before[index, counts], item, targets)
         return trim(assembler.finish()), self._safe
 
-    def _continue(self, assembler: Assembler, control: _Control, after: int, before: int, end: int) -> None:
+    def _continue(self, assembler: Assembler, control: _Control, after: int, before: int, *, end: int) -> None:
         """Add the continuations after an item. They are a comma with the next item, and the end."""
         layout, level = self._compiler.layout, self._position.level
         if self._maximum is None or control[0] < self._maximum:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.json_schema.nodes import Alternatives, Condition
 
-CONDITIONS_TOGETHER_MAX = 3  # eliminated together in any case: n of them compile the nodes 2 ** n times
-CONDITIONS_PLANNED_MAX = 8  # of which some may be eliminated together, because their `if` needs it
+_CONDITIONS_TOGETHER_MAX = 3  # eliminated together in any case: n of them compile the nodes 2 ** n times
+_CONDITIONS_PLANNED_MAX = 8  # of which some may be eliminated together, because their `if` needs it
 Clause = Alternatives | Condition | int  # a choice, a condition, or a node that must not hold
 
 
@@ -55,3 +56,18 @@ class Conjunction:
     def combination_count(self) -> int:
         """How many combinations of options its choices have."""
         return prod(len(clause.nodes) for clause in self.clauses if isinstance(clause, Alternatives))
+
+    def condition_plan(self, can_negate: Callable[[Condition], bool]) -> tuple[Condition, Branching]:
+        """The condition to eliminate first, and how.
+
+        can_negate  whether the `if` of a condition can be negated without the other clauses
+        """
+        conditions = [clause for clause in self.clauses if isinstance(clause, Condition)]
+        if len(conditions) <= _CONDITIONS_TOGETHER_MAX:
+            return conditions[0], Branching.TOGETHER
+        if len(conditions) <= _CONDITIONS_PLANNED_MAX:
+            for condition in conditions:
+                # What it cannot negate by itself, it may be able to beside all that the other clauses narrow.
+                if not can_negate(condition):
+                    return condition, Branching.TOGETHER
+        return conditions[0], Branching.APART

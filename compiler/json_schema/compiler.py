@@ -12,20 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Literal
 
 from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder
-from compiler.json_schema.clauses import (
-    CONDITIONS_PLANNED_MAX,
-    CONDITIONS_TOGETHER_MAX,
-    Branching,
-    ChoicePlan,
-    Clause,
-    Conjunction,
-)
+from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
 from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, dfa_of, string_fragment
 from compiler.json_schema.keywords import equal
 from compiler.json_schema.nodes import Alternatives, Condition, Position, PropertyScopes, Scalar, Schema
@@ -53,7 +46,9 @@ _Key = tuple[tuple[int, ...], Position]  # sorted nodes at a position
 _Builder = type[ArrayBuilder] | type[ObjectBuilder]
 
 
-def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: Embed, guard: ResourceGuard) -> CharDfa:
+def schema_dfa(
+    document: object, whitespace: Whitespace, max_depth: int, embed: Embed, *, guard: ResourceGuard
+) -> CharDfa:
     """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
 
     max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
@@ -65,7 +60,7 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
     >>> from compiler.limits import DEFAULT_LIMITS
     >>> no_embedding = lambda constraint, field: everything()
     >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    >>> dfa = schema_dfa(schema, "compact", 2, no_embedding, ResourceGuard(DEFAULT_LIMITS))
+    >>> dfa = schema_dfa(schema, "compact", 2, no_embedding, guard=ResourceGuard(DEFAULT_LIMITS))
     >>> dfa.accepts('{"a":1}'), dfa.accepts('{"a":1.5}'), dfa.accepts('{}')
     (True, False, False)
     """
@@ -77,7 +72,7 @@ def schema_dfa(document: object, whitespace: Whitespace, max_depth: int, embed: 
         pretty = whitespace == "pretty"
         # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
         no_nesting = Position(scopes.scope(()), 0, 0, pretty)
-        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), no_nesting, guard)
+        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), no_nesting, guard=guard)
         fragment, _ = compiler.text((0,), Position(scopes.scope((0,)), max_depth, 0, pretty))
     # The empty language has no fragment.
     if fragment is None:
@@ -99,6 +94,7 @@ class SchemaCompiler:
         alphabet: StringAlphabet,
         layout: ObjectLayout,
         no_nesting: Position,
+        *,
         guard: ResourceGuard,
     ) -> None:
         self.nodes, self.alphabet, self.layout, self.guard = nodes, alphabet, layout, guard
@@ -201,7 +197,8 @@ class SchemaCompiler:
             case Alternatives() as choice:
                 return self._choice(conjunction, choice, position)
             case Condition():
-                return self._condition(conjunction, *self._condition_plan(conjunction, position), position)
+                plan = conjunction.condition_plan(partial(self._can_negate, position=position))
+                return self._condition(conjunction, *plan, position)
             case negated:
                 others = self._conjunction(conjunction.without(negated), position)
                 return self._subtract(others, self.values((negated,), position), position, negated)
@@ -235,22 +232,12 @@ class SchemaCompiler:
         """The scalars that the options of a choice list."""
         return [value for node in choice.nodes for value in self.nodes[node].values or ()]
 
-    def _condition_plan(self, conjunction: Conjunction, position: Position) -> tuple[Condition, Branching]:
-        """The condition to eliminate first, and how.
+    def _can_negate(self, condition: Condition, position: Position) -> bool:
+        """Whether the other conditions may be compiled without this one.
 
-        Each `if` is compiled once by itself. Its set of values states whether it can be negated by itself.
+        Its `if` is compiled once, and its set of values states whether that set can be negated by itself.
         """
-        conditions = [clause for clause in conjunction.clauses if isinstance(clause, Condition)]
-        if len(conditions) <= CONDITIONS_TOGETHER_MAX:
-            return conditions[0], Branching.TOGETHER
-        if len(conditions) <= CONDITIONS_PLANNED_MAX:
-            if self._needs_narrowing:
-                return conditions[0], Branching.TOGETHER
-            for condition in conditions:
-                # An `if` that cannot be negated by itself may be negated beside all that the others narrow.
-                if not self.values((condition.if_,), position).duplicate_key_safe:
-                    return condition, Branching.TOGETHER
-        return conditions[0], Branching.APART
+        return not self._needs_narrowing and self.values((condition.if_,), position).duplicate_key_safe
 
     def _condition(
         self, conjunction: Conjunction, condition: Condition, branching: Branching, position: Position
@@ -269,7 +256,7 @@ class SchemaCompiler:
         return unite(holds, fails, self.guard)
 
     def _subtract(self, left: ValueSet, right: ValueSet, position: Position, node: int) -> ValueSet:
-        return subtract(left, right, lambda name: self._all(name, position), self.nodes[node].field, self.guard)
+        return subtract(left, right, lambda name: self._all(name, position), self.nodes[node].field, guard=self.guard)
 
     def _union(self, options: Sequence[ValueSet], choice: Alternatives, position: Position) -> ValueSet:
         """The values in any of the options, or in exactly one."""
@@ -313,8 +300,12 @@ class SchemaCompiler:
         strings = self._scalars.string_language(nodes) if allows("string") else Trivial.EMPTY
         speaks_of_arrays = any(node.arrays is not None for node in nodes)
         speaks_of_objects = any(node.objects is not None for node in nodes)
-        arrays, arrays_safe = self._container(ArrayBuilder, allows("array"), speaks_of_arrays, node_ids, position)
-        objects, objects_safe = self._container(ObjectBuilder, allows("object"), speaks_of_objects, node_ids, position)
+        arrays, arrays_safe = self._container(
+            ArrayBuilder, allows("array"), speaks_of_arrays, node_ids, position=position
+        )
+        objects, objects_safe = self._container(
+            ObjectBuilder, allows("object"), speaks_of_objects, node_ids, position=position
+        )
         numbers = self._scalars.number_language(nodes, types)
         values = ValueSet(frozenset(literals), (numbers, strings, arrays, objects), arrays_safe and objects_safe)
         for node in nodes:
@@ -323,7 +314,7 @@ class SchemaCompiler:
         return values
 
     def _container(
-        self, builder: _Builder, allowed: bool, constrained: bool, node_ids: Sequence[int], position: Position
+        self, builder: _Builder, allowed: bool, constrained: bool, node_ids: Sequence[int], *, position: Position
     ) -> tuple[TypeLanguage, bool]:
         """The arrays or the objects that fit nodes. The second value is True where they are safe from duplicate keys.
 

@@ -114,11 +114,16 @@ class TypeKeywords:
         if isinstance(value, dict):
             properties = tuple((name, self._constant(item)) for name, item in value.items())
             # All its keys are required, and a node that nothing fits forbids others.
-            declared = ObjectFacts(properties, (), self.add(Schema(field, never=True)), None, tuple(value))
+            declared = ObjectFacts(
+                properties=properties, patterns=(), additional=self.add(Schema(field, never=True)), names=None,
+                required=tuple(value),
+            )
             return self.add(Schema(field, types=frozenset({"object"}), objects=declared, order=tuple(value)))
         if isinstance(value, list):
             # An array of exactly these items.
-            facts = ArrayFacts(tuple(map(self._constant, value)), None, len(value), len(value))
+            facts = ArrayFacts(
+                prefix=tuple(map(self._constant, value)), items=None, minimum=len(value), maximum=len(value)
+            )
             return self.add(Schema(field, types=frozenset({"array"}), arrays=facts))
         return self.add(Schema(field, values=(value,)))  # type: ignore[arg-type]
 
@@ -157,11 +162,9 @@ class TypeKeywords:
         formats = self._formats(string_value(value["format"], location.below("format"))) if "format" in value else ()
         constraint = "constraint" in value and EmbeddedConstraint(value["constraint"], location.below("constraint"))
         return StringFacts(
-            self._count("minLength") or 0,
-            self._count("maxLength"),
-            (pattern,) if "pattern" in value else (),
-            formats,
-            (constraint,) if constraint else (),
+            minimum=self._count("minLength") or 0, maximum=self._count("maxLength"),
+            patterns=(pattern,) if "pattern" in value else (), formats=formats,
+            constraints=(constraint,) if constraint else (),
         )
 
     def _formats(self, name: str) -> tuple[str, ...]:
@@ -191,7 +194,10 @@ class TypeKeywords:
         if not isinstance(unique, bool):
             raise self.location.fault("uniqueItems", "uniqueItems is true or false", "a boolean")
         prefix, items = self.optional_children("prefixItems"), self.optional_child("items")
-        return ArrayFacts(prefix, items, self._count("minItems") or 0, self._count("maxItems"), contains, unique)
+        return ArrayFacts(
+            prefix=prefix, items=items, minimum=self._count("minItems") or 0, maximum=self._count("maxItems"),
+            contains=contains, unique=unique,
+        )
 
     def objects(self) -> ObjectFacts | None:
         value, location = self.value, self.location
@@ -205,13 +211,10 @@ class TypeKeywords:
             for pattern in self.mapping("patternProperties")
         )
         return ObjectFacts(
-            properties,
-            patterns,
-            self.optional_child("additionalProperties"),
-            self.optional_child("propertyNames"),
-            string_list(value.get("required", []), location.below("required")),
-            self._count("minProperties") or 0,
-            self._count("maxProperties"),
+            properties=properties, patterns=patterns, additional=self.optional_child("additionalProperties"),
+            names=self.optional_child("propertyNames"),
+            required=string_list(value.get("required", []), location.below("required")),
+            minimum=self._count("minProperties") or 0, maximum=self._count("maxProperties"),
         )
 
     def conditions(self) -> tuple[Condition, ...]:

@@ -9,7 +9,7 @@ vocabulary of keywords stands here too. Knows nothing of references and automata
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -69,7 +69,7 @@ class EmbeddedConstraint:
 # The facts and nodes below are compared by identity, which is all that is needed and cheap to hash.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StringFacts:
     """The facts about a string.
 
@@ -96,7 +96,7 @@ class Contains:
     maximum: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ArrayFacts:
     """The facts about an array.
 
@@ -116,7 +116,7 @@ class ArrayFacts:
         return self.prefix[index] if index < len(self.prefix) else self.items
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ObjectFacts:
     """The facts about an object.
 
@@ -178,6 +178,7 @@ class Schema:
 
     field: str
     # What `false` stands for; the schema `true` has no fact at all.
+    _: KW_ONLY
     never: bool = False
     types: frozenset[str] | None = None
     values: tuple[Scalar, ...] | None = None

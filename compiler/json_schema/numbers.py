@@ -38,7 +38,7 @@ class NumberSpelling:
     integer_digits: int = INTEGER_DIGITS_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ScanState:
     """The part of a number that has been read.
 
@@ -75,7 +75,10 @@ class _Scanner:
         self._moduli = [int(divisor.scaleb(scale)) for divisor, scale in scaled]
         # Positions behind the last decimal of every bound and divisor are not distinguished.
         self._decimals_max = max([*map(len, self._fraction_parts), *self._scales], default=0)
-        self.start = _ScanState("start", False, 0, 0, (0,) * len(self._bounds), (0,) * len(facts.multiples))
+        self.start = _ScanState(
+            phase="start", negative=False, digits=0, decimals=0, orders=(0,) * len(self._bounds),
+            remainders=(0,) * len(facts.multiples),
+        )
 
     def step(self, state: _ScanState, symbol: str) -> _ScanState | None:
         """The state after a symbol. None where no number continues with it."""

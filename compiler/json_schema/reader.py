@@ -85,7 +85,9 @@ class SchemaReader:
                 message = f"the schema keyword {name} is not supported"
                 raise SpecUnsupported(message, construct=name, field=location.below(keyword))
         _check_draft(value.get("$schema"), location)
-        return _ObjectReader(value, location, self.node, self.add, self._references).schema()
+        return _ObjectReader(
+            value=value, location=location, node=self.node, add=self.add, references=self._references
+        ).schema()
 
 
 def _check_draft(name: object, location: SchemaLocation) -> None:
@@ -94,7 +96,7 @@ def _check_draft(name: object, location: SchemaLocation) -> None:
         raise location.unsupported("$schema", "only the dialects of json-schema.org are read")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _ObjectReader(TypeKeywords):
     """Reads one schema object, keyword by keyword."""
 
@@ -194,8 +196,8 @@ def _write_out_unevaluated(nodes: Mapping[int, Schema], add: Callable[[Schema], 
     changed = {}
     for number, node in list(nodes.items()):
         added = [
-            *_unevaluated_nodes(nodes, number, node.unevaluated_items, _ITEMS, add),
-            *_unevaluated_nodes(nodes, number, node.unevaluated_properties, _PROPERTIES, add),
+            *_unevaluated_nodes(nodes, number, node.unevaluated_items, _ITEMS, add=add),
+            *_unevaluated_nodes(nodes, number, node.unevaluated_properties, _PROPERTIES, add=add),
         ]
         # The new nodes hold beside the old ones, like an `allOf`.
         if added:
@@ -204,7 +206,7 @@ def _write_out_unevaluated(nodes: Mapping[int, Schema], add: Callable[[Schema], 
 
 
 def _unevaluated_nodes(
-    nodes: Mapping[int, Schema], number: int, unevaluated: int | None, keyword: str, add: Callable[[Schema], int]
+    nodes: Mapping[int, Schema], number: int, unevaluated: int | None, keyword: str, *, add: Callable[[Schema], int]
 ) -> list[int]:
     """A node that applies the node `unevaluated` to all unevaluated values.
 
@@ -268,7 +270,7 @@ def _items(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) 
     # Items up to the longest prefix are evaluated; the others must fit the node.
     length = max((len(fact.prefix) for fact in facts), default=0)
     anything = add(Schema(views[0].field))
-    return [add(Schema(views[0].field, arrays=ArrayFacts((anything,) * length, unevaluated)))]
+    return [add(Schema(views[0].field, arrays=ArrayFacts(prefix=(anything,) * length, items=unevaluated)))]
 
 
 def _properties(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) -> list[int]:
@@ -282,5 +284,7 @@ def _properties(views: list[Schema], unevaluated: int, add: Callable[[Schema], i
     names = dict.fromkeys(name for fact in facts for name, _ in fact.properties)
     patterns = dict.fromkeys((pattern, field) for fact in facts for pattern, field, _ in fact.patterns)
     properties = tuple((name, anything) for name in names)
-    objects = ObjectFacts(properties, tuple((*pair, anything) for pair in patterns), unevaluated)
+    objects = ObjectFacts(
+        properties=properties, patterns=tuple((*pair, anything) for pair in patterns), additional=unevaluated
+    )
     return [add(Schema(views[0].field, objects=objects))]

@@ -76,16 +76,16 @@ def from_fragment(fragment: Fragment | None) -> TypeLanguage:
 
 def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` or in `right`."""
-    return _combine(left, right, left.literals | right.literals, "or", guard)
+    return _combine(left, right, left.literals | right.literals, "or", guard=guard)
 
 
 def intersect(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
     """The values in `left` and in `right`."""
-    return _combine(left, right, left.literals & right.literals, "and", guard)
+    return _combine(left, right, left.literals & right.literals, "and", guard=guard)
 
 
 def _combine(
-    left: ValueSet, right: ValueSet, literals: frozenset[str], operation: Operation, guard: ResourceGuard
+    left: ValueSet, right: ValueSet, literals: frozenset[str], operation: Operation, *, guard: ResourceGuard
 ) -> ValueSet:
     """The union or the intersection, of which the literals are given."""
     languages = tuple(_join(*pair, operation, guard) for pair in zip(left.languages, right.languages, strict=True))
@@ -94,7 +94,7 @@ def _combine(
 
 
 def subtract(
-    left: ValueSet, right: ValueSet, everything: Callable[[str], Fragment | None], field: str, guard: ResourceGuard
+    left: ValueSet, right: ValueSet, everything: Callable[[str], Fragment | None], field: str, *, guard: ResourceGuard
 ) -> ValueSet:
     """The values in `left` that are not in `right`.
 

@@ -38,7 +38,9 @@ class _TrieWalk:
     The group is the states between characters, or those inside one.
     """
 
-    def __init__(self, effects: Effects, sources: np.ndarray, columns: int, nodes: int, guard: ResourceGuard) -> None:
+    def __init__(
+        self, effects: Effects, sources: np.ndarray, columns: int, nodes: int, *, guard: ResourceGuard
+    ) -> None:
         self._effects = effects
         self._guard = guard
         self._columns = columns
@@ -218,11 +220,11 @@ def _cheaper_form(frontier: _Frontier) -> _Frontier:
 
 
 def _classes(
-    effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, guard: ResourceGuard
+    effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, *, guard: ResourceGuard
 ) -> _Classes:
     """The effects of a trie's tokens from a group of states."""
     # A trie has one row for each node at most; equal rows are one.
-    walk = _TrieWalk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard)
+    walk = _TrieWalk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard=guard)
     ids, ends = walk.trie(trie, transducer.byte_class.astype(np.uint8))
     # Rows at which no token ends are only steps on the way; the others are the token classes.
     used = np.zeros(walk.count, dtype=bool)
@@ -248,8 +250,12 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     """
     effects = Effects(transducer, LetterMaps(letters, transducer.outputs, guard), guard)
     groups = np.split(np.arange(transducer.states, dtype=np.int32), [transducer.boundary_states])
-    boundary, boundary_ids, boundary_column = _classes(effects, transducer, groups[0], vocabulary.boundary_trie, guard)
-    midchar, midchar_ids, midchar_column = _classes(effects, transducer, groups[1], vocabulary.midchar_trie, guard)
+    boundary, boundary_ids, boundary_column = _classes(
+        effects, transducer, groups[0], vocabulary.boundary_trie, guard=guard
+    )
+    midchar, midchar_ids, midchar_column = _classes(
+        effects, transducer, groups[1], vocabulary.midchar_trie, guard=guard
+    )
     cells, pairs = boundary.size + midchar.size, (transducer.states + 1) * letters.states
     # Checked before the large tables are written.
     guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
@@ -260,7 +266,7 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     # EOS has a class of its own. It stands between the classes of the two groups.
     token_class[list(vocabulary.eos_ids)] = boundary.shape[1]
     edges = _LiftedEdges(boundary=_add_end(transducer, effects, boundary), midchar=midchar, token_class=token_class)
-    return _assemble(transducer, letters, effects, edges, vocabulary.eos_ids)
+    return _assemble(transducer, letters, effects, edges, eos_ids=vocabulary.eos_ids)
 
 
 def _add_end(transducer: ByteTransducer, effects: Effects, boundary: np.ndarray) -> np.ndarray:
@@ -297,7 +303,7 @@ class _LiftedEdges:
 
 
 def _assemble(
-    transducer: ByteTransducer, letters: Dfa, effects: Effects, lifted: _LiftedEdges, eos_ids: tuple[int, ...]
+    transducer: ByteTransducer, letters: Dfa, effects: Effects, lifted: _LiftedEdges, *, eos_ids: tuple[int, ...]
 ) -> TokenAutomaton:
     """Number the reachable effects as edges, and compute the distances. The result is checked."""
     boundary, midchar = lifted.boundary, lifted.midchar
@@ -315,7 +321,9 @@ def _assemble(
     accepting = np.zeros((transducer.states + 1, letters.states), dtype=bool)
     accepting[eos_state] = letters.accepting  # only the state after EOS accepts
     source, edge = _pairs(edge_boundary, edge_midchar)
-    distance = distances(source, edge, edge_target, edge_function, function, accepting, effects.guard)
+    distance = distances(
+        source, edge, edge_target, edge_function, function=function, accepting=accepting, guard=effects.guard
+    )
     return TokenAutomaton(
         token_class=lifted.token_class,
         edge_boundary=edge_boundary,

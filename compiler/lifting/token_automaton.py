@@ -24,7 +24,7 @@ _WORD_BITS, _WORD_BYTES = 64, 8
 _BLOCK_CELLS = 1 << 18  # of rows under work, unpacked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TokenAutomaton:
     """A DFA over the ids of a vocabulary. V ids, C token classes, L transducer states, Q letter states, P edges.
 
@@ -145,7 +145,7 @@ def _check_range(name: str, values: np.ndarray, end: int) -> None:
 
 
 def from_table(
-    token_class: np.ndarray, next_state: np.ndarray, accepting: np.ndarray, start: int, eos_ids: tuple[int, ...]
+    token_class: np.ndarray, next_state: np.ndarray, accepting: np.ndarray, start: int, *, eos_ids: tuple[int, ...]
 ) -> TokenAutomaton:
     """A token automaton from an explicit transition table.
 
@@ -174,17 +174,11 @@ def from_table(
     edge_target = np.arange(states + 2, dtype=np.int32)
     effect, function = np.zeros(states + 2, dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
     live = (source != DEAD) & (used != DEAD)
-    distance = distances(source[live], used[live], edge_target, effect, function, accept)
+    distance = distances(source[live], used[live], edge_target, effect, function=function, accepting=accept)
     return TokenAutomaton(
-        ids,
-        target.astype(np.int32),
-        np.zeros((1, 0), dtype=np.int32),
-        edge_target,
-        effect,
-        function,
-        distance.reshape(-1),
-        start + 1,
-        eos_ids,
+        token_class=ids, edge_boundary=target.astype(np.int32), edge_midchar=np.zeros((1, 0), dtype=np.int32),
+        edge_target=edge_target, edge_function=effect, function=function, distance=distance.reshape(-1),
+        start=start + 1, eos_ids=eos_ids,
     )
 
 
@@ -193,6 +187,7 @@ def distances(
     edge: np.ndarray,
     edge_target: np.ndarray,
     edge_function: np.ndarray,
+    *,
     function: np.ndarray,
     accepting: np.ndarray,
     guard: ResourceGuard | None = None,
@@ -213,7 +208,10 @@ def distances(
     letter_states = accepting.shape[1]
     if letter_states == 1:  # no letters: an edge is the transducer state that it leads to
         return steps_along(source, edge_target[edge], accepting[:, 0], guard).astype(np.int32).reshape(-1, 1)
-    return _search(_ReverseGraph(source, edge, edge_target, edge_function, function, len(accepting)), accepting, guard)
+    return _search(
+        _ReverseGraph(source, edge, edge_target, edge_function, function=function, transducer_states=len(accepting)),
+        accepting, guard,
+    )
 
 
 def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
@@ -233,7 +231,7 @@ def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | 
             new = reached & ~settled[into_row]
             changed_rows = np.flatnonzero(new.any(axis=1))
             reached_pairs.append((into_row[changed_rows], new[changed_rows]))
-            _settle(distance, settled, *reached_pairs[-1], level)
+            _settle(distance, settled, *reached_pairs[-1], level=level)
         rows = np.concatenate([into_row for into_row, _ in reached_pairs]) if reached_pairs else rows[:0]
         fresh = np.concatenate([new for _, new in reached_pairs]) if reached_pairs else fresh[:0]
     return distance
@@ -248,6 +246,7 @@ class _ReverseGraph:
         edge: np.ndarray,
         edge_target: np.ndarray,
         edge_function: np.ndarray,
+        *,
         function: np.ndarray,
         transducer_states: int,
     ) -> None:
@@ -278,7 +277,7 @@ class _ReverseGraph:
         return _unions(self._source[pair], before[used], by_edge, self._block_rows)
 
 
-def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, level: int) -> None:
+def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, *, level: int) -> None:
     """Write the distances of the pairs of a level.
 
     These are the letter states `new` [n, W] of the transducer states `rows` [n].

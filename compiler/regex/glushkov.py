@@ -31,7 +31,7 @@ _DEAD_SET = 0  # nothing may be read and the text may not end here
 _ConditionalPositions = dict[int, int]  # condition -> bit set of positions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CharNfa:
     """A Glushkov automaton: each position reads one character of a set. P positions; bit p of an int means position p.
 
@@ -165,7 +165,8 @@ class _Builder:
             self._position(single(ord("\n")))
             last |= shared
         return CharNfa(
-            tuple(self._sets), tuple(self._position_set), first, last, tuple(self._follow), bool(fragment.nullable)
+            sets=tuple(self._sets), position_set=tuple(self._position_set), first=first, last=last,
+            follow=tuple(self._follow), nullable=bool(fragment.nullable),
         )
 
     def _newlines(self) -> int:

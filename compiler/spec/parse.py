@@ -156,7 +156,7 @@ def _keywords(fields: Mapping[str, object], _: int) -> Spec:
     forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
     flags = {name: fields.get(name, False) for name in ("ordered", "case_sensitive", "inflect")}
     ordered, case_sensitive, inflect = (typed(value, bool, name, "a boolean") for name, value in flags.items())
-    return KeywordsSpec(forms, ordered, case_sensitive, inflect, counts)
+    return KeywordsSpec(forms, ordered=ordered, case_sensitive=case_sensitive, inflect=inflect, counts=counts)
 
 
 def _infill(fields: Mapping[str, object], _: int) -> Spec:

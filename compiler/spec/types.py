@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal, get_args
 
 from compiler.errors import require
@@ -78,6 +78,7 @@ class KeywordsSpec:
 
     form: ClassVar = "keywords"
     concepts: tuple[tuple[str, ...], ...]
+    _: KW_ONLY
     ordered: bool = False
     case_sensitive: bool = False
     inflect: bool = False

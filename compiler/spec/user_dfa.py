@@ -8,7 +8,7 @@ string of which it reads one character, {"text": "abc"}. A word for which some s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from compiler.automata import charset
 from compiler.errors import SpecSyntaxError, SpecUnsupported, require
@@ -35,6 +35,7 @@ class UserTransition:
 
     source: str
     target: str
+    _: KW_ONLY
     when: str | None = None
     byte_ranges: ByteRanges | None = None
     # Characters of any length in UTF-8; the compiler expands them to bytes.

@@ -82,7 +82,7 @@ class Combination:
         return to_byte_transducer(self.transducer.transducer, self.transducer.start, guard)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Parts:
     """A tree in normal form, taken apart.
 
@@ -148,7 +148,10 @@ def _take_apart(tree: ConstraintTree, guard: ResourceGuard) -> _Parts:
     root = normal_form(tree, guard)
     mandatory, optional = split_mandatory(root)
     words = _word_trace(_of_type(optional, WordLeaf), guard)
-    return _Parts(root, mandatory, optional, words, True in spaces and False not in spaces)
+    return _Parts(
+        root=root, mandatory=mandatory, optional=optional, words=words,
+        leading_space=True in spaces and False not in spaces,
+    )
 
 
 def _word_trace(leaves: Sequence[WordLeaf], guard: ResourceGuard) -> WordTransducer | None:
@@ -235,7 +238,9 @@ def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """The product of the word trace and the whole-text constraints. Its last letter tells which constraints hold."""
     leaves, counts_characters = _of_type(parts.optional, CharLeaf), bool(_of_type(parts.optional, LengthLeaf))
     optional = [leaf.texts for leaf in leaves]
-    product = joint_transducer(parts.words, parts.mandatory, optional, counts_characters, parts.leading_space, guard)
+    product = joint_transducer(
+        parts.words, parts.mandatory, optional, counts_characters, leading_space=parts.leading_space, guard=guard
+    )
     # Without whole-text constraints there is no other construction to fall back to, and no need to measure.
     measured = bool(_of_type(parts.root, CharLeaf))
     inner_states = inner_estimate(product.transducer.next_state, product.transducer.minterms) if measured else 0

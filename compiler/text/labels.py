@@ -37,7 +37,10 @@ def label_automata(
     # What people look at. A text automaton has a byte transducer; this one reads only the empty text.
     table = np.zeros((2, 1), dtype=np.int32)  # every byte leads to the dead state
     final_output = np.array([NO_END, 0], dtype=np.int32)
-    silent = ByteTransducer(np.zeros(256, dtype=np.int32), table, np.zeros_like(table), final_output, 2, ((),), 1)
+    silent = ByteTransducer(
+        byte_class=np.zeros(256, dtype=np.int32), next_state=table, output=np.zeros_like(table),
+        final_output=final_output, boundary_states=2, outputs=((),), start=1,
+    )
     display = LabelAutomaton(
         transducer=silent,
         letters=dfa,
@@ -48,7 +51,7 @@ def label_automata(
     )
     # The column of the id that ends a sequence means nothing: `from_table` gives it one of its own.
     ids = np.append(dfa.symbol_class, 0)
-    return display, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, (len(labels),))
+    return display, from_table(ids, dfa.next_state, dfa.accepting, dfa.start, eos_ids=(len(labels),))
 
 
 def check_labels(automaton: TextAutomaton, labels: Sequence[str]) -> TextCheck:

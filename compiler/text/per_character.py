@@ -44,11 +44,17 @@ def per_character_transducer(texts: CharDfa, leading_space: bool, guard: Resourc
         stripped[texts_with_space.text_start] = texts_with_space.next_state[texts_with_space.start, space]
         table = np.column_stack([table, stripped])
     final_output = np.array([NO_END, *[EMPTY] * (len(next_state) - 1)], dtype=np.int32)
-    transducer = CharTransducer(next_state, output, final_output, outputs, texts_with_space.minterms)
+    transducer = CharTransducer(
+        next_state=next_state, output=output, final_output=final_output, outputs=outputs,
+        minterms=texts_with_space.minterms,
+    )
     # One symbol for each letter; the minimization merges those that act alike.
     symbols = np.arange(table.shape[1], dtype=np.int32)
     letters = minimize(Dfa(symbols, table, texts_with_space.accepting, texts_with_space.text_start), guard)
-    return TextTransducer(transducer, len(next_state) - 1, 1, _NO_STATES, LetterAlphabet()), letters
+    return TextTransducer(
+        transducer=transducer, start=len(next_state) - 1, text_start=1, display_state=_NO_STATES,
+        alphabet=LetterAlphabet(),
+    ), letters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +98,10 @@ def word_trace_per_character(
         start = len(final_output) - 1
     output[next_state == DEAD] = EMPTY
     # Classes that no constraint tells apart at some state are merged by the minimization.
-    product = CharTransducer(next_state, output, final_output.astype(np.int32), tuple(outputs), parts)
+    product = CharTransducer(
+        next_state=next_state, output=output, final_output=final_output.astype(np.int32), outputs=tuple(outputs),
+        minterms=parts,
+    )
     minimal_transducer, number = minimize_transducer(product, guard)
     alphabet = LetterAlphabet(
         units=base.letters,
@@ -100,7 +109,10 @@ def word_trace_per_character(
         has_space_letter=leading_space,
         readings=1 + leading_space,
     )
-    trace = TextTransducer(minimal_transducer, int(number[start]), int(number[base.start]), _NO_STATES, alphabet)
+    trace = TextTransducer(
+        transducer=minimal_transducer, start=int(number[start]), text_start=int(number[base.start]),
+        display_state=_NO_STATES, alphabet=alphabet,
+    )
     return trace, CharacterClasses(tuple(word_minterm[old] for word_minterm in class_members), classes.word(SPACE)[0])
 
 

@@ -64,7 +64,7 @@ class LetterAlphabet:
         return slice(len(self.units), len(self.units) + self.character_letters + self.has_space_letter)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TextTransducer:
     """A transducer over characters, the states it starts in, and its letters.
 
@@ -109,6 +109,7 @@ def joint_transducer(
     mandatory: CharDfa | None,
     optional: Sequence[CharDfa],
     counts_characters: bool,
+    *,
     leading_space: bool,
     guard: ResourceGuard,
 ) -> TextTransducer:
@@ -126,10 +127,10 @@ def joint_transducer(
         whole_part = whole_text(mandatory or everything(), leading_space, guard)
         if words is None:
             return _single_transducer(whole_part)
-        return _ProductBuilder(words, whole_part, (), False, leading_space, guard).one_reading()
+        return _ProductBuilder(words, whole_part, (), False, leading_space=leading_space, guard=guard).one_reading()
     # Two readings or a start of its own take care of the leading space below.
     whole_part = whole_text(mandatory or everything(), False, guard)
-    builder = _ProductBuilder(words, whole_part, optional, counts_characters, leading_space, guard)
+    builder = _ProductBuilder(words, whole_part, optional, counts_characters, leading_space=leading_space, guard=guard)
     if not leading_space:
         return builder.one_reading()
     space = whole_part.minterms.word(SPACE)[0]
@@ -146,10 +147,16 @@ def _single_transducer(whole_part: WholeText) -> TextTransducer:
     table[~whole_part.live] = DEAD
     next_state = np.concatenate([np.zeros((1, table.shape[1]), dtype=table.dtype), table]).astype(np.int32)
     final_output = np.concatenate([[NO_END], np.where(whole_part.accepting, EMPTY, NO_END)]).astype(np.int32)
-    transducer = CharTransducer(next_state, np.zeros_like(next_state), final_output, ((),), whole_part.minterms)
+    transducer = CharTransducer(
+        next_state=next_state, output=np.zeros_like(next_state), final_output=final_output, outputs=((),),
+        minterms=whole_part.minterms,
+    )
     dead_state = int(np.argmin(whole_part.live))  # where there is one, else any: nothing leads to DEAD but bad bytes
     display_state = np.concatenate([[dead_state], whole_part.display_state]).astype(np.int32)
-    return TextTransducer(transducer, whole_part.start + 1, whole_part.text_start + 1, display_state, LetterAlphabet())
+    return TextTransducer(
+        transducer=transducer, start=whole_part.start + 1, text_start=whole_part.text_start + 1,
+        display_state=display_state, alphabet=LetterAlphabet(),
+    )
 
 
 class _ProductBuilder:
@@ -161,6 +168,7 @@ class _ProductBuilder:
         whole_part: WholeText,
         optional: Sequence[CharDfa],
         counts_characters: bool,
+        *,
         leading_space: bool,
         guard: ResourceGuard,
     ) -> None:
@@ -241,7 +249,7 @@ class _ProductBuilder:
         return [alive, self._mandatory.live, *(np.ones(part.dfa.states, dtype=bool) for part in self._optional)]
 
     def _text_transducer(
-        self, explored: ProductGraph, start: int, text_start: int, silent: int | None = None, readings: int = 1
+        self, explored: ProductGraph, start: int, text_start: int, silent: int | None = None, *, readings: int = 1
     ) -> TextTransducer:
         """The transducer of an explored product. `silent` is the state whose step over a space emits nothing."""
         layout = ProductLayout(len(self._optional), readings)
@@ -257,7 +265,10 @@ class _ProductBuilder:
             output[silent, self._minterms.word(SPACE)[0]] = EMPTY
         output[next_state == SINK] = EMPTY
         final_output = self._final_outputs(words.final_output[word_state], outcomes)
-        transducer = CharTransducer(next_state, output, final_output, tuple(self._outputs), self._minterms)
+        transducer = CharTransducer(
+            next_state=next_state, output=output, final_output=final_output, outputs=tuple(self._outputs),
+            minterms=self._minterms,
+        )
         minimal_transducer, number = minimize_transducer(transducer, self._guard)
         # The first product state of each minimized state stands for it.
         first = np.unique(number, return_index=True)[1]
@@ -269,7 +280,10 @@ class _ProductBuilder:
             outcomes=tuple(self._outcome_letters),
             readings=readings,
         )
-        return TextTransducer(minimal_transducer, int(number[start]), int(number[text_start]), display_state, alphabet)
+        return TextTransducer(
+            transducer=minimal_transducer, start=int(number[start]), text_start=int(number[text_start]),
+            display_state=display_state, alphabet=alphabet,
+        )
 
     def _alive(self, component: np.ndarray, layout: ProductLayout) -> np.ndarray:
         """The states in which some reading can still satisfy the mandatory constraint.
@@ -362,4 +376,10 @@ def silent_words() -> WordTransducer:
     # State 1 reads every character and writes nothing.
     table = np.array([[DEAD], [1]], dtype=np.int32)
     final_output = np.array([NO_END, EMPTY], dtype=np.int32)
-    return WordTransducer(CharTransducer(table, np.zeros_like(table), final_output, ((),), parts), 1, ())
+    return WordTransducer(
+        CharTransducer(
+            next_state=table, output=np.zeros_like(table), final_output=final_output, outputs=((),), minterms=parts
+        ),
+        1,
+        (),
+    )

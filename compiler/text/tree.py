@@ -24,7 +24,7 @@ from compiler.spec import Proposition
 LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WordLeaf:
     """A constraint on the word trace.
 

@@ -12,7 +12,7 @@ from compiler.limits import ResourceGuard
 SPACE = " "
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WholeText:
     """The texts of a constraint, and where they are read from. S states, M minterms.
 
@@ -42,21 +42,21 @@ def whole_text(part: CharDfa, leading_space: bool, guard: ResourceGuard) -> Whol
     states = np.arange(dfa.states, dtype=np.int32)
     if not leading_space:
         table = dfa.next_state[:, dfa.symbol_class]
-        return WholeText(table, dfa.accepting, live, dfa.start, dfa.start, states, part.minterms)
+        return WholeText(
+            next_state=table, accepting=dfa.accepting, live=live, start=dfa.start, text_start=dfa.start,
+            display_state=states, minterms=part.minterms,
+        )
     # The space needs a column of its own, since only it has a second reading.
     parts, part_of = space_apart(part.minterms)
     table = dfa.next_state[:, dfa.symbol_class[part_of]]
-    added = _LeadingSpace(table, live, dfa.start, parts.word(SPACE)[0], guard)
+    added = _LeadingSpace(table, live, dfa.start, parts.word(SPACE)[0], guard=guard)
     # A set accepts where one of its readings does.
     accepting = [dfa.accepting[dfa.start], *(dfa.accepting[sorted(states)].any() for states in added.sets)]
     return WholeText(
-        np.concatenate([table, np.array(added.rows, dtype=np.int32)]),
-        np.concatenate([dfa.accepting, np.array(accepting)]),
-        np.concatenate([live, np.ones(len(added.rows), dtype=bool)]),
-        dfa.states,
-        dfa.start,
-        np.concatenate([states, np.full(len(added.rows), dfa.start, dtype=np.int32)]),
-        parts,
+        next_state=np.concatenate([table, np.array(added.rows, dtype=np.int32)]),
+        accepting=np.concatenate([dfa.accepting, np.array(accepting)]),
+        live=np.concatenate([live, np.ones(len(added.rows), dtype=bool)]), start=dfa.states, text_start=dfa.start,
+        display_state=np.concatenate([states, np.full(len(added.rows), dfa.start, dtype=np.int32)]), minterms=parts,
     )
 
 
@@ -76,7 +76,7 @@ class _LeadingSpace:
     text. Both are followed side by side, as sets of DFA states. Sets of one state are that state.
     """
 
-    def __init__(self, table: np.ndarray, live: np.ndarray, start: int, space: int, guard: ResourceGuard) -> None:
+    def __init__(self, table: np.ndarray, live: np.ndarray, start: int, space: int, *, guard: ResourceGuard) -> None:
         self._table, self._live, self._guard = table, live, guard
         self._number: dict[frozenset[int], int] = {}
         self.sets: list[frozenset[int]] = []

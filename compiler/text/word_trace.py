@@ -43,7 +43,7 @@ def _phrase_node(phrase: str, ignore_case: bool) -> Node:
     return concat(spaced[1:])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Patterns:
     """All patterns side by side as one position automaton. Sets of positions are bit masks.
 
@@ -103,7 +103,10 @@ def _patterns(nfas: Sequence[tuple[str, CharNfa]]) -> _Patterns:
         kind[minterm] = _WORD_CHAR
     for minterm in parts.members[1]:
         kind[minterm] = _SPACE_CHAR
-    return _Patterns(first, tuple(follow), tuple(accepting), tuple(reads), tuple(kind), parts)
+    return _Patterns(
+        first=first, follow=tuple(follow), accepting=tuple(accepting), reads=tuple(reads), kind=tuple(kind),
+        minterms=parts,
+    )
 
 
 class _Tracker:
@@ -136,11 +139,8 @@ class _Tracker:
             self._guard.check_time()
         outputs = tuple(self._outputs)
         transducer = CharTransducer(
-            np.array(rows, dtype=np.int32),
-            np.array(outputs_of, dtype=np.int32),
-            np.array(final_output, dtype=np.int32),
-            outputs,
-            self._patterns.minterms,
+            next_state=np.array(rows, dtype=np.int32), output=np.array(outputs_of, dtype=np.int32),
+            final_output=np.array(final_output, dtype=np.int32), outputs=outputs, minterms=self._patterns.minterms,
         )
         return transducer, start, tuple(self._letters)
 

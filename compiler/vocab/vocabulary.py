@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Trie:
     """A trie of byte strings, in level order. N nodes, node 0 is the root.
 
@@ -60,13 +60,10 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
     # Nodes are numbered over all levels; the arrays name them within their level.
     starts = np.array([level.start for level in levels])
     return Trie(
-        tuple(levels),
-        np.concatenate(parents),
-        np.concatenate(edge_bytes),
-        1 + np.concatenate([[0], np.cumsum(np.concatenate(children))]),
-        ids[by_node],
-        at[by_node] - starts[np.searchsorted(starts, at[by_node], side="right") - 1],
-        np.concatenate([[0], np.cumsum(np.bincount(at, minlength=nodes))]),
+        levels=tuple(levels), parent=np.concatenate(parents), byte=np.concatenate(edge_bytes),
+        first_child=1 + np.concatenate([[0], np.cumsum(np.concatenate(children))]), ids=ids[by_node],
+        node=at[by_node] - starts[np.searchsorted(starts, at[by_node], side="right") - 1],
+        first_id=np.concatenate([[0], np.cumsum(np.bincount(at, minlength=nodes))]),
     )
 
 

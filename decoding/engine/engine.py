@@ -124,7 +124,9 @@ class Engine:
         Raises RequestTooLarge where the generation could never be admitted, OutOfMemory where the device has too little
         for it alone, Cancelled, and the errors of the generation.
         """
-        request = EngineRequest(begin, prompt_ids, cancelled, on_step is not None)
+        request = EngineRequest(
+            begin=begin, prompt_ids=prompt_ids, cancelled=cancelled, has_listener=on_step is not None
+        )
         size = request.generation.size
         needed = self._model.bytes_for(max(1, len(prompt_ids)), size.rows, size.max_tokens, size.scratch_bytes)
         if needed > self._memory_bytes:

@@ -15,7 +15,7 @@ PREEMPTIONS_BEFORE_EXCLUSIVE = 3  # after this many preemptions a request runs o
 EngineOutcome = tuple[Hypothesis, ...] | BaseException
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class EngineRequest:
     """A generation that is waiting or running.
 

@@ -186,7 +186,7 @@ class Prompt:
         self._tree = tree
         tree.begin(tokens)
 
-    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None) -> Tensor:
         """[heads, P, width] over keys and values [H, P, width]."""
         self._tree.store_prompt(layer, keys, values)
         grouped = query.shape[0] != keys.shape[0]
@@ -263,7 +263,7 @@ class Nodes:
         self._slots, sees = tree.extend(parents, count)
         self._blocks = _blocks(tree, sees, count, dtype)
 
-    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None) -> Tensor:
         """[heads, N * m, width] over the tree."""
         keys, values = self._tree.store(layer, self._slots, keys, values)
         if self._blocks[0].rows is None:
@@ -283,7 +283,7 @@ class Pass:
         self.no_mask = torch.zeros(1, 1, 1, 1, device=device)  # four axes: the library makes no mask of its own
         self._parts = parts
 
-    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None) -> Tensor:
         """The attention output, [rows, heads, width].
 
         The query is [heads, rows, width], keys and values are [H, rows, width].
@@ -293,7 +293,9 @@ class Pass:
         begin = 0
         for part in self._parts:
             span = slice(begin, begin + part.rows)
-            out[span] = part.attend(layer, query[:, span], keys[:, span], values[:, span], scaling).transpose(0, 1)
+            out[span] = part.attend(layer, query[:, span], keys[:, span], values[:, span], scaling=scaling).transpose(
+                0, 1
+            )
             begin += part.rows
         # A padding row sees itself alone, and softmax over one key returns its value.
         out[begin:] = values[:, begin:].repeat_interleave(heads // len(values), dim=0).transpose(0, 1)
@@ -328,7 +330,7 @@ def attend(
     )
     if unknown or attention_mask is not shared_pass.no_mask or others.get("is_causal") is False or dropout:
         raise PrefixSharingUnsupported(f"a layer asks for {', '.join(unknown) or 'a mask of its own'}")
-    return shared_pass.attend(module.layer_idx, query[0], key[0], value[0], scaling)[None], None
+    return shared_pass.attend(module.layer_idx, query[0], key[0], value[0], scaling=scaling)[None], None
 
 
 def _checked_mask(*, mask_function: Callable[..., Any], **options: Any) -> Tensor | None:

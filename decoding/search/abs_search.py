@@ -52,7 +52,7 @@ def alpha_table(tables: Tables, options: SearchOptions) -> Array:
     return like(tables.distance, push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma))
 
 
-def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, budget_before: int, count: int) -> Beams:
+def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, *, budget_before: int, count: int) -> Beams:
     """The next beam, best first, by Algorithm 1, lines 6-20. It has at most `count` rows; then comes padding.
 
     beams          the rows, finished ones (distance 0) among them
@@ -78,7 +78,12 @@ def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, budget_
     bonus = xp.where(next_d >= budget_before, DEAD_SCORE, push * with_floor(max_z)[:, None])  # [R, C]
     z = like(chunk_max, log_probs.contiguous())
     best = best_candidates(
-        Candidates(live, rows, z, chunk_max, next_state, rows.score, bonus, 1.0 - push), tables, count
+        Candidates(
+            parent=live, rows=rows, log_probs=z, chunk_max=chunk_max, successor=next_state, base=rows.score,
+            bonus=bonus, weight=1.0 - push,
+        ),
+        tables,
+        count,
     )
     # Line 20. Both parts are in order, so the position settles ties, and finished rows go first.
     after = finished_rows.followed_by(best.beams)
@@ -96,13 +101,13 @@ class AbsSearch(BeamSearch):
         self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
         text_of: TextOf | None = None,
     ) -> None:
-        super().__init__(constraint, options, options.beams, start, text_of)
+        super().__init__(constraint, options, options.beams, start, text_of=text_of)
         self._alphas = alpha_table(self._tables, options)
 
     def advance(self, scores: Scores) -> list[Snapshot]:
         """One step."""
         budget, count = self._budget_before, self._options.beams
-        beams = step(self._beams, scores.log_probs, self._tables, self._alphas, budget, count)
+        beams = step(self._beams, scores.log_probs, self._tables, self._alphas, budget_before=budget, count=count)
         return [self._take(beams, keep_finished=True)]
 
     def answers(self) -> tuple[Hypothesis, ...]:

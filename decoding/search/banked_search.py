@@ -28,7 +28,7 @@ from decoding.search.candidates import NO_FLOOR, Candidates, best_candidates
 from decoding.tensors import Array, Tables, arange, library, like, rank_in_group, take, to_float64, with_floor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Ranking:
     """How the candidates of all steps of a request are ranked. S automaton states, C token classes.
 
@@ -47,6 +47,7 @@ class Ranking:
     @classmethod
     def of(
         cls, tables: Tables, cost_to_go: Tensor | None, beams: int, heuristics: Heuristics,
+        *,
         endings: Endings | None = None,
     ) -> Ranking:
         """The ranking of a constraint and a beam width. `cost_to_go` is float64 [S], None where it is unknown."""
@@ -64,7 +65,10 @@ class Ranking:
             # An id that begins within a character shares its class with others, for which the nats would not hold.
             ending_cost[:, column >= tables.edge_boundary.shape[1]] = inf
             ending_arrays = column, ending_cost, like(tables.distance, np.append(endings.index, 0))  # last: NO_TOKEN's
-        return cls(rows, pool, heuristics.cost_weight * cost, like(tables.distance, penalty), ending_arrays)
+        return cls(
+            rows=rows, pool=pool, cost=heuristics.cost_weight * cost, group_penalty=like(tables.distance, penalty),
+            endings=ending_arrays,
+        )
 
     def score_bonus(self, beams: Beams, successor: Array, distance: Array, budget_before: int) -> Array:
         """Minus the cost to go after each token class: float64 [R, C]. DEAD_SCORE where the class is not allowed.
@@ -94,7 +98,7 @@ class Ranking:
 
 
 def step(
-    beams: Beams, log_probs: Tensor, tables: Tables, ranking: Ranking, budget_before: int,
+    beams: Beams, log_probs: Tensor, tables: Tables, ranking: Ranking, *, budget_before: int,
     forced: Array | None = None, floor: float = NO_FLOOR,
 ) -> tuple[Beams, Array]:
     """Expand every row by every token, and select the next beam.
@@ -115,7 +119,10 @@ def step(
     successor = tables.successors(beams.state)  # [R, C]
     bonus = ranking.score_bonus(beams, successor, take(tables.distance, successor), budget_before)
     row = arange(beams.state, len(beams.state))
-    candidates = Candidates(row, beams, z, chunk_max, successor, beams.log_prob, bonus, None, forced, floor)
+    candidates = Candidates(
+        parent=row, rows=beams, log_probs=z, chunk_max=chunk_max, successor=successor, base=beams.log_prob, bonus=bonus,
+        weight=None, forced=forced, floor=floor,
+    )
     best = best_candidates(candidates, tables, ranking.pool)
     diverse = ranking.select_diverse(best.beams, tables)
     position = arange(diverse.score, len(diverse.score))
@@ -127,7 +134,7 @@ def step(
 
 
 def jump_forward(
-    beams: Beams, tokens: Array, log_probs: Array, max_log_probs: Array, tables: Tables, ranking: Ranking,
+    beams: Beams, tokens: Array, log_probs: Array, max_log_probs: Array, *, tables: Tables, ranking: Ranking,
     floor: float = NO_FLOOR,
 ) -> Beams:
     """`step` where every row takes a forced, non-final token. Only the floor drops rows.
@@ -140,7 +147,7 @@ def jump_forward(
     xp, state = library(tokens), tables.after(beams.state, tokens)
     log_prob = beams.log_prob + with_floor(log_probs)
     score = xp.where(log_prob <= floor, DEAD_SCORE, log_prob - take(ranking.cost, state))
-    after = Beams(tokens, arange(tokens, len(tokens)), state, score, log_prob)
+    after = Beams(token=tokens, parent=arange(tokens, len(tokens)), state=state, score=score, log_prob=log_prob)
     return after.select(xp.argsort(-score, stable=True)).nan_unless_finite(max_log_probs)
 
 
@@ -151,7 +158,10 @@ def _finish_rows(candidates: Candidates, tables: Tables) -> Beams:
     masked = take(tables.distance, state) != 0
     if candidates.forced is not None:
         masked = masked | ((candidates.forced != NO_FORCED_TOKEN) & (candidates.forced != token))
-    return Beams(token, candidates.parent, state, library(state).where(masked, DEAD_SCORE, log_prob), log_prob)
+    return Beams(
+        token=token, parent=candidates.parent, state=state, score=library(state).where(masked, DEAD_SCORE, log_prob),
+        log_prob=log_prob,
+    )
 
 
 class BankedSearch(BeamSearch):
@@ -165,8 +175,10 @@ class BankedSearch(BeamSearch):
         self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
         text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
     ) -> None:
-        super().__init__(constraint, options, heuristics.rows(options.beams), start, text_of)
-        self._ranking = Ranking.of(self._tables, constraint.cost_to_go, options.beams, heuristics, constraint.endings)
+        super().__init__(constraint, options, heuristics.rows(options.beams), start, text_of=text_of)
+        self._ranking = Ranking.of(
+            self._tables, constraint.cost_to_go, options.beams, heuristics, endings=constraint.endings
+        )
         self._forced = constraint.forced if heuristics.forced else None
         self._has_floor = heuristics.floor
         self._stretch: list[NDArray[np.int64]] = []  # forced tokens fed in advance, each for all rows of the feed
@@ -182,7 +194,9 @@ class BankedSearch(BeamSearch):
             log_probs = self._array(scores.token_log_probs[:, number])[rows]
             max_log_probs = self._array(scores.max_log_probs[:, number])[rows]
             tokens = self._array(forced_tokens[fed])
-            beams = jump_forward(self._beams, tokens, log_probs, max_log_probs, self._tables, self._ranking, floor)
+            beams = jump_forward(
+                self._beams, tokens, log_probs, max_log_probs, tables=self._tables, ranking=self._ranking, floor=floor
+            )
             snapshots.append(self._take(beams, keep_finished=False))
             if self.done:  # all rows fell below the floor: no later token of the stretch can beat an answer
                 return snapshots
@@ -190,7 +204,9 @@ class BankedSearch(BeamSearch):
         if not np.array_equal(fed, np.arange(len(last))):
             last = last[self._on_device(fed)]
         forced, budget = self._next_forced_tokens(), self._budget_before
-        beams, dropped = step(self._beams, last, self._tables, self._ranking, budget, forced, floor)
+        beams, dropped = step(
+            self._beams, last, self._tables, self._ranking, budget_before=budget, forced=forced, floor=floor
+        )
         self._dropped = library(dropped).maximum(like(dropped, self._dropped), dropped)
         return [*snapshots, self._take(beams, keep_finished=False)]
 

@@ -33,7 +33,7 @@ class NBest:
 
     >>> best = NBest(SearchOptions(max_tokens=4, n=2), text_of=None)
     >>> for tokens, log_prob in (((5, 0), -3.0), ((6, 0), -1.0), ((7, 0), -2.0)):
-    ...     best.add(Hypothesis(tokens, score=log_prob, log_prob=log_prob))
+    ...     best.add(Hypothesis(tokens=tokens, score=log_prob, log_prob=log_prob))
     >>> [answer.tokens for answer in best.answers(dropped=None)]
     [(6, 0), (7, 0)]
     """
@@ -108,6 +108,7 @@ class BeamSearch(ABC):
 
     def __init__(
         self, constraint: PreparedConstraint, options: SearchOptions, rows: int, start: int | None,
+        *,
         text_of: TextOf | None,
     ) -> None:
         self._options, self._eos_ids = options, constraint.automaton.eos_ids
@@ -166,7 +167,9 @@ class BeamSearch(ABC):
         if not keep_finished or self.done:
             texts = self._history.tokens(finished, len(self._history), self._eos_ids)
             for row, ids in zip(finished.tolist(), texts, strict=True):
-                self._n_best.add(Hypothesis(ids, float(host.score[row]), float(host.log_prob[row])))
+                self._n_best.add(
+                    Hypothesis(tokens=ids, score=float(host.score[row]), log_prob=float(host.log_prob[row]))
+                )
         return self._snapshot()
 
     def _on_device(self, numbers: NDArray[np.int64]) -> Tensor:
@@ -190,8 +193,13 @@ class BeamSearch(ABC):
         def event() -> BeamStep:
             ids = history.tokens(np.arange(len(host.token)), steps, self._eos_ids)
             alpha = [self._alpha(int(before.distance[parent]), budget_after + 1) for parent in host.parent]
-            numbers = (host.parent.tolist(), host.state.tolist(), host.distance.tolist(), alpha)
-            sums = (host.score.tolist(), host.log_prob.tolist())
-            return BeamStep(steps, budget_after, tuple(map(BeamRow, ids, *numbers, *sums)))
+            columns = zip(ids, host.parent.tolist(), host.state.tolist(), host.distance.tolist(), alpha,
+                          host.score.tolist(), host.log_prob.tolist(), strict=True)
+            rows = tuple(
+                BeamRow(tokens=tokens, parent=parent, state=state, distance=distance, alpha=push, score=score,
+                        log_prob=log_prob)
+                for tokens, parent, state, distance, push, score, log_prob in columns
+            )
+            return BeamStep(steps, budget_after, rows)
 
         return event

@@ -16,7 +16,7 @@ DEAD_SCORE = float("-inf")  # the score of padding rows and of continuations tha
 NO_TOKEN = -1  # in place of the last token of the first row, which has none
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Beams:
     """The rows of a beam, best first. R rows.
 
@@ -38,21 +38,22 @@ class Beams:
         """One row, the prompt's, on the device of `device_of`."""
         # The paper starts with k equal rows, which would find every candidate k times.
         zero, zero_score = arange(device_of, 1), like(device_of, np.zeros(1))
-        return cls(zero + NO_TOKEN, zero, zero + state, zero_score, zero_score)
+        return cls(token=zero + NO_TOKEN, parent=zero, state=zero + state, score=zero_score, log_prob=zero_score)
 
     def select(self, rows: Array) -> Beams:
         """The rows with these numbers, int64 [N], in that order."""
         return Beams(
-            take(self.token, rows), take(self.parent, rows), take(self.state, rows), take(self.score, rows),
-            take(self.log_prob, rows),
+            token=take(self.token, rows), parent=take(self.parent, rows), state=take(self.state, rows),
+            score=take(self.score, rows), log_prob=take(self.log_prob, rows),
         )  # fmt: skip
 
     def followed_by(self, others: Beams) -> Beams:
         """These rows and then the others."""
         join = library(self.token).concatenate
         return Beams(
-            join([self.token, others.token]), join([self.parent, others.parent]), join([self.state, others.state]),
-            join([self.score, others.score]), join([self.log_prob, others.log_prob]),
+            token=join([self.token, others.token]), parent=join([self.parent, others.parent]),
+            state=join([self.state, others.state]), score=join([self.score, others.score]),
+            log_prob=join([self.log_prob, others.log_prob]),
         )  # fmt: skip
 
     def nan_unless_finite(self, max_log_prob: Array) -> Beams:
@@ -62,7 +63,7 @@ class Beams:
         return replace(self, score=xp.where(xp.isfinite(max_log_prob).all(), self.score, nan))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class HostBeams:
     """A beam on the host, best row first. R rows.
 
@@ -97,7 +98,10 @@ class HostBeams:
             score, log_prob = table[4:]
         rows = int(np.count_nonzero(score != DEAD_SCORE))  # padding is last
         live = np.flatnonzero(distance[:rows])
-        return cls(token[:rows], parent[:rows], state[:rows], distance[:rows], score[:rows], log_prob[:rows], live)
+        return cls(
+            token=token[:rows], parent=parent[:rows], state=state[:rows], distance=distance[:rows], score=score[:rows],
+            log_prob=log_prob[:rows], live=live,
+        )  # fmt: skip
 
     @property
     def finished(self) -> NDArray[np.int64]:

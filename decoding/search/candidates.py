@@ -33,7 +33,7 @@ from decoding.tensors import (
 NO_FLOOR = -inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """All continuations of R live rows by one token. C token classes, M chunks, V ids.
 
@@ -63,7 +63,7 @@ class Candidates:
     floor: float = NO_FLOOR
 
     def masked_scores(
-        self, log_prob: Array, row: Array | slice, bonus: Array, weight: Array | None, masked: Array | None
+        self, log_prob: Array, row: Array | slice, bonus: Array, weight: Array | None, *, masked: Array | None
     ) -> list[Array]:
         """The keys of the ranking, float64 [N * W] each. They are the score, the log-prob of the row and that of the
         token.
@@ -129,7 +129,7 @@ def best_candidates(candidates: Candidates, tables: Tables, count: int) -> BestC
     column = take(tables.chunk_class, chunk)  # [N]
     weight = None if candidates.weight is None else candidates.weight[row, column, None]
     log_probs = candidates.token_log_prob(row[:, None], ids)
-    keys = candidates.masked_scores(log_probs, row, candidates.bonus[row, column, None], weight, masked)
+    keys = candidates.masked_scores(log_probs, row, candidates.bonus[row, column, None], weight, masked=masked)
 
     def tie_break(position: Array) -> Array:
         return candidates.tie_break(take(ids, position), row[position // ids.shape[1]])
@@ -138,7 +138,7 @@ def best_candidates(candidates: Candidates, tables: Tables, count: int) -> BestC
     line, token = row[best // ids.shape[1]], take(ids, best)
     state = take(candidates.successor, line * candidates.successor.shape[1] + take(tables.token_class, token))
     score, log_prob, token_log_prob = take(keys[0], best), take(keys[1], best), take(keys[2], best)
-    beams = Beams(token, take(candidates.parent, line), state, score, log_prob)
+    beams = Beams(token=token, parent=take(candidates.parent, line), state=state, score=score, log_prob=log_prob)
     return BestCandidates(beams, token_log_prob, xp.maximum(unopened, _max_unchosen(keys, best)))
 
 
@@ -159,7 +159,7 @@ def _best_chunks(candidates: Candidates, best_eos: Array, tables: Tables, count:
         log_probs = xp.where(is_forced, candidates.token_log_prob(arange(token, len(token)), token)[:, None], log_probs)
     bonus = take_columns(candidates.bonus, tables.chunk_class)  # [R, M]
     weight = None if candidates.weight is None else take_columns(candidates.weight, tables.chunk_class)
-    keys = candidates.masked_scores(log_probs, slice(None), bonus, weight, masked)
+    keys = candidates.masked_scores(log_probs, slice(None), bonus, weight, masked=masked)
 
     def tie_break(position: Array) -> Array:
         # Of a chunk the token that leads it counts: the lowest id of the most probable ones.

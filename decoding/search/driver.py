@@ -42,7 +42,7 @@ def generate(
     if isinstance(automaton, TokenAutomaton):
         automaton = PreparedConstraint.prepare(automaton, model.device)
     automaton.refuse_early(model, len(prompt_ids), options.max_tokens)
-    return drive(model, prompt_ids, search_of(automaton, options, text_of=text_of), on_step, cancelled)
+    return drive(model, prompt_ids, search_of(automaton, options, text_of=text_of), on_step, cancelled=cancelled)
 
 
 def search_of(
@@ -63,7 +63,7 @@ def rows_of(options: SearchOptions, heuristics: Heuristics = DEFAULT) -> int:
 @torch.inference_mode()
 def drive(
     model: LanguageModel[Any], prompt_ids: Sequence[int], generation: Generation,
-    on_step: Callable[[BeamStep], None] | None = None, cancelled: Callable[[], bool] | None = None,
+    on_step: Callable[[BeamStep], None] | None = None, *, cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Hypothesis, ...]:
     """Drives one generation by itself, in this thread. Arguments as in `generate`."""
     session, first = model.prefill(prompt_ids)

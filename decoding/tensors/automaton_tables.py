@@ -66,7 +66,7 @@ class ChunkLayout(NamedTuple):
         return cls(chunk_id, position > last, chunk_class, token_chunk, wide, slot_id)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Tables:
     """A TokenAutomaton on the device. V ids, C classes, M chunks of at most W ids; the rest as in `TokenAutomaton`.
 

@@ -132,7 +132,8 @@ class Case:
         ids = np.zeros(0, dtype=np.int64) if self.endings is None else self.endings.ids
         tables = Tables.from_automaton(self.automaton.with_own_classes(ids), CPU)
         return PreparedConstraint(
-            self.automaton, tables, self.cost, cast(ForcedTokens | None, self.forced), self.endings
+            automaton=self.automaton, tables=tables, cost_to_go=self.cost,
+            forced=cast(ForcedTokens | None, self.forced), endings=self.endings,
         )
 
     def forced_token(self, state: int, budget_after: int) -> int | None:
@@ -181,7 +182,7 @@ class Case:
                 rows = [row for row in rows if distance[row.state]]
                 assert rows == history[-1].rows[: len(rows)]  # the finished rows are last
                 for row in history[-1].rows[len(rows) :]:
-                    result.add(Hypothesis(row.ids, row.score, row.log_prob))
+                    result.add(Hypothesis(tokens=row.ids, score=row.score, log_prob=row.log_prob))
             beams, ids = successor.select(arange(successor.state, len(rows))), [row.ids for row in rows]
         return history
 
@@ -189,13 +190,15 @@ class Case:
         alphas = abs_search.alpha_table(tables, self.options)
 
         def advance(beams: Beams, log_probs: Tensor, budget_before: int, floor: float) -> tuple[Beams, float]:
-            return abs_search.step(beams, log_probs, tables, alphas, budget_before, self.options.beams), DEAD_SCORE
+            return abs_search.step(
+                beams, log_probs, tables, alphas, budget_before=budget_before, count=self.options.beams
+            ), DEAD_SCORE
 
         return advance
 
     def _banked_step(self, tables: Tables) -> Step:
         """Takes `jump_forward` for the stretches that are forced in all rows."""
-        ranking = Ranking.of(tables, self.cost, self.options.beams, self.heuristics, self.endings)
+        ranking = Ranking.of(tables, self.cost, self.options.beams, self.heuristics, endings=self.endings)
         problem, stretch = self.problem, 0
 
         def advance(beams: Beams, log_probs: Tensor, budget_before: int, floor: float) -> tuple[Beams, float]:
@@ -208,9 +211,13 @@ class Case:
                 stretch -= 1
                 token_log_probs = like(tables.distance, log_probs)[arange(tokens, len(tokens)), tokens]
                 peak = like(tables.distance, log_probs.amax(dim=1))
-                return jump_forward(beams, tokens, token_log_probs, peak, tables, ranking, floor), DEAD_SCORE
+                return jump_forward(
+                    beams, tokens, token_log_probs, peak, tables=tables, ranking=ranking, floor=floor
+                ), DEAD_SCORE
             forced_tokens = tokens if any(token is not None for token in forced) else None
-            successor, lost = step(beams, log_probs, tables, ranking, budget_before, forced_tokens, floor)
+            successor, lost = step(
+                beams, log_probs, tables, ranking, budget_before=budget_before, forced=forced_tokens, floor=floor
+            )
             states = successor.state[successor.score != DEAD_SCORE].tolist()
             stretch = forced_ahead([Row((), state) for state in states], budget_before - 1, problem)
             return successor, float(lost[0])

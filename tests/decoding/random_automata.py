@@ -11,13 +11,13 @@ from compiler.lifting.token_automaton import distances
 def all_texts(size: int, *eos_ids: int) -> TokenAutomaton:
     """All texts over `size` ids. Only the last id is EOS by default."""
     zeros = np.zeros(size, dtype=np.int64)
-    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, eos_ids or (size - 1,))
+    return from_table(zeros, np.zeros((1, 1), dtype=np.int64), np.array([True]), 0, eos_ids=eos_ids or (size - 1,))
 
 
 def of_length(length: int, size: int, *eos_ids: int) -> TokenAutomaton:
     """All texts of `length` ids before EOS."""
     chain = np.minimum(np.arange(length + 2) + 1, length + 1)[:, None]
-    return from_table(np.zeros(size, dtype=np.int64), chain, np.arange(length + 2) == length, 0, eos_ids)
+    return from_table(np.zeros(size, dtype=np.int64), chain, np.arange(length + 2) == length, 0, eos_ids=eos_ids)
 
 
 def random_wide(random: np.random.Generator) -> TokenAutomaton:
@@ -46,7 +46,7 @@ def random_table(
             random.integers(0, states, (states, columns)),
             random.random(states) < 0.3,
             int(random.integers(states)),
-            eos_ids,
+            eos_ids=eos_ids,
         )
         if automaton.min_tokens != UNREACHABLE:
             return automaton
@@ -76,7 +76,7 @@ def random_factored(random: np.random.Generator) -> TokenAutomaton:
         pairs = [(row, edge) for row in range(boundary) for edge in set(edge_boundary[row]) if edge]
         pairs += [(boundary + row, edge) for row in range(inside) for edge in set(edge_midchar[row + 1]) if edge]
         source, used = np.array(sorted(pairs)).T
-        distance = distances(source, used, target, effect, function, accepting).reshape(-1)
+        distance = distances(source, used, target, effect, function=function, accepting=accepting).reshape(-1)
         token_class = random.integers(0, outer + inner, 24)
         token_class[token_class == eos_class] = 0
         token_class[7] = eos_class
@@ -85,6 +85,7 @@ def random_factored(random: np.random.Generator) -> TokenAutomaton:
             missing = set(range(outer + inner)) - set(token_class.tolist())
             if not missing and distance[start] not in (UNREACHABLE, 0):
                 return TokenAutomaton(
-                    token_class.astype(np.int32), edge_boundary.astype(np.int16), edge_midchar.astype(np.int16), target,
-                    effect, function, distance, start, (7,),
+                    token_class=token_class.astype(np.int32), edge_boundary=edge_boundary.astype(np.int16),
+                    edge_midchar=edge_midchar.astype(np.int16), edge_target=target, edge_function=effect,
+                    function=function, distance=distance, start=start, eos_ids=(7,),
                 )

@@ -18,7 +18,11 @@ from tests.test_imports import modules
 EXAMPLES_MIN = 14
 MODEL = HashModel(3, (2,), seed=0)
 AUTOMATON = from_table(  # accepts the ids 1, 0 and then EOS
-    np.arange(3), np.array([[3, 1, 3], [2, 3, 3], [3, 3, 3], [3, 3, 3]]), np.array([False, False, True, False]), 0, (2,)
+    np.arange(3),
+    np.array([[3, 1, 3], [2, 3, 3], [3, 3, 3], [3, 3, 3]]),
+    np.array([False, False, True, False]),
+    0,
+    eos_ids=(2,),
 )
 NAMES = {
     "model": MODEL,

@@ -164,7 +164,7 @@ class StepByStep(BankedSearch):
         token_log_probs, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
         beams = jump_forward(
             self._beams, *map(self._array, (tokens, token_log_probs, peak)),
-            self._tables, self._ranking, self._n_best.floor,
+            tables=self._tables, ranking=self._ranking, floor=self._n_best.floor,
         )
         return [self._take(beams, keep_finished=False)]
 

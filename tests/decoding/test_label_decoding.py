@@ -33,7 +33,7 @@ def random_labels(random: np.random.Generator) -> TokenAutomaton:
         labels = int(random.integers(max(2, columns), 5))
         table = random.integers(0, states, (states, columns))
         ids = np.append(random.permutation(np.arange(labels) % columns), 0)
-        automaton = from_table(ids, table, random.random(states) < 0.4, int(random.integers(states)), (labels,))
+        automaton = from_table(ids, table, random.random(states) < 0.4, int(random.integers(states)), eos_ids=(labels,))
         if automaton.min_tokens != UNREACHABLE:
             return automaton
 
@@ -160,7 +160,7 @@ def test_unpruned_beams_find_the_best_sequence() -> None:
 
 
 def test_one_beam_respects_the_exact_sequence_length() -> None:
-    automaton = from_table(np.array([0, 0, 0]), np.array([[1], [0]]), np.array([True, False]), 0, (2,))
+    automaton = from_table(np.array([0, 0, 0]), np.array([[1], [0]]), np.array([True, False]), 0, eos_ids=(2,))
     assert len(beam_labels(np.log([[0.9, 0.1]] * 6), automaton, BeamOptions(1)).labels) == 6
     with pytest.raises(LengthImpossible) as excinfo:
         beam_labels(np.log([[0.9, 0.1]] * 7), automaton, BeamOptions(1))
@@ -220,7 +220,7 @@ def test_a_table_of_many_states_is_read_block_by_block() -> None:
     chain = np.stack([np.minimum(np.arange(states) + 1, states - 1), np.zeros(states, dtype=int)], axis=1)
     accepting = np.zeros(states, dtype=bool)
     accepting[[3, 65_000]] = True
-    automaton = from_table(np.array([0, 1, 1, 1, 1, 0]), chain, accepting, 64_998, (5,))
+    automaton = from_table(np.array([0, 1, 1, 1, 1, 0]), chain, accepting, 64_998, eos_ids=(5,))
     matrix = np.log(np.full((2, 5), 0.2))
     assert best_labels(matrix, automaton).labels == beam_labels(matrix, automaton, BeamOptions(2)).labels == (0, 0)
 

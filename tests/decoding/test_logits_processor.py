@@ -125,7 +125,7 @@ def alone(automaton: TokenAutomaton, budget: int, ids: Tensor, step: int) -> Ten
 def a_then_b() -> TokenAutomaton:
     """(ab)+ over ids 0 and 1; 2 ends."""
     table = np.array([[1, 3], [3, 2], [1, 3], [3, 3]])
-    return from_table(np.array([0, 1, 0]), table, np.array([False, False, True, False]), 0, (2,))
+    return from_table(np.array([0, 1, 0]), table, np.array([False, False, True, False]), 0, eos_ids=(2,))
 
 
 def allowed_ids(processor: ConstraintLogitsProcessor, *text_of_ids: int, ids: int = 3) -> list[int]:
@@ -177,7 +177,7 @@ def test_padding_ids_must_be_declared_and_are_never_generated() -> None:
 def test_impossible_budgets_and_options_are_refused_at_construction() -> None:
     with pytest.raises(BudgetTooSmall, match="needs at least 3 tokens, max_tokens is 2"):
         ConstraintLogitsProcessor(a_then_b(), 2)
-    empty_language = from_table(np.array([0, 0]), np.array([[0]]), np.array([False]), 0, (1,))
+    empty_language = from_table(np.array([0, 0]), np.array([[0]]), np.array([False]), 0, eos_ids=(1,))
     with pytest.raises(BudgetTooSmall, match="any number"):
         ConstraintLogitsProcessor(empty_language, 100)
     for field in ("max_new_tokens", "prompt_length", "extra_ids"):

@@ -31,7 +31,7 @@ def _a_then_b() -> TokenAutomaton:
     """"a", later "b"; b before a is dead."""
     return from_table(
         np.array([0, 1, 2, 2]), np.array([[1, 3, 0], [1, 2, 1], [2, 2, 2], [3, 3, 3]]),
-        np.array([False, False, True, False]), 0, (EOS,),
+        np.array([False, False, True, False]), 0, eos_ids=(EOS,),
     )
 
 
@@ -51,7 +51,7 @@ def _claim(
         source, state = state, automaton.advance(state, token)
         alpha = push_up(distance[source], options.max_tokens - index, options.alpha_min, options.gamma)
         score += pushed(token_log_prob, peak, alpha) if distance[state] < distance[source] else token_log_prob
-    return Hypothesis(tokens, score, sum(model_scores.log_probs)), model_scores
+    return Hypothesis(tokens=tokens, score=score, log_prob=sum(model_scores.log_probs)), model_scores
 
 
 def test_a_replayed_trace_adds_up_to_the_answers_scores() -> None:
@@ -62,7 +62,7 @@ def test_a_replayed_trace_adds_up_to_the_answers_scores() -> None:
         budget = automaton.min_tokens + seed % 5
         options = SearchOptions(max_tokens=budget, beams=4, n=2, algorithm="abs", alpha_min=0.3, gamma=1.7)
         for answer in generate(model, (1,), automaton, options):
-            trace = replay(automaton, answer, model.score((1,), answer.tokens), options, model.tolerance)
+            trace = replay(automaton, answer, model.score((1,), answer.tokens), options, tolerance=model.tolerance)
             assert [step.token for step in trace] == list(answer.tokens)
             assert sum(step.score for step in trace) == pytest.approx(answer.score)
             assert sum(step.log_prob for step in trace) == pytest.approx(answer.log_prob)
@@ -79,7 +79,9 @@ def test_a_step_scores_the_push_only_when_it_comes_closer() -> None:
     alphas = [0.25 + 0.75 * 3 / 4, 1.0, 1.0, 1.0]
     score = z[0] + peak[1] + peak[2] + peak[3]
     options = replace(OPTIONS, max_tokens=4)
-    trace = replay(_a_then_b(), Hypothesis(ids, score, sum(z)), model_scores, options, 1e-6)
+    trace = replay(
+        _a_then_b(), Hypothesis(tokens=ids, score=score, log_prob=sum(z)), model_scores, options, tolerance=1e-6
+    )
     assert [step.distance for step in trace] == [3, 2, 1, 0]
     assert [step.alpha for step in trace] == pytest.approx(alphas)
     assert [step.score for step in trace] == pytest.approx([z[0], peak[1], peak[2], peak[3]])
@@ -98,7 +100,9 @@ def test_replayed_sums_equal_those_of_the_search(max_tokens: int) -> None:
 @pytest.mark.parametrize("tokens", [(A, B, EOS), (A, A, OTHER, B, EOS), (OTHER, OTHER, OTHER, A, B, EOS)])
 def test_any_accepted_tokens_within_the_budget_replay(tokens: tuple[int, ...]) -> None:
     hypothesis, model_scores = _claim(_a_then_b(), tokens)
-    assert [step.token for step in replay(_a_then_b(), hypothesis, model_scores, OPTIONS, TOLERANCE)] == list(tokens)
+    assert [step.token for step in replay(_a_then_b(), hypothesis, model_scores, OPTIONS, tolerance=TOLERANCE)] == list(
+        tokens
+    )
 
 
 LIES: dict[str, tuple[tuple[int, ...], str]] = {
@@ -117,15 +121,15 @@ def test_invalid_tokens_with_correct_sums_are_rejected(fault: str) -> None:
     tokens, words = LIES[fault]
     hypothesis, model_scores = _claim(_a_then_b(), tokens)
     with pytest.raises(ReplayRejected, match=words):
-        replay(_a_then_b(), hypothesis, model_scores, OPTIONS, TOLERANCE)
+        replay(_a_then_b(), hypothesis, model_scores, OPTIONS, tolerance=TOLERANCE)
 
 
 def test_an_answer_over_budget_with_correct_sums_is_rejected() -> None:
     options = replace(OPTIONS, max_tokens=4, alpha_min=1.0)  # at full push the sums are the same under any budget
     hypothesis, model_scores = _claim(_a_then_b(), (OTHER, A, B, EOS), options)
-    assert replay(_a_then_b(), hypothesis, model_scores, options, TOLERANCE)
+    assert replay(_a_then_b(), hypothesis, model_scores, options, tolerance=TOLERANCE)
     with pytest.raises(ReplayRejected, match="the answer has 4 tokens, the budget is 3"):
-        replay(_a_then_b(), hypothesis, model_scores, replace(options, max_tokens=3), TOLERANCE)
+        replay(_a_then_b(), hypothesis, model_scores, replace(options, max_tokens=3), tolerance=TOLERANCE)
 
 
 def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
@@ -136,7 +140,7 @@ def test_a_trace_that_exceeds_its_remaining_budget_is_rejected() -> None:
     wrong = replace(automaton, distance=distance)
     hypothesis, model_scores = _claim(wrong, (A, B, EOS))
     with pytest.raises(ReplayRejected, match="after token 0 acceptance is 6 tokens away, with 5 left"):
-        replay(wrong, hypothesis, model_scores, OPTIONS, TOLERANCE)
+        replay(wrong, hypothesis, model_scores, OPTIONS, tolerance=TOLERANCE)
 
 
 @pytest.mark.parametrize("error", [0.5, -0.5, inf, -inf, nan])
@@ -145,7 +149,7 @@ def test_a_wrong_sum_of_a_true_answer_is_rejected(field: str, words: str, error:
     hypothesis, model_scores = _claim(_a_then_b(), (A, B, EOS))
     wrong = replace(hypothesis, **{field: getattr(hypothesis, field) + error})
     with pytest.raises(ReplayRejected, match=f"{words} of the tokens add up to"):
-        replay(_a_then_b(), wrong, model_scores, OPTIONS, TOLERANCE)
+        replay(_a_then_b(), wrong, model_scores, OPTIONS, tolerance=TOLERANCE)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -153,13 +157,13 @@ def test_sums_are_accepted_within_the_tolerance_per_token(sign: int) -> None:
     hypothesis, model_scores = _claim(_a_then_b(), (A, B, EOS))
     near, far = sign * 2.9 * TOLERANCE, sign * 3.1 * TOLERANCE
     accepted_answer = replace(hypothesis, score=hypothesis.score + near, log_prob=hypothesis.log_prob - near)
-    assert replay(_a_then_b(), accepted_answer, model_scores, OPTIONS, TOLERANCE)
+    assert replay(_a_then_b(), accepted_answer, model_scores, OPTIONS, tolerance=TOLERANCE)
     for wrong_answer in (
         replace(hypothesis, score=hypothesis.score + far),
         replace(hypothesis, log_prob=hypothesis.log_prob + far),
     ):
         with pytest.raises(ReplayRejected, match="of the tokens add up to"):
-            replay(_a_then_b(), wrong_answer, model_scores, OPTIONS, TOLERANCE)
+            replay(_a_then_b(), wrong_answer, model_scores, OPTIONS, tolerance=TOLERANCE)
 
 
 @pytest.mark.parametrize(("log_probs", "peaks"), [(2, 2), (4, 4), (2, 3), (4, 3), (3, 2), (3, 4)])
@@ -167,4 +171,4 @@ def test_an_answer_with_missing_token_scores_is_rejected(log_probs: int, peaks: 
     hypothesis, model_scores = _claim(_a_then_b(), (A, B, EOS))
     z, best = (*model_scores.log_probs, -1.0), (*model_scores.max_log_probs, -1.0)
     with pytest.raises(ReplayRejected, match="3 tokens were rescored as"):
-        replay(_a_then_b(), hypothesis, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, TOLERANCE)
+        replay(_a_then_b(), hypothesis, ScoredSequence(z[:log_probs], best[:peaks]), OPTIONS, tolerance=TOLERANCE)

@@ -60,7 +60,9 @@ def even_number_of_b() -> TokenAutomaton:
 
     Ids 0 and 1 are a and b; 2 and 3 are EOS. The masks bind in such texts.
     """
-    return from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 2], [2, 1]]), np.array([0, 0, 1]) > 0, 0, (2, 3))
+    return from_table(
+        np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 2], [2, 1]]), np.array([0, 0, 1]) > 0, 0, eos_ids=(2, 3)
+    )
 
 
 def sample(
@@ -116,7 +118,7 @@ def chi_square_deviation(result: Counter[Text], expected: dict[Text, float]) -> 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (2.0, 0.8), (5.0, 0.7)])
 def test_sample_frequencies_match_the_masked_model(temperature: float, top_p: float) -> None:
     automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
-    options = SamplingOptions(6, 7, 6000, temperature, top_p)
+    options = SamplingOptions(6, seed=7, n=6000, temperature=temperature, top_p=top_p)
     expected = dict(texts(model, automaton, options, automaton.start))
     result = Counter(answer.tokens for answer in sample(model, automaton, options))
     assert sum(expected.values()) == pytest.approx(1.0)
@@ -126,7 +128,7 @@ def test_sample_frequencies_match_the_masked_model(temperature: float, top_p: fl
 
 def test_the_frequency_test_distinguishes_the_conditioned_model() -> None:
     automaton, model = even_number_of_b(), Remembering(seed=3, spread=1.0)
-    options = SamplingOptions(6, 7, 6000)
+    options = SamplingOptions(6, seed=7, n=6000)
     result = Counter(answer.tokens for answer in sample(model, automaton, options))
     conditioned = {
         text: math.exp(sum(float(model.log_probs((*PROMPT, *text[:i]))[text[i]]) for i in range(len(text))))
@@ -137,7 +139,7 @@ def test_the_frequency_test_distinguishes_the_conditioned_model() -> None:
 
 def test_a_sample_reports_model_and_masked_log_probs() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=5)
-    options = SamplingOptions(6, 11, 50, 0.7, 0.9)
+    options = SamplingOptions(6, seed=11, n=50, temperature=0.7, top_p=0.9)
     expected = dict(texts(model, automaton, options, automaton.start))
     for answer in sample(model, automaton, options):
         assert answer.log_prob == pytest.approx(sum(model.score(PROMPT, answer.tokens).log_probs), abs=1e-5)
@@ -151,7 +153,9 @@ def test_every_sample_of_random_automata_is_accepted_within_budget(seed: int) ->
     model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed, zeros=0.5 if seed % 3 else 0.0, levels=3)
     budget = automaton.min_tokens + seed % 4
     top_p, temperature = (1.0, 0.3)[seed % 2], (0.0, 1.0, 5.0)[seed % 3]
-    for answer in sample(model, automaton, SamplingOptions(budget, seed, 5, temperature, top_p)):
+    for answer in sample(
+        model, automaton, SamplingOptions(budget, seed=seed, n=5, temperature=temperature, top_p=top_p)
+    ):
         states = list(accumulate(answer.tokens, automaton.advance, initial=automaton.start))[1:]
         assert (automaton.distance[states[:-1]] > 0).all() and automaton.distance[states[-1]] == 0
         assert answer.tokens[-1] in automaton.eos_ids and len(answer.tokens) <= budget
@@ -160,7 +164,7 @@ def test_every_sample_of_random_automata_is_accepted_within_budget(seed: int) ->
 
 def test_temperature_zero_takes_the_best_of_the_tokens_allowed() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=9, levels=2)
-    options = SamplingOptions(7, 0, 2, temperature=0.0)
+    options = SamplingOptions(7, seed=0, n=2, temperature=0.0)
     ((text, _),) = texts(model, automaton, options, automaton.start)
     answers = sample(model, automaton, options)
     assert [answer.tokens for answer in answers] == [text, text]
@@ -169,16 +173,19 @@ def test_temperature_zero_takes_the_best_of_the_tokens_allowed() -> None:
 
 def test_a_sample_does_not_depend_on_the_number_of_samples() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
-    samples = sample(model, automaton, SamplingOptions(9, 123, 40))
+    samples = sample(model, automaton, SamplingOptions(9, seed=123, n=40))
     for count in (1, 3, 17):
-        assert sample(model, automaton, SamplingOptions(9, 123, count)) == samples[:count]
+        assert sample(model, automaton, SamplingOptions(9, seed=123, n=count)) == samples[:count]
     assert len(set(samples)) > 5
-    assert sample(model, automaton, SamplingOptions(9, 124, 40)) != samples
+    assert sample(model, automaton, SamplingOptions(9, seed=124, n=40)) != samples
 
 
 def test_every_bit_of_a_seed_changes_the_samples() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
-    drawn = {sample(model, automaton, SamplingOptions(9, seed, 40)) for seed in (1, *(1 + 2**bit for bit in range(63)))}
+    drawn = {
+        sample(model, automaton, SamplingOptions(9, seed=seed, n=40))
+        for seed in (1, *(1 + 2**bit for bit in range(63)))
+    }
     assert len(drawn) == 64
 
 
@@ -187,7 +194,7 @@ def test_samples_do_not_depend_on_the_chunk_size(
     chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
-    options = SamplingOptions(9, 123, 40, 1.3, 0.9)
+    options = SamplingOptions(9, seed=123, n=40, temperature=1.3, top_p=0.9)
     at_once = sample(model, automaton, options)
     monkeypatch.setattr("decoding.sampling.rows_at_a_time", lambda vocab_size, device: chunk_rows)
     assert sample(model, automaton, options) == at_once
@@ -195,7 +202,7 @@ def test_samples_do_not_depend_on_the_chunk_size(
 
 def test_step_events_keep_the_order_of_the_samples() -> None:
     automaton, model, events = even_number_of_b(), HashModel(4, (2, 3), seed=2), list[BeamStep]()
-    answers = sample(model, automaton, SamplingOptions(8, 5, 6), events)
+    answers = sample(model, automaton, SamplingOptions(8, seed=5, n=6), events)
     assert [event.step_number for event in events] == list(range(1, len(events) + 1))
     for event in events:
         assert event.budget_after == 8 - event.step_number
@@ -210,7 +217,7 @@ def test_tokens_of_probability_zero_are_sampled_only_as_last_resort() -> None:
         def log_probs(self, prefix: Text) -> Tensor:
             return torch.tensor([0.5, 0.0, 0.5, 0.0]).log()
 
-    answers = sample(NeverB(4, (2, 3)), even_number_of_b(), SamplingOptions(6, 3, 30, temperature=5.0))
+    answers = sample(NeverB(4, (2, 3)), even_number_of_b(), SamplingOptions(6, seed=3, n=30, temperature=5.0))
     for answer in answers:
         assert answer.tokens[3:] == (1, 1, 2)  # b as late as it may be, and the one end that is probable
         assert answer.log_prob == pytest.approx(2 * LOG_PROB_FLOOR + 4 * math.log(0.5))
@@ -218,7 +225,7 @@ def test_tokens_of_probability_zero_are_sampled_only_as_last_resort() -> None:
 
 @pytest.mark.parametrize("fault", [math.nan, -math.inf])
 def test_a_model_with_invalid_log_probs_is_refused(fault: float) -> None:
-    run = Sampling(PreparedConstraint.prepare(even_number_of_b(), CPU), SamplingOptions(6, 0))
+    run = Sampling(PreparedConstraint.prepare(even_number_of_b(), CPU), SamplingOptions(6, seed=0))
     log_probs = torch.zeros(4) if math.isnan(fault) else torch.full((4,), fault)
     log_probs[2] = fault
     with pytest.raises(ModelOutputInvalid):
@@ -229,7 +236,7 @@ def test_a_draw_inverts_the_cumulative_distribution() -> None:
     probabilities = [0.125, 0.25, 0.5, 0.125]
     uniform = torch.tensor([0.0, 0.124, 0.126, 0.374, 0.376, 0.874, 0.876, 0.9999999], dtype=torch.float64)
     log_probs = torch.tensor([probabilities]).log().expand(len(uniform), -1)
-    token, share = draw(log_probs, torch.ones_like(log_probs) > 0, uniform, 1.0, 1.0)
+    token, share = draw(log_probs, torch.ones_like(log_probs) > 0, uniform, 1.0, top_p=1.0)
     assert token.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert share.exp().tolist() == pytest.approx([probabilities[number] for number in token.tolist()], rel=1e-6)
 
@@ -240,7 +247,7 @@ def test_the_nucleus_is_the_smallest_sufficient_set() -> None:
     results = {}
     for top_p in (0.01, 0.33, 0.34, 0.66, 0.67, 1.0):
         uniform = torch.linspace(0.0, 0.999, 50, dtype=torch.float64)
-        token, _ = draw(log_probs.expand(50, -1), allowed.expand(50, -1), uniform, 1.0, top_p)
+        token, _ = draw(log_probs.expand(50, -1), allowed.expand(50, -1), uniform, 1.0, top_p=top_p)
         results[top_p] = sorted(set(token.tolist()))
     assert results == {0.01: [1], 0.33: [1], 0.34: [1, 3], 0.66: [1, 3], 0.67: [0, 1, 3], 1.0: [0, 1, 3, 4]}
 
@@ -271,7 +278,8 @@ def test_a_request_gives_the_same_tokens_in_any_batch() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=6)
     constraint = PreparedConstraint.prepare(automaton, CPU)
     orders = [
-        SamplingOptions(5 + seed % 7, seed, 1 + seed % 5, 0.5 + seed % 3, 1.0 - seed % 2 / 4) for seed in range(12)
+        SamplingOptions(5 + seed % 7, seed=seed, n=1 + seed % 5, temperature=0.5 + seed % 3, top_p=1.0 - seed % 2 / 4)
+        for seed in range(12)
     ]
     alone = [sample(model, automaton, options) for options in orders]
     with Engine(model, 10**9) as engine, ThreadPoolExecutor(len(orders)) as threads:
@@ -283,7 +291,7 @@ def test_a_request_gives_the_same_tokens_in_any_batch() -> None:
 def test_eos_paths_do_not_change_the_samples() -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     endings = Endings(np.array([0, 1]), np.zeros((3, 2)), np.array([1, 2, 0, 0]))
-    options = SamplingOptions(9, 123, 40)
+    options = SamplingOptions(9, seed=123, n=40)
     run = Sampling(PreparedConstraint.prepare(automaton, CPU, endings=endings), options)
     assert drive(model, PROMPT, run) == sample(model, automaton, options)
 
@@ -298,7 +306,9 @@ def test_samples_of_a_trained_model_satisfy_the_constraint(
         compiled = compile_spec(spec, vocabulary)
         constraint = PreparedConstraint.prepare(compiled.tokens, model.device)
         for extra in (0, 9):
-            options = SamplingOptions(compiled.tokens.min_tokens + extra, 3, 4, temperature, 0.95)
+            options = SamplingOptions(
+                compiled.tokens.min_tokens + extra, seed=3, n=4, temperature=temperature, top_p=0.95
+            )
             for answer in drive(model, prompt, Sampling(constraint, options)):
                 text = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
                 assert satisfies(spec, answer_text(compiled.text, text)), text

@@ -72,7 +72,7 @@ def judge_group(group: dict[str, Any], whitespace: Literal["compact", "pretty"])
     """The verdict on each instance of a group, or the refusal's name."""
     try:
         depth = max(nesting(test["data"]) for test in group["tests"])
-        automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, ResourceGuard(Limits()))
+        automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, guard=ResourceGuard(Limits()))
     except (SpecUnsupported, LimitExceeded, SpecSyntaxError) as error:
         return refusal(error)
     texts = (write_instance(group["schema"], test["data"], whitespace) for test in group["tests"])

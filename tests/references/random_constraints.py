@@ -108,7 +108,7 @@ def _keywords(draw: random.Random) -> Spec:
     if draw.random() < 0.4:
         least = [draw.randint(0, 2) for _ in concepts]
         counts = tuple((low, draw.choice((None, low + draw.randint(0, 2)))) for low in least)
-    return KeywordsSpec(concepts, draw.random() < 0.5, draw.random() < 0.3, counts=counts)
+    return KeywordsSpec(concepts, ordered=draw.random() < 0.5, case_sensitive=draw.random() < 0.3, counts=counts)
 
 
 def _infill(draw: random.Random) -> Spec:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,31 +14,23 @@ from app.worker.handlers.base import timings_of
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import TokenAutomaton
 from compiler.text import check_labels
+from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
 
 _ROUNDING = 1e-6  # difference per label between two orders of summation
+LabelSearch = Callable[[NDArray[np.float64], TokenAutomaton], LabelPath]
 
 
-class Path(Protocol):
-    """The result of a search. It has index and log-prob of each label, and their sums."""
-
-    @property
-    def labels(self) -> tuple[int, ...]: ...
-
-    @property
-    def log_probs(self) -> tuple[float, ...]: ...
-
-    @property
-    def log_prob(self) -> float: ...
-
-    @property
-    def score(self) -> float: ...
-
-
-Search = Callable[[NDArray[np.float64], TokenAutomaton], Path]
+def label_path(
+    job: DecodeJob, cancelled: Callable[[], bool], log_probs: NDArray[np.float64], automaton: TokenAutomaton
+) -> LabelPath:
+    """The labels of the search that a job names. Raises the search's errors."""
+    if job.beams == "exact":
+        return best_labels(log_probs, automaton, cancelled)
+    return beam_labels(log_probs, automaton, BeamOptions(job.beams, job.alpha_min, job.gamma), cancelled)
 
 
 def decode_matrix(
-    job: DecodeJob, constraint: CompiledConstraint, search: Search, sizes: CompileJobResult, waited_s: float
+    job: DecodeJob, constraint: CompiledConstraint, search: LabelSearch, sizes: CompileJobResult, waited_s: float
 ) -> DecodeJobResult:
     """The job's answer, with its trace. Log-probs slightly above 0 are rounding errors and count as 0.
 

@@ -13,9 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summary
 from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without_message
 from app.messages import (
@@ -42,11 +39,11 @@ from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
 from app.worker.handlers.base import Context, Handler, stall_reason, timings_of, word_trace
-from app.worker.handlers.decode import decode_matrix
+from app.worker.handlers.decode import decode_matrix, label_path
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import CompiledConstraint
 from compiler.errors import ArtefactInvalid
-from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE
 from compiler.text import answer_text, check_text, replay, states_along
 from decoding.engine import (
     Engine,
@@ -61,7 +58,6 @@ from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpt
 from decoding.forced_tokens import TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
-from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
@@ -204,7 +200,7 @@ class Generator:
         """
         constraint = self._load_constraint(job.automaton, context)
         check_paths(len(job.log_probs), constraint.text.display_dfa.states, self._settings)
-        search = functools.partial(_label_path, job, context.cancelled)
+        search = functools.partial(label_path, job, context.cancelled)
         sizes = _sizes(job.automaton, constraint, context)
         return named_decoding(decode_matrix(job, constraint, search, sizes, context.waited_s), job.names)
 
@@ -292,7 +288,9 @@ class Generator:
         """The search's trace, checked against a second pass of the model."""
         rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
         tokens, options = task.constraint.tokens, _decoding_options(task.options)
-        return replay_tokens(tokens, hypothesis, rescored, options, self._model.tolerance, start=task.start)
+        return replay_tokens(
+            tokens, hypothesis, rescored, options, tolerance=self._model.tolerance, start=task.start
+        )
 
     def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStepBody, ...]:
         pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
@@ -367,14 +365,6 @@ def _decoding_options(options: GenerationOptions) -> SearchOptions | SamplingOpt
 def _fields(options: GenerationOptions, kind: type[SearchOptions | SamplingOptions]) -> dict[str, Any]:
     """The options that decoding has under the same names."""
     return {field.name: getattr(options, field.name) for field in fields(kind) if hasattr(options, field.name)}
-
-
-def _label_path(
-    job: DecodeJob, cancelled: Callable[[], bool], log_probs: NDArray[np.float64], automaton: TokenAutomaton
-) -> LabelPath:
-    if job.beams == "exact":
-        return best_labels(log_probs, automaton, cancelled)
-    return beam_labels(log_probs, automaton, BeamOptions(job.beams, job.alpha_min, job.gamma), cancelled)
 
 
 def _memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:

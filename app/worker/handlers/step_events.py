@@ -3,58 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from app.messages import Reason, RejectedTokenBody, StepMessage, StepRowBody
 from app.worker.handlers.base import Context
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
 from compiler.text import display_state_of
-
-
-class ReportedRow(Protocol):
-    """A row of a step (`decoding.generation.BeamRow`)."""
-
-    @property
-    def tokens(self) -> tuple[int, ...]: ...
-    @property
-    def parent(self) -> int: ...
-    @property
-    def state(self) -> int: ...
-    @property
-    def distance(self) -> int: ...
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def score(self) -> float: ...
-    @property
-    def log_prob(self) -> float: ...
-    @property
-    def finished(self) -> bool: ...
-
-
-class ReportedTopToken(Protocol):
-    """A token among the most probable ones of a row (`decoding.generation.TopToken`)."""
-
-    @property
-    def tokens(self) -> tuple[int, ...]: ...
-    @property
-    def token(self) -> int: ...
-    @property
-    def log_prob(self) -> float: ...
-
-
-class ReportedStep(Protocol):
-    """A step of a search (`decoding.generation.BeamStep`)."""
-
-    @property
-    def step_number(self) -> int: ...
-    @property
-    def budget_after(self) -> int: ...
-    @property
-    def rows(self) -> Sequence[ReportedRow]: ...
-    @property
-    def top_tokens(self) -> Sequence[ReportedTopToken]: ...
+from decoding.generation import BeamStep
 
 
 class _WrittenText(NamedTuple):
@@ -82,7 +38,7 @@ class StepEventBuilder:
         self._texts: dict[tuple[int, ...], _WrittenText] = {}
         self._row_of: dict[tuple[int, ...], int] = {(): 0}  # of the previous step: row index by tokens
 
-    def __call__(self, event: ReportedStep) -> None:
+    def __call__(self, event: BeamStep) -> None:
         rejected = tuple(self._rejected(event))
         texts = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
         self._texts = texts
@@ -96,7 +52,7 @@ class StepEventBuilder:
         )
         self._context.publish(StepMessage(event.step_number, event.budget_after, rows, rejected))
 
-    def _rejected(self, event: ReportedStep) -> Iterator[RejectedTokenBody]:
+    def _rejected(self, event: BeamStep) -> Iterator[RejectedTokenBody]:
         """The most probable tokens of the model that no row may write."""
         tokens = self._constraint.tokens
         # Rows of samples may have equal tokens, and then the same rejected tokens; each is reported once.

@@ -64,8 +64,8 @@ def run(
         result = drive(model, [1], Sampling(PreparedConstraint.prepare(compilation.tokens, model.device), draws), heard)
     else:
         search_options = SearchOptions(
-            options.max_tokens, options.beams, options.algorithm, options.alpha_min, options.gamma, options.n,
-            options.rank_by, options.length_penalty,
+            options.max_tokens, beams=options.beams, algorithm=options.algorithm, alpha_min=options.alpha_min,
+            gamma=options.gamma, n=options.n, rank_by=options.rank_by, length_penalty=options.length_penalty,
         )
         result = generate(model, [1], compilation.tokens, search_options, on_step=heard, text_of=text_of)
     return steps, [text_of(answer.tokens).decode() for answer in result]

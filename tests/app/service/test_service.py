@@ -90,9 +90,9 @@ async def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(compiles:
 
 def test_equal_constraints_have_one_hash() -> None:
     one, other_order = (("a",), ("b", "c")), (("C", "b"), ("a",))
-    hashes = {automaton_hash(KeywordsSpec(one), "v"), automaton_hash(KeywordsSpec(other_order, False), "v")}
+    hashes = {automaton_hash(KeywordsSpec(one), "v"), automaton_hash(KeywordsSpec(other_order, ordered=False), "v")}
     assert len(hashes) == 1
-    assert automaton_hash(KeywordsSpec(one, True), "v") not in hashes
+    assert automaton_hash(KeywordsSpec(one, ordered=True), "v") not in hashes
     assert automaton_hash(KeywordsSpec(one), "another vocabulary") not in hashes
 
 

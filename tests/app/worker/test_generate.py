@@ -82,7 +82,7 @@ def test_the_default_algorithm_is_defined_once() -> None:
 
 
 def test_default_options_are_those_of_decoding() -> None:
-    for options in (SearchOptions(1), SamplingOptions(1, 0)):
+    for options in (SearchOptions(1), SamplingOptions(1, seed=0)):
         for field in dataclasses.fields(options):
             if field.name != "seed":
                 assert getattr(options, field.name) == getattr(GenerationOptions(max_tokens=1), field.name), field.name
@@ -181,7 +181,7 @@ def test_min_tokens_count_from_the_end_of_the_prompt(settings: Settings) -> None
 
 
 def test_concurrent_generations_give_the_same_answers_as_single_ones(settings: Settings, context: FakeContext) -> None:
-    specs = [DOG, RegexSpec("[a-z ]{5,9}!"), KeywordsSpec((("a",), ("b",)), True), NotSpec(DOG)]
+    specs = [DOG, RegexSpec("[a-z ]{5,9}!"), KeywordsSpec((("a",), ("b",)), ordered=True), NotSpec(DOG)]
     jobs: list[GenerateJob] = []
     for spec, algorithm, scope in itertools.product(specs, ("abs", "banked", "sample"), ("answer", "full")):
         if scope == "answer" or spec in (DOG, specs[3]):

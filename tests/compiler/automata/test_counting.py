@@ -80,7 +80,7 @@ def test_keyword_automata_agree_with_counts_and_order_of_occurrence(
     concepts: list[tuple[str, Bounds]], ordered: bool, letters: list[frozenset[str]], longer: list[list[int]]
 ) -> None:
     names, bounds = [name for name, _ in concepts], [pair for _, pair in concepts]
-    dfa = keyword_counts_dfa(names, bounds, ordered, letters, guard())
+    dfa = keyword_counts_dfa(letters, guard(), names=names, bounds=bounds, ordered=ordered)
     assert_same(minimize(dfa), dfa)
     for word in itertools.chain(traces(len(letters), 4), longer):
         trace = [letters[symbol % len(letters)] for symbol in word]
@@ -99,13 +99,13 @@ def test_keyword_automata_agree_with_counts_and_order_of_occurrence(
 )
 def test_keywords_with_minimum_one_equal_the_keywords_formula(names: str, ordered: bool, formula: str) -> None:
     letters = (*LETTERS[1:], frozenset({"nomatch"}), frozenset({"eos"}))
-    counts = keyword_counts_dfa(tuple(names), [(1, None)] * 3, ordered, letters, guard())
+    counts = keyword_counts_dfa(letters, guard(), names=tuple(names), bounds=[(1, None)] * 3, ordered=ordered)
     assert equivalent(counts, formula_to_dfa(parse_formula(formula, guard()), letters, guard()))
 
 
 def test_two_before_another_keyword_equals_the_nested_formula() -> None:
     letters = (frozenset("a"), frozenset("b"), frozenset("ab"), frozenset({"nomatch"}))
-    counts = keyword_counts_dfa(("a", "b"), [(2, None), (1, None)], True, letters, guard())
+    counts = keyword_counts_dfa(letters, guard(), names=("a", "b"), bounds=[(2, None), (1, None)], ordered=True)
     formula = parse_formula("(!a & !b) U (a & !b & X((!a & !b) U (a & X F b)))", guard())
     assert equivalent(counts, formula_to_dfa(formula, letters, guard()))
 
@@ -113,27 +113,33 @@ def test_two_before_another_keyword_equals_the_nested_formula() -> None:
 @pytest.mark.parametrize("ordered", [False, True])
 def test_the_empty_word_is_accepted_iff_every_minimum_is_zero(ordered: bool) -> None:
     letters = [frozenset("a"), frozenset("b")]
-    assert keyword_counts_dfa(("a", "b"), [(0, None), (0, 2)], ordered, letters, guard()).accepts(())
-    assert not keyword_counts_dfa(("a", "b"), [(0, None), (1, 2)], ordered, letters, guard()).accepts(())
+    assert keyword_counts_dfa(letters, guard(), names=("a", "b"), bounds=[(0, None), (0, 2)], ordered=ordered).accepts(
+        ()
+    )
+    assert not keyword_counts_dfa(
+        letters, guard(), names=("a", "b"), bounds=[(0, None), (1, 2)], ordered=ordered
+    ).accepts(())
 
 
 def test_a_keyword_that_no_letter_holds_makes_its_minimum_impossible() -> None:
-    assert is_empty(keyword_counts_dfa(("a", "z"), [(1, None), (1, None)], False, LETTERS, guard()))
-    assert is_empty(keyword_counts_dfa(("a", "z"), [(1, None), (1, None)], True, LETTERS, guard()))
+    assert is_empty(
+        keyword_counts_dfa(LETTERS, guard(), names=("a", "z"), bounds=[(1, None), (1, None)], ordered=False)
+    )
+    assert is_empty(keyword_counts_dfa(LETTERS, guard(), names=("a", "z"), bounds=[(1, None), (1, None)], ordered=True))
 
 
 def test_counts_too_large_for_a_machine_word_are_exact() -> None:
     names = [f"k{number}" for number in range(32)]
     letters = [frozenset(names), frozenset(names[:1]), frozenset({"nomatch"})]
     bounds: list[Bounds] = [(0, 2), *[(0, 9)] * 31]  # 3 * 10**31 combinations, of which few can be reached
-    dfa = keyword_counts_dfa(names, bounds, False, letters, guard())
+    dfa = keyword_counts_dfa(letters, guard(), names=names, bounds=bounds, ordered=False)
     assert equivalent(dfa, count_dfa([True, True, False], 0, 2, guard()))
 
 
 def test_twelve_unordered_keywords_are_a_state_for_each_subset() -> None:
     names = [f"k{number}" for number in range(12)]
     letters = [*(frozenset({name}) for name in names), frozenset({"nomatch"})]
-    assert keyword_counts_dfa(names, [(1, None)] * 12, False, letters, guard()).states == 2**12
+    assert keyword_counts_dfa(letters, guard(), names=names, bounds=[(1, None)] * 12, ordered=False).states == 2**12
 
 
 @pytest.mark.parametrize(
@@ -149,14 +155,14 @@ def test_counts_that_need_too_many_states_meet_the_limit(bounds: list[Bounds], o
     names = [f"k{number}" for number in range(8)]
     letters = [*(frozenset({name}) for name in names), frozenset({"nomatch"})]
     with pytest.raises(LimitExceeded) as excinfo:
-        keyword_counts_dfa(names, bounds, ordered, letters, guard())
+        keyword_counts_dfa(letters, guard(), names=names, bounds=bounds, ordered=ordered)
     assert excinfo.value.limit == "dfa_states_max"
 
 
 def test_one_count_over_the_limit_is_refused() -> None:
     for build in (
         lambda: count_dfa([True], 0, 10**9, guard()),
-        lambda: sentences_dfa([True], [False], [False], 10**9, None, guard()),
+        lambda: sentences_dfa([True], [False], [False], minimum=10**9, maximum=None, guard=guard()),
     ):
         with pytest.raises(LimitExceeded) as excinfo:
             build()
@@ -167,9 +173,9 @@ def test_negative_bounds_and_missing_letters_raise_value_errors() -> None:
     for build in (
         lambda: count_dfa([True], -1, None, guard()),
         lambda: count_dfa([], 0, None, guard()),
-        lambda: keyword_counts_dfa(("a", "b"), [(1, None)], False, LETTERS, guard()),
-        lambda: keyword_counts_dfa(("a",), [(1, None)], False, [], guard()),
-        lambda: sentences_dfa([True], [True], [False], 0, None, guard()),
+        lambda: keyword_counts_dfa(LETTERS, guard(), names=("a", "b"), bounds=[(1, None)], ordered=False),
+        lambda: keyword_counts_dfa([], guard(), names=("a",), bounds=[(1, None)], ordered=False),
+        lambda: sentences_dfa([True], [True], [False], minimum=0, maximum=None, guard=guard()),
     ):
         with pytest.raises(ValueError):
             build()
@@ -198,7 +204,7 @@ def reference_sentences(word: Sequence[str]) -> int | None:
 @given(BOUNDS, st.lists(st.lists(st.integers(0, 3), max_size=14), max_size=25))
 def test_sentences_are_counted_as_a_reader_counts_them(bounds: Bounds, longer: list[list[int]]) -> None:
     kinds = [[unit == kind for unit in UNITS] for kind in (".", "word", "”")]
-    dfa = sentences_dfa(*kinds, *bounds, guard())
+    dfa = sentences_dfa(*kinds, minimum=bounds[0], maximum=bounds[1], guard=guard())
     assert_same(minimize(dfa), dfa)
     for symbols in itertools.chain(traces(4, 5), longer):
         count = reference_sentences([UNITS[symbol] for symbol in symbols])
@@ -227,4 +233,6 @@ def test_sentence_counts_of_the_case_table_hold(text: str, count: int | None) ->
     kinds = [[unit in kind for unit in units] for kind in (".!?", "w", "”)")]
     symbols = [units.index(unit) for unit in text.split()]
     for number in range(4):
-        assert sentences_dfa(*kinds, number, number, guard()).accepts(symbols) == (number == count)
+        assert sentences_dfa(*kinds, minimum=number, maximum=number, guard=guard()).accepts(symbols) == (
+            number == count
+        )

@@ -118,7 +118,7 @@ def test_distances_agree_with_relaxation(letter_states: int, block_cells: int, m
         effect = rng.integers(0, 4, edges).astype(np.int32)
         source, edge = np.divmod(distinct(rng.integers(0, transducer_states * edges, 4 * transducer_states)), edges)
         end = rng.random((transducer_states, letter_states)) < 0.2
-        result = distances(source, edge, target, effect, function, end)
+        result = distances(source, edge, target, effect, function=function, accepting=end)
         assert np.array_equal(result, reference_distances(source, edge, target, effect, function, end))
         reachable_count += np.count_nonzero((result > 0) & (result < UNREACHABLE))
     assert reachable_count > 10

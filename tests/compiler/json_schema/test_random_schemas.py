@@ -32,7 +32,7 @@ def embed(value: object, field: str) -> CharDfa:
 
 
 def compiled(schema: Any, whitespace: Literal["compact", "pretty"] = "compact", depth: int = 2) -> CharDfa:
-    return schema_dfa(schema, whitespace, depth, embed, ResourceGuard(Limits()))
+    return schema_dfa(schema, whitespace, depth, embed, guard=ResourceGuard(Limits()))
 
 
 def random_value(rng: random.Random, depth: int) -> Any:

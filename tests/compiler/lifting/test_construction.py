@@ -157,13 +157,13 @@ def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
 
 
 def small_automaton() -> TokenAutomaton:
-    return from_table(np.array([0, 1]), np.array([[0, 0]]), np.array([True]), 0, (1,))
+    return from_table(np.array([0, 1]), np.array([[0, 0]]), np.array([True]), 0, eos_ids=(1,))
 
 
 def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
     table = np.array([[0, 1], [1, 1]])
-    assert from_table(np.array([0, 1, 0]), table, np.array([False, True]), 0, (2,)).min_tokens == 2
-    assert from_table(np.array([0, 0, 0]), table, np.array([False, True]), 0, (2,)).min_tokens == UNREACHABLE
+    assert from_table(np.array([0, 1, 0]), table, np.array([False, True]), 0, eos_ids=(2,)).min_tokens == 2
+    assert from_table(np.array([0, 0, 0]), table, np.array([False, True]), 0, eos_ids=(2,)).min_tokens == UNREACHABLE
 
 
 @pytest.mark.parametrize(

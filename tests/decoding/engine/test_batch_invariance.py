@@ -167,11 +167,11 @@ def test_sampling_uses_no_more_memory_than_estimated(
 ) -> None:
     model = HuggingFaceModel(make())
     table, accepting = np.array([[0, 1], [1, 0]]), np.array([True, True])
-    automaton = from_table(np.arange(model.vocab_size) % 2, table, accepting, 0, model.eos_ids)
+    automaton = from_table(np.arange(model.vocab_size) % 2, table, accepting, 0, eos_ids=model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
     for rows, tokens in itertools.product((1, 5, 40, 100), (1, 2, 5)):
-        run = Sampling(constraint, SamplingOptions(tokens, 1, rows, temperature, top_p))
+        run = Sampling(constraint, SamplingOptions(tokens, seed=1, n=rows, temperature=temperature, top_p=top_p))
         announced = model.bytes_for(3, rows, tokens, run.size.scratch_bytes)
         with _LiveBytes() as live_bytes:
             drive(model, [1, 2, 3], run)

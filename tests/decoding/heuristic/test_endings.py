@@ -55,7 +55,7 @@ def with_word() -> TokenAutomaton:
     """All texts that hold WORD."""
     token_class = np.zeros(SIZE, dtype=np.int64)
     token_class[WORD] = 1
-    return from_table(token_class, np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (EOS,))
+    return from_table(token_class, np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, eos_ids=(EOS,))
 
 
 def test_the_ending_over_several_tokens_is_found() -> None:
@@ -112,7 +112,7 @@ def test_a_short_context_gives_no_endings() -> None:
 @pytest.mark.parametrize("beams", [1, 2, 8])
 def test_a_search_with_endings_finds_the_cheap_ending(beams: int) -> None:
     model, automaton = MarkModel(), with_word()
-    prior, options = unigram_prior(model), SearchOptions(12, beams, length_penalty=0.0)
+    prior, options = unigram_prior(model), SearchOptions(12, beams=beams, length_penalty=0.0)
     endings = find_endings(model, prior)
     result = [
         generate(model, (0,), PreparedConstraint.prepare(automaton, CPU, prior=prior, endings=given_endings), options)[
@@ -131,7 +131,9 @@ def push(budget: int, library: str, last_token: int | None = None) -> list[float
     tables = Tables.from_automaton(automaton.with_own_classes(endings.ids), CPU)
     tables = tables.for_search() if library == "numpy" else tables
     state = automaton.advance(automaton.start, WORD)
-    ranking = Ranking.of(tables, torch.full((automaton.states,), 50.0, dtype=torch.float64), 4, DEFAULT, endings)
+    ranking = Ranking.of(
+        tables, torch.full((automaton.states,), 50.0, dtype=torch.float64), 4, DEFAULT, endings=endings
+    )
     row = Beams.start(state, tables.distance)
     row = row if last_token is None else replace(row, token=row.parent + last_token)
     successor = tables.successors(row.state)

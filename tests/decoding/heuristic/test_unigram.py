@@ -72,7 +72,7 @@ def chain(length: int) -> TokenAutomaton:
     table = np.full((states, 2), states - 1)
     table[: length + 1, 0] = np.arange(1, length + 2)
     table[length, 0] = states - 1
-    return from_table(np.array([0, 1, 0]), table, np.arange(states) == length, 0, (2,))
+    return from_table(np.array([0, 1, 0]), table, np.arange(states) == length, 0, eos_ids=(2,))
 
 
 def test_states_beyond_the_bound_on_work_are_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ class ReferenceTree:
         self.tree = PrefixTree(torch.device("cpu"))
         self.heads, self.group = SHARING * group, group
         keys, values = self.drawn(SHARING, PROMPT), self.drawn(SHARING, PROMPT)
-        Prompt(self.tree, PROMPT).attend(0, self.drawn(self.heads, PROMPT), keys, values, None)
+        Prompt(self.tree, PROMPT).attend(0, self.drawn(self.heads, PROMPT), keys, values, scaling=None)
         self.rows: list[tuple[Tensor, Tensor]] = [(keys, values)]
 
     def drawn(self, heads: int, tokens: int) -> Tensor:
@@ -33,7 +33,7 @@ class ReferenceTree:
         nodes = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
         query = self.drawn(self.heads, rows * count)
         keys, values = self.drawn(SHARING, rows * count), self.drawn(SHARING, rows * count)
-        result = nodes.attend(0, query, keys, values, 0.3)
+        result = nodes.attend(0, query, keys, values, scaling=0.3)
         expected = torch.empty_like(result)
         new_rows = []
         for row, parent in enumerate(parents.tolist()):

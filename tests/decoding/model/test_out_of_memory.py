@@ -137,7 +137,7 @@ def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrain
     assert model.supports_batching == together
     automaton = from_table(
         torch.arange(V).remainder(3).numpy(), torch.tensor([[1, 0, 2], [2, 1, 0], [2, 2, 1]]).numpy(),
-        torch.tensor([False, False, True]).numpy(), 0, (60,),
+        torch.tensor([False, False, True]).numpy(), 0, eos_ids=(60,),
     )
     constraint = PreparedConstraint.prepare(automaton, torch.device("cpu"))
     searches = [SearchOptions(max_tokens=8 + number % 7, beams=2 + number % 5) for number in range(10)]

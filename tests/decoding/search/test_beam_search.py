@@ -66,7 +66,7 @@ def test_dropping_rows_below_the_floor_changes_no_value() -> None:
     rows_saved = 0
     for seed in range(40):
         model = HashModel(6, (5,), seed=seed, spread=3.0)
-        options = SearchOptions(9, 4, n=1 + seed % 3, length_penalty=0.0)
+        options = SearchOptions(9, beams=4, n=1 + seed % 3, length_penalty=0.0)
         events: dict[bool, list[BeamStep]] = {False: [], True: []}
         values = {}
         for floor, steps in events.items():
@@ -152,7 +152,9 @@ def test_a_budget_below_the_least_is_refused_with_that_number() -> None:
 
 
 def test_an_automaton_without_an_accepted_text_is_refused() -> None:
-    automaton = from_table(np.zeros(4, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([False]), 0, (3,))
+    automaton = from_table(
+        np.zeros(4, dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.array([False]), 0, eos_ids=(3,)
+    )
     assert automaton.min_tokens == UNREACHABLE
     with pytest.raises(BudgetTooSmall) as refusal:
         generate(HashModel(4, (3,)), (0,), automaton, SearchOptions(max_tokens=100))
@@ -160,7 +162,7 @@ def test_an_automaton_without_an_accepted_text_is_refused() -> None:
 
 
 def test_an_automaton_with_wrong_distances_exhausts_the_search() -> None:
-    honest = from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, (3,))
+    honest = from_table(np.array([0, 1, 0, 0]), np.array([[0, 1], [1, 1]]), np.array([False, True]), 0, eos_ids=(3,))
     automaton = dataclasses.replace(honest, token_class=np.array([0, 0, 0, 2], dtype=np.int32))
     assert automaton.min_tokens == 2
     with pytest.raises(SearchExhausted):

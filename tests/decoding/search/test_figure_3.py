@@ -52,7 +52,7 @@ def _automaton() -> TokenAutomaton:
         np.array([[2, 1, 1, 0], [1, 1, 1, 1], [2, 3, 1, 2], [3, 3, 4, 3], [4, 4, 4, 4]]),
         np.array([False, False, False, False, True]),
         0,
-        (EOS,),
+        eos_ids=(EOS,),
     )
 
 
@@ -79,7 +79,10 @@ def _pushed_logits(text: str) -> dict[str, float]:
     state = reduce(automaton.advance, _ids(text), automaton.start)
     tables = Tables.from_automaton(automaton, device)
     alphas = alpha_table(tables, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
-    successor = step(Beams.start(state, tables.distance), log_probs[None], tables, alphas, T - len(_ids(text)), 99)
+    successor = step(
+        Beams.start(state, tables.distance), log_probs[None], tables, alphas, budget_before=T - len(_ids(text)),
+        count=99,
+    )
     word, logit = next(iter(LOGITS[text].items()))
     normaliser = logit - float(log_probs[ID[word]])
     rows = zip(successor.token.tolist(), successor.score.tolist(), strict=True)

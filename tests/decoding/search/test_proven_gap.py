@@ -101,7 +101,7 @@ def over_bytes(step: NDArray[np.int64], accepting: NDArray[np.bool_], eos_count:
 
     table = np.array([[next_state(state, token) for token in TOKENS] for state in range(len(step))])
     classes = np.arange(len(TOKENS) + eos_count) % len(TOKENS)
-    return from_table(classes, table, accepting, 0, tuple(range(len(TOKENS), len(classes))))
+    return from_table(classes, table, accepting, 0, eos_ids=tuple(range(len(TOKENS), len(classes))))
 
 
 def spell(text: bytes, closed: bool) -> list[int]:

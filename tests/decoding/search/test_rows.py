@@ -31,7 +31,7 @@ def test_a_search_reads_at_most_its_declared_rows(algorithm: str, beams: int) ->
     row_maximum, limit = 0, 0
     for seed in range(20 if beams < 64 else 8):
         case = Case("factored", "smooth", "abs" if algorithm == "abs" else "banked", seed)
-        options = SearchOptions(case.automaton.min_tokens + 6, beams, case.options.algorithm)
+        options = SearchOptions(case.automaton.min_tokens + 6, beams=beams, algorithm=case.options.algorithm)
         model = CountingModel(case.automaton.vocabulary_size, case.automaton.eos_ids, seed)
         drive(model, (1,), search_of(case.constraint, options))
         limit = rows_of(options)
@@ -41,7 +41,7 @@ def test_a_search_reads_at_most_its_declared_rows(algorithm: str, beams: int) ->
 
 
 def test_rows_grow_in_proportion_to_the_beams() -> None:
-    rows = [rows_of(SearchOptions(9, beams)) for beams in range(1, 129)]
+    rows = [rows_of(SearchOptions(9, beams=beams)) for beams in range(1, 129)]
     assert rows == [3 * beams for beams in range(1, 129)]
     assert rows[63] / rows[62] == 64 / 63
-    assert [rows_of(SearchOptions(9, beams, "abs")) for beams in (1, 64)] == [1, 64]
+    assert [rows_of(SearchOptions(9, beams=beams, algorithm="abs")) for beams in (1, 64)] == [1, 64]

@@ -146,7 +146,7 @@ def test_every_id_has_one_slot_in_a_chunk(
     random = np.random.default_rng(size + classes)
     eos_ids = tuple(int(token) for token in random.choice(size, eos, replace=False))
     automaton = from_table(
-        random.integers(0, classes, size), np.zeros((1, classes), dtype=np.int64), np.array([True]), 0, eos_ids
+        random.integers(0, classes, size), np.zeros((1, classes), dtype=np.int64), np.array([True]), 0, eos_ids=eos_ids
     )
     tables = Tables.from_automaton(automaton, CPU)
     assert sorted(tables.chunk_id[~tables.spare].tolist()) == list(range(size))
@@ -173,12 +173,12 @@ def _banked(
 ) -> Beams:
     tokens = None if forced is None else like(tables.distance, torch.tensor([forced]))
     ranking = Ranking.of(tables, None, beams, DEFAULT)
-    return step(start, log_probs, tables, ranking, budget, tokens, floor)[0]
+    return step(start, log_probs, tables, ranking, budget_before=budget, forced=tokens, floor=floor)[0]
 
 
 def _abs(tables: Tables, start: Beams, log_probs: Tensor, budget: int, beams: int = 3) -> Beams:
     alphas = abs_search.alpha_table(tables, SearchOptions(max_tokens=9, beams=beams, algorithm="abs"))
-    return abs_search.step(start, log_probs, tables, alphas, budget, beams)
+    return abs_search.step(start, log_probs, tables, alphas, budget_before=budget, count=beams)
 
 
 STEPS: dict[str, Callable[[Tables, Beams, Tensor, int], Beams]] = {"abs": _abs, "banked": _banked}
@@ -206,7 +206,9 @@ def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
         automaton = random_table(random)
         tables, size, budget = _tables(automaton, library), automaton.vocabulary_size, 9 + automaton.min_tokens
         beam, ranking = Beams.start(automaton.start, tables.distance), Ranking.of(tables, None, 5, DEFAULT)
-        beam, _ = step(beam, torch.tensor(random.integers(-2, 0, (1, size))).float(), tables, ranking, budget)
+        beam, _ = step(
+            beam, torch.tensor(random.integers(-2, 0, (1, size))).float(), tables, ranking, budget_before=budget
+        )
         live = np.flatnonzero(np.asarray((beam.score != DEAD_SCORE) & (tables.distance[beam.state] != 0)))
         if not len(live):
             continue
@@ -215,8 +217,8 @@ def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
         tokens = torch.tensor([_live_token(automaton, state, budget - 2) for state in beam.state.tolist()])
         token_log_probs, peak = log_probs.gather(1, tokens[:, None])[:, 0], log_probs.amax(dim=1)
         forced, token_log_probs, peak = (like(tables.distance, values) for values in (tokens, token_log_probs, peak))
-        slow, _ = step(beam, log_probs, tables, ranking, budget - 1, forced)
-        fast = jump_forward(beam, forced, token_log_probs, peak, tables, ranking)
+        slow, _ = step(beam, log_probs, tables, ranking, budget_before=budget - 1, forced=forced)
+        fast = jump_forward(beam, forced, token_log_probs, peak, tables=tables, ranking=ranking)
         assert _rows(slow) == _rows(fast)
         comparisons += 1
     assert comparisons > 20
@@ -259,7 +261,9 @@ def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorith
     assert np.isnan(np.asarray(successor.score)).all()
     tensors = (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1))
     token, token_log_probs, peak = (like(tables.distance, tensor) for tensor in tensors)
-    forced = jump_forward(start, token, token_log_probs, peak, tables, Ranking.of(tables, None, 3, DEFAULT))
+    forced = jump_forward(
+        start, token, token_log_probs, peak, tables=tables, ranking=Ranking.of(tables, None, 3, DEFAULT)
+    )
     assert np.isnan(np.asarray(forced.score)).all()
 
 
