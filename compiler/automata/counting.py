@@ -12,12 +12,11 @@ import numpy as np
 
 from compiler.automata.dfa import Dfa, minimize
 from compiler.automata.interning import unique_rows
-from compiler.automata.products import intersection
+from compiler.automata.products import SINK, intersection
 from compiler.limits import ResourceGuard
 
 Bounds: TypeAlias = tuple[int, int | None]  # at least, and at most where there is a bound
 _CELL_BYTES = 48  # a cell of a table, with what its minimization needs beside it
-_SINK = 0  # the row of what can no longer be accepted, in the tables below
 
 
 def count_dfa(counted: Sequence[bool] | np.ndarray, minimum: int, maximum: int | None, guard: ResourceGuard) -> Dfa:
@@ -111,7 +110,7 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], gu
     """
     columns, symbol_class = _columns(holds)
     guard.check_table(sum(minima) + 2, columns.shape[1], _CELL_BYTES)
-    rows = [np.full(columns.shape[1], _SINK)]
+    rows = [np.full(columns.shape[1], SINK)]
     for stage, minimum in enumerate(minima):
         # A later name before this one is complete breaks the order, unless it is the same name.
         others = [row for row in range(stage + 1, len(names)) if names[row] != names[stage]]
@@ -121,7 +120,7 @@ def _in_order(names: Sequence[str], holds: np.ndarray, minima: Sequence[int], gu
             following = np.where(columns[stage], state + 1, state)
             # The step that completes this name may hold a later name as well.
             completes = columns[stage] if occurrences_left == 1 else np.zeros_like(later)
-            rows.append(np.where(later & ~completes, _SINK, following))
+            rows.append(np.where(later & ~completes, SINK, following))
         guard.check_time()
     rows.append(np.full(columns.shape[1], len(rows)))
     accepting = np.arange(len(rows)) == len(rows) - 1

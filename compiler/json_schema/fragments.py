@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from compiler.automata import SINK, Dfa, explore, minimize, steps_to, unique_rows
+from compiler.automata import SINK, UNREACHABLE, Dfa, explore, minimize, steps_to, unique_rows
 from compiler.limits import ResourceGuard
 
 DEAD, START = 0, 1
@@ -85,7 +85,7 @@ def dfa_of(fragment: Fragment, guard: ResourceGuard) -> Dfa:
 def fragment_of(dfa: Dfa) -> Fragment | None:
     """The fragment of a DFA; None where the language is empty. The label of accepted texts is 1."""
     # All states from which nothing is accepted become DEAD; the others keep their order, behind the start.
-    live = steps_to(dfa.next_state, dfa.accepting) < dfa.states
+    live = steps_to(dfa.next_state, dfa.accepting) != UNREACHABLE
     if not live[dfa.start]:
         return None
     order = np.flatnonzero(live)

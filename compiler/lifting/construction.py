@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, grown, hash_rows, hash_sparse_rows, spread
-from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects, LetterMaps
+from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, UNSEEN, Effects, LetterMaps
 from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton, distances
 from compiler.limits import ResourceGuard
 from compiler.vocab import Trie, Vocabulary
@@ -22,7 +22,7 @@ from compiler.vocab import Trie, Vocabulary
 # The classes' columns int32 [R, C], the dead one first; ids, none twice, and the column of each: int [M]. The other ids
 # are dead.
 _Classes = tuple[np.ndarray, np.ndarray, np.ndarray]
-_DEAD_ROW, _UNSEEN = 0, -1  # of a walk: dead from every transducer state, and not computed yet
+_DEAD_ROW = 0  # of a walk: dead from every transducer state
 _ROWS_MIN = 2  # of a walk: the dead one and the root's
 _SCAN_SHARE = 3  # a level is scanned where at least one node in this many is live; else live nodes are followed alone
 _ONE_BY_ONE = 6  # rows, at most, that are looked up without first finding the distinct ones
@@ -46,7 +46,7 @@ class _TrieWalk:
         self._columns = columns
         self._ids: dict[int, int] = {}
         # [rows, columns]: the row behind each byte class, computed at its first use and grown with the rows.
-        self._move = np.full((64, columns), _UNSEEN, dtype=np.int32)
+        self._move = np.full((64, columns), UNSEEN, dtype=np.int32)
         self._move[_DEAD_ROW] = _DEAD_ROW
         # Each node adds one row at most; memory that is never written costs nothing.
         most = max(_ROWS_MIN, guard.limits.table_bytes_max // max(1, sources.nbytes))
@@ -77,8 +77,8 @@ class _TrieWalk:
         keys = rows * np.int64(self._columns) + byte_class  # one flat index is faster than two
         rows = self._move.reshape(-1).take(keys)
         # Most keys were seen before: the table is read, the unseen keys are computed together, and it is read again.
-        if rows.size and rows.min() == _UNSEEN:
-            self._extend(self._distinct(keys[rows == _UNSEEN]))
+        if rows.size and rows.min() == UNSEEN:
+            self._extend(self._distinct(keys[rows == UNSEEN]))
             rows = self._move.reshape(-1).take(keys)
         return np.asarray(rows)
 
@@ -152,7 +152,7 @@ class _TrieWalk:
         """Room for `count` rows. Raises LimitExceeded over `table_bytes_max`."""
         self._guard.check("table_bytes_max", count * self.rows[:1].nbytes)
         if count > len(self._move):
-            self._move = grown(self._move, max(count, 2 * len(self._move)), _UNSEEN)
+            self._move = grown(self._move, max(count, 2 * len(self._move)), UNSEEN)
 
 
 @dataclass(frozen=True, slots=True)

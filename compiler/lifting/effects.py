@@ -13,7 +13,7 @@ from compiler.limits import ResourceGuard
 
 DEAD_EFFECT = 0
 IDENTITY = 0  # the function that leaves the letter state as it is
-_UNSEEN = -1
+UNSEEN = -1  # in a table that is filled at first use: not computed yet
 _BLOCK_CELLS = 1 << 16  # of a table under construction: what fits a core's cache
 
 
@@ -33,7 +33,7 @@ class LetterMaps:
         self._rows = np.empty((8, letters.states), dtype=np.int32)
         self._alive = np.empty(8, dtype=bool)
         self._intern(np.arange(letters.states, dtype=np.int32)[None, :])
-        self._after = np.full((64, len(outputs)), _UNSEEN, dtype=np.int32)
+        self._after = np.full((64, len(outputs)), UNSEEN, dtype=np.int32)
 
     def _intern(self, rows: np.ndarray) -> np.ndarray:
         """The numbers of functions in the rows of a matrix [N, Q]. New functions are added."""
@@ -62,7 +62,7 @@ class LetterMaps:
     def after(self, function: np.ndarray, string: np.ndarray) -> np.ndarray:
         """The functions that apply `function`, then the letters of `string`. All are [N], the result int32."""
         result = self._after[function, string]
-        unseen = result == _UNSEEN
+        unseen = result == UNSEEN
         if unseen.any():
             width = self._after.shape[1]
             fresh = distinct(function[unseen].astype(np.int64) * width + string[unseen])
@@ -74,7 +74,7 @@ class LetterMaps:
                 self._after[first, then] = self._intern(rows)
                 self._guard.check_time()
             if self._count > len(self._after):
-                self._after = grown(self._after, 2 * self._count, _UNSEEN)
+                self._after = grown(self._after, 2 * self._count, UNSEEN)
             result = self._after[function, string]
         return np.asarray(result)
 
@@ -101,9 +101,9 @@ class Effects:
         self.state = np.zeros(256, dtype=np.int32)
         self.function = np.zeros(256, dtype=np.int32)
         # A row is filled when one of its entries is first needed.
-        self._after = np.full((256, transducer.next_state.shape[1]), _UNSEEN, dtype=np.int32)
+        self._after = np.full((256, transducer.next_state.shape[1]), UNSEEN, dtype=np.int32)
         self._after[DEAD_EFFECT] = DEAD_EFFECT
-        self._numbers = np.full((8, transducer.states + 1), _UNSEEN, dtype=np.int32)  # by function and state
+        self._numbers = np.full((8, transducer.states + 1), UNSEEN, dtype=np.int32)  # by function and state
 
     def __len__(self) -> int:
         return self._count
@@ -113,11 +113,11 @@ class Effects:
         alive = self.letter_maps.alive()
         if len(alive) > len(self._numbers):
             self.guard.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
-            self._numbers = grown(self._numbers, 2 * len(alive), _UNSEEN)
+            self._numbers = grown(self._numbers, 2 * len(alive), UNSEEN)
         numbers = self._numbers[function, state]
         # A map that leaves no letter state alive is as dead as the transducer's dead state.
         numbers[(state == DEAD) | ~alive[function]] = DEAD_EFFECT
-        unseen = numbers == _UNSEEN
+        unseen = numbers == UNSEEN
         if unseen.any():
             width = self._numbers.shape[1]
             # Pairs as integers, so that each new one is numbered once.
@@ -133,7 +133,7 @@ class Effects:
             capacity = max(count, len(self.state) * 3 // 2)
             self.guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
-            self._after = grown(self._after, capacity, _UNSEEN)
+            self._after = grown(self._after, capacity, UNSEEN)
         self.state[self._count : count], self.function[self._count : count] = state, function
         self._numbers[function, state] = np.arange(self._count, count)
         self._count = count
@@ -145,8 +145,8 @@ class Effects:
         """
         position = effect.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
         next_effects = self._after.reshape(-1).take(position)
-        if next_effects.size and next_effects.min() == _UNSEEN:
-            self._fill(distinct(np.broadcast_to(effect, next_effects.shape)[next_effects == _UNSEEN]))
+        if next_effects.size and next_effects.min() == UNSEEN:
+            self._fill(distinct(np.broadcast_to(effect, next_effects.shape)[next_effects == UNSEEN]))
             next_effects = self._after.reshape(-1).take(position)
         return np.asarray(next_effects)
 
