@@ -7,69 +7,51 @@ interrupted.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import sys
 import threading
+from concurrent.futures import Future
+from typing import Any
 
 from app.settings import Settings
 from app.worker.handlers.base import Handler, OpenHandler
 
 
-class HandlerLoader:
-    """Opens one handler. It is created and used in an event loop."""
+async def load_handler(
+    queue: str, open_handler: OpenHandler, settings: Settings, stop: asyncio.Event
+) -> Handler | None:
+    """Open a handler; None if `stop` is set first. Raises the error of opening it.
 
-    def __init__(self, queue: str, open_handler: OpenHandler, settings: Settings) -> None:
-        self._open_handler, self._settings = open_handler, settings
-        self._loop, self._ready = asyncio.get_running_loop(), asyncio.Event()
-        self._lock = threading.Lock()  # guards the two below: either `handler` or the thread closes a late handler
-        self._outcome: Handler | BaseException | None = None
-        self._abandoned = False  # true once `handler` no longer waits
-        # A daemon, because the interpreter waits for other threads when it exits.
-        _LoaderThread(target=self._open, name=f"open-{queue}", daemon=True).start()
+    A handler that is opened after that, or after a cancellation, is closed again.
+    """
+    opened: Future[Handler] = Future()
+    # A daemon, because the interpreter waits for other threads when it exits.
+    _LoaderThread(target=_open, args=(opened, open_handler, settings), name=f"open-{queue}", daemon=True).start()
+    loaded, stopped = asyncio.wrap_future(opened), asyncio.create_task(stop.wait())
+    waiting: set[asyncio.Future[Any]] = {loaded, stopped}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return None if opened.cancel() else await loaded
+    except asyncio.CancelledError:
+        if not opened.cancel() and opened.exception() is None:
+            await asyncio.to_thread(opened.result().close)
+        raise
+    finally:
+        stopped.cancel()
 
-    async def handler(self, stop: asyncio.Event) -> Handler | None:
-        """Wait for the handler; None if `stop` is set first. Raises the error of opening it. It is called once.
 
-        A handler that is opened after that is closed again.
-        """
-        waiting = {asyncio.create_task(event.wait()) for event in (stop, self._ready)}
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            outcome = self._stop_waiting()
-            if isinstance(outcome, Handler):
-                await asyncio.to_thread(outcome.close)
-            raise
-        finally:
-            for task in waiting:
-                task.cancel()
-        outcome = self._stop_waiting()
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
-
-    def _stop_waiting(self) -> Handler | BaseException | None:
-        with self._lock:
-            self._abandoned = True
-            return self._outcome
-
-    def _open(self) -> None:
-        outcome: Handler | BaseException
-        try:
-            outcome = self._open_handler(self._settings)
-        except BaseException as error:
-            outcome = error
-        with self._lock:
-            abandoned = self._abandoned
-            self._outcome = None if abandoned else outcome
-        if abandoned:
-            if isinstance(outcome, Handler):
-                outcome.close()
-            return
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._ready.set)
+def _open(opened: Future[Handler], open_handler: OpenHandler, settings: Settings) -> None:
+    try:
+        handler = open_handler(settings)
+    except BaseException as error:
+        if opened.set_running_or_notify_cancel():
+            opened.set_exception(error)
+        return
+    if opened.set_running_or_notify_cancel():
+        opened.set_result(handler)
+    else:  # the worker no longer waits
+        handler.close()
 
 
 class _LoaderThread(threading.Thread):

@@ -19,7 +19,7 @@ from app.messages import NotReadyCode, is_expected_error
 from app.observability import metrics
 from app.settings import Settings
 from app.store import Store
-from app.worker.handler_loader import HandlerLoader
+from app.worker.handler_loader import load_handler
 from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.job_run import JobRun, WorkerContext
 
@@ -45,7 +45,7 @@ async def serve(
     heartbeat = Heartbeat(queue, f"{queue}-{secrets.token_hex(4)}", broker)
     try:
         async with _reporting(heartbeat):
-            handler = await _load_handler(queue, HandlerLoader(queue, open_handler, settings), heartbeat, stop)
+            handler = await _load_or_report(queue, open_handler, settings, heartbeat, stop)
             if handler is None:
                 await stop.wait()
                 return
@@ -120,15 +120,15 @@ async def _reporting(heartbeat: Heartbeat) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def _load_handler(
-    queue: str, loader: HandlerLoader, heartbeat: Heartbeat, stop: asyncio.Event
+async def _load_or_report(
+    queue: str, open_handler: OpenHandler, settings: Settings, heartbeat: Heartbeat, stop: asyncio.Event
 ) -> Handler | None:
     """The handler, or None if it cannot be opened.
 
     A failure is logged and reported in the worker's status. The result is also None if the worker stops first.
     """
     try:
-        return await loader.handler(stop)
+        return await load_handler(queue, open_handler, settings, stop)
     except Exception as error:
         log.exception("the %s worker cannot start", queue)
         code = NotReadyCode.MODEL_CHANGED if isinstance(error, ModelChanged) else NotReadyCode.FAILED
