@@ -37,7 +37,7 @@ from app.openai.errors import OpenAIErrors, document_errors
 from app.openai.routes import router as openai
 from app.service import Service
 from app.settings import Settings, read_settings
-from app.wiring import handler_opener, open_broker, open_limiter, open_store
+from app.wiring import handler_opener, open_broker, open_limiter, open_store, require_engines
 from app.worker.loop import serve
 from compiler.errors import CompileError
 
@@ -48,6 +48,7 @@ DESCRIPTION = "Automata-guided beam search: text from a language model that sati
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application. Brokers, stores and embedded workers start and stop with its lifespan."""
     chosen = settings or read_settings()
+    require_engines(chosen, chosen.process.embedded_workers)
     # Without keys there are no owners whose requests could be counted.
     ring = KeyRing(Path(chosen.auth.keys_file)) if chosen.auth.keys_file else None
     limiter = open_limiter(chosen) if ring else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from app.errors import SettingsInvalid
 from app.settings import PREFIX, Settings, let_idle_threads_sleep
+from compiler.errors import EngineFailure
 
 if TYPE_CHECKING:
     from app.auth import Limiter
@@ -20,6 +22,7 @@ STORES = {"memory": "app.store.memory:MemoryStore"} | dict.fromkeys(SERVERS, "ap
 LIMITERS = {"memory": "app.auth.rate_limit:Limiter"} | dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter")
 CHECK = "app.redis.server_checks:check_server"
 DEVICE = "app.worker.handlers.generate:device_of"
+ENGINES = "compiler.engines:open_engines"
 HANDLERS = {name: f"app.worker.handlers.{name}:open_handler" for name in ("compile", "generate")}
 
 
@@ -53,6 +56,18 @@ async def check_storage(settings: Settings) -> dict[str, str]:
                 settings.storage.redis_wait_s,
             )
     return facts
+
+
+def require_engines(settings: Settings, queues: Iterable[str]) -> None:
+    """Raises SettingsInvalid where a compile worker would lack an engine that the settings select."""
+    names = (settings.engines.ltlf_engine, settings.engines.regex_engine)
+    if "compile" not in queues or names == ("native", "native"):
+        return
+    try:
+        _named(ENGINES)(*names)  # type: ignore[operator]
+    except EngineFailure as error:
+        selected = f"{PREFIX}LTLF_ENGINE is {names[0]} and {PREFIX}REGEX_ENGINE is {names[1]}"
+        raise SettingsInvalid(f"{selected}, but {error}") from None
 
 
 def handler_opener(queue: str) -> OpenHandler:

@@ -8,12 +8,14 @@ that can be killed is what bounds them.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from compiler.automata import Dfa, Minterms
+from compiler.errors import EngineFailure
 from compiler.limits import ResourceGuard
 from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, require_ltlf2dfa
 from compiler.regex import Node, node_to_dfa, node_to_dfa_fado, require_fado
@@ -41,15 +43,17 @@ def open_engines(ltlf: str = "native", regex: str = "native", *, mona: str = "mo
     """The engines of these names: "native" or "mona" for formulas, "native" or "fado" for patterns.
 
     mona  the program's path, or its name on PATH
-    Raises ValueError for other names, and EngineFailure where the engine's package is not installed. A missing
-    program is found when it is first run.
+    Raises ValueError for other names, and EngineFailure, with the way to install it, where the engine is absent.
     """
     for kind, name, names in (("LTLf", ltlf, ("native", "mona")), ("regex", regex, ("native", "fado"))):
         # A misspelt name stops the service at its start.
         if name not in names:
             raise ValueError(f"there is no {kind} engine of the name {name!r}; there are {', '.join(names)}")
-    # A missing package is found at the start of the service, not at the first request.
+    # An absent engine is found at the start of the service, not at the first request.
     if ltlf == "mona":
+        if shutil.which(mona) is None:
+            advice = "install it (Debian and Ubuntu: apt install mona), or choose the engine native"
+            raise EngineFailure(f"the program MONA is not on PATH: {advice}")
         require_ltlf2dfa()
     if regex == "fado":
         require_fado()

@@ -159,10 +159,6 @@ def _engines(settings: Settings) -> Iterator[Finding]:
     """The external engines, which are needed only if the settings select them."""
     open_engines(settings.engines.ltlf_engine, settings.engines.regex_engine)
     mona = shutil.which("mona")
-    if settings.engines.ltlf_engine == "mona" and mona is None:
-        yield Finding("engines", "failed", "ABS_LTLF_ENGINE is mona, but mona is not on PATH",
-                      "install MONA, or set ABS_LTLF_ENGINE=native")
-        return
     optional = f"mona {'at ' + mona if mona else 'absent'}, FAdo {_version('FAdo') or 'absent'} (both optional)"
     chosen = f"formulas: {settings.engines.ltlf_engine}, patterns: {settings.engines.regex_engine}"
     yield Finding("engines", OK, f"{chosen}; {optional}")

@@ -12,6 +12,7 @@ import typer
 
 from app.cli.demo import LISTENING
 from app.settings import QUEUES, Settings
+from app.wiring import require_engines
 
 Model = Annotated[str | None, typer.Option(help="a folder or a Hugging Face name, instead of ABS_MODEL")]
 
@@ -44,6 +45,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
         # None leaves the setting of the environment.
         data_dir = None if data is None else str(data)
         settings = chosen(host=host, port=port, data_dir=data_dir, model=model, log_level=log_level)
+        require_engines(settings, ("compile",))
         run_up(settings, {"compile": workers_compile, "generate": workers_generate}, _event_printer(as_json))
 
 

@@ -18,7 +18,7 @@ from app.auth import metrics_guard
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import logs, metrics, tracing
 from app.settings import PREFIX, Settings
-from app.wiring import check_storage, handler_opener, open_broker, open_store
+from app.wiring import check_storage, handler_opener, open_broker, open_store, require_engines
 from app.worker.handler_loader import exit_if_still_loading
 from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.loop import serve
@@ -29,13 +29,14 @@ log = logging.getLogger(__name__)
 
 
 def run_worker(queue: str, settings: Settings) -> None:
-    """Serves a queue until a signal. Raises SettingsInvalid if broker or store is in memory."""
+    """Serves a queue until a signal. Raises SettingsInvalid for storage in memory or an absent engine."""
     for name in ("broker", "store"):
         if getattr(settings.storage, name).startswith("memory:"):
             raise SettingsInvalid(
                 f"{PREFIX}{name.upper()} is memory://, which processes cannot share: set {PREFIX}BROKER and "
                 f"{PREFIX}STORE to the server that the API uses, as redis://host:6379/0 or unix:///path/to/socket"
             )
+    require_engines(settings, (queue,))
     use_single_malloc_arena()  # before threads start, because they keep their arena
     logs.set_up(settings)
     os.nice(settings.process.nice)  # before threads start, because each has its own priority

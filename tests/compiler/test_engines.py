@@ -68,10 +68,9 @@ def test_mona_is_chosen_for_formulas_alone() -> None:
     assert_same(ours, theirs)
 
 
-def test_a_missing_program_is_reported_at_its_first_run() -> None:
-    engines = open_engines(ltlf="mona", mona="/nowhere/mona")
+def test_a_missing_program_is_reported_when_it_is_chosen() -> None:
     with pytest.raises(EngineFailure, match="apt install mona"):
-        engines.formula(parse_formula("a", guard()), LETTERS, guard())
+        open_engines(ltlf="mona", mona="/nowhere/mona")
 
 
 def test_fado_is_chosen_for_patterns_alone() -> None:
@@ -90,10 +89,13 @@ def test_fado_is_chosen_for_patterns_alone() -> None:
     ],
 )
 def test_a_missing_package_is_reported_when_the_engine_is_chosen(
-    selection: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch
+    selection: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     require_ltlf2dfa.cache_clear()
     require_fado.cache_clear()
+    program = tmp_path / "mona"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(EngineFailure, match=message):
         open_engines(**selection)

@@ -6,6 +6,8 @@ The compile process runs it as a child. The paper uses MONA, too.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tests.app.worker.fake_context import FakeContext
 from tests.references.mona_oracle import mona_binary
 from tests.servers.processes import children
 
+ROOT = Path(__file__).resolve().parents[3]
 FORMULAS = ("F(coffee & X(F cat))", "G(a -> WX b) & (a U dot)", "F(pet & X eos)")
 
 
@@ -46,10 +49,21 @@ def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.Mo
     assert not children(server) if Path(f"/proc/{server}").exists() else True
 
 
-def test_a_missing_engine_is_an_operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    compiler = CompileHandler(Settings.of(ltlf_engine="mona"), open_model_files(Settings().inference.model).vocabulary)
-    with pytest.raises(JobFailed) as caught:
-        compiled(compiler, FORMULAS[0])
-    compiler.sandbox.close()
-    assert caught.value.error == "EngineFailure" and "mona" in str(caught.value).lower()
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker", "compile"), ("up", "--port", "0")])
+@pytest.mark.parametrize(
+    ("variable", "value", "advice"),
+    [("LTLF_ENGINE", "mona", "apt install mona"), ("REGEX_ENGINE", "fado", "pip install --no-deps FAdo")],
+)
+def test_an_absent_engine_stops_a_process_at_its_start(
+    command: tuple[str, ...], variable: str, value: str, advice: str, tmp_path: Path
+) -> None:
+    own = {
+        "PATH": "/nowhere", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), f"ABS_{variable}": value,
+        "ABS_BROKER": "redis://127.0.0.1:1/0", "ABS_STORE": "redis://127.0.0.1:1/0",
+    }  # fmt: skip
+    without_fado = "import sys; sys.modules['FAdo'] = None; from app.main import main; main()"
+    run = [sys.executable, "-c", without_fado, *command]
+    done = subprocess.run(run, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    printed = " ".join(done.stderr.split())
+    assert f"ABS_{variable} is {value}" in printed and advice in printed
