@@ -59,7 +59,7 @@ async def check_storage(settings: Settings) -> dict[str, str]:
 
 
 def require_engines(settings: Settings, queues: Iterable[str]) -> None:
-    """Raises SettingsInvalid where a compile worker would lack an engine that the settings select."""
+    """Raises SettingsInvalid if a compile worker's selected engine is absent."""
     names = (settings.engines.ltlf_engine, settings.engines.regex_engine)
     if "compile" not in queues or names == ("native", "native"):
         return

@@ -22,7 +22,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "automata": "limits",
         "ltlf": "automata errors limits",
         "regex": "automata errors limits",
-        "engines": "automata limits ltlf regex",
+        "engines": "automata errors limits ltlf regex",
         "json_schema": "automata errors limits regex",
         "spec": "automata errors limits ltlf regex",
         "vocab": "errors",
