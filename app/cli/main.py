@@ -39,8 +39,7 @@ UNSATISFIED_CODES = ("constraint_unsatisfiable", "budget_too_small")
 Opt = typer.Option
 
 EXTRAS = {  # the extra that installs each optional library
-    "redis": "redis", "supervisor": "up,redis", "torch": "inference", "transformers": "inference",
-    "tokenizers": "inference",
+    "redis": "redis", "torch": "inference", "transformers": "inference", "tokenizers": "inference",
 }
 
 

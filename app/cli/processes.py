@@ -60,7 +60,9 @@ def _event_printer(as_json: bool) -> Callable[[Mapping[str, object]], None]:
         elif event["event"] == "stopping":
             print("abs: stopping", file=sys.stderr, flush=True)
         else:
-            print(f"abs: {event['process']} {event['event']} (process {event['pid']})", file=sys.stderr, flush=True)
+            status = f", status {event['status']}" if "status" in event else ""
+            text = f"abs: {event['process']} {event['event']} (process {event['pid']}{status})"
+            print(text, file=sys.stderr, flush=True)
 
     return emit
 

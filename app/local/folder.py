@@ -12,7 +12,6 @@ from pathlib import Path
 from app.errors import SettingsInvalid
 
 SOCKET_PATH_BYTES_MAX = 103  # of macOS, the shortest: 104 with the final zero
-PID_MAX = 4_194_304  # of Linux
 SECRET_BYTES = 32
 
 
@@ -36,14 +35,6 @@ class Folder:
         return self.path / "server.conf"
 
     @property
-    def control_socket(self) -> Path:
-        return self.path / "control.sock"
-
-    @property
-    def supervisor_conf(self) -> Path:
-        return self.path / "supervisor.conf"
-
-    @property
     def logs(self) -> Path:
         return self.path / "logs"
 
@@ -65,11 +56,10 @@ def open_folder(path: Path) -> Folder:
     """The folder, created if missing, and locked. Raises SettingsInvalid if it cannot be used."""
     path = path.expanduser().absolute()
     folder = Folder(path, -1)
-    longest = f"{folder.control_socket}.{PID_MAX}"  # supervisor's temporary name of its socket
-    if len(os.fsencode(longest)) > SOCKET_PATH_BYTES_MAX:
+    if len(os.fsencode(folder.server_socket)) > SOCKET_PATH_BYTES_MAX:
         raise SettingsInvalid(
-            f"the path of the data folder is too long: the socket {longest} would exceed {SOCKET_PATH_BYTES_MAX} "
-            "bytes; set --data or ABS_DATA_DIR to a shorter path"
+            f"the path of the data folder is too long: the socket {folder.server_socket} would exceed "
+            f"{SOCKET_PATH_BYTES_MAX} bytes; set --data or ABS_DATA_DIR to a shorter path"
         )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

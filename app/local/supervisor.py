@@ -1,141 +1,190 @@
-"""Runs the processes of `abs up` under supervisor. It writes the configuration and calls the RPC interface."""
+"""Keeps the processes of `abs up` alive. They are its children, and their output passes through it."""
 
 from __future__ import annotations
 
-import http.client
+import asyncio
+import logging
 import os
-import re
-import secrets
-import shlex
 import signal
-import subprocess
 import sys
-import xmlrpc.client
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from supervisor.xmlrpc import SupervisorTransport
-
-from app.errors import AppError, SettingsInvalid
+from app.errors import AppError
 from app.local.folder import Folder
 
-USER = "abs"
 LOG_BYTES = 10_000_000
+LOG_BACKUPS = 2
 LOG_TAIL_BYTES = 2_000
-RESTARTS_MAX = 20  # consecutive ones, each a second later than the last; then `abs up` starts a new series
-_UNESCAPABLE = re.compile(r"[\n\r;#%]")  # cannot be escaped in supervisor's configuration
+OUTPUT_S = 1.0  # time to read the output of a process that has ended
+QUICK_S = 10.0  # a process that ends earlier has hardly started
+QUICK_EXITS_MAX = 20  # in a row
+BACKOFF_S, BACKOFF_S_MAX = 0.1, 5.0  # before a restart; doubled by each quick end in a row
+EventSink = Callable[[Mapping[str, object]], None]
 
 
 class LocalFailed(AppError):
-    """A process of `abs up`, or supervisor itself, has failed. The message ends with its log."""
+    """A process of `abs up` has failed. The message ends with its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A process to keep alive. Processes of higher rank stop first, those of one rank together.
 
-    grace_s  time to end before it is killed
+    grace_s      time to end before it is killed
+    environment  variables besides those of every process
     """
 
     name: str
     command: tuple[str, ...]
     rank: int
     grace_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessStatus:
-    """The status of a process under supervisor. It has supervisor's name of the state, the process id or 0, and the
-    error of a failed start.
-    """
-
-    state: str
-    pid: int
-    spawn_error: str
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ended within its first second."""
-        return self.state in ("BACKOFF", "FATAL")
-
-
-def with_launcher(command: tuple[str, ...], last_signal: signal.Signals, parent: int | Path) -> tuple[str, ...]:
-    """The command behind a launcher. The launcher sends it `last_signal` when its parent ends.
-
-    parent  the process id, or the file that has it
-    """
-    return (sys.executable, "-m", "app.local.launcher", str(int(last_signal)), str(parent), *command)
-
-
-def _pid_file(folder: Folder) -> Path:
-    """The file with the process id of supervisor. Supervisor writes it before it starts a process."""
-    return folder.path / "supervisor.pid"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Supervisor:
-    """A running supervisor with its programs; none of them runs before `start`."""
+    """Runs programs, and restarts those that end.
 
-    def __init__(self, folder: Folder, programs: tuple[Program, ...], environment: Mapping[str, str]) -> None:
-        password = secrets.token_urlsafe(32)  # of this run, in a file that only its owner can read
-        self._folder = folder
-        self._grace_s = sum(program.grace_s for program in programs)
-        self._group = {program.name: f"rank-{program.rank}" for program in programs}
-        folder.write(folder.supervisor_conf, _configuration(folder, programs, password))
-        folder.control_socket.unlink(missing_ok=True)
-        _pid_file(folder).unlink(missing_ok=True)
-        command = (sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(folder.supervisor_conf))
-        self._output = folder.logs / "supervisor.log"
-        with open(self._output, "wb") as output:
-            self._process = subprocess.Popen(
-                # When this process ends, supervisor stops all programs in order.
-                with_launcher(command, signal.SIGTERM, os.getpid()),
-                env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                pass_fds=(folder.lock,), start_new_session=True, umask=0o077,
-            )
-        self._transport = SupervisorTransport(USER, password, f"unix://{folder.control_socket}")
-        self._rpc = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=self._transport).supervisor
+    emit      receives an object for each process that ended or started again
+    restarts  whether a process that ends is restarted; until it is set, such an end is a failure
+    failure   raises LocalFailed after a failure, or once a program has exited too often soon after its start
+    """
+
+    def __init__(
+        self, folder: Folder, programs: tuple[Program, ...], environment: Mapping[str, str], emit: EventSink
+    ) -> None:
+        self.restarts, self.failure = False, asyncio.get_running_loop().create_future()
+        self._folder, self._environment, self._emit = folder, environment, emit
+        self._programs = {program.name: program for program in programs}
+        self._logs = {name: _log_file(folder, name) for name in self._programs}
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._readers: set[asyncio.Task[None]] = set()
+        self._stopping = False
 
     @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
+    def pids(self) -> dict[str, int]:
+        """The process id of each running program."""
+        return {name: process.pid for name, process in self._processes.items()}
 
     def start(self, name: str) -> None:
-        """Starts a program, or restarts one that failed too often."""
-        with suppress(xmlrpc.client.Fault):  # it is already running
-            self._rpc.startProcess(f"{self._group[name]}:{name}", False)
+        """Start a program, and keep it alive from now on."""
+        self._tasks[name] = asyncio.create_task(self._keep_alive(self._programs[name]))
 
-    def statuses(self) -> dict[str, ProcessStatus]:
-        """The status of every program, empty until supervisor answers. Raises LocalFailed after it has ended."""
-        if not self.alive:
-            raise LocalFailed(f"supervisor has ended; its log:\n{_tail(self._output)}")
-        try:
-            processes = self._rpc.getAllProcessInfo()
-        except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError):
-            self._transport.close()  # it would reuse the broken connection
-            return {}
-        assert isinstance(processes, list)
-        return {info["name"]: ProcessStatus(info["statename"], info["pid"], info["spawnerr"]) for info in processes}
+    def require_success(self) -> None:
+        """Raises LocalFailed after a failure."""
+        if self.failure.done():
+            self.failure.result()
 
-    def log_tail(self, name: str) -> str:
-        """The end of a program's log."""
-        return _tail(log_of(self._folder, name))
-
-    def stop(self) -> None:
-        """Stops all programs in their order, then supervisor. Programs that do not end in time are killed."""
-        self._transport.close()
-        self._process.terminate()
-        try:
-            self._process.wait(self._grace_s + 10)
-        except subprocess.TimeoutExpired:
-            self.kill()
+    async def stop(self) -> None:
+        """Stop all programs in their order. Those that do not end in time are killed."""
+        self._stopping = True
+        for rank in sorted({program.rank for program in self._programs.values()}, reverse=True):
+            programs = [program for program in self._programs.values() if program.rank == rank]
+            await asyncio.gather(*(self._stop(program) for program in programs))
+        for reader in self._readers:
+            reader.cancel()
+        for log in self._logs.values():
+            log.close()
 
     def kill(self) -> None:
-        """Kills supervisor; the launchers then kill all other processes."""
-        self._transport.close()
-        self._process.kill()
-        self._process.wait()
+        """Kill all processes. `stop` then ends at once."""
+        self._stopping = True
+        for process in self._processes.values():
+            _send(process, signal.SIGKILL)
+
+    async def _stop(self, program: Program) -> None:
+        task, process = self._tasks.get(program.name), self._processes.get(program.name)
+        if task is None:
+            return
+        if process is None:
+            task.cancel()  # it waits for its restart, or has failed
+            await asyncio.wait({task})
+            return
+        _send(process, signal.SIGTERM)
+        if not (await asyncio.wait({task}, timeout=program.grace_s))[0]:
+            _send(process, signal.SIGKILL)
+            await asyncio.wait({task})
+
+    async def _keep_alive(self, program: Program) -> None:
+        quick_ends = quick_exits = 0
+        try:
+            while True:
+                started = time.monotonic()
+                status = await self._run_once(program)
+                if self._stopping:
+                    return
+                quick = time.monotonic() - started < QUICK_S
+                quick_ends = quick_ends + 1 if quick else 0
+                # SIGKILL comes from outside, such as from the kernel when memory runs out: a restart may succeed.
+                quick_exits = quick_exits + 1 if quick and status != -signal.SIGKILL else 0
+                if not self.restarts or quick_exits >= QUICK_EXITS_MAX:
+                    raise LocalFailed(self._message(program.name, status))
+                await asyncio.sleep(min(BACKOFF_S_MAX, BACKOFF_S * 2**quick_ends))
+        except (LocalFailed, OSError) as error:
+            if not self.failure.done():
+                self.failure.set_exception(error)
+
+    async def _run_once(self, program: Program) -> int:
+        """Start a program and wait for its end. Returns its exit status, or minus the number of its signal."""
+        # Not asyncio's own pipe: `wait` would then last until the children of the process have closed it, too.
+        read_end, write_end = os.pipe()
+        reader = asyncio.create_task(self._pass_on(program.name, read_end))
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                # Each process ends with the supervisor, even if the supervisor is killed.
+                *with_launcher(program.command, signal.SIGKILL, os.getpid()),
+                env={**self._environment, **program.environment}, stdin=asyncio.subprocess.DEVNULL,
+                stdout=write_end, stderr=asyncio.subprocess.STDOUT, pass_fds=(self._folder.lock,),
+                # Ctrl-C in a terminal then reaches the supervisor only, which stops the programs in order.
+                start_new_session=True,
+            )
+        finally:
+            os.close(write_end)
+        self._processes[program.name] = process
+        if self.restarts:
+            self._emit({"event": "started", "process": program.name, "pid": process.pid})
+        status = await process.wait()
+        del self._processes[program.name]
+        await asyncio.wait({reader}, timeout=OUTPUT_S)
+        if self.restarts:
+            self._emit({"event": "ended", "process": program.name, "pid": process.pid, "status": status})
+        return status
+
+    async def _pass_on(self, name: str, read_end: int) -> None:
+        """Copy output to the log, and with the name to standard error."""
+        output, rest = asyncio.StreamReader(), b""
+        with open(read_end, "rb", buffering=0) as pipe:
+            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), pipe)
+            while chunk := await output.read(2**16):
+                *lines, rest = (rest + chunk).split(b"\n")
+                self._write(name, lines)
+        self._write(name, [rest] if rest else [])
+
+    def _write(self, name: str, lines: list[bytes]) -> None:
+        texts = [line.decode(errors="replace") for line in lines]
+        for text in texts:
+            self._logs[name].emit(logging.makeLogRecord({"msg": text}))
+        # The reader of standard error may have closed it.
+        with suppress(OSError):
+            sys.stderr.writelines(f"{name} | {text}\n" for text in texts)
+            sys.stderr.flush()
+
+    def _message(self, name: str, status: int) -> str:
+        how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        when = f"within {QUICK_S:g} s of its start, {QUICK_EXITS_MAX} times" if self.restarts else "at its start"
+        return f"the process {name} {how} {when}; its log:\n{_tail(log_of(self._folder, name))}"
+
+
+def with_launcher(command: tuple[str, ...], last_signal: signal.Signals, parent: int) -> tuple[str, ...]:
+    """The command behind a launcher. The launcher sends it `last_signal` when the process `parent` ends."""
+    return (sys.executable, "-m", "app.local.launcher", str(int(last_signal)), str(parent), *command)
 
 
 def log_of(folder: Folder, name: str) -> Path:
@@ -143,57 +192,18 @@ def log_of(folder: Folder, name: str) -> Path:
     return folder.logs / f"{name}.log"
 
 
+def _log_file(folder: Folder, name: str) -> RotatingFileHandler:
+    path = log_of(folder, name)
+    return RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_BACKUPS, encoding="utf-8", delay=True)
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
 def _tail(path: Path) -> str:
     with suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, file.seek(0, 2) - LOG_TAIL_BYTES))
         return file.read().decode(errors="replace").strip()
     return ""
-
-
-def _configuration(folder: Folder, programs: tuple[Program, ...], password: str) -> str:
-    sections = [
-        f"""[supervisord]
-nodaemon=true
-logfile=/dev/null
-logfile_maxbytes=0
-pidfile={_value(_pid_file(folder))}
-{"user=root" if os.geteuid() == 0 else ""}
-
-[unix_http_server]
-file={_value(folder.control_socket)}
-chmod=0700
-username={USER}
-password={password}
-
-[rpcinterface:supervisor]
-supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
-"""
-    ]
-    for program in programs:
-        command = shlex.join(with_launcher(program.command, signal.SIGKILL, _pid_file(folder)))
-        sections.append(
-            f"""[program:{program.name}]
-command={_value(command)}
-autostart=false
-autorestart=true
-startsecs=1
-startretries={RESTARTS_MAX}
-stopsignal=TERM
-stopwaitsecs={program.grace_s:.0f}
-redirect_stderr=true
-stdout_logfile={_value(log_of(folder, program.name))}
-stdout_logfile_maxbytes={LOG_BYTES}
-stdout_logfile_backups=2
-"""
-        )
-    for rank in sorted({program.rank for program in programs}):
-        names = ",".join(program.name for program in programs if program.rank == rank)
-        sections.append(f"[group:rank-{rank}]\nprograms={names}\npriority={rank}\n")
-    return "\n".join(sections)
-
-
-def _value(text: Path | str) -> str:
-    """A value in supervisor's configuration. Raises SettingsInvalid if it cannot be escaped."""
-    if _UNESCAPABLE.search(str(text)):
-        raise SettingsInvalid(f"`abs up` does not support a path with a line break, ';', '#' or '%': {text}")
-    return str(text)

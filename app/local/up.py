@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from app.broker import Broker
 from app.errors import SettingsInvalid
 from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
-from app.local.supervisor import LocalFailed, Program, Supervisor
+from app.local.supervisor import EventSink, LocalFailed, Program, Supervisor
 from app.messages import NotReadyCode
 from app.models import open_model_files
 from app.settings import PREFIX, Settings, environment_with, is_set
@@ -27,8 +27,6 @@ API, SERVER = "api", "server"
 POLL_S = 0.2
 NICE = 10  # of the workers, unless set: they compute continuously, API and server only briefly
 STOP_S = 20.0  # time of a process to end, in addition to its shutdown grace
-RUNNING = ("STARTING", "RUNNING")
-EventSink = Callable[[Mapping[str, object]], None]
 
 
 def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> None:
@@ -38,11 +36,12 @@ def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> N
     emit     receives an object for each event, whose `event` is ready, ended, started or stopping
 
     Raises SettingsInvalid if the settings, the folder or the machine are unsuitable, LocalFailed if a process does not
-    start.
+    start, or later fails at each restart.
     """
     for name in ("broker", "store"):
         if getattr(settings.storage, name) != getattr(Settings().storage, name):
             raise SettingsInvalid(f"`abs up` starts its own server: unset {PREFIX}{name.upper()}")
+    os.umask(0o077)  # logs and data are readable by their owner only
     open_model_files(settings.inference.model)  # reports a wrong model before any process starts
     settings = settings.changed(port=_free_port(settings.server.host, settings.server.port))
     server = find_server()
@@ -50,10 +49,7 @@ def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> N
     try:
         folder.write(folder.server_conf, server_conf(folder))
         settings = _with_server_url(settings, folder)
-        programs = _programs(settings, folder, server.path, workers)
-        supervisor = Supervisor(folder, programs, _environment(settings, folder))
-        names = tuple(program.name for program in programs)
-        asyncio.run(_run(_Local(settings, folder, names, workers, supervisor, emit)))
+        asyncio.run(_run(_Local(settings, folder, workers, emit), server.path))
     finally:
         os.close(folder.lock)
 
@@ -82,16 +78,12 @@ def _programs(settings: Settings, folder: Folder, server: str, workers: Mapping[
     programs = [Program(SERVER, (server, str(folder.server_conf)), 10, STOP_S)]
     names = [(f"{queue}-{number}", queue) for queue, count in workers.items() for number in range(1, count + 1)]
     for number, (name, queue) in enumerate(names, 1):
-        variables = {} if is_set("nice") else {"NICE": NICE}
+        variables = {} if is_set("nice") else {f"{PREFIX}NICE": str(NICE)}
         if settings.telemetry.metrics_port:
-            variables["METRICS_PORT"] = settings.telemetry.metrics_port + number
-        programs.append(Program(name, (*_with(variables), *abs_, "worker", queue), 20, grace_s))
+            variables[f"{PREFIX}METRICS_PORT"] = str(settings.telemetry.metrics_port + number)
+        programs.append(Program(name, (*abs_, "worker", queue), 20, grace_s, variables))
     programs.append(Program(API, (*abs_, "serve"), 30, grace_s))
     return tuple(programs)
-
-
-def _with(variables: Mapping[str, int]) -> tuple[str, ...]:
-    return ("env", *(f"{PREFIX}{name}={value}" for name, value in variables.items())) if variables else ()
 
 
 def _environment(settings: Settings, folder: Folder) -> dict[str, str]:
@@ -107,19 +99,19 @@ def _environment(settings: Settings, folder: Folder) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """The processes of this run, their supervisor and the event receiver."""
+    """One run of `abs up`."""
 
     settings: Settings
     folder: Folder
-    names: tuple[str, ...]  # of the processes, the server's first
     workers: Mapping[str, int]
-    supervisor: Supervisor
     emit: EventSink
 
 
-async def _run(local: _Local) -> None:
-    """Starts, watches and stops all processes; supervisor has ended when this returns."""
-    working = asyncio.create_task(_start_and_watch(local))
+async def _run(local: _Local, server: str) -> None:
+    """Starts, watches and stops all processes. They have ended when this returns."""
+    programs = _programs(local.settings, local.folder, server, local.workers)
+    supervisor = Supervisor(local.folder, programs, _environment(local.settings, local.folder), local.emit)
+    working = asyncio.create_task(_start_and_watch(local, supervisor, tuple(program.name for program in programs)))
     signals: list[int] = []
 
     def on_signal(number: int) -> None:
@@ -127,7 +119,7 @@ async def _run(local: _Local) -> None:
         if len(signals) == 1:
             working.cancel()
         else:
-            local.supervisor.kill()
+            supervisor.kill()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
@@ -136,56 +128,32 @@ async def _run(local: _Local) -> None:
     except asyncio.CancelledError:
         local.emit({"event": "stopping"})
     finally:
-        await asyncio.to_thread(local.supervisor.stop)
+        await supervisor.stop()
 
 
-async def _start_and_watch(local: _Local) -> None:
-    pids = await _start(local)
-    data = str(local.folder.path)
-    local.emit({"event": "ready", "url": url_of(local.settings), "data": data, "processes": dict(pids)})
-    while True:
-        await asyncio.sleep(POLL_S)
-        for name, status in local.supervisor.statuses().items():
-            if status.state == "FATAL":  # supervisor gave up after its restarts
-                local.supervisor.start(name)
-            pid = status.pid if status.state in RUNNING else 0
-            if pid != pids[name]:
-                local.emit({"event": "started" if pid else "ended", "process": name, "pid": pid or pids[name]})
-                pids[name] = pid
-
-
-async def _start(local: _Local) -> dict[str, int]:
-    """Starts all processes and returns their ids. Raises LocalFailed if one ends or cannot start."""
-    pids: dict[str, int] = {}
-    while not local.supervisor.statuses():
-        await asyncio.sleep(POLL_S)
-    local.supervisor.start(SERVER)
+async def _start_and_watch(local: _Local, supervisor: Supervisor, names: tuple[str, ...]) -> None:
+    """Starts all processes, the server before the others. Then waits for a failure."""
+    supervisor.start(SERVER)
     while not answers(local.folder.server_socket):
-        _require_running(local.supervisor, (SERVER,), pids)
+        supervisor.require_success()
         await asyncio.sleep(POLL_S)
     broker = open_broker(local.settings)
     try:
         # Workers of an earlier run, whose status the server may still store.
         earlier = {status.worker for queue in local.workers for status in await broker.workers(queue)}
-        for name in local.names:
-            local.supervisor.start(name)
+        for name in names:
+            if name != SERVER:
+                supervisor.start(name)
         while not await _ready(broker, local, earlier):
-            _require_running(local.supervisor, local.names, pids)
+            supervisor.require_success()
             await asyncio.sleep(POLL_S)
     finally:
         await broker.close()
-    _require_running(local.supervisor, local.names, pids)
-    return pids
-
-
-def _require_running(supervisor: Supervisor, names: tuple[str, ...], pids: dict[str, int]) -> None:
-    """Raises LocalFailed if a process has ended since its first start."""
-    statuses = supervisor.statuses()
-    for name in names if statuses else ():
-        status = statuses[name]
-        if status.state not in RUNNING or pids.setdefault(name, status.pid) != status.pid:
-            log = supervisor.log_tail(name) or status.spawn_error
-            raise LocalFailed(f"the process {name} does not start; its log:\n{log}")
+    supervisor.require_success()
+    supervisor.restarts = True
+    data, url = str(local.folder.path), url_of(local.settings)
+    local.emit({"event": "ready", "url": url, "data": data, "processes": supervisor.pids})
+    await supervisor.failure
 
 
 async def _ready(broker: Broker, local: _Local, earlier: set[str]) -> bool:

