@@ -55,8 +55,8 @@ $(SERVING): $(LOCKED)
 	@touch $@
 
 # FAdo (GPL-3) is only a reference for our automata in the tests. Its declared dependencies would install notebooks.
-$(ORACLES): $(INSTALLED) tests/requirements.txt tests/requirements-linux.txt
-	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/requirements.txt
+$(ORACLES): $(INSTALLED) tests/requirements-linux.txt
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement locks/fado.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --requirement tests/requirements-linux.txt \
 		|| echo "not installed: tests that need a package of tests/requirements-linux.txt are skipped"
 	@touch $@
@@ -107,7 +107,7 @@ fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.long.fuzz --cases $(N)
 
 # Systems for comparison. XGrammar declares GPU libraries that the benchmarks do not need.
-reference: $(INSTALLED)
+reference: $(ORACLES)
 	@$(PYTHON) tools/install.py reference --torch "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks.systems.environments
