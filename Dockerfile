@@ -1,16 +1,26 @@
-# One build, three images. `light` is without PyTorch, for the API and the compile workers. `cpu` (the default) and
-# `cuda` have it, for inference workers and for the service in one process.
+# One build, two targets. `light` is without PyTorch, for the API and the compile workers. `inference`, the default, has
+# it, for inference workers and for the service in one process.
 #
-# TORCH_CPU and TORCH_CUDA name an index of PyTorch builds, to replace the package index's own builds.
+#   PYTHON_IMAGE   the base image; a release gives its digest
+#   PIP_NO_INDEX   1 installs only from deploy/wheels, which deploy/images.sh fills
+#   TORCH_BACKEND  PyTorch's build if deploy/wheels has none: cpu, or cu130 for an NVIDIA GPU
+#   FADO           1 adds the regex engine FAdo, which is under the GPL
+#
+# The stages of `light` come first, because Docker's legacy builder builds all stages before the target.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
-FROM python:3.11-slim-bookworm AS build
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
+FROM ${PYTHON_IMAGE} AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_FIND_LINKS=/src/wheels
+ARG PIP_NO_INDEX=""
 WORKDIR /src
-RUN python -m venv /opt/abs
-ENV PATH=/opt/abs/bin:$PATH
-# Dependencies come before the code, so a change of the code reuses their layers.
+# pip stays in /opt/build; the image gets /opt/abs alone.
+RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/abs
+ENV PATH=/opt/build/bin:$PATH
+COPY deploy/wheels wheels
 COPY locks locks
-RUN pip install --no-deps --require-hashes --requirement locks/light.txt
+# Dependencies come before the code, so a change of the code reuses their layers.
+RUN pip install --require-hashes --requirement locks/build.txt \
+    && pip --python /opt/abs install --require-hashes --requirement locks/light.txt
 
 FROM build AS wheel
 COPY pyproject.toml README.md LICENSE ./
@@ -18,29 +28,24 @@ COPY compiler compiler
 COPY decoding decoding
 COPY abs_client abs_client
 COPY app app
-RUN pip wheel --no-deps --wheel-dir /wheel .
+RUN hatchling build --target wheel --directory /wheel
 
 FROM build AS light-installed
+ARG FADO=""
+# FAdo declares notebooks, of which its automata need nothing.
+RUN if [ -n "$FADO" ]; then pip --python /opt/abs install --no-deps --require-hashes --requirement locks/fado.txt; fi
 COPY --from=wheel /wheel /wheel
-RUN pip install --no-deps /wheel/*.whl
+COPY deploy/strip.sh ./
+RUN pip --python /opt/abs install --no-deps /wheel/*.whl && sh strip.sh /opt/abs
 
-FROM build AS cpu-installed
-ARG TORCH_CPU=""
-RUN pip install --no-deps --require-hashes --requirement locks/inference.txt \
-    && PIP_EXTRA_INDEX_URL="$TORCH_CPU" pip install --requirement locks/torch.txt
-COPY --from=wheel /wheel /wheel
-RUN pip install --no-deps /wheel/*.whl
-
-FROM build AS cuda-installed
-ARG TORCH_CUDA=""
-RUN pip install --no-deps --require-hashes --requirement locks/inference.txt \
-    && PIP_EXTRA_INDEX_URL="$TORCH_CUDA" pip install --requirement locks/torch.txt
-COPY --from=wheel /wheel /wheel
-RUN pip install --no-deps /wheel/*.whl
-
-FROM python:3.11-slim-bookworm AS base
-RUN useradd --system --uid 10001 --create-home --home-dir /srv/abs abs
-USER 10001
+FROM ${PYTHON_IMAGE} AS base
+# The engine MONA, where the base image is without it; a user without a password; no program that changes its user.
+RUN { command -v mona || { apt-get update && apt-get install --yes --no-install-recommends "mona=1.4-*" \
+        && rm -rf /var/lib/apt/lists/*; }; } \
+    && echo "abs:x:10001:10001::/srv/abs:/usr/sbin/nologin" >> /etc/passwd \
+    && install --directory --owner 10001 --group 10001 /srv/abs \
+    && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
+USER 10001:10001
 WORKDIR /srv/abs
 ENV PATH=/opt/abs/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HF_HOME=/srv/abs/.cache/huggingface \
     ABS_HOST=0.0.0.0 ABS_PORT=8000 ABS_METRICS_HOST=0.0.0.0 ABS_LOG_FORMAT=json
@@ -54,8 +59,16 @@ CMD ["abs", "serve"]
 FROM base AS light
 COPY --from=light-installed /opt/abs /opt/abs
 
-FROM base AS cuda
-COPY --from=cuda-installed /opt/abs /opt/abs
+FROM build AS inference-installed
+ARG TORCH_BACKEND=cpu
+# Hashes cover all but PyTorch, whose builds for CPUs and for GPUs have one version and different hashes.
+RUN pip --python /opt/abs install --require-hashes --requirement locks/inference.txt \
+    && if ls wheels/torch-*.whl; then pip --python /opt/abs install --requirement locks/torch.txt; \
+    else pip install --require-hashes --requirement locks/uv.txt \
+        && uv pip install --python /opt/abs --no-cache --torch-backend "$TORCH_BACKEND" --requirement locks/torch.txt; fi
+COPY --from=wheel /wheel /wheel
+COPY deploy/strip.sh ./
+RUN pip --python /opt/abs install --no-deps /wheel/*.whl && sh strip.sh /opt/abs
 
-FROM base AS cpu
-COPY --from=cpu-installed /opt/abs /opt/abs
+FROM base AS inference
+COPY --from=inference-installed /opt/abs /opt/abs

@@ -35,9 +35,9 @@ def stages() -> dict[str, Stage]:
         word, _, rest = line.partition(" ")
         if word == "FROM":
             base, _, name = rest.partition(" AS ")
-            current = found[name] = Stage(name, base)
-        else:
-            current.steps.append((word, rest.strip()))
+            found[name] = Stage(name, base)
+        elif found:  # an argument before the first stage is for FROM alone
+            list(found.values())[-1].steps.append((word, rest.strip()))
     return found
 
 

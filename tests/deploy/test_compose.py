@@ -1,6 +1,6 @@
 """docker-compose.yml: what it promises of each container, and that its commands and environments make the service.
 
-There is no container engine here: tests/deploy/containers.py says what stands in for one.
+Without a container engine: tests/deploy/containers.py says what stands in for one. test_running_containers.py has one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ ROOT = dockerfile.ROOT
 COMPOSE = dockerfile.compose()
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = [name for name in SERVICES if name != "redis"]
+IMAGES = {  # the other services have the image without PyTorch
+    "inference-worker": ("inference", "abs-server:cpu"), "inference-worker-gpu": ("inference", "abs-server:cuda")
+}
 START_S_MAX = 180.0
 STARTED = ("redis", "api", "compile-worker", "inference-worker")
 
@@ -70,9 +73,10 @@ def test_the_model_keeps_its_name_inside_the_container(name: str, named: str | N
 
 @pytest.mark.parametrize("name", OURS)
 def test_an_image_is_a_stage_of_the_dockerfile(name: str) -> None:
-    target = SERVICES[name]["build"]["target"]
-    assert target in dockerfile.stages() and SERVICES[name]["image"] == f"abs-server:{target}"
-    assert (target == "light") == (name in ("api", "compile-worker"))
+    build, image = SERVICES[name]["build"], SERVICES[name]["image"]
+    assert build["target"] in dockerfile.stages()
+    assert (build["target"], image) == IMAGES.get(name, ("light", "abs-server:light"))
+    assert ("TORCH_BACKEND" in build["args"]) == (name == "inference-worker-gpu")
 
 
 def test_the_gpu_service_is_opt_in() -> None:

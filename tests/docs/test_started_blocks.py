@@ -33,7 +33,7 @@ CONTAINERS = "docker compose up --build --wait"
 BUILD_S_MAX = 3_600.0
 NOT_RUN = {  # lines, and why they are not run where that is so
     CONTAINERS: "builds images for minutes, so only with ABS_TESTS_FULL=1, a Docker engine and port 8000 free; "
-    "tests/deploy/test_compose.py runs the services' commands",
+    "make compose-test runs the same file",
 }
 REQUEST = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 12}
 
