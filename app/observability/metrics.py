@@ -11,9 +11,9 @@ import functools
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,6 +23,8 @@ from prometheus_client import (
     Histogram,
     ProcessCollector,
     generate_latest,
+    make_wsgi_app,
+    start_http_server,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -30,8 +32,12 @@ from app import __version__
 from app.errors import SettingsInvalid
 from app.settings import Settings
 
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SILENT_S_MAX = 10.0  # a worker without a heartbeat for longer counts as not ready
+SLOW_S_MAX = 5.0  # time in which a client of the metrics port sends its request
 HUNG_S_MAX = 60.0  # a worker whose event loop gave no sign for longer must be restarted
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -232,15 +238,14 @@ def listening(
     if not settings.telemetry.metrics_port:
         yield
         return
+    host, port = settings.telemetry.metrics_host, settings.telemetry.metrics_port
     try:
-        handler = type("Handler", (_MetricsHandler,), {"permits": staticmethod(permits), "beats": beats})
-        server = ThreadingHTTPServer((settings.telemetry.metrics_host, settings.telemetry.metrics_port), handler)
+        server, thread = start_http_server(port, host, CollectorRegistry())  # empty until the guard is in place
     except OSError as error:
-        where = f"{settings.telemetry.metrics_host}:{settings.telemetry.metrics_port}"
-        raise SettingsInvalid(f"ABS_METRICS_PORT: {where} is not available ({error.strerror})") from None
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+        raise SettingsInvalid(f"ABS_METRICS_PORT: {host}:{port} is not available ({error.strerror})") from None
+    # A connection that sends too slowly is closed.
+    server.RequestHandlerClass = type("Handler", (server.RequestHandlerClass,), {"timeout": SLOW_S_MAX})  # type: ignore[arg-type]
+    server.set_app(_probes_and_metrics(permits, beats))
     try:
         yield
     finally:
@@ -249,38 +254,30 @@ def listening(
         server.server_close()
 
 
-class _MetricsHandler(BaseHTTPRequestHandler):
-    """Serves a few paths without request bodies. A connection that sends too slowly is closed."""
+def _probes_and_metrics(permits: Callable[[str, str], bool], beats: HeartbeatRegistry) -> WSGIApplication:
+    """The application of the metrics port. /metrics is prometheus_client's, behind the check of the key."""
+    expose: WSGIApplication = make_wsgi_app(REGISTRY)
 
-    timeout = 5.0
-    server_version, sys_version = "abs", ""
-    permits, beats = staticmethod(_permit_all), BEATS
-
-    def do_GET(self) -> None:
-        match self.path.partition("?")[0]:
-            case "/metrics" as path if not self.permits(path, self.headers.get("authorization", "")):
-                self._send(401, "application/json", b'{"status": "unauthorized"}')
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path, reasons = environ["PATH_INFO"], tuple[str, ...]()
+        match path:
             case "/metrics":
-                self._send(200, CONTENT_TYPE, exposition())
+                if permits(path, environ.get("HTTP_AUTHORIZATION", "")):
+                    return expose(environ, start_response)
+                code, status = HTTPStatus.UNAUTHORIZED, "unauthorized"
             case "/health":
-                self._send(200, "application/json", b'{"status": "ok"}')
+                code, status = HTTPStatus.OK, "ok"
             case "/live":
-                self._send_status("live", "hung", self.beats.hung())
+                code, status, reasons = _status("live", "hung", beats.hung())
             case "/ready":
-                self._send_status("ready", "not_ready", self.beats.reasons())
+                code, status, reasons = _status("ready", "not_ready", beats.reasons())
             case _:
-                self._send(404, "application/json", b'{"status": "not_found"}')
+                code, status = HTTPStatus.NOT_FOUND, "not_found"
+        start_response(f"{code.value} {code.phrase}", [("content-type", "application/json")])
+        return [json.dumps({"status": status, "reasons": reasons} if reasons else {"status": status}).encode()]
 
-    def _send_status(self, ok: str, failed: str, reasons: tuple[str, ...]) -> None:
-        body = {"status": failed, "reasons": reasons} if reasons else {"status": ok}
-        self._send(503 if reasons else 200, "application/json", json.dumps(body).encode())
+    return app
 
-    def _send(self, status: int, content_type: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-type", content_type)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Logs nothing, because probes arrive every few seconds."""
+def _status(ok: str, failed: str, reasons: tuple[str, ...]) -> tuple[HTTPStatus, str, tuple[str, ...]]:
+    return (HTTPStatus.SERVICE_UNAVAILABLE, failed, reasons) if reasons else (HTTPStatus.OK, ok, ())
