@@ -55,6 +55,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(
         title=TITLE, description=DESCRIPTION, version=__version__, lifespan=lambda app: _lifespan(app, chosen, limiter),
         docs_url=None, redoc_url=None, separate_input_output_schemas=False, redirect_slashes=False,
+        # FastAPI's own spans hold the query and its logs the messages of exceptions, and either may quote a prompt.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     for routes in (router, jobs, openai, operations, page):
         app.include_router(routes)

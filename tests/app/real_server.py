@@ -24,7 +24,9 @@ def listening(settings: Settings, shutdown_grace_s: int = 5) -> Iterator[int]:
     The server is ready if it has workers.
     """
     server = uvicorn.Server(
-        uvicorn.Config(create_app(settings), log_config=None, timeout_graceful_shutdown=shutdown_grace_s)
+        uvicorn.Config(
+            create_app(settings), log_config=None, access_log=False, timeout_graceful_shutdown=shutdown_grace_s
+        )
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -1,0 +1,74 @@
+"""A service whose spans, logs and metrics are recorded by the SDK; prints what would have been exported.
+
+`python -m tests.app.observability.recorded_service FOLDER` sends requests over HTTP, some of which fail, with the mark
+in each input and in the message of an unhandled exception.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import httpx2
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from app.api import routes
+from app.observability import logs
+from app.settings import Settings
+from tests.app.access_keys import bearer, stored_key
+from tests.app.real_server import listening
+
+MARK = "MARKER"
+GENERATE = {"prompt": f"{MARK} dog", "constraint": {"regex": "a{2,4}"}, "max_tokens": 20, "beams": 2}
+REQUESTS = (
+    ("/generate", GENERATE), (f"/generate?{MARK}={MARK}", GENERATE | {"constraint": {"regex": f"({MARK}|a)"}}),
+    ("/compile", {"constraint": {"regex": f"({MARK}"}}), ("/compile", {"constraint": {MARK: MARK}}),
+    ("/generate", GENERATE | {"max_tokens": MARK}), ("/check", {"constraint": {"regex": "a+"}, "text": MARK}),
+    ("/v1/completions", {"model": "captions", "prompt": MARK, "max_tokens": 4}), (f"/{MARK}", {}),
+)
+
+
+def failing_answer(*arguments: object) -> object:
+    """Fails as a bug does whose message quotes the prompt and the answer."""
+    raise RuntimeError(f"{MARK}: {arguments}") from ValueError(MARK)
+
+
+def main() -> None:
+    """Record the requests and print everything."""
+    spans, records, reader = InMemorySpanExporter(), InMemoryLogRecordExporter(), InMemoryMetricReader()
+    tracer_provider, logger_provider = TracerProvider(), LoggerProvider()
+    tracer_provider.add_span_processor(SimpleSpanProcessor(spans))
+    logger_provider.add_log_record_processor(SimpleLogRecordProcessor(records))
+    trace.set_tracer_provider(tracer_provider)
+    metrics.set_meter_provider(MeterProvider([reader]))
+    _logs.set_logger_provider(logger_provider)
+    logging.getLogger().addHandler(LoggingHandler(logger_provider=logger_provider))
+    keys = Path(sys.argv[1]) / "keys"
+    key = stored_key(keys, "anna", "generate", "compile", requests_per_minute=0)
+    settings = Settings.of(keys_file=str(keys), log_format="json", log_level="debug", public_paths=("/ready",))
+    with (
+        logs.writing(settings), listening(settings) as port,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, headers=bearer(key)) as http,
+    ):
+        statuses = [http.post(path, json=body).status_code for path, body in REQUESTS]
+        statuses.append(http.post("/generate", json=GENERATE, headers=bearer(f"abs_{MARK}")).status_code)
+        routes.answer_of = failing_answer
+        statuses.append(http.post("/generate", json=GENERATE).status_code)
+    print(json.dumps({
+        "statuses": statuses, "spans": [json.loads(span.to_json()) for span in spans.get_finished_spans()],
+        "logs": [json.loads(record.to_json()) for record in records.get_finished_logs()],
+        "metrics": str(reader.get_metrics_data()), "key": key,
+    }))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Spans, logs and metrics of real requests, as an operator's SDK would export them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.observability import recorded_service
+
+RUN_S_MAX = 300.0
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a service exported, and its log. The providers of a process cannot be replaced, so it is a process."""
+    folder: Path = tmp_path_factory.mktemp("recording")
+    process = subprocess.run(
+        [sys.executable, "-m", recorded_service.__name__, str(folder)], check=True, capture_output=True, text=True,
+        timeout=RUN_S_MAX, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    return json.loads(process.stdout) | {"stderr": process.stderr}
+
+
+def test_requests_succeed_and_fail_under_recording(recording: dict[str, Any]) -> None:
+    assert recording["statuses"] == [200, 200, 422, 422, 422, 200, 200, 404, 401, 500]
+    names = {span["name"] for span in recording["spans"]}
+    assert {"POST /generate", "POST /compile", "POST other", "compile", "generate", "decode"} <= names
+    messages = [str(record["body"]) for record in recording["logs"]]
+    assert any("RuntimeError" in message for message in messages) and "request" in messages
+
+
+@pytest.mark.parametrize("signal", ["spans", "logs", "metrics", "stderr"])
+def test_no_signal_holds_caller_text_or_a_key(recording: dict[str, Any], signal: str) -> None:
+    exported = json.dumps(recording[signal])
+    assert recorded_service.MARK not in exported
+    assert recording["key"].rpartition("_")[2] not in exported
+
+
+def test_only_our_spans_are_exported(recording: dict[str, Any]) -> None:
+    for span in recording["spans"]:
+        assert not span["events"], span["name"]
+        assert all(name.startswith("abs.") for name in span["attributes"]), span["attributes"]
+    assert recording["metrics"] == "None", "metrics are Prometheus's"
