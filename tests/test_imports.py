@@ -108,6 +108,8 @@ ONLY = {  # who may name a library: a module, or everything below it
     "redis": ("app.redis", "app.broker.redis", "app.store.redis"),
     "prometheus_client": ("app.observability.metrics",),
     "opentelemetry": ("app.observability.tracing",),
+    "pydantic_settings": ("app.settings",),
+    "pythonjsonlogger": ("app.observability.logs",),
     "decoding": ("decoding", *(f"app.worker.handlers.{module}" for module in ("decode", "generate", "step_events"))),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),
@@ -126,7 +128,10 @@ DISTRIBUTION = {  # where the import name is not the distribution's; the first t
     "pydantic_ai": "pydantic-ai-slim",
     "yaml": "pyyaml",
     "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
-    "opentelemetry": "opentelemetry-sdk",  # with the API and the protocol that it brings along
+    "opentelemetry.proto": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
+    "opentelemetry": "opentelemetry-api",
+    "pythonjsonlogger": "python-json-logger",
 }
 READERS = ("app.settings", "abs_client._transport")  # of the environment
 LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40

@@ -227,9 +227,16 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
     """Serves until a signal. Invalid settings are reported before the port is bound."""
     http_server.require_guarded(settings)
     open_broker(settings), open_store(settings), open_model_files(settings.inference.model)
-    logs.set_up(settings)
-    _check_storage(settings)
-    app = create_app(settings)
+    with logs.writing(settings):
+        _check_storage(settings)
+        served = http_server.serve(create_app(settings), _listen(settings), settings)
+    exit_if_still_loading(0 if served else FAILED)
+    if not served:
+        raise typer.Exit(FAILED)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The listening socket, whose URL is printed."""
     family, host = socket.AF_INET, settings.server.host
     if ":" in settings.server.host:
         family, host = socket.AF_INET6, f"[{settings.server.host}]"
@@ -238,10 +245,7 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
     # Without it the body of a response waits 40 ms until the client acknowledges the header.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(f"abs: {LISTENING}http://{host}:{listener.getsockname()[1]}", flush=True)
-    served = http_server.serve(app, listener, settings)
-    exit_if_still_loading(0 if served else FAILED)
-    if not served:
-        raise typer.Exit(FAILED)
+    return listener
 
 
 def _check_storage(settings: Settings) -> None:

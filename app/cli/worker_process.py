@@ -38,9 +38,10 @@ def run_worker(queue: str, settings: Settings) -> None:
             )
     require_engines(settings, (queue,))
     use_single_malloc_arena()  # before threads start, because they keep their arena
-    logs.set_up(settings)
     os.nice(settings.process.nice)  # before threads start, because each has its own priority
-    with tracing.exporting(settings), metrics.listening(settings, metrics_guard(settings)):
+    with (
+        logs.writing(settings), tracing.exporting(settings), metrics.listening(settings, metrics_guard(settings))
+    ):
         asyncio.run(_work(queue, settings))
     exit_if_still_loading(status=0)
 

@@ -255,15 +255,18 @@ def listening(
 
 
 def _probes_and_metrics(permits: Callable[[str, str], bool], beats: HeartbeatRegistry) -> WSGIApplication:
-    """The application of the metrics port. /metrics is prometheus_client's, behind the check of the key."""
+    """The application of the metrics port.
+
+    /metrics is prometheus_client's, behind the check of the key.
+    """
     expose: WSGIApplication = make_wsgi_app(REGISTRY)
 
-    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path, reasons = environ["PATH_INFO"], tuple[str, ...]()
+    def app(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path, reasons = request["PATH_INFO"], tuple[str, ...]()
         match path:
             case "/metrics":
-                if permits(path, environ.get("HTTP_AUTHORIZATION", "")):
-                    return expose(environ, start_response)
+                if permits(path, request.get("HTTP_AUTHORIZATION", "")):
+                    return expose(request, start_response)
                 code, status = HTTPStatus.UNAUTHORIZED, "unauthorized"
             case "/health":
                 code, status = HTTPStatus.OK, "ok"

@@ -209,21 +209,19 @@ def record_attempt(
     started, attempt_result = time.perf_counter(), AttemptResult()
     with (
         logs.bound(request_id=job.request_id, job_id=job_id, worker=worker),
-        tracing.span(job.kind, job.traceparent, "CONSUMER", job_id=job_id, attempt=attempt) as span,
+        tracing.span(job.kind, job.traceparent, tracing.CONSUMER, job_id=job_id, attempt=attempt) as span,
         metrics.RUNNING.labels(queue).track_inprogress(),
     ):
         yield attempt_result
         outcome = outcome_of(attempt_result.result)
-        span.note(outcome=outcome)
+        tracing.note(span, outcome=outcome)
         if isinstance(attempt_result.result, Failure):
-            span.fail(attempt_result.result.error)
+            tracing.fail(span, attempt_result.result.error)
         spent_s = time.perf_counter() - started
         _count(job, attempt_result.result, outcome, waited_s + spent_s)
         sizes = _sizes(attempt_result.result)
-        logs.event(
-            log, logging.INFO, "job_done", kind=job.kind, outcome=outcome, attempt=attempt, waited_ms=waited_s * 1000,
-            ms=spent_s * 1000, **sizes,
-        )
+        times = {"waited_ms": waited_s * 1000, "ms": spent_s * 1000}
+        log.info("job_done", extra={"kind": job.kind, "outcome": outcome, "attempt": attempt, **times, **sizes})
 
 
 def outcome_of(result: Result | None) -> str:

@@ -61,7 +61,7 @@ class RequestLogMiddleware:
         method = scope["method"] if scope["method"] in METHODS else OTHER
         with (
             logs.bound(request_id=name),
-            tracing.span(method, Headers(scope=scope).get("traceparent", ""), "SERVER", request_id=name) as span,
+            tracing.span(method, Headers(scope=scope).get("traceparent", ""), tracing.SERVER, request_id=name) as span,
             metrics.HTTP_IN_FLIGHT.track_inprogress(),
         ):
             try:
@@ -71,8 +71,8 @@ class RequestLogMiddleware:
                 raise
             finally:
                 route = _route(scope)
-                span.rename(f"{method} {route}")
-                span.note(status=recorder.status, route=route)
+                span.update_name(f"{method} {route}")
+                tracing.note(span, status=recorder.status, route=route)
                 _record(method, route, recorder, time.perf_counter() - started, str(state.get("owner", "")))
 
 
@@ -119,7 +119,7 @@ def _record(method: str, route: str, recorder: _ResponseRecorder, seconds: float
     fields = {"method": method, "route": route, "status": status, "ms": seconds * 1000, "bytes": recorder.bytes}
     fields |= {name: value for name, value in (("code", code), ("key", owner)) if value}
     level = logging.DEBUG if route in PROBES and recorder.status == 200 else logging.INFO
-    logs.event(log, level, "request", **fields)
+    log.log(level, "request", extra=fields)
 
 
 def _route(scope: Scope) -> str:

@@ -226,6 +226,6 @@ def test_readiness_reports_stopped_processes_and_their_recovery(tmp_path: Path) 
             body, headers = {"constraint": {"regex": "a+"}, "explain": False}, {"x-request-id": "r-42"}
             assert client.post("/compile", json=body, headers=headers).status_code == 200
         log_lines = [json.loads(line) for line in log.read_text().splitlines()]
-        (record,) = [line for line in log_lines if line.get("event") == "job_done"]
+        (record,) = [line for line in log_lines if line.get("message") == "job_done"]
         assert (record["kind"], record["outcome"], record["request_id"]) == ("compile", "ok", "r-42")
         assert Samples(ask(port, "/metrics")[1])("abs_compile_total", form="regex", outcome="ok") == 1

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 import httpx2
-from opentelemetry import _logs, metrics, trace
+from opentelemetry import metrics, trace
+from opentelemetry._logs import set_logger_provider  # the API for logs has no other path
 from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
@@ -50,7 +51,7 @@ def main() -> None:
     logger_provider.add_log_record_processor(SimpleLogRecordProcessor(records))
     trace.set_tracer_provider(tracer_provider)
     metrics.set_meter_provider(MeterProvider([reader]))
-    _logs.set_logger_provider(logger_provider)
+    set_logger_provider(logger_provider)
     logging.getLogger().addHandler(LoggingHandler(logger_provider=logger_provider))
     keys = Path(sys.argv[1]) / "keys"
     key = stored_key(keys, "anna", "generate", "compile", requests_per_minute=0)

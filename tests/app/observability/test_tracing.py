@@ -89,7 +89,7 @@ def test_a_failed_span_has_the_error_name_without_message(collector: Collector) 
             raise ValueError("MARKER of a prompt")
         with tracing.span("b") as span:
             assert tracing.traceparent().startswith("00-")
-            span.fail("LimitExceeded")
+            tracing.fail(span, "LimitExceeded")
     statuses = {span.name: span.status for span in collector.spans}
     assert statuses["a"] == Status(code=Status.STATUS_CODE_ERROR, message="ValueError")
     assert statuses["b"] == Status(code=Status.STATUS_CODE_ERROR, message="LimitExceeded")
@@ -111,7 +111,7 @@ def test_disabled_tracing_imports_and_propagates_nothing() -> None:
         "from app.main import create_app\n"
         "from app.settings import Settings\n"
         "with tracing.exporting(Settings()), tracing.span('a') as span:\n"
-        "    span.note(a=1); span.fail('x'); span.rename('b')\n"
+        "    tracing.note(span, a=1); tracing.fail(span, 'x'); span.update_name('b')\n"
         "    assert tracing.traceparent() == ''\n"
         "costly = ('opentelemetry.sdk', 'opentelemetry.exporter')\n"
         "assert not [name for name in sys.modules if name.startswith(costly)]\n"
