@@ -1,4 +1,4 @@
-"""Rules for names: class names defined twice, private names of other packages, names of tests."""
+"""Rules for names, docstrings and private access."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_private(name: str) -> bool:
 
 
 def names_of_ours(paths: list[Path]) -> set[str]:
-    """All private names that some file of ours defines, and those of private modules."""
+    """All private names of our files and of private modules."""
     found = {path.stem for path in paths}
     for path in paths:
         for node in ast.walk(tree(path)):
@@ -68,7 +68,7 @@ def test_no_more_private_names_of_other_packages_are_used() -> None:
 
 
 def has_private_method_of_subclass(path: Path) -> bool:
-    """Whether a class with a base defines a private method in this file."""
+    """Whether a class with a base defines a private method."""
     classes = (node for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef) and node.bases)
     return any(is_private(getattr(each, "name", "")) for node in classes for each in node.body)
 
@@ -128,7 +128,7 @@ def test_test_names_are_short_and_use_common_terms() -> None:
 
 
 def test_docstrings_begin_with_a_short_sentence() -> None:
-    for package in PACKAGES:
+    for package in (*PACKAGES, "tests", "tools", "docs"):
         for path in modules(package).values():
             for node in ast.walk(tree(path)):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -159,7 +159,7 @@ def nodes(package: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def functions(package: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, int]]:
-    """Every function of a package, with its module and its number of lines."""
+    """Every function of a package, with module and length."""
     for name, node in nodes(package):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield name, node, (node.end_lineno or node.lineno) - node.lineno + 1
@@ -295,7 +295,7 @@ def test_nothing_is_ever_unpickled(package: str) -> None:
 
 
 def declared(*extras: str) -> set[str]:
-    """Distribution names that pyproject.toml asks for, of the package itself and of the extras."""
+    """Distribution names of pyproject.toml, of the package and extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = list(project["dependencies"])
     wanted += [one for extra in extras for one in project["optional-dependencies"][extra]]

@@ -36,7 +36,7 @@ IMPORTED = "import torch; from transformers import AutoModelForCausalLM, LlamaFo
 
 @dataclass(frozen=True)
 class Source:
-    """Where PyTorch is taken from: the command that installs it, and a line that describes it."""
+    """Where PyTorch comes from: the install command, and its description."""
 
     command: tuple[str, ...]
     description: str
@@ -64,7 +64,7 @@ class Environment:
             subprocess.run([self.python, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL)
 
     def uv(self) -> str | None:
-        """The program uv, which is installed if it is missing, or None where it is not to be had."""
+        """The program uv, installed if missing; None if unavailable."""
         path = self.folder / "bin" / "uv"
         if not path.exists():
             locked = ("--no-deps", "--require-hashes", "--requirement", str(LOCKS / "uv.txt"))
@@ -90,7 +90,7 @@ def named_source(environment: Environment, where: str) -> Source:
 
 
 def configured_source(environment: Environment) -> Source | None:
-    """pip with its own configuration, where that offers a build of PyTorch with a local version."""
+    """pip, where its configuration offers PyTorch with a local version."""
     listed = subprocess.run((*environment.pip, "index", "versions", "torch"), capture_output=True, text=True).stdout
     build = re.search(rf"\b{re.escape(locked_torch().partition('==')[2])}\+([\w.]+)", listed)
     if build is None:
@@ -125,7 +125,7 @@ def choose_source(environment: Environment, where: str) -> Source:
 
 
 def packages(files: tuple[str, ...]) -> str:
-    """How many packages the files of locks/ hold, and how large they are, as `make lock` wrote it."""
+    """The number and size of the packages of locks/."""
     sizes = [re.search(r"(\d+) packages, (\d+) MB", (LOCKS / f"{name}.txt").read_text()) for name in files]
     counts, megabytes = zip(*((int(size[1]), int(size[2])) for size in sizes if size), strict=True)
     return f"{sum(counts)} packages of locks/, {sum(megabytes)} MB"

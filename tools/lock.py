@@ -57,7 +57,7 @@ def resolve(*arguments: str, output: Path | None = None, file_format: str = "req
 
 
 def size_in_mb(pylock: str, names: set[str]) -> float:
-    """The download of the packages, the largest wheel of each for Linux on x86-64 with Python 3.11."""
+    """The size of the packages' wheels for Linux on x86-64."""
     total = 0
     for package in tomllib.loads(pylock)["packages"]:
         sizes = [file["size"] for file in package.get("wheels", ()) if SIZED.search(file["url"])]
@@ -66,7 +66,7 @@ def size_in_mb(pylock: str, names: set[str]) -> float:
 
 
 def write(name: str, arguments: tuple[str, ...], earlier: dict[str, str]) -> dict[str, str]:
-    """Write one file without the packages of earlier ones, and return its packages."""
+    """Write one file without earlier packages, and return its packages."""
     leave = [f"--no-emit-package={package}" for package in ("torch", *earlier)]
     text = resolve(*arguments, *leave)
     found = pins(text)

@@ -1,4 +1,4 @@
-"""Clients on real sockets, without a proxy and behind ours, and the shutdown of the server."""
+"""Clients on real sockets, with and without proxy, and the shutdown."""
 
 from __future__ import annotations
 

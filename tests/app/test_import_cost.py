@@ -19,7 +19,7 @@ print(json.dumps([time.process_time(), sorted(sys.modules)]))
 
 
 def measured(statement: str) -> tuple[float, set[str]]:
-    """Processor time of a fresh process in s, with the interpreter's start, and its loaded modules."""
+    """Processor seconds of a fresh process, and its loaded modules."""
     code = MEASURE.format(statement=statement)
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     cpu_s, modules = json.loads(done.stdout)

@@ -57,7 +57,7 @@ def automaton(url: str) -> str:
 
 
 def sync_name(text: str) -> str:
-    """A name, type or docstring of an asynchronous class, as the synchronous one has it."""
+    """The synchronous name of a name, type or docstring."""
     words = {"aclose": "close", "StopAsyncIteration": "StopIteration"}
     return re.sub(r"\w+", lambda word: words.get(word[0], word[0].removeprefix("Async")), text)
 
@@ -102,7 +102,7 @@ def comparable(value: Any) -> Any:
 
 
 def outcome(kind: str, url: str, call: Callable[[Any], Any]) -> Any:
-    """The comparable result of a call, or the type and message of its error."""
+    """The comparable result of a call, or its error."""
     try:
         return comparable(ask(kind, url, call, retry=Retry(tries=1)))
     except (AbsError, TypeError) as error:

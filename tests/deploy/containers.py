@@ -1,4 +1,4 @@
-"""docker-compose.yml without containers: each service's very command in its very environment, as a local process.
+"""The commands and environments of docker-compose.yml as local processes.
 
 What a container has by itself is given by this table; nothing else of the file is changed:
 
@@ -71,7 +71,7 @@ class Service:
         return mounts
 
     def here(self, text: str) -> str:
-        """A word of a command, or a value of a variable, with what only a container has put in its place."""
+        """A word of a command, with the container's parts replaced."""
         for inside, outside in sorted(self._mounts.items(), key=lambda pair: -len(pair[0])):
             text = re.sub(rf"(?<![\w/]){re.escape(inside)}(?![\w])", outside.replace("\\", "\\\\"), text)
         return PORT.sub(lambda found: self.ports.setdefault(found[0], str(free_port())), text)
@@ -109,7 +109,7 @@ class Service:
         return done.returncode == 0
 
     def _server_healthy(self, line: str) -> bool:
-        """`valkey-cli ... --user NAME --pass PASSWORD ping | grep -q PONG`, in the protocol's own words."""
+        """The ping of valkey-cli with this user and password."""
         match = re.fullmatch(r"valkey-cli .*--user (\w+) --pass (\w+) ping \| grep -q PONG", line)
         assert match, line
         try:
@@ -118,7 +118,7 @@ class Service:
             return False
 
     def stop(self) -> tuple[int, float]:
-        """The stop signal; the exit status, and for how many seconds it took. Fails past the grace period."""
+        """The stop signal; returns the exit status and the seconds. Fails past the grace period."""
         assert self.process is not None
         began = time.monotonic()
         self.process.send_signal(signal.Signals[self.described["stop_signal"]])

@@ -42,7 +42,7 @@ def stages() -> dict[str, Stage]:
 
 
 def lineage(name: str) -> list[Stage]:
-    """A stage and all that it goes on from, the first of them first."""
+    """A stage and its bases, the first base first."""
     known = stages()
     stage = known[name]
     return [*(lineage(stage.base) if stage.base in known else []), stage]

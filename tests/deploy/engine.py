@@ -1,4 +1,4 @@
-"""A container engine: its commands, the files of an image, and the services of docker-compose.yml."""
+"""A container engine: commands, image files and the Compose services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMAND_S_MAX = 600.0
 
 
 def require_engine() -> None:
-    """Skips the test unless `make compose-test` runs it, which builds the images before."""
+    """Skips the test unless `make compose-test` runs it."""
     if os.environ.get("ABS_IMAGES") != "1":
         pytest.skip("make compose-test builds the images and runs them, where there is a container engine")
 
@@ -48,7 +48,7 @@ def described(name: str) -> dict[str, Any]:
 
 
 def layers(image: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """Every file of every layer of an image, also those that a later layer hides, and its configuration."""
+    """Every file of every layer of an image, and its configuration."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "image.tar"
         docker("save", "--output", str(path), image)
@@ -85,7 +85,7 @@ class Deployment:
         return _run((*self._compose, *words), self._environment)
 
     def containers(self, *services: str) -> list[str]:
-        """The ids of the services' containers; of all services if none is named."""
+        """The ids of these services' containers; without names, of all."""
         return self.compose("ps", "--quiet", *services).split()
 
     def unhealthy(self) -> list[str]:

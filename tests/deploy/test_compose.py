@@ -1,4 +1,4 @@
-"""docker-compose.yml: what it promises of each container, and that its commands and environments make the service.
+"""docker-compose.yml: its promises, commands and environments.
 
 Without a container engine: tests/deploy/containers.py says what stands in for one. test_running_containers.py has one.
 """
@@ -109,7 +109,7 @@ class Deployed:
         self.services["redis"].ports["6379"] = str(port)
 
     def start(self) -> None:
-        """Start what depends on nothing, then the rest, as compose does, and wait until all are healthy."""
+        """Start services in order of dependency, and await their health."""
         for names in (["redis"], [name for name in STARTED if name != "redis"]):
             for name in names:
                 self.services[name].start()

@@ -1,4 +1,4 @@
-"""The built images: their size, what is in them, and that no layer holds a secret."""
+"""The built images: size, contents, and no secret in any layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = re.compile(rb"//user(?:name)?:|//[\w.-]+:(?:pass|<|\{|\$|%)")  # of d
 
 
 def secrets(content: bytes) -> Iterator[bytes]:
-    """What looks like a key, a token or an address with a password."""
+    """Strings that resemble a key, a token or an address with password."""
     return (match[0] for match in SECRETS.finditer(content) if not EXAMPLES.match(match[0]))
 
 

@@ -1,4 +1,4 @@
-"""deploy/: the manifests are what Kubernetes takes, and agree with the code, the images and one another."""
+"""The manifests of deploy/ agree with Kubernetes, code and images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml in containers: answers, scaling, kills under load, a restart and rotated keys.
+"""docker-compose.yml in containers: answers, scaling, kills, restart and key rotation.
 
 The tests run in their order, on one deployment. tests/deploy/test_compose.py checks the same file without an engine.
 """
@@ -68,7 +68,7 @@ class Load:
 
 
 def kill(container: str) -> None:
-    """Kills all processes of a container but its init, so that the engine restarts it."""
+    """Kills all processes of a container but its init."""
     with contextlib.suppress(subprocess.CalledProcessError):  # the command may end with the container
         docker("exec", container, "sh", "-c", "kill -9 -1")
     until(lambda: described(container)["RestartCount"] > 0, f"{container} restarted", 60.0)

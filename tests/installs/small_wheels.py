@@ -1,4 +1,4 @@
-"""Wheels of a few hundred bytes, and the build backend of a project without packages."""
+"""Wheels of a few hundred bytes, and their build backend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_wheel(folder: Path, name: str, version: str, requires: Sequence[str] = 
 
 
 def make_index(folder: Path, wheels: Sequence[Path]) -> str:
-    """Write a package index of wheels, a folder of pages, and return its address."""
+    """Write a package index of wheels, and return its address."""
     for wheel in wheels:
         page = folder / wheel.name.partition("-")[0].replace("_", "-") / "index.html"
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -43,5 +43,5 @@ def sha256(wheel: Path) -> str:
 
 
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """The hook of PEP 660 for a project whose build backend is a copy of this file."""
+    """The hook of PEP 660 for a project with this backend."""
     return make_wheel(Path(wheel_directory), "small-project", "1.0").name

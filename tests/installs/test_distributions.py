@@ -1,4 +1,4 @@
-"""The wheel and the sdist: built, installed beside the dependencies of this environment, and used from elsewhere."""
+"""The wheel and the sdist, installed and used from elsewhere."""
 
 from __future__ import annotations
 

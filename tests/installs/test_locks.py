@@ -1,4 +1,4 @@
-"""The files of locks/: every dependency of pyproject.toml, with hashes, for every platform, without CUDA."""
+"""The files of locks/: complete, hashed, without CUDA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's step of tools/install.py, in a small project with a fresh home and a local index of small wheels.
+"""PyTorch's step of tools/install.py, with a local index.
 
 The index's PyTorch brings CUDA, as PyPI's does for Linux. Only an installation that finds no CPU build may fetch that.
 """
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only the builds
 
 @dataclass
 class Machine:
-    """A checkout of the small project, a home of its own, an index and a folder with a CPU build."""
+    """A checkout, a home, an index and a CPU build."""
 
     checkout: Path
     home: Path

@@ -86,7 +86,7 @@ class ClientHeld(AssertionError):
 
 
 class Attack:
-    """The means of an attacker: address, key, size, client, and the time in which the service must let it go."""
+    """The means of an attacker: address, key, size, client, time."""
 
     def __init__(self, port: int, key: str, size: int, http: httpx2.Client, s_max: float) -> None:
         self.port, self.size, self.http, self.s_max = port, size, http, s_max
@@ -127,7 +127,7 @@ def slow_bodies(attack: Attack) -> None:
 
 
 def bodies_of_refused_requests(attack: Attack) -> None:
-    """Many connections whose request is refused by its header and that go on sending the body."""
+    """Many refused connections that go on sending the body."""
     _trickle(attack, b"POST /compile HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{", b" ", reads=True)
 
 
@@ -156,7 +156,7 @@ def many_connections(attack: Attack) -> None:
 
 
 def _trickle(attack: Attack, head: bytes, more: bytes, reads: bool = False) -> None:
-    """Sends the head, and then the rest in pieces on many connections until the service has closed all of them."""
+    """Sends the head, then the rest in pieces on many connections."""
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(attack.connect()) for _ in range(20 * attack.size)]
         for connection in connections:
@@ -288,7 +288,7 @@ def attacked_service() -> Iterator[tuple[ServiceProcess, str]]:
 
 @contextlib.contextmanager
 def attacked_proxy(service: ServiceProcess) -> Iterator[int]:
-    """The port of a proxy in front of the service, with our configuration but shorter times."""
+    """The port of a proxy in front of the service."""
     with tempfile.TemporaryDirectory() as folder, proxied(Path(folder), service.port, client_s=2) as port:
         yield port
 

@@ -1,4 +1,4 @@
-"""Requests while workers are killed and the server dies: python -m tests.long.chaos [--requests 500]
+"""Requests during kills: python -m tests.long.chaos [--requests 500]
 
 Runs the service with the built-in model under several requests at a time. Every second one worker, picked at random,
 is killed with -9, even while it loads; Redis is killed once, half-way. Then these are checked:
@@ -108,14 +108,14 @@ class ChaosResult:
         }
 
     def good(self) -> bool:
-        """Whether there were kills, and each request was answered well, by one job, done once and the only one."""
+        """Whether processes died, and each request was answered by one job."""
         killed = self.killed["server"] == 1 and self.killed.total() > self.killed["server"]
         answered = len(self.answers) == self.requests and not self.wrong and not self.failed
         return killed and answered and not self.changed() and self.states == {"done": self.requests}
 
 
 def body_of(number: int, rng: random.Random) -> dict[str, Any]:
-    """A request of one of four kinds; most constraints are new, some are repeated."""
+    """A request of one of four kinds."""
     words = rng.sample(WORDS, 2)
     constraints: tuple[dict[str, Any], ...] = (
         {"keywords": words, "ordered": True},
@@ -147,7 +147,7 @@ class Chaos:
         self.result = ChaosResult(requests)
 
     def run(self) -> ChaosResult:
-        """Sends all requests, repeats them at the end, and counts the jobs on the server."""
+        """Sends and repeats all requests, and counts the server's jobs."""
         requests = {f"chaos-{number}": body_of(number, self._rng) for number in range(self.result.requests)}
         killer = threading.Thread(target=self._kill)
         began = time.monotonic()
@@ -181,7 +181,7 @@ class Chaos:
                 raise
 
     def _kill(self) -> None:
-        """Kills a worker each second, and the server once, after half of the answers."""
+        """Kills a worker each second, and the server once."""
         second = time.monotonic()
         while not self._over.wait(max(0.0, (second := second + 1.0) - time.monotonic())):
             result = self.result
@@ -209,7 +209,7 @@ class Chaos:
             return False
 
     def _ask(self, key: str, body: dict[str, Any], note: Note) -> None:
-        """Sends one request, and again under its key while the service asks for a retry."""
+        """Sends one request until the service asks for no retry."""
         ends = time.monotonic() + REQUEST_S_MAX
         with httpx2.Client(
             base_url=self._running.url, timeout=REQUEST_S_MAX, trust_env=False, verify=False

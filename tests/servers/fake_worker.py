@@ -1,4 +1,4 @@
-"""Generate workers that need no model or misbehave: python -m tests.servers.fake_worker MODE [ARGUMENTS]
+"""Workers without a model: python -m tests.servers.fake_worker MODE [ARGUMENTS]
 
     scripted [misread]    no model; a prompt says what its job does. With `misread` no delivered job can be read
     controlled FOLDER     the built-in model; passes wait while FOLDER/hold exists and fail while FOLDER/fail exists
@@ -81,7 +81,7 @@ def _misread(*_: object) -> None:
 
 
 def _before_each_pass(call: BeforePass) -> None:
-    """Calls a function before each pass of the engine, but not before the trial passes of a model that loads."""
+    """Calls a function before each pass, trial passes excepted."""
     from decoding.model import HuggingFaceModel  # imports PyTorch, which a scripted worker does without
 
     step = HuggingFaceModel.step
@@ -95,7 +95,7 @@ def _before_each_pass(call: BeforePass) -> None:
 
 
 def control(folder: Path) -> None:
-    """Lets the files of a folder delay and fail the passes of this process."""
+    """Lets files of a folder delay and fail this process's passes."""
 
     def obey(feeds: Sequence[Any]) -> None:
         while (folder / "hold").exists():
@@ -107,7 +107,7 @@ def control(folder: Path) -> None:
 
 
 def limit_rows(rows_max: int) -> None:
-    """Makes larger passes fail as on a GPU whose memory runs out in the middle."""
+    """Makes larger passes fail like a GPU without memory."""
     import torch
 
     from decoding.model.prefix_tree import PrefixTree

@@ -1,4 +1,4 @@
-"""nginx with the configuration that we ship, in front of processes of a test."""
+"""nginx with the shipped configuration, before processes of a test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def require_nginx() -> str:
 
 @contextlib.contextmanager
 def proxied(folder: Path, *ports: int, client_s: int | None = None, listen: str | None = None) -> Iterator[int]:
-    """Yields the port of a proxy in front of API processes at these ports.
+    """Yields the port of a proxy before these API ports.
 
     `client_s` replaces the times in which clients send a header, read, or are idle. `listen` replaces the content of
     listen.conf; PORT in it is the port.

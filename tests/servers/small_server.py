@@ -91,7 +91,7 @@ class Address:
         self.port = port
 
     def connect(self, receive_bytes: int | None = None, source: str = "127.0.0.1") -> socket.socket:
-        """A connection, on request with a small receive buffer or from another address of this machine."""
+        """A connection with a small buffer or another local address."""
         connection = socket.socket()
         connection.settimeout(S_MAX)
         if receive_bytes is not None:

@@ -1,4 +1,4 @@
-"""POST /decode: a matrix of log-probs over labels, by beams and exactly, with the evidence."""
+"""POST /decode with log-probs over labels, by beams and exactly."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SLOTS = 16
 def run_redis_scenario(
     scenario: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: RedisBroker, worker: RedisBroker
 ) -> None:
-    """Runs a scenario with the brokers of an API and a worker on a real server, and closes them."""
+    """Runs a scenario with brokers of an API and a worker."""
 
     async def whole() -> None:
         try:

@@ -1,4 +1,4 @@
-"""The contract of every broker: a job that by the queue's pace cannot be done in its time is not taken in."""
+"""The contract of every broker: admission by the queue's pace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def submit(broker: Broker, time: Time, deadline_in_s: float | None, terms:
 
 
 async def move(broker: Broker, time: Time, jobs: int = 30) -> None:
-    """One job after another is run, while two wait; none runs in the end."""
+    """One job after another is run, while two wait."""
     for _ in range(2):
         await submit(broker, time, None)
     for _ in range(jobs):

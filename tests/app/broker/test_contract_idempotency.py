@@ -1,4 +1,4 @@
-"""What an Idempotency-Key leads to again: answers and the caller's own faults, never a fault of ours that may pass."""
+"""What a repeated Idempotency-Key returns."""
 
 from __future__ import annotations
 

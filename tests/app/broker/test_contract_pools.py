@@ -1,4 +1,4 @@
-"""The contract of every broker: jobs that are limited together, and the compilations that are."""
+"""The contract of every broker: pools of jobs with one limit."""
 
 from __future__ import annotations
 

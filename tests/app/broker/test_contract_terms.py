@@ -1,4 +1,4 @@
-"""The contract of every broker: the terms on which jobs are submitted, their states, ids of events, giving back."""
+"""The contract of every broker: terms, states and event ids of jobs."""
 
 from __future__ import annotations
 

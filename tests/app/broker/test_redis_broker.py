@@ -1,4 +1,4 @@
-"""The Redis broker beyond the contract: few connections, no leftovers, no forged jobs."""
+"""The Redis broker beyond the contract."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORGERIES: dict[str, Callable[[bytes], bytes]] = {  # of bytes that were signed 
 def run(
     url: str, scenario: Callable[[RedisBroker, RedisBroker, Redis], Awaitable[None]], given: Settings | None = None
 ) -> None:
-    """Runs a scenario with the brokers of an API and a worker, and a client that reads the server."""
+    """Runs a scenario with the brokers and a client of the server."""
 
     async def whole() -> None:
         api, worker = (RedisBroker.from_url(url, given or settings(LEASE_S)) for _ in range(2))

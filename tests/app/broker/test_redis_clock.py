@@ -1,4 +1,4 @@
-"""What the scripts make of a server's clock that is put on or back by an hour: a real server, whose clock we step."""
+"""The scripts while a real server's clock steps by an hour."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clocked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[R
 
 @pytest.fixture
 def stepped(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[tuple[RedisServer, Step]]:
-    """An empty server, and a function that sets its clock on or back by seconds and waits for the effect."""
+    """An empty server, and a function that steps its clock."""
     server, times = clocked_server
     server.flush()
 

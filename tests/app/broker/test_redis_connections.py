@@ -1,4 +1,4 @@
-"""Jobs while the connection to Redis breaks, and workers that cannot read a delivery."""
+"""Jobs while the connection to Redis breaks, and unreadable deliveries."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_unreliable_connection_loses_no_job_event_or_slot(own_redis_server: R
 
 
 def test_silent_connections_are_replaced(redis_server: RedisServer) -> None:
-    """A command without a reply must not leave its connection to the next command."""
+    """A command without a reply must not affect the next command."""
     many = 20
 
     async def scenario() -> None:
@@ -163,7 +163,7 @@ async def test_broken_subscriptions_do_not_exhaust_the_connection_pool(redis_ser
 def test_a_job_that_one_worker_cannot_take_goes_to_another(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such a worker looked for the job again at the very moment at which it could, and so no other ever got it."""
+    """Such a worker found the job again before any other worker."""
     lease_s = 2.0
     right = Signatures.open_body
 

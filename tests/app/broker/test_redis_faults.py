@@ -1,4 +1,4 @@
-"""What becomes of jobs when workers are killed, stopped and wedged, and when the server goes away: with real ones."""
+"""Jobs while real workers and the server are killed and stopped."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisSe
 
 
 def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer) -> None:
-    """A server that is killed while its disk is slow comes back without what it acknowledged last."""
+    """A server killed while its disk is slow loses its last writes."""
 
     async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"hold answer")

@@ -17,7 +17,7 @@ from tests.app.manual_clock import Clock
 
 
 def moves(pace: ThroughputEstimator, clock: Clock, work_per_s: float, seconds: float) -> None:
-    """A queue in which something always waits, and from which so much is taken, every half second."""
+    """A queue that never empties, with this much taken each half second."""
     for _ in range(round(2 * seconds)):
         clock.now += 0.5
         pace.advance(moving=True)

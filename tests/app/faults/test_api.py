@@ -1,4 +1,4 @@
-"""APIs that die and stop, and callers who go away, come twice, come at once or come too many: over a real server.
+"""APIs that die, and callers who leave, repeat or flood.
 
 Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
 """
@@ -203,7 +203,7 @@ def test_concurrent_requests_with_one_key_share_one_job(services: Cluster) -> No
 
 @pytest.fixture
 def small_api(services: Cluster) -> Part:
-    """One more API, which lets little wait and is impatient with slow clients."""
+    """Another API, with a short queue and short time limits."""
     limits = dict.fromkeys(("ABS_BODY_TIMEOUT_S", "ABS_WRITE_TIMEOUT_S"), str(SLOW_S_MAX))
     part = services.parts.get("small") or services.add("small", API, ABS_QUEUE_JOBS_MAX="1", **limits)
     part.wait_until("/ready")
@@ -211,7 +211,7 @@ def small_api(services: Cluster) -> Part:
 
 
 def sent_slowly(part: Part, head: bytes, trickle: bytes) -> tuple[bytes, float]:
-    """What an API answers who sends something, and then a byte at a time, until it closes; and after how many s."""
+    """The answer to a request sent byte by byte, and its time."""
     with socket.create_connection(("127.0.0.1", part.port), timeout=60) as connection:
         began = time.monotonic()
         connection.sendall(head)
@@ -226,7 +226,7 @@ def sent_slowly(part: Part, head: bytes, trickle: bytes) -> tuple[bytes, float]:
 
 
 def read_nothing(part: Part) -> float:
-    """Ask for much and read nothing of it, until that is not stood any more. After how many s that was."""
+    """Request much and read nothing until the service disconnects. After how many s that was."""
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100  # more than lines hold
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

@@ -1,4 +1,4 @@
-"""Real generations while workers and the server are killed: the short form of tests/long/chaos.py.
+"""Real generations while workers and the server are killed.
 
 A process that dies is forked again here; in tests/app/local/test_chaos.py, which always runs, `abs up` restarts it.
 """

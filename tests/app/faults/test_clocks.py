@@ -1,4 +1,4 @@
-"""Clocks that step an hour, on and back, while jobs run and wait: the server's, APIs', workers', and all at once.
+"""Clocks that step by an hour while jobs run and wait.
 
 Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
 """
@@ -25,7 +25,7 @@ CLOCK_READ_S = 0.5  # in which a server looks at its clock
 
 @pytest.fixture(scope="module")
 def clock_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Clocks]]:
-    """The service, each kind of its processes with a clock of its own."""
+    """The service, each kind of its processes with its own clock."""
     with clocks(tmp_path_factory.mktemp("clocks")) as times, cluster(clocks=times) as parts:
         for name, command in {"api": API, "compile": COMPILE, **dict.fromkeys(WORKERS, SCRIPTED)}.items():
             parts.add(name, command, **times.of(APIS if command == API else OF_WORKERS))
@@ -48,7 +48,7 @@ def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
 
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
 def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
-    """A job runs while clocks are put an hour ahead of all others, and then an hour behind."""
+    """A job runs while clocks step an hour ahead, then back."""
     parts, times = clock_pair
     with parts.client() as http:
         long_job = begin(http, "steps 600 0.1")
@@ -102,7 +102,7 @@ def test_a_clock_step_does_not_hide_a_dead_workers_job(
 def test_a_clock_leap_expires_results_and_repeats_no_job(
     clock_pair: tuple[Cluster, Clocks],
 ) -> None:
-    """Results are kept for ten minutes, what came under a key for a day: by the server's clock."""
+    """Results are kept for ten minutes, idempotency keys for a day."""
     parts, times = clock_pair
     key = {"idempotency-key": f"leap-{time.time()}"}
     with parts.client() as http:

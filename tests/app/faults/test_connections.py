@@ -1,4 +1,4 @@
-"""The line to the server breaks, falls silent, or leads to a server that will not do: as callers of the service see it.
+"""The connection to the server breaks, falls silent, or is refused.
 
 Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
 """
@@ -54,7 +54,7 @@ class Lined:
 
 
 def server_on(disk: SmallDisk | str, program: Path) -> None:
-    """Writes a script for a server with its data on a disk; a write past the limit fails but does not kill it."""
+    """Writes a script for a server whose data file is limited."""
     words = shlex.join(disk.enter) if isinstance(disk, SmallDisk) else ""
     at = f"--dir {shlex.quote(str(disk.inside))}" if isinstance(disk, SmallDisk) else ""
     program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {words} {redis_server.server_program()} \"$@\" {at}\n")
@@ -63,7 +63,7 @@ def server_on(disk: SmallDisk | str, program: Path) -> None:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lined]:
-    """All of the service's parts, on a server with a disk of its own, where the system lets us have one."""
+    """All parts of the service, on a server with its own disk."""
     program = tmp_path_factory.mktemp("server") / "server"
     disk: SmallDisk | str
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
@@ -93,7 +93,7 @@ def proxied_cluster(running: Lined) -> Lined:
 
 
 def answer_of(http: httpx2.Client, number: int) -> dict[str, Any]:
-    """The answer to a request, which is sent again under its key for as long as the service asks for that."""
+    """The answer to a request that is repeated under its key."""
     ends = time.monotonic() + ANSWER_S_MAX
     body = BODY | {"prompt": "steps 4 0.1", "timeout_s": ANSWER_S_MAX}  # each time a line loses it it waits for a lease
     key = {"idempotency-key": f"line-{number}"}
@@ -182,7 +182,7 @@ def disk_filled(proxied_cluster: Lined) -> Iterator[None]:
 
 @contextmanager
 def log_limited(proxied_cluster: Lined) -> Iterator[None]:
-    """The server may make no file longer than its log is by now."""
+    """The server may make no file longer than its log."""
     log = max(proxied_cluster.data.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
     pid, limit = proxied_cluster.parts.server.pid, resource.RLIMIT_FSIZE
     resource.prlimit(pid, limit, (log.stat().st_size + 2_000, resource.RLIM_INFINITY))

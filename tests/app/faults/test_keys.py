@@ -1,4 +1,4 @@
-"""Keys that are wrong, expired or another's, at a process of the service over a real server.
+"""Wrong, expired and foreign keys at a process of the service.
 
 Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
 """
@@ -47,7 +47,7 @@ class Caller:
 
 @pytest.fixture
 def caller(scripted: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
-    """An API with keys beside the others, which lets tests and probes of other files look at it."""
+    """An API with keys, for tests and probes of other files."""
     file = tmp_path_factory.mktemp("keys") / "keys"
     keys = {}
     for name, expires in (("anna", None), ("ben", None), ("late", time.time() - 1)):
@@ -83,7 +83,7 @@ def test_key_errors_do_not_reveal_jobs_of_other_owners(caller: Caller) -> None:
 
 
 def test_the_time_of_a_refusal_reveals_nothing(caller: Caller) -> None:
-    """Medians of requests that take turns; whatever slows the machine slows all kinds alike."""
+    """Medians of requests that take turns."""
     _, submission = caller.ask("anna", "POST", "/generate", BODY | {"prompt": "steps 1 0"}, prefer="respond-async")
     job, foreign_job = f"/jobs/{submission['id']}", f"/jobs/{FOREIGN_JOB}"
     for kinds in (

@@ -1,4 +1,4 @@
-"""A model that is not what it should be, runs out of memory, or takes long to load: the service's own processes."""
+"""Altered, oversized and slowly loading models in processes of the service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BODY: dict[str, Any] = {"prompt": "sentence:", "constraint": {"keywords": ["dog"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    """A server, an API and a compile worker; generate workers are the tests' affair."""
+    """A server, an API and a compile worker, without generate workers."""
     with cluster() as running:
         running.add("api", API)
         running.add("compile", COMPILE)

@@ -1,4 +1,4 @@
-"""Redis that dies, is down, is full, is of a wrong kind or holds forged values, seen by callers of the service.
+"""Redis dies, is down, is full or holds forged values.
 
 Generations are scripted (tests/servers/fake_worker.py). The table of all faults is test_table.py.
 """
@@ -91,7 +91,7 @@ def test_an_absent_server_returns_503_and_loses_no_job(services: Cluster) -> Non
 def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(
     services: Cluster,
 ) -> None:
-    """Filled by callers for real, up to a limit of a few MiB, and emptied by its workers alone."""
+    """Filled by real callers up to a few MiB."""
     server = services.server
     with services.client() as http:
         running_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]  # nothing else is done until these are over
@@ -116,7 +116,7 @@ def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(
 
 
 def fill_queue(http: httpx2.Client, words: str) -> tuple[list[str], httpx2.Response]:
-    """Begin jobs until one is refused; the ids of those that were not, and the refusal."""
+    """Begin jobs until one is refused; returns ids and the refusal."""
     accepted_jobs: list[str] = []
     while True:
         body = BODY | {"prompt": f"steps 1 0 {words}"}
@@ -159,7 +159,7 @@ def cut_off(data: bytes) -> bytes:
 
 
 def signed_by(secret: bytes, automaton: str) -> bytes:
-    """An automaton that accepts anything, for a vocabulary that is not the model's, signed with a secret."""
+    """A signed automaton that accepts anything, for another vocabulary."""
     return encode(compile_spec(RegexSpec(".*"), byte_vocabulary()), automaton_secret(secret, automaton))
 
 
@@ -226,7 +226,7 @@ def run_command(words: tuple[str, ...], environment: dict[str, str]) -> subproce
 
 
 def test_a_truncated_append_only_file_loses_no_request(services: Cluster) -> None:
-    """What was written last may be lost with the end of the log: a sign of life, a step, an end, but no request."""
+    """The last writes may be lost with the end of the log."""
     server = services.server
     with services.client() as http:
         jobs = [begin(http, "steps 20 0.1") for _ in range(SLOTS + 4)]  # more than run at once

@@ -1,4 +1,4 @@
-"""Every fault that the service is built for, the tests that cause it, and what these leave out.
+"""Every fault that the service handles, and the tests that cause it.
 
 The tests of this folder run against the service's processes on a real server, over HTTP; generations are
 scripted there, but for test_chaos.py, so that a test knows when one is in the middle. Where a fault is shown
@@ -25,7 +25,7 @@ PROCESSES = (WORKERS, API, SERVER, SERVICE_LINES, KEYS, UP, CHAOS, MODEL, CLOCKS
 
 @dataclass(frozen=True)
 class Coverage:
-    """The tests of a fault, by file and name (all of a file: no name), and what they leave out."""
+    """The tests of a fault, and the parts that they omit."""
 
     tests: tuple[tuple[str, str], ...]
     less: str = ""

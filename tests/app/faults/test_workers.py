@@ -1,4 +1,4 @@
-"""Workers that die, hang and are poisoned under requests: real processes, a real server, answers over HTTP.
+"""Workers that die, hang and are poisoned under requests.
 
 Generations are scripted (tests/servers/fake_worker.py), so that a test knows when one is in the middle. test_chaos.py
 kills workers that run the model. The table of all faults is test_table.py.
@@ -113,7 +113,7 @@ def test_a_compile_is_retried_when_its_worker_is_killed(services: Cluster) -> No
 
 
 def require_compiles(cluster: Cluster, worker: psutil.Process, name: str) -> None:
-    """The compile worker that was there before still compiles, and nothing is left of what it compiled."""
+    """The earlier compile worker still compiles, and leaves nothing behind."""
     with cluster.client() as http:
         assert http.post("/compile", json={"constraint": {"regex": f"after {name}"}}).status_code == 200
     assert worker.is_running() and cluster.parts["compile"].pid == worker.pid

@@ -1,4 +1,4 @@
-"""Keys have one place: app/messages/keys.py, and for the records of the broker the table at the head of its scripts."""
+"""Keys are defined in app/messages/keys.py and in the scripts' table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = re.compile(r"\{abs\}:\S*")
 
 
 def spelled(path: Path) -> set[str]:
-    """The keys in the texts of a module, those that only document it aside."""
+    """The keys in a module's strings, without its docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     documented = {
         id(node.body[0].value) for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""The digest of a model: lists of sha256sum, pinned digests, and reports of differences."""
+"""The digest of a model: sha256sum lists, pins and differences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spoil(path: Path, place: int = -4_321) -> None:
 
 
 def test_the_list_of_the_built_in_model_is_fresh() -> None:
-    """After training the model again, write sha256sum of these files of app/models/captions to ../captions.sha256."""
+    """Train the model, then record the new digests in ../captions.sha256."""
     assert BUILT_IN_LIST.read_text(encoding="ascii") == list_of(digests_of(Path(BUILT_IN_MODEL)))
 
 

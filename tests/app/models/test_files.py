@@ -12,7 +12,7 @@ from decoding.model import loading
 
 
 def model(folder: Path, captions: Path, config: dict[str, object], generation: dict[str, object] | None = None) -> str:
-    """A folder with the tokenizer of the built-in model and a configuration of the test's."""
+    """A folder with the built-in tokenizer and a configuration."""
     (folder / "tokenizer.json").write_text((captions / "tokenizer.json").read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     if generation is not None:

@@ -1,4 +1,4 @@
-"""A service whose spans, logs and metrics are recorded by the SDK; prints what would have been exported.
+"""A service whose telemetry is recorded by the SDK and printed.
 
 `python -m tests.app.observability.recorded_service FOLDER` sends requests over HTTP, some of which fail, with the mark
 in each input and in the message of an unhandled exception.
@@ -39,7 +39,7 @@ REQUESTS = (
 
 
 def failing_answer(*arguments: object) -> object:
-    """Fails as a bug does whose message quotes the prompt and the answer."""
+    """Fails with a message that quotes the prompt and the answer."""
     raise RuntimeError(f"{MARK}: {arguments}") from ValueError(MARK)
 
 

@@ -1,4 +1,4 @@
-"""Spans, logs and metrics of real requests, as an operator's SDK would export them."""
+"""Spans, logs and metrics of real requests, recorded by an SDK."""
 
 from __future__ import annotations
 

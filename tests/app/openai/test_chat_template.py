@@ -1,4 +1,4 @@
-"""Prompts made of messages: as transformers makes them, in a sandbox, and refused in words of ours."""
+"""Prompts made of messages by chat templates in a sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's own client, and pydantic-ai, against a real server: what they ask for and get by a change of URL alone."""
+"""OpenAI's own client and pydantic-ai against a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of the OpenAI API, from every layer, in OpenAI's shape with code, field and reason."""
+"""Refusals of the OpenAI API in OpenAI's shape."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_errors_of_the_middleware_have_the_same_shape(client: TestClient) -> Non
 
 @pytest.fixture
 def keyed_service(tmp_path: Path) -> Iterator[tuple[TestClient, str, str]]:
-    """A service with keys and no workers; a key that generates twice a minute, and one that only compiles."""
+    """A service with two keys and no workers."""
     path = tmp_path / "keys"
     anna = stored_key(path, "anna", "generate", requests_per_minute=2)
     bert = stored_key(path, "bert", "compile", requests_per_minute=0)

@@ -1,4 +1,4 @@
-"""What a stream may send of an answer that is not finished: never anything that the answer does not begin with."""
+"""The part of an unfinished answer that a stream may send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop strings and constraints together: answers satisfy the constraint and hold no stop string."""
+"""Stop strings and constraints together."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_answer_satisfies_and_holds_no_stop_string(
 
 @pytest.mark.parametrize("constraint", [constraint for constraint, _, _ in ENDS if constraint], ids=str)
 def test_a_stop_string_excludes_only_texts_that_contain_it(constraint: dict[str, Any]) -> None:
-    """Every text over a few letters that satisfies and holds none is still an answer."""
+    """Every satisfying text without a stop string is still an answer."""
     translation = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
     assert translation.params.spec is not None
     compilation = compile_spec(translation.params.spec, VOCABULARY).text

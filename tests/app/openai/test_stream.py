@@ -1,4 +1,4 @@
-"""Streams of OpenAI's kind where something comes between: another worker, storage away, a client that leaves."""
+"""OpenAI streams across worker changes, storage failures and leaving clients."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def step(number: int, text: str, finished: bool = False) -> StepMessage:
 
 
 class TellingService:
-    """What a stream reads of the service, by a script: an error stands for storage that breaks off there."""
+    """A scripted source of stream events; an error is a storage failure."""
 
     def __init__(self, scenario: Story, text: str) -> None:
         self.files = open_model_files(BUILT_IN_MODEL)
@@ -135,7 +135,7 @@ def test_a_stream_resumes_after_a_storage_outage(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def fake_service_url(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a service whose generations are those of a fake handler, named by the test's parameter."""
+    """The URL of a service with the fake handler of the parameter."""
     with fake_service(monkeypatch, request.param, stream_grace_s=60.0) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""A real Chromium beside the service, and pages in it that count every fault against the test."""
+"""A real Chromium beside the service, and pages that record faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def running_chromium(path: str) -> Iterator[Browser]:
 
 @dataclass
 class WatchedPage:
-    """A page and its faults: errors of scripts or the content security policy, requests to other hosts."""
+    """A page and its faults, such as script errors."""
 
     page: Page
     url: str

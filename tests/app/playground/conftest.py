@@ -1,4 +1,4 @@
-"""The service with its built-in model, and a Chromium to look at its page with."""
+"""The service with its built-in model, and a Chromium."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.service_process import ServiceProcess
 
 @pytest.fixture(scope="session")
 def service(request: pytest.FixtureRequest) -> ServiceProcess:
-    """A process that serves, as `abs serve` starts it; none where there is nothing to look at it with."""
+    """A process of `abs serve`; none without a browser."""
     _chromium()
     running_process: ServiceProcess = request.getfixturevalue("running_service")
     return running_process

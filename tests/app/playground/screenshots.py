@@ -51,7 +51,7 @@ def _whole_page(browser: Browser, url: str, size: tuple[int, int], scheme: Schem
 
 
 def _parts(browser: Browser, url: str) -> None:
-    """A formula with an error, the lattice at a rejected token, a text that breaks the constraint."""
+    """A formula with an error, a rejected token, a violating text."""
     with open_page(browser, url, WIDE, reduced_motion="reduce") as web_page:
         page = web_page.page
         _generate(page, COMBINED)

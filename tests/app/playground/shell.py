@@ -35,7 +35,7 @@ def wait_for_compilation(page: Page) -> None:
 
 
 def fault(page: Page) -> tuple[str, int]:
-    """The sentence of the fault that is shown, and the column of the caret in the line above it."""
+    """The sentence of the shown fault, and its caret's column."""
     visible_faults = page.locator(".fault:visible")
     expect(visible_faults).to_have_count(1)
     line, caret = str(visible_faults.locator(".caret").text_content()).split("\n")

@@ -1,4 +1,4 @@
-"""The playground's files: headers, vendored libraries, and content that a page may not hold."""
+"""The playground's files: headers, vendored libraries and content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IMPORT = re.compile(r"""(?:\bfrom|\bimport|new URL\()\s*\(?["'](\.{1,2}/[^"']+)[
 
 
 class Tags(HTMLParser):
-    """Every tag of a page with its attributes, and the text of scripts and styles."""
+    """Every tag of a page with its attributes and inline text."""
 
     def __init__(self) -> None:
         super().__init__()

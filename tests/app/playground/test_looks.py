@@ -1,4 +1,4 @@
-"""A whole visit of the playground in a real browser: wide and narrow, light and dark, with axe at each step."""
+"""A visit of the playground in a real browser, with axe."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_policy_allows_no_inline_code_nor_style(page: Page) -> None:
 
 
 def test_the_page_follows_the_preferred_colour_scheme(browser: Browser, service: ServiceProcess) -> None:
-    """Dark by the system's choice or by the button, and no movement where none is wanted."""
+    """Dark by the system's choice or the button, without unwanted movement."""
     with open_page(browser, service.url, WIDE, "dark", reduced_motion="reduce") as web_page:
         page = visit(web_page.page)
         dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")

@@ -1,4 +1,4 @@
-"""The playground's shell in a real browser: writing a constraint, links, looks, keys, the keyboard alone."""
+"""The playground's shell in a real browser: constraint, links and keyboard."""
 
 from __future__ import annotations
 

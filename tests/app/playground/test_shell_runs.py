@@ -1,4 +1,4 @@
-"""The playground's shell in a real browser: generating, streams that break, the checker, errors as sentences."""
+"""The playground's shell in a real browser: generation and errors."""
 
 from __future__ import annotations
 

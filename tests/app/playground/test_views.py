@@ -1,4 +1,4 @@
-"""The automaton, the lattice and the tokens in a real browser, under events that a service sends or might."""
+"""The automaton, lattice and tokens in a real browser."""
 
 from __future__ import annotations
 

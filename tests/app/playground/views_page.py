@@ -1,4 +1,4 @@
-"""A page with a single view of the playground, and made-up events for it."""
+"""A page with a single view, and made-up events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src '
 
 
 def open_view(page: Page, module: str, name: str, options: str = "undefined") -> None:
-    """Open a page with one view, at `window.view`; `window.calls` takes what it calls back."""
+    """Open a page with one view, at `window.view`."""
     page.route("**/view", lambda route: _fulfil(route))
     page.goto("/view")
     page.evaluate(
@@ -32,7 +32,7 @@ def _fulfil(route: Route) -> None:
 
 
 def row(text: str, parent: int = 0, **facts: Any) -> dict[str, Any]:
-    """A row of a step event; its log-prob falls by one a character unless it is passed."""
+    """A row of a step event."""
     defaults = {"state": 0, "distance": 3, "alpha": 0.5, "log_prob": -float(len(text)), "finished": False}
     all_facts = defaults | facts
     return {"text": text, "parent": parent, "score": all_facts["log_prob"]} | all_facts
@@ -47,7 +47,7 @@ def step(number: int, budget: int, *rows: dict[str, Any], rejected: tuple[dict[s
 
 
 def choice(*tokens: tuple[str, int, int, float], words: tuple[tuple[str, list[str], int], ...] = ()) -> dict[str, Any]:
-    """A choice of an answer, of tokens (text, state, distance, log-prob) and words (text, propositions, state)."""
+    """A choice of an answer, of tokens and words."""
     trace = [
         {"token": place, "text": text, "state": state, "distance": distance, "alpha": 0.0, "log_prob": log_prob,
          "score": log_prob, "propositions": []}
@@ -65,7 +65,7 @@ def choice(*tokens: tuple[str, int, int, float], words: tuple[tuple[str, list[st
 def automaton(
     letters: list[list[str]], distances: list[int | None], edges: list[tuple[int, int, list[int]]], kind: str = "words"
 ) -> dict[str, Any]:
-    """An automaton as GET /automata/{hash} answers it; a state of distance 1 accepts."""
+    """An automaton as GET /automata/{hash} returns it."""
     states = [{"id": id, "accepting": distance == 1, "distance": distance} for id, distance in enumerate(distances)]
     return {
         "automaton": "0" * 64, "constraint": {}, "kind": kind, "start": 0, "letters": letters, "states": states,

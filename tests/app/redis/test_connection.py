@@ -1,4 +1,4 @@
-"""Scripts over a shared connection: pipelined, in order, robust to cancelled waits, dropped when silent."""
+"""Scripts over a shared connection: order, cancellation, silence."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_concurrent_commands_are_pipelined_in_order(redis_server: RedisSer
 
 
 def input_events(server: RedisServer) -> int:
-    """How often the server has read from a connection; each question of a test adds two."""
+    """How often the server has read from a connection."""
     return int(re.search(r"total_reads_processed:(\d+)", server.ask("INFO", "stats"))[1])  # type: ignore[index]
 
 
@@ -78,7 +78,7 @@ async def test_a_missing_script_is_reloaded_and_script_errors_are_raised(own_red
 
 
 async def test_a_silent_connection_with_pending_replies_is_replaced(tmp_path: Path) -> None:
-    """The first connection greets and falls silent, though it stays open; the second answers."""
+    """The first connection falls silent; the second answers."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Jobs on a master with a replica, found by real sentinels, while the master is killed."""
+"""Jobs on a replicated master, found by sentinels, that is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rights of deploy/redis/users.acl, on a real server: enough for each kind of process, and no more."""
+"""The rights of deploy/redis/users.acl on a real server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def guarded_server() -> Iterator[RedisServer]:
-    """A server with the users of the deployment only; each user's password is the name."""
+    """A server with the users of the deployment only."""
     rules = (ROOT / "deploy" / "redis" / "users.acl").read_text(encoding="utf-8")
     for user in USERS:
         assert f"#{{{user}_password}}" in rules

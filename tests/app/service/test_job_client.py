@@ -1,4 +1,4 @@
-"""A finished answer reaches the caller even if Redis dies before the caller leaves the job."""
+"""A finished answer survives the death of Redis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILURE = failure_of(LimitExceeded("dfa_states_max", 20, 21))
 
 
 class Dying(MemoryBroker):
-    """One whose server dies when somebody leaves: the call waits for it, in vain."""
+    """A job whose server dies when its caller leaves."""
 
     def __init__(self) -> None:
         super().__init__(16)
@@ -50,7 +50,7 @@ class Dying(MemoryBroker):
 
 @contextlib.asynccontextmanager
 async def dying_broker() -> AsyncIterator[Dying]:
-    """A broker with a worker; its job is left once, and the event loop reports no exception."""
+    """A broker with a worker, whose job is left once."""
     progress: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: progress.append(context))
     broker = Dying()

@@ -1,4 +1,4 @@
-"""How a request becomes jobs, and what of it outlives the process that took it: over every broker and store."""
+"""How a request becomes jobs that outlive its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs while processes die and stop: two APIs, workers and a server, each a process of its own."""
+"""Jobs while processes die: two APIs, workers and a server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def base() -> Iterator[Cluster]:
 
 @pytest.fixture
 def parts(base: Cluster) -> Iterator[Cluster]:
-    """The same service with a generate worker, whose further parts end with the test."""
+    """The same service with a generate worker."""
     permanent = set(base.parts)
     base.add("worker", SCRIPTED)
     base.parts["api"].wait_until("/ready")
@@ -83,7 +83,7 @@ def job_status(url: str, job: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def open_stream(url: str) -> Iterator[tuple[str, list[Event], Iterator[Event]]]:
-    """A stream after its first events: the job, these events and the others."""
+    """A stream after its first events: job, read and remaining events."""
     with httpx2.stream("POST", f"{url}/generate", json=STREAM, timeout=S_MAX) as response:
         assert response.is_success, response.read()
         stream_events = events(response.iter_lines())

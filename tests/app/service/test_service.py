@@ -111,7 +111,7 @@ async def test_a_damaged_automaton_is_recompiled(compiles: list[Spec], damage: b
 
 
 def open_forgetful(settings: Settings) -> Handler:
-    """Finds the automaton gone the first time, as if the store had evicted it between two jobs."""
+    """Finds the automaton missing the first time, as after an eviction."""
     calls = []
 
     def lose(job: GenerateJob, context: Context) -> None:

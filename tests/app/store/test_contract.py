@@ -32,7 +32,7 @@ STORES: dict[str, Callable[..., Store]] = {"memory": in_memory, "redis": on_redi
 
 @pytest.fixture
 async def store(kind: str, time: Time, redis_server: RedisServer) -> AsyncIterator[Store]:
-    """A fresh store of each kind that keeps values of up to 1,000 bytes."""
+    """A fresh store of each kind, for values up to 1,000 bytes."""
     opened = STORES[kind](redis_server.url, time)
     yield opened
     await opened.close()
