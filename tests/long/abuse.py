@@ -213,7 +213,9 @@ def noise(attack: Attack) -> None:
             change = attack.chance.randrange(3)
             data[index : index + (change != 1)] = b"" if change == 2 else bytes([attack.chance.randrange(256)])
         output = attack.ask(bytes(data))
-        assert not output or output.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200 ")), (bytes(data), output[:300])
+        # nginx answers a request line without a version as HTTP/0.9, by a body alone.
+        expected = (b"HTTP/1.1 4", b"HTTP/1.1 200 ", b'{"type": "urn:abs-server:error:malformed_request"')
+        assert not output or output.startswith(expected), (bytes(data), output[:300])
 
 
 def bad_json(attack: Attack) -> None:
