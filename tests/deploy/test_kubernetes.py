@@ -46,6 +46,7 @@ def name(document: dict[str, Any]) -> str:
 
 WORKLOADS = {name(one): one["spec"]["template"]["spec"] for one in of_kind("Deployment", "StatefulSet")}
 OURS = {label: spec for label, spec in WORKLOADS.items() if label != "redis"}
+STAGES = {"light": "light", "cpu": "inference", "cuda": "inference"}  # of the Dockerfile, by the tag of an image
 CONTAINERS = {label: spec["containers"][0] for label, spec in WORKLOADS.items()}
 
 
@@ -99,12 +100,12 @@ def test_the_autoscaler_reads_the_existing_queue_keys() -> None:
 @pytest.mark.parametrize("label", OURS)
 def test_a_container_runs_what_its_image_holds(label: str) -> None:
     container = CONTAINERS[label]
-    repository, _, target = container["image"].partition(":")
-    assert repository == "abs-server" and target in dockerfile.stages()
-    assert container["command"][0] == "abs" and (target == "light") == (label != "inference-worker")
+    repository, _, tag = container["image"].partition(":")
+    assert repository == "abs-server" and STAGES[tag] in dockerfile.stages()
+    assert container["command"][0] == "abs" and (tag == "light") == (label != "inference-worker")
     compose = dockerfile.compose()["services"][label]
     assert (compose["command"], compose["image"]) == (container["command"], container["image"])
-    user = int(dockerfile.steps(target, "USER")[-1])
+    user = int(dockerfile.steps(STAGES[tag], "USER")[-1].partition(":")[0])
     assert OURS[label]["securityContext"] == {
         "runAsNonRoot": True, "runAsUser": user, "seccompProfile": {"type": "RuntimeDefault"}
     }
@@ -185,7 +186,7 @@ def test_the_gpu_variant_changes_a_worker_that_exists() -> None:
     patch = yaml.safe_load((FOLDER / "gpu" / "kustomization.yaml").read_text(encoding="utf-8"))["patches"][0]
     assert patch["target"]["name"] in OURS
     steps = yaml.safe_load(patch["patch"])
-    assert steps[0]["value"].partition(":")[2] in dockerfile.stages()
+    assert STAGES[steps[0]["value"].partition(":")[2]] in dockerfile.stages()
     for step in steps:
         there: Any = {"spec": {"template": {"spec": OURS[patch["target"]["name"]]}}}
         for part in step["path"].strip("/").split("/")[:-1]:
