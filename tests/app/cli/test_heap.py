@@ -18,7 +18,7 @@ _THREADS = 6
 _BYTES = 50_000  # larger than pymalloc serves, smaller than malloc maps separately
 
 
-def _heaps() -> int:
+def _heap_count() -> int:
     """The number of heaps after concurrent allocations by several threads."""
     libc = ctypes.CDLL(None)
     barrier = threading.Barrier(_THREADS)
@@ -55,4 +55,4 @@ def test_threads_share_one_heap_with_a_single_malloc_arena() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "shared":
         use_single_malloc_arena()
-    print(_heaps())
+    print(_heap_count())

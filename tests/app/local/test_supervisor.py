@@ -38,7 +38,7 @@ def shell(name: str, script: str, rank: int = 1, grace_s: float = S_MAX, **envir
 
 
 @contextlib.asynccontextmanager
-async def supervised(path: Path, *programs: Program) -> AsyncIterator[tuple[Supervisor, list[dict[str, Any]]]]:
+async def running_supervisor(path: Path, *programs: Program) -> AsyncIterator[tuple[Supervisor, list[dict[str, Any]]]]:
     """A supervisor that has started its programs, and its events. It restarts what ends."""
     folder, events = open_folder(path), list[dict[str, Any]]()
     supervisor = Supervisor(folder, programs, environment_with({}), lambda event: events.append(dict(event)))
@@ -66,7 +66,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_a_program_that_ends_is_restarted_with_growing_waits(data: Path) -> None:
-    async with supervised(data, shell("short", "date +%s.%N")) as (supervisor, events):
+    async with running_supervisor(data, shell("short", "date +%s.%N")) as (supervisor, events):
         log = data / "logs" / "short.log"
         await until(lambda: log.exists() and len(log.read_text().split()) >= 5)
         times = [float(line) for line in log.read_text().split()]
@@ -79,7 +79,7 @@ async def test_a_program_that_ends_is_restarted_with_growing_waits(data: Path) -
 async def test_a_program_that_exits_too_often_is_a_failure(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", 0.001)
     faulty, lasting = shell("faulty", "echo the disk is full; exit 3"), shell("lasting", SLEEP)
-    async with supervised(data, faulty, lasting) as (supervisor, events):
+    async with running_supervisor(data, faulty, lasting) as (supervisor, events):
         with pytest.raises(LocalFailed, match="with status 3 within 10 s of its start, 20 times") as caught:
             await asyncio.wait_for(supervisor.failure, S_MAX)
         assert str(caught.value).endswith("the disk is full")
@@ -90,13 +90,13 @@ async def test_a_program_that_exits_too_often_is_a_failure(data: Path, monkeypat
 async def test_killed_programs_are_restarted_without_limit(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", 0.001)
     monkeypatch.setattr(module, "QUICK_EXITS_MAX", 3)
-    async with supervised(data, shell("killed", "kill -9 $$")) as (supervisor, events):
+    async with running_supervisor(data, shell("killed", "kill -9 $$")) as (supervisor, events):
         await until(lambda: len(events) >= 12)
         supervisor.require_success()
 
 
 async def test_an_end_before_restarts_begin_is_a_failure(data: Path) -> None:
-    async with supervised(data, shell("faulty", "echo no model >&2; kill -ABRT $$")) as (supervisor, _):
+    async with running_supervisor(data, shell("faulty", "echo no model >&2; kill -ABRT $$")) as (supervisor, _):
         supervisor.restarts = False
         with pytest.raises(LocalFailed, match=r"faulty ended by SIGABRT at its start; its log:\nno model$"):
             await asyncio.wait_for(supervisor.failure, S_MAX)
@@ -106,7 +106,7 @@ async def test_an_end_before_restarts_begin_is_a_failure(data: Path) -> None:
 
 async def test_programs_stop_by_rank_and_are_killed_after_their_grace(data: Path) -> None:
     programs = (shell("server", SLEEP, 10), shell("a", SLEEP, 20), shell("b", DEAF, 20, 0.5), shell("api", SLEEP, 30))
-    async with supervised(data, *programs) as (supervisor, events):
+    async with running_supervisor(data, *programs) as (supervisor, events):
         await until(lambda: "deaf" in log_text(data, "b") and len(supervisor.pids) == 4)
         await until(lambda: all(psutil.Process(pid).name() in ("sleep", "sh") for pid in supervisor.pids.values()))
         events.clear()
@@ -118,7 +118,7 @@ async def test_programs_stop_by_rank_and_are_killed_after_their_grace(data: Path
 
 
 async def test_a_second_signal_kills_what_remains(data: Path) -> None:
-    async with supervised(data, shell("deaf", DEAF)) as (supervisor, events):
+    async with running_supervisor(data, shell("deaf", DEAF)) as (supervisor, events):
         await until(lambda: "deaf" in log_text(data, "deaf"))
         stopping = asyncio.create_task(supervisor.stop())
         await asyncio.sleep(0.3)
@@ -134,7 +134,7 @@ async def test_output_is_passed_on_with_the_programs_name(
     monkeypatch.setattr(module, "LOG_BYTES", 1_000)
     long_line = "head -c 200000 /dev/zero | tr '\\0' x"
     script = f"echo one; printf two >&2; printf '\\377\\n'; echo $COLOUR; {long_line}; {SLEEP}"
-    async with supervised(data, shell("api", script, COLOUR="blue")) as (supervisor, _):
+    async with running_supervisor(data, shell("api", script, COLOUR="blue")) as (supervisor, _):
         await until(lambda: "blue" in log_text(data, "api"))
         os.kill(supervisor.pids["api"], signal.SIGKILL)
         await until(lambda: (data / "logs" / "api.log.1").exists())
@@ -144,7 +144,7 @@ async def test_output_is_passed_on_with_the_programs_name(
 
 async def test_a_restart_does_not_wait_for_grandchildren(data: Path) -> None:
     """The child of a killed process holds its output open."""
-    async with supervised(data, shell("parent", f"sleep 20 & {SLEEP}")) as (supervisor, _):
+    async with running_supervisor(data, shell("parent", f"sleep 20 & {SLEEP}")) as (supervisor, _):
         await until(lambda: supervisor.pids and psutil.Process(supervisor.pids["parent"]).children())
         (grandchild,) = psutil.Process(supervisor.pids["parent"]).children()
         started, killed_pid = time.monotonic(), supervisor.pids["parent"]
@@ -159,5 +159,5 @@ async def test_a_folder_may_have_any_name(data: Path) -> None:
     folder = open_folder(path)
     folder.write(folder.server_conf, server_conf(folder))
     os.close(folder.lock)
-    async with supervised(path, Program("server", (find_server().path, str(folder.server_conf)), 1, S_MAX)):
+    async with running_supervisor(path, Program("server", (find_server().path, str(folder.server_conf)), 1, S_MAX)):
         await until(lambda: answers(folder.server_socket))

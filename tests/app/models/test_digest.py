@@ -25,7 +25,7 @@ def model(tmp_path: Path, captions_dir: Path) -> Path:
     return folder
 
 
-def spoil(path: Path, place: int = -4_321) -> None:
+def flip_bit(path: Path, place: int = -4_321) -> None:
     """Change one bit."""
     data = bytearray(path.read_bytes())
     data[place] ^= 1
@@ -43,7 +43,7 @@ def test_an_altered_built_in_model_is_refused(
     assert checked_model(Settings()) == BUILT_IN_MODEL
     monkeypatch.setattr(model_digest, "BUILT_IN_MODEL", str(model))
     assert checked_model(Settings.of(model=str(model))) == str(model)
-    spoil(model / "model.safetensors")
+    flip_bit(model / "model.safetensors")
     (model / "generation_config.json").unlink()
     with pytest.raises(ModelChanged, match=r"model: generation_config.json is missing, model.safetensors differs$"):
         checked_model(Settings.of(model=str(model / ".." / model.name)))
@@ -62,7 +62,7 @@ def test_a_model_is_served_only_with_its_pinned_digest(model: Path, name: str) -
     (model / "README.md").write_text("what is not read is not looked at")
     assert checked_model(pinned_settings) == str(model)
     meant = list_of(digests_of(model))
-    spoil(model / name, 40)
+    flip_bit(model / name, 40)
     with pytest.raises(ModelChanged, match=f"ABS_MODEL_SHA256: .* not {pinned_settings.inference.model_sha256[:12]}"):
         checked_model(pinned_settings)
     (model / LIST).write_text(meant)

@@ -53,7 +53,7 @@ def run(
     """The steps of a real generation over bytes, and its answers."""
     steps: list[StepMessage] = []
 
-    def heard(event: BeamStep) -> None:
+    def record_step(event: BeamStep) -> None:
         steps.append(message_of(event))
 
     def text_of(tokens: tuple[int, ...]) -> bytes:
@@ -61,13 +61,14 @@ def run(
 
     if options.algorithm == "sample":
         draws = SamplingOptions(options.max_tokens, n=options.n, seed=options.seed or 0)
-        result = drive(model, [1], Sampling(PreparedConstraint.prepare(compilation.tokens, model.device), draws), heard)
+        prepared_constraint = PreparedConstraint.prepare(compilation.tokens, model.device)
+        result = drive(model, [1], Sampling(prepared_constraint, draws), record_step)
     else:
         search_options = SearchOptions(
             options.max_tokens, beams=options.beams, algorithm=options.algorithm, alpha_min=options.alpha_min,
             gamma=options.gamma, n=options.n, rank_by=options.rank_by, length_penalty=options.length_penalty,
         )
-        result = generate(model, [1], compilation.tokens, search_options, on_step=heard, text_of=text_of)
+        result = generate(model, [1], compilation.tokens, search_options, on_step=record_step, text_of=text_of)
     return steps, [text_of(answer.tokens).decode() for answer in result]
 
 

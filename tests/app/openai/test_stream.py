@@ -59,9 +59,9 @@ class TellingService:
         self.jobs = SimpleNamespace(
             unsubscribe_soon=lambda *job_ids: self.left.extend(job_ids), events=self.events, result=self.result
         )
-        self.constraints = SimpleNamespace(automaton=self._forgotten)
+        self.constraints = SimpleNamespace(automaton=self._raise_unknown)
 
-    async def _forgotten(self, automaton: str) -> Any:
+    async def _raise_unknown(self, automaton: str) -> Any:
         raise UnknownAutomaton("it was dropped")
 
     async def events(self, job_id: str, after: str) -> AsyncGenerator[JobEvent, None]:

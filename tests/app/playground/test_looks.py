@@ -42,14 +42,14 @@ def test_an_answer_in_the_other_colours(
         formula = page.get_by_role("textbox", name=re.compile("^Formula"))
         formula.fill(BROKEN)
         expect(page.locator(".fault:visible")).to_contain_text(re.compile("expected", re.IGNORECASE))
-        _no_complaints(page, "a fault")
+        _require_no_violations(page, "a fault")
         formula.fill(BROKEN + ")")
         expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
         page.get_by_role("button", name="Generate").click()
         expect(page.locator("#lattice")).to_have_class(IS_DONE)
         page.get_by_label("Text to check").fill("No such animal.")
         expect(page.locator(".verdict")).to_contain_text("It ends too early")
-        _no_complaints(page, "an answer, and a broken text")
+        _require_no_violations(page, "an answer, and a broken text")
         assert _overflow(page) == 0, "the page scrolls sideways"
 
 
@@ -64,14 +64,14 @@ def _see_the_fault_and_mend_it(page: Page) -> None:
     assert line == BROKEN and pointer == " " * len(BROKEN) + "^"
     expect(formula).to_have_attribute("aria-invalid", "true")
     expect(page.locator("#automaton-hint")).to_have_text("Of the last constraint that compiled:")
-    _no_complaints(page, "a fault")
+    _require_no_violations(page, "a fault")
     formula.press("End")
     formula.press_sequentially(")")
     expect(fault).to_have_count(0)
     expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
     expect(page.locator(".automaton-picture .node[id^=state]")).to_have_count(3)
     expect(page.locator("#automaton-hint")).to_be_hidden()
-    _no_complaints(page, "an automaton")
+    _require_no_violations(page, "an automaton")
 
 
 def _generate_and_slide_back(page: Page) -> None:
@@ -93,7 +93,7 @@ def _generate_and_slide_back(page: Page) -> None:
     assert re.search(r"\bdog\b.*\bball\b", token_text) and not re.search(r"\bman\b", token_text), token_text
     expect(page.locator(".node.on-path").nth(3)).to_be_attached()
     at_the_end = page.locator(".node.live").get_attribute("id")
-    _no_complaints(page, "an answer")
+    _require_no_violations(page, "an answer")
     slider = page.get_by_label("Step", exact=True)
     slider.press("Home")
     expect(page.locator(".lattice-column.now")).to_contain_text("t 1")
@@ -101,7 +101,7 @@ def _generate_and_slide_back(page: Page) -> None:
     assert page.locator(".node.live").get_attribute("id") != at_the_end
     page.locator(".lattice-column.now .beam.rejected", has_text="breaks it").first.focus()
     expect(page.locator(".lattice-card")).to_contain_text("“regex [A-Z][a-z ,]+\\.”")
-    _no_complaints(page, "a step further back")
+    _require_no_violations(page, "a step further back")
 
 
 def _break_the_text(page: Page) -> None:
@@ -111,7 +111,7 @@ def _break_the_text(page: Page) -> None:
     expect(verdict).to_contain_text("breaks the constraint at character")
     expect(page.locator("#checker mark.broken")).to_contain_text("with a ball")
     expect(page.locator("#checker li", has_text="breaks at")).to_contain_text("keywords man")
-    _no_complaints(page, "a broken text")
+    _require_no_violations(page, "a broken text")
 
 
 def _follow(page: Page, link: str) -> None:
@@ -122,10 +122,10 @@ def _follow(page: Page, link: str) -> None:
     expect(page.locator(".automaton-picture")).to_be_visible()
     page.get_by_role("button", name="Generate").click()
     expect(page.locator("#lattice")).to_have_class(IS_DONE)
-    _no_complaints(page, "a followed link")
+    _require_no_violations(page, "a followed link")
 
 
-def _no_complaints(page: Page, where: str) -> None:
+def _require_no_violations(page: Page, where: str) -> None:
     violations = accessibility_violations(page)
     assert not violations, "\n".join([where, *violations])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.playground.views_page import automaton, choice, open_view, rejected, row, step
+from tests.app.playground.views_page import automaton, choice, open_view, rejected_token, row, step
 
 LATTICE = """{
     onSelect: (row, t) => window.calls.push(["select", row.text, t]),
@@ -17,7 +17,7 @@ LATTICE = """{
         return "After this “!cat” can no longer be met.";
     },
 }"""
-TOY, ON = rejected(" toy", 0, "violates"), rejected(" on", 0, "over_budget", 4)
+TOY, ON = rejected_token(" toy", 0, "violates"), rejected_token(" on", 0, "over_budget", 4)
 GROWING = (
     step(1, 3, row(" the"), row(" a", alpha=0.6)),
     step(2, 2, row(" a dog", 1, state=1, distance=2, score=-4.0), row(" the cat"), rejected=(TOY,)),

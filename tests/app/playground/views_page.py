@@ -38,7 +38,7 @@ def row(text: str, parent: int = 0, **facts: Any) -> dict[str, Any]:
     return {"text": text, "parent": parent, "score": all_facts["log_prob"]} | all_facts
 
 
-def rejected(text: str, parent: int, reason: str, distance: int | None = None) -> dict[str, Any]:
+def rejected_token(text: str, parent: int, reason: str, distance: int | None = None) -> dict[str, Any]:
     return {"text": text, "parent": parent, "reason": reason, "distance": distance, "log_prob": -1.0}
 
 

@@ -56,20 +56,20 @@ class Place:
         """An API process more."""
         return Service(self.settings, self.broker, self.store, open_model_files(self.settings.inference.model))
 
-    async def work(self, workers: Mapping[str, OpenHandler]) -> None:
+    async def start_workers(self, workers: Mapping[str, OpenHandler]) -> None:
         """Let workers of these queues begin, and wait until they take jobs."""
         for queue, opener in workers.items():
             self.group.create_task(serve(queue, opener, self.broker, self.store, self.settings))
         while await self.service().jobs.reasons_not_ready(tuple(workers)):
             await asyncio.sleep(0.01)
 
-    async def pretend(self, *queues: str) -> None:
+    async def announce_workers(self, *queues: str) -> None:
         """Say that there are workers, who take nothing for now."""
         for queue in queues:
             await self.broker.heartbeat(queue, WorkerStatus("no one", ""))
 
 
-class _Over(Exception):
+class _ScenarioEnd(Exception):
     """The scenario has ended."""
 
 
@@ -83,7 +83,7 @@ async def place(settings: Settings) -> AsyncIterator[Place]:
                 yield Place(settings, broker, store, group)
             except BaseException as error:
                 job_failure = error
-            raise _Over
+            raise _ScenarioEnd
     await broker.close()
     await store.close()
     if job_failure is not None:
@@ -121,13 +121,13 @@ WORKERS: Mapping[str, OpenHandler] = {**COMPILE, "generate": fake_handlers.open_
 
 async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> None:
     async with place(settings) as here:
-        await here.pretend("compile", "generate")
+        await here.announce_workers("compile", "generate")
         submission = await here.service().begin(order(), ALONE)
         assert submission.compile_job is not None
         other_service = here.service()  # the first is gone
         state, result = await other_service.state(submission.job_id, "owner")
         assert (state.state, state.kind, state.attempt, result) == ("waiting", "generate", 0, None)
-        await here.work(WORKERS)
+        await here.start_workers(WORKERS)
         answer = await over(other_service, submission.job_id)
         assert isinstance(answer, GenerateJobResult) and answer.choices[0].text == "dog"
 
@@ -135,7 +135,7 @@ async def test_all_jobs_of_a_request_are_submitted_first(settings: Settings) -> 
 async def test_concurrent_requests_share_one_compile_job(settings: Settings, compiles: list[Spec]) -> None:
     rounds = 50 if settings.storage.broker.startswith("memory") else 10  # tests/app/faults: 500 callers
     async with place(settings) as here:
-        await here.work(WORKERS)
+        await here.start_workers(WORKERS)
         services = [here.service() for _ in range(4)]
         compilations = [asyncio.create_task(services[n % 4].constraints.compile(SPEC)) for n in range(6 * rounds)]
         submissions = await asyncio.gather(*(service.begin(order()) for service in services * rounds))
@@ -147,10 +147,10 @@ async def test_a_failed_compilation_answers_all_waiting_and_later_requests(
     settings: Settings, compiles: list[Spec]
 ) -> None:
     async with place(settings) as here:
-        await here.pretend("compile", "generate")
+        await here.announce_workers("compile", "generate")
         service = here.service()
         submissions = [await service.begin(order(NEVER), ALONE) for _ in range(3)]
-        await here.work(WORKERS)
+        await here.start_workers(WORKERS)
         failures = [await over(service, submission.job_id) for submission in submissions]
         assert all(isinstance(failure, Failure) for failure in failures) and len(set(map(str, failures))) == 1
         for _ in range(2):
@@ -164,8 +164,8 @@ async def test_a_worker_recompiles_an_automaton_missing_from_the_store(
     settings: Settings, compiles: list[Spec]
 ) -> None:
     async with place(settings) as here:
-        await here.work(COMPILE)
-        await here.pretend("generate")
+        await here.start_workers(COMPILE)
+        await here.announce_workers("generate")
         service = here.service()
         compilation = await service.constraints.compile(SPEC)
         submission = await service.begin(order(), ALONE)
@@ -173,7 +173,7 @@ async def test_a_worker_recompiles_an_automaton_missing_from_the_store(
         data = await here.store.get(key)
         assert data is not None and submission.compile_job is None
         await here.store.delete(key, data)
-        await here.work({"generate": fake_handlers.open_after(miss_automaton)})
+        await here.start_workers({"generate": fake_handlers.open_after(miss_automaton)})
         answer = await over(here.service(), submission.job_id)
         assert isinstance(answer, GenerateJobResult) and answer.automaton == compilation.automaton
     assert compiles == [SPEC, SPEC]
@@ -187,8 +187,8 @@ def miss_automaton(job: GenerateJob, context: Context) -> None:
 
 async def test_a_too_small_budget_is_refused_after_compilation(settings: Settings) -> None:
     async with place(settings) as here:
-        await here.work(COMPILE)
-        await here.pretend("generate")  # no model runs
+        await here.start_workers(COMPILE)
+        await here.announce_workers("generate")  # no model runs
         service = here.service()
         for _ in range(2):  # cold, then known
             with pytest.raises(BudgetTooSmall):
@@ -197,7 +197,7 @@ async def test_a_too_small_budget_is_refused_after_compilation(settings: Setting
 
 async def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> None:
     async with place(settings) as here:
-        await here.pretend("compile", "generate")
+        await here.announce_workers("compile", "generate")
         service = here.service()
         submission = await service.begin(order(), ALONE)
         assert submission.compile_job is not None
@@ -212,7 +212,7 @@ async def test_jobs_of_other_or_no_owners_are_unknown(settings: Settings) -> Non
 
 async def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
     async with place(settings) as here:
-        await here.pretend("compile", "generate")
+        await here.announce_workers("compile", "generate")
         service = here.service()
         ids = [
             (await service.begin(order(), SubmissionContext(owner, route, "key", "digest"))).job_id
@@ -223,8 +223,8 @@ async def test_two_owners_may_use_the_same_key(settings: Settings) -> None:
 
 async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(settings: Settings) -> None:
     async with place(settings) as here:
-        await here.work({"compile": fake_handlers.open_blocking})
-        await here.pretend("generate")
+        await here.start_workers({"compile": fake_handlers.open_blocking})
+        await here.announce_workers("generate")
         service = here.service()
         submissions = [await service.begin(order()) for _ in range(2)]
         answers = [asyncio.create_task(service.answer(submission)) for submission in submissions]
@@ -241,7 +241,7 @@ async def test_a_disconnect_cancels_the_generation_and_unshared_compilation(sett
 async def test_a_description_is_explained_in_the_callers_names(settings: Settings) -> None:
     spec = KeywordsSpec((("wolf", "bear"),))
     async with place(settings) as here:
-        await here.work(COMPILE)
+        await here.start_workers(COMPILE)
         service = here.service()
         context = SubmissionContext("owner", "/compile", "key", "digest")
         first, second = [

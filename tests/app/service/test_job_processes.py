@@ -63,7 +63,7 @@ def exit_status(part: Part) -> int:
     return part.stop()
 
 
-def generations(server: RedisServer) -> int:
+def job_count(server: RedisServer) -> int:
     """How many jobs of that queue wait or run."""
     queue = "{abs}:queue:generate"
     ways = ("ZCARD", f"{queue}:waiting"), ("HLEN", f"{queue}:outside"), ("XLEN", f"{queue}:leases")
@@ -107,9 +107,9 @@ def test_a_stopping_api_hands_over_streams_and_finishes_requests(
 ) -> None:
     ending_part, server = other_api(parts), parts.server
     with open_stream(ending_part.url) as (job, first_events, rest):
-        start_count = generations(server)
+        start_count = job_count(server)
         plain_answer = threads.submit(httpx2.post, f"{ending_part.url}/generate", json=BODY, timeout=S_MAX)
-        until(lambda: generations(server) > start_count)  # a request without a job would go elsewhere
+        until(lambda: job_count(server) > start_count)  # a request without a job would go elsewhere
         ending_part.signal(SIGTERM)
         first_events += list(rest)
     assert (first_events[-1].name, first_events[-1].id) == ("reconnect", "")

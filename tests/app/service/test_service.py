@@ -110,11 +110,11 @@ async def test_a_damaged_automaton_is_recompiled(compiles: list[Spec], damage: b
     assert compiles == [SPEC, SPEC]
 
 
-def open_forgetful(settings: Settings) -> Handler:
+def open_after_eviction(settings: Settings) -> Handler:
     """Finds the automaton missing the first time, as after an eviction."""
     calls = []
 
-    def lose(job: GenerateJob, context: Context) -> None:
+    def evict_once(job: GenerateJob, context: Context) -> None:
         calls.append(job)
         if len(calls) == 1:
             data = context.load(automaton_key(job.automaton))
@@ -122,17 +122,17 @@ def open_forgetful(settings: Settings) -> Handler:
             context.discard(automaton_key(job.automaton), data)
             raise AutomatonMissing("gone")
 
-    return fake_handlers.open_after(lose)(settings)
+    return fake_handlers.open_after(evict_once)(settings)
 
 
 async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[Spec]) -> None:
-    async with running_service(COMPILE | {"generate": open_forgetful}) as (service, _):
+    async with running_service(COMPILE | {"generate": open_after_eviction}) as (service, _):
         assert (await generate(service, order())).choices
     assert compiles == [SPEC, SPEC]
 
 
 async def test_an_evicted_automaton_referenced_by_hash_is_unknown() -> None:
-    async with running_service(COMPILE | {"generate": open_forgetful}) as (service, _):
+    async with running_service(COMPILE | {"generate": open_after_eviction}) as (service, _):
         automaton = (await service.constraints.compile(SPEC)).automaton
         with pytest.raises(JobFailed) as failure:
             await generate(service, order(None, automaton))
@@ -172,10 +172,10 @@ async def test_without_workers_every_request_names_the_missing_one() -> None:
 
 
 async def test_an_observer_receives_progress() -> None:
-    def tell(job: GenerateJob, context: Context) -> None:
+    def report_progress(job: GenerateJob, context: Context) -> None:
         context.progress(Progress("decode", 1, 8))
     progress_list: list[Progress] = []
-    async with running_service(COMPILE | {"generate": fake_handlers.open_after(tell)}) as (service, _):
+    async with running_service(COMPILE | {"generate": fake_handlers.open_after(report_progress)}) as (service, _):
         service.jobs.observer = progress_list.append
         assert (await generate(service, order())).automaton
         assert Progress("compile") in progress_list
