@@ -57,7 +57,8 @@ class Environment:
             subprocess.run([sys.executable, "-m", "venv", *without, str(folder)], check=True)
         own = (self.python, "-m", "pip")
         self.pip = own if self.has_own_pip else (sys.executable, "-m", "pip", "--python", self.python)
-        self.install = (*self.pip, "install", "--quiet", "--no-compile")
+        # PyTorch and the packages that it needs are installed side by side: their conflicts end with the last step.
+        self.install = (*self.pip, "install", "--quiet", "--no-compile", "--no-warn-conflicts")
 
     def bring_pip(self) -> None:
         if not self.has_own_pip:
