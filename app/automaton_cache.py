@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hmac
@@ -9,10 +10,11 @@ import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-from app.messages import CompileJobResult
+from app.messages import CompileJobResult, signing_keys
 from app.settings import Settings
 from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
+from compiler.errors import ArtefactInvalid
 from compiler.text import TextAutomaton
 
 ENTRY_BYTES = 2**14  # what an automaton takes beside its tables
@@ -53,7 +55,16 @@ def automaton_secret(secret: bytes, automaton: str) -> bytes:
 
     So a process that can write to the store cannot replace one automaton by another.
     """
-    return hmac.digest(secret, f"automaton {automaton}".encode(), "sha256")
+    return hmac.digest(signing_keys(secret)[0], f"automaton {automaton}".encode(), "sha256")
+
+
+def open_automaton(data: bytes, secret: bytes, automaton: str, vocabulary: str) -> CompiledConstraint:
+    """The constraint of this hash, signed by a key of `secret`. Raises ArtefactInvalid for any other data."""
+    *others, last = signing_keys(secret)
+    for key in others:
+        with contextlib.suppress(ArtefactInvalid):
+            return decode(data, automaton_secret(key, automaton), vocabulary)
+    return decode(data, automaton_secret(last, automaton), vocabulary)
 
 
 class Decoder:
@@ -74,7 +85,7 @@ class Decoder:
         with self._lock:
             constraint = self._cache.get((automaton, data))
             if not isinstance(constraint, CompiledConstraint):
-                constraint = decode(data, automaton_secret(self._secret, automaton), self._fingerprint)
+                constraint = open_automaton(data, self._secret, automaton, self._fingerprint)
                 size = len(data) + array_bytes(constraint.tokens) + _text_bytes(constraint.text)
                 self._cache.put((automaton, data), constraint, size)
             return constraint

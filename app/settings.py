@@ -28,6 +28,7 @@ from compiler.limits import Limits
 
 PREFIX = "ABS_"
 BUILT_IN_MODEL = str(Path(__file__).parent / "models" / "captions")
+SECRET_BYTES_MIN = 16  # of each value of ABS_SECRET
 LEASE_S_MIN = 2.0  # a worker on a busy machine may be late by a second
 MEASURED = 0  # of generation_memory_bytes: a share of what is free when the worker starts
 FROM_FILES = ("secret", "broker", "store", "api_key")  # ABS_SECRET_FILE names a file that holds what ABS_SECRET would
@@ -61,6 +62,12 @@ def _split(value: object) -> object:
 def _require_possible_timeout(value: float, info: ValidationInfo) -> float:
     if value > info.data.get("timeout_s_max", value):
         raise ValueError(f"should be at most {PREFIX}TIMEOUT_S_MAX")
+    return value
+
+
+def _require_long_keys(value: bytes) -> bytes:
+    if any(len(key.strip()) < SECRET_BYTES_MIN for key in value.split(b",")):
+        raise ValueError(f"should have at least {SECRET_BYTES_MIN} characters")
     return value
 
 
@@ -150,8 +157,10 @@ class TelemetrySettings(_Group):
 class AuthSettings(_Group):
     """Access."""
 
-    secret: bytes = Field(default_factory=lambda: secrets.token_bytes(32), repr=False, min_length=16, description=(
-        "signs stored automata; at least 16 characters, the same for all processes"))
+    secret: Annotated[bytes, AfterValidator(_require_long_keys)] = Field(
+        default_factory=lambda: secrets.token_hex(32).encode(), repr=False, description=(
+            "signs jobs, answers and stored automata; at least 16 characters, the same for all processes; after a "
+            "comma may follow former or future values that are accepted, too"))
     keys_file: str = _setting("", "API keys as `abs keys new` writes them; empty: no key is needed")
     allow_unauthenticated: bool = _setting(False, "serve beyond this machine without keys")
     public_paths: Annotated[tuple[PublicPath, ...], NoDecode, BeforeValidator(_split)] = _setting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from app.worker.handlers.base import OpenHandler
 
 SERVERS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
-BROKERS = {"memory": "app.broker.memory:MemoryBroker"} | dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
-STORES = {"memory": "app.store.memory:MemoryStore"} | dict.fromkeys(SERVERS, "app.store.redis:RedisStore")
-LIMITERS = {"memory": "app.auth.rate_limit:Limiter"} | dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter")
+BROKERS = dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
+BROKERS |= {"memory": "app.broker.memory:MemoryBroker.from_url"}
+STORES = dict.fromkeys(SERVERS, "app.store.redis:RedisStore") | {"memory": "app.store.memory:MemoryStore.from_url"}
+LIMITERS = dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter.from_url")
+LIMITERS |= {"memory": "app.auth.rate_limit:Limiter.from_url"}
 CHECK = "app.redis.server_checks:check_server"
 DEVICE = "app.worker.handlers.generate:device_of"
 ENGINES = "compiler.engines:open_engines"
@@ -93,11 +96,11 @@ def _by_url(name: str, url: str, table: dict[str, str], settings: Settings) -> o
         schemes = ", ".join(f"{scheme}://" for scheme in table)
         raise SettingsInvalid(f"{PREFIX}{name.upper()} must be a URL that begins with {schemes}")
     try:
-        return _named(table[scheme]).from_url(url, settings)  # type: ignore[attr-defined]
+        return _named(table[scheme])(url, settings)  # type: ignore[operator]
     except SettingsInvalid as error:
         raise SettingsInvalid(f"{PREFIX}{name.upper()}: {error}") from None
 
 
 def _named(path: str) -> object:
     module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return operator.attrgetter(name)(importlib.import_module(module))

@@ -59,7 +59,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "automaton_cache": "messages settings",
         "redis": "errors observability",
         "auth": "errors messages redis settings",
-        "broker": "errors messages redis settings",
+        "broker": "errors messages observability redis settings",
         "requests": "errors messages models settings",
         "store": "messages redis settings",
         "service": "auth automaton_cache broker errors messages models observability requests settings store",

@@ -10,10 +10,9 @@ from app.auth import counters
 from app.auth.counters import MINUTE_S, Admission, AdmissionResult, Members
 from app.auth.rate_limit import Limiter
 from app.messages import charge_key, slots_key, tokens_key, window_key
-from app.redis.connection import Connection, Script
+from app.redis.connection import Connection
 from app.settings import Settings
 
-CONNECTIONS_MAX = 4
 _NOW = """#!lua flags=allow-oom
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -25,7 +24,7 @@ local function cap_scores(zset, ms)
   end
 end
 """
-_ACQUIRE = Script(_NOW + """
+_ACQUIRE = (_NOW + """
 -- KEYS: window, slots. ARGV: cap of the window, its length in ms, number of slots, lease in ms, the request, released
 -- requests... -> the limit that rejects, requests in the window, ms until it allows one more
 local window, slots = KEYS[1], KEYS[2]
@@ -55,12 +54,12 @@ redis.call('RPUSH', window, integer(now))
 redis.call('PEXPIRE', window, integer(span))
 return {'', count + 1, (oldest or now) + span - now}
 """)
-_RENEW = Script(_NOW + """
+_RENEW = (_NOW + """
 -- KEYS: slots. ARGV: lease in ms, running requests...
 for index = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', integer(now + ARGV[1]), ARGV[index]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """)
-_RELEASE = Script("""#!lua flags=allow-oom
+_RELEASE = ("""#!lua flags=allow-oom
 -- KEYS: slots. ARGV: released requests...
 for index = 1, #ARGV do redis.call('ZREM', KEYS[1], ARGV[index]) end
 """)
@@ -86,11 +85,11 @@ local function spend(key, tokens, cap, span)
   return nil
 end
 """
-_CHARGE = Script(_SPEND + """
+_CHARGE = (_SPEND + """
 -- KEYS: tokens of a key. ARGV: tokens, cap of a minute, length of a minute in ms.
 return spend(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
 """)
-_SETTLE = Script(_SPEND + """
+_SETTLE = (_SPEND + """
 -- KEYS: mark of a job, tokens of a key. ARGV: TTL of the mark in ms, tokens, length of a minute in ms.
 if not redis.call('SET', KEYS[1], '1', 'NX', 'PX', ARGV[1]) then
   spend(KEYS[2], -tonumber(ARGV[2]), 0, tonumber(ARGV[3]))
@@ -138,7 +137,7 @@ class SharedCounters:
     async def close(self) -> None:
         await self._connection.close()
 
-    async def _run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
+    async def _run(self, script: str, keys: Sequence[str], *arguments: str | int) -> Any:
         return await self._connection.run("limits", script, keys, arguments, wait_s=0.0)
 
 
@@ -152,4 +151,4 @@ class SharedLimiter(Limiter):
     @classmethod
     def from_url(cls, url: str, settings: Settings) -> Limiter:
         """A limiter that counts on the server at this URL. Raises SettingsInvalid."""
-        return cls(settings, SharedCounters(Connection(url, CONNECTIONS_MAX)))
+        return cls(settings, SharedCounters(Connection(url)))

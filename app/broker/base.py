@@ -8,6 +8,10 @@ from typing import Literal, Protocol
 
 from app.messages import Priority as Priority
 
+EVENTS_MAX = 1_024  # durable events per job
+DROPPABLE_BYTES_MAX = 2**20  # of droppable events per job; the latest one is kept whatever its size
+JOB_BYTES = 4_096  # estimated size of a finished job without its result and events
+
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyGroup:

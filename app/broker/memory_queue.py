@@ -12,13 +12,10 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from app.broker.base import Backlog, JobEvent, JobStatus, SubmitOptions
+from app.broker.base import DROPPABLE_BYTES_MAX, EVENTS_MAX, JOB_BYTES, Backlog, JobEvent, JobStatus, SubmitOptions
 from app.broker.throughput import ThroughputEstimator, work_of
 from app.messages import Priority
 
-EVENTS_MAX = 1_024  # durable events per job
-DROPPABLE_BYTES_MAX = 2**20  # of droppable events per job; the latest one is kept whatever its size
-JOB_BYTES = 4_096  # estimated size of a finished job without its result and events
 _NUMBERS = itertools.count()  # of all jobs, in the order of their submission
 _PRIORITIES: tuple[Priority, ...] = ("interactive", "batch")
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -26,7 +26,7 @@ from app.messages.bodies import (
     StepEventBody,
 )
 from app.messages.parts import CONFIG, GenerationOptions, LabelStepBody, TokenStepBody, WordBody
-from app.messages.signing import verify
+from app.messages.signing import VERSION, verify
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
 from compiler.errors import INTERNAL, ErrorFacts
@@ -34,7 +34,6 @@ from compiler.spec import Spec, in_caller_names, spec_to_json
 
 Names = Mapping[str, tuple[str, ...]]  # the names that a caller gave to the propositions of an automaton
 Step = TypeVar("Step", WordBody, LabelStepBody)
-VERSION: Final = 1  # each message carries it; readers reject other versions
 
 
 # Keyword-only fields let the subclasses declare positional fields without defaults.

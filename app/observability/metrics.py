@@ -71,6 +71,7 @@ REJECTED = _counter("abs_admission_rejected_total", "Requests rejected temporari
 QUEUE_REQUESTS = _gauge("abs_queue_requests", "Waiting jobs", "queue", "priority")
 QUEUE_TOKENS = _gauge("abs_queue_tokens", "Rows times tokens of the jobs that wait", "queue")
 QUEUE_SECONDS = _histogram("abs_queue_wait_seconds", "Time that jobs waited in their queue", _LONG, "queue")
+OTHER_VERSIONS = _gauge("abs_queue_other_version_requests", "Jobs that wait for workers of another version", "queue")
 RUNNING = _gauge("abs_running_requests", "Jobs that this process runs", "queue")
 ATTEMPTS = _counter("abs_job_attempts_total", "Jobs taken by a worker, every attempt", "job_kind")
 REDELIVERED = _counter("abs_job_redelivered_total", "Jobs taken again after a lost worker", "job_kind")

@@ -1,7 +1,6 @@
 """A connection to a Redis server that waits for an unreachable server.
 
-The scripts that callers run in one turn of the event loop are sent together, in one pipeline on a connection of their
-own; other commands use a pool.
+The commands that callers send in one turn of the event loop go together, in one pipeline.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, TypeVar, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
+from collections.abc import Collection, Sequence
+from functools import cache
+from typing import Any, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis, Sentinel
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
@@ -35,6 +33,7 @@ from redis.exceptions import TimeoutError as ReplyTimeoutError
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import metrics
 
+CONNECTIONS_MAX = 2  # one for commands, one for a subscription
 CONNECT_S_MAX = 2.0
 REPLY_S_MAX = 5.0  # a dead connection may raise no error
 ONCE_S_MIN = 1.0  # minimum time for a reply, even if wait_s is 0
@@ -43,20 +42,13 @@ REPLICA_MS_MAX = 500  # for one WAIT; less than an attempt may take
 CANCEL_RETRY_S = 0.1
 _AWAY = ("OOM", "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY", "LOADING")  # prefixes of errors that may go away
 Argument = str | bytes | int
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Script:
-    """A Lua script. It is sent once to each server and called by its hash."""
-
-    text: str
-
-    @cached_property
-    def sha(self) -> str:
-        """The name of the script on the server."""
-        return hashlib.sha1(self.text.encode()).hexdigest()
+@cache
+def _sha_of(script: str) -> str:
+    """The name of a script on the server."""
+    return hashlib.sha1(script.encode()).hexdigest()
 
 
 class ReplicasMissingError(ConnectionError):
@@ -96,48 +88,44 @@ def storage_down(error: BaseException) -> StorageDown:
 class Connection:
     """A client of one server, which connects on first use. Used from one event loop.
 
-    replicas_min  replicas that must have the changes of a script before `run` returns
+    replicas_min  replicas that must have the changes of a command before its reply is returned
     Raises SettingsInvalid for an invalid URL.
     """
 
-    def __init__(self, url: str, connections_max: int = 8, replicas_min: int = 0) -> None:
+    def __init__(self, url: str, replicas_min: int = 0) -> None:
         self._url, self._replicas_min = url, replicas_min
-        self.client, self._script_client = open_client(url, connections_max), open_client(url, 1)
+        self.client = open_client(url)
         self._stop_waiting = self._away = False
-        self._unsent: list[_ScriptCall] = []
+        self._texts: dict[str, str] = {}  # of scripts, by their hash
+        self._unsent: list[tuple[tuple[Argument, ...], asyncio.Future[Any]]] = []
         self._sender: asyncio.Task[None] | None = None
 
-    async def call(
-        self, op: str, command: Callable[[Redis], Awaitable[T]], wait_s: float | None, keep_full: bool = True
-    ) -> T:
+    async def run(
+        self, op: str, script: str, keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
+        keep_full: bool = True,
+    ) -> Any:
+        """The result of a script; waits and raises as `command`."""
+        sha = _sha_of(script)
+        self._texts[sha] = script
+        words = ("EVALSHA", sha, len(keys), *keys, *arguments)
+        return await self.command(op, *words, wait_s=wait_s, keep_full=keep_full)
+
+    async def command(self, op: str, *words: Argument, wait_s: float | None, keep_full: bool = True) -> Any:
         """The reply to a command. It is repeated while the server is unreachable.
+
+        All commands of one turn of the event loop are sent together.
 
         op         name of the call in metrics
         wait_s     time for repetitions; None is unlimited, 0 is one attempt
         keep_full  whether to repeat while the server is full
         Raises StorageDown after that time, and redis-py's errors for invalid commands.
         """
-        return await self._with_retries(op, lambda: command(self.client), wait_s, keep_full)
-
-    async def run(
-        self, op: str, script: Script, keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
-        keep_full: bool = True,
-    ) -> Any:
-        """The result of a script; waits and raises as `call`.
-
-        All scripts of one turn of the event loop are sent together.
-        """
-        return await self._with_retries(op, partial(self._run_once, script, keys, arguments), wait_s, keep_full)
-
-    async def _with_retries(
-        self, op: str, once: Callable[[], Awaitable[T]], wait_s: float | None, keep_full: bool
-    ) -> T:
         deadline = None if wait_s is None else time.monotonic() + max(wait_s, ONCE_S_MIN)
         pause, last_error = PAUSE_S, None
         while True:
             try:
                 async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                    reply = await once()
+                    reply = await self._send_once(words)
             except Exception as error:
                 if not is_away(error):
                     raise
@@ -156,19 +144,15 @@ class Connection:
             await asyncio.sleep(min(remaining_s, pause * random.uniform(0.5, 1.0)))
             pause = min(2 * pause, PAUSE_S_MAX)
 
-    def stop_waiting(self) -> None:
-        """Stop waiting for an unreachable server. Called before this process closes its connections."""
-        self._stop_waiting = True
-
     async def close(self) -> None:
-        """Closes the sockets."""
+        """Closes the sockets. Calls no longer wait for an unreachable server."""
+        self._stop_waiting = True
         if self._sender is not None:
             await cancel_tasks([self._sender])
-        for client in (self.client, self._script_client):
-            await client.aclose()
-            sentinel = getattr(client.connection_pool, "sentinel_manager", None)
-            for watcher in sentinel.sentinels if sentinel else ():
-                await watcher.aclose()
+        await self.client.aclose()
+        sentinel = getattr(self.client.connection_pool, "sentinel_manager", None)
+        for watcher in sentinel.sentinels if sentinel else ():
+            await watcher.aclose()
 
     def _note(self, last_error: Exception | None) -> None:
         """Logs when the server becomes unreachable, and when it is back."""
@@ -178,54 +162,44 @@ class Connection:
             log.warning("the server %s is back", without_password(self._url))
         self._away = last_error is not None
 
-    def _run_once(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> asyncio.Future[Any]:
-        # A task of its own sends the calls, so a cancelled caller leaves the replies of the others in order.
-        call = _ScriptCall(script, len(keys), (*keys, *arguments), asyncio.get_running_loop().create_future())
-        self._unsent.append(call)
+    def _send_once(self, words: tuple[Argument, ...]) -> asyncio.Future[Any]:
+        # A task of its own sends the commands, so a cancelled caller leaves the replies of the others in order.
+        reply = asyncio.get_running_loop().create_future()
+        self._unsent.append((words, reply))
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_forever())
-        return call.reply
+        return reply
 
     async def _send_forever(self) -> None:
-        """Sends the collected calls until none is left."""
+        """Sends the collected commands until none is left."""
         while self._unsent:
-            calls, self._unsent = self._unsent, []
+            unsent, self._unsent = self._unsent, []
             try:
-                replies = await self._send(calls)
-                missing = [call for call, reply in zip(calls, replies, strict=True) if isinstance(reply, NoScriptError)]
-                for script in {call.script for call in missing}:
-                    await self._script_client.script_load(script.text)
-                again = iter(await self._send(missing))
-                replies = [next(again) if isinstance(reply, NoScriptError) else reply for reply in replies]
+                replies = await self._send([words for words, _ in unsent])
             except Exception as error:
-                replies = [error] * len(calls)
-            for call, reply in zip(calls, replies, strict=True):
-                if call.reply.done():  # its caller was cancelled
+                replies = [error] * len(unsent)
+            for (_, waiting), reply in zip(unsent, replies, strict=True):
+                if waiting.done():  # its caller was cancelled
                     continue
-                call.reply.set_exception(reply) if isinstance(reply, Exception) else call.reply.set_result(reply)
+                waiting.set_exception(reply) if isinstance(reply, Exception) else waiting.set_result(reply)
 
-    async def _send(self, calls: Sequence[_ScriptCall]) -> list[Any]:
-        if not calls:
-            return []
-        async with self._script_client.pipeline(transaction=False) as pipeline:
-            for call in calls:
-                pipeline.evalsha(call.script.sha, call.keys, *call.arguments)
+    async def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """The replies to commands, or their errors. A script that the server lacks is loaded."""
+        async with self.client.pipeline(transaction=False) as pipeline:
+            for words in commands:
+                pipeline.execute_command(*words)
             if self._replicas_min:
                 pipeline.wait(self._replicas_min, REPLICA_MS_MAX)
             replies: list[Any] = await pipeline.execute(raise_on_error=False)
-        if self._replicas_min and replies[-1] < self._replicas_min:
+        if self._replicas_min and replies.pop() < self._replicas_min:
             raise ReplicasMissingError(f"fewer than {self._replicas_min} replicas have the changes")
-        return replies[: len(calls)]
-
-
-@dataclass(frozen=True, slots=True)
-class _ScriptCall:
-    """A script, the number of its keys, its arguments and its reply."""
-
-    script: Script
-    keys: int
-    arguments: tuple[Argument, ...]
-    reply: asyncio.Future[Any]
+        missing = [words for words, reply in zip(commands, replies, strict=True) if isinstance(reply, NoScriptError)]
+        if not missing:
+            return replies
+        for sha in {str(words[1]) for words in missing}:
+            await self.client.script_load(self._texts[sha])
+        again = iter(await self._send(missing))
+        return [next(again) if isinstance(reply, NoScriptError) else reply for reply in replies]
 
 
 async def cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
@@ -240,8 +214,8 @@ async def cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def open_client(url: str, connections_max: int) -> Redis:
-    """A client of at most `connections_max` connections, opened on first use.
+def open_client(url: str) -> Redis:
+    """A client that connects on first use.
 
     url  `redis://`, `rediss://` or `unix://`; `redis+sentinel://` and `rediss+sentinel://` with the addresses of the
          sentinels, separated by commas, and the name of the service as the path: the client finds its master
@@ -249,8 +223,8 @@ def open_client(url: str, connections_max: int) -> Redis:
     """
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_S_MAX, "socket_timeout": REPLY_S_MAX, "retry": Retry(NoBackoff(), 0),
-        "protocol": 2, "max_connections": connections_max,
-    }
+        "protocol": 2, "max_connections": CONNECTIONS_MAX,
+    }  # fmt: skip
     try:
         if "+sentinel://" in url:
             return _sentinel_client(url, options)
@@ -262,19 +236,21 @@ def open_client(url: str, connections_max: int) -> Redis:
 
 def _sentinel_client(url: str, options: dict[str, Any]) -> Redis:
     """A client of the master that the sentinels of a URL name. Raises ValueError for an invalid URL."""
-    parts = urlsplit(url)
-    user, _, addresses = parts.netloc.rpartition("@")
-    name, _, password = user.partition(":")
-    service, _, database = parts.path.strip("/").partition("/")
-    query = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+    scheme, _, rest = url.partition("+sentinel://")
+    addresses, _, path = rest.rpartition("@")[2].partition("/")
+    service, _, rest_of_path = path.partition("/")
+    service, _, query = service.partition("?")
     if not service:
         raise ValueError("the URL names no service")
-    options |= {"username": unquote(name) or None, "password": unquote(password) or None, "db": int(database or 0)}
-    sentinel_options: dict[str, Any] = {"socket_connect_timeout": CONNECT_S_MAX, "socket_timeout": CONNECT_S_MAX}
-    sentinel_options |= {word: query.pop(f"sentinel_{word}", None) for word in ("username", "password")}
-    if parts.scheme == "rediss+sentinel":
-        options |= {"ssl": True, **query}
-        sentinel_options |= {"ssl": True, **query}
+    # redis-py reads the name, the password, the database and the options of an ordinary URL.
+    user = rest.rpartition("@")[0]
+    options |= parse_url(f"{scheme}://{user}@sentinel/{rest_of_path}{'?' * bool(query)}{query}")
+    watcher_options: dict[str, Any] = {name: value for name, value in options.items() if name.startswith("ssl")}
+    watcher_options |= {word: options.pop(f"sentinel_{word}", None) for word in ("username", "password")}
+    if scheme == "rediss":
+        del options["connection_class"]
+        options["ssl"] = watcher_options["ssl"] = True
+    watcher_options |= {"socket_connect_timeout": CONNECT_S_MAX, "socket_timeout": CONNECT_S_MAX}
     hosts = [(host.strip("[]"), int(port)) for host, _, port in (each.rpartition(":") for each in addresses.split(","))]
-    sentinel = Sentinel(hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
+    sentinel = Sentinel(hosts, sentinel_kwargs=watcher_options)  # type: ignore[no-untyped-call]
     return cast(Redis, sentinel.master_for(service, **options))

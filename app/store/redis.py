@@ -2,102 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
 from typing import Any
 
-from redis.asyncio import Redis
-
 from app.messages import store_share_key
-from app.redis.connection import Connection, Script
+from app.redis.connection import Connection
 from app.settings import Settings
 from app.store.base import ENTRY_BYTES
 
-_GET = Script("""#!lua flags=allow-oom
--- key renew_ms -> the value
-local value = redis.call('GET', KEYS[1])
-if value and tonumber(ARGV[1]) > redis.call('PTTL', KEYS[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
-return value
-""")
-_PUT = Script("""#!lua
--- key share value ttl_ms share_bytes_max entry_bytes. The share is a hash: what was put, numbered from `first` to
--- `last`, as its size and key; how many bytes that is; and of each key the number under which it was put last.
+_PUT = """#!lua
+-- key share sizes. ARGV: value ttl_ms share_bytes_max entry_bytes. The share is a zset of keys, the oldest first. In
+-- `sizes` is the size of each key, of all together under '', and under '@' the number of the last key.
 -- -> the keys that the share is too small for, which the caller deletes
-local share, key = KEYS[2], KEYS[1]
-local ttl, most, size = tonumber(ARGV[2]), tonumber(ARGV[3]), #ARGV[1] + tonumber(ARGV[4])
+local key, share, sizes, size, dropped = KEYS[1], KEYS[2], KEYS[3], #ARGV[1] + ARGV[4], {}
 redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
-local last = redis.call('HINCRBY', share, 'last', 1)
-local bytes = redis.call('HINCRBY', share, 'bytes', size)
-redis.call('HSET', share, last, size .. ' ' .. key, '@' .. key, last)
-local first, dropped = tonumber(redis.call('HGET', share, 'first') or '1'), {}
-while bytes > most and first < last do
-  local old = redis.call('HGET', share, first) or ''
-  local its, name = string.match(old, '^(%d+) (.*)$')
-  if name and redis.call('HGET', share, '@' .. name) == tostring(first) then
-    dropped[#dropped + 1] = name
-    redis.call('HDEL', share, '@' .. name)
-  end
-  redis.call('HDEL', share, first)
-  bytes = redis.call('HINCRBY', share, 'bytes', 0 - tonumber(its or '0')) -- Redis 7.0 has no number -0
-  first = first + 1
+local bytes = redis.call('HINCRBY', sizes, '', size - (redis.call('HGET', sizes, key) or 0))
+redis.call('ZADD', share, redis.call('HINCRBY', sizes, '@', 1), key)
+redis.call('HSET', sizes, key, size)
+while bytes > tonumber(ARGV[3]) and redis.call('ZCARD', share) > 1 do
+  local oldest = redis.call('ZPOPMIN', share)[1]
+  bytes = redis.call('HINCRBY', sizes, '', 0 - redis.call('HGET', sizes, oldest))
+  redis.call('HDEL', sizes, oldest)
+  dropped[#dropped + 1] = oldest
 end
-redis.call('HSET', share, 'first', first)
-if redis.call('PTTL', share) < ttl then redis.call('PEXPIRE', share, ARGV[2]) end
+for _, name in ipairs({share, sizes}) do
+  if redis.call('PTTL', name) < tonumber(ARGV[2]) then redis.call('PEXPIRE', name, ARGV[2]) end
+end
 return dropped
-""")
-_DELETE = Script("""#!lua flags=allow-oom
+"""
+_DELETE = """#!lua flags=allow-oom
 -- key value
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-""")
+"""
 
 
 class RedisStore:
     """Implements app.store.base.Store. It is used from one event loop."""
 
-    def __init__(self, url: str, value_bytes_max: int, wait_s: float, owner_bytes_max: int = 0) -> None:
-        self._link = Connection(url)  # connects at the first call
-        self._value_bytes_max, self._owner_bytes_max = value_bytes_max, owner_bytes_max
-        self._wait_s = wait_s
-
-    @classmethod
-    def from_url(cls, url: str, settings: Settings) -> RedisStore:
-        """The store of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
-        return cls(
-            url, settings.retention.store_value_bytes_max, settings.storage.redis_wait_s,
-            owner_bytes_max=settings.auth.key_store_bytes_max,
-        )
+    def __init__(self, url: str, settings: Settings) -> None:
+        self._link = Connection(url)
+        self._value_bytes_max = settings.retention.store_value_bytes_max
+        self._owner_bytes_max = settings.auth.key_store_bytes_max
+        self._wait_s = settings.storage.redis_wait_s
 
     async def get(self, key: str, renew_s: float = 0.0) -> bytes | None:
-        value: bytes | None = await self._run("get", _GET, [key], round(renew_s * 1000))
+        commands = [self._command("GET", key)]
+        if renew_s:  # GT never shortens the time to live
+            commands.append(self._command("PEXPIRE", key, round(renew_s * 1000), "GT"))
+        value: bytes | None = (await asyncio.gather(*commands))[0]  # sent together
         return value
 
     async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
         if len(value) > self._value_bytes_max:
             return
-        # The server rejects a time to live of 0.
-        ttl_ms = max(1, round(ttl_s * 1000))
-        if owner and self._owner_bytes_max:
-            keys = [key, store_share_key(owner)]
-            dropped = await self._run("put", _PUT, keys, value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
-            if dropped:
-                await self._link.call("delete", lambda client: client.delete(*dropped), self._wait_s)
+        ttl_ms = max(1, round(ttl_s * 1000))  # the server rejects a time to live of 0
+        if not (owner and self._owner_bytes_max):  # without a share there are no counts to keep
+            await self._command("SET", key, value, "PX", ttl_ms)
             return
-
-        # Without a share there are no counts to keep, so one plain command suffices.
-        def command(client: Redis) -> Awaitable[Any]:
-            return client.set(key, value, px=ttl_ms)
-
-        await self._link.call("put", command, self._wait_s, keep_full=False)
+        arguments = (value, ttl_ms, self._owner_bytes_max, ENTRY_BYTES)
+        keys = [key, store_share_key(owner), store_share_key(owner) + ":sizes"]
+        dropped = await self._link.run("store", _PUT, keys, arguments, self._wait_s, keep_full=False)
+        if dropped:
+            await self._command("DEL", *dropped)
 
     async def delete(self, key: str, value: bytes) -> None:
-        await self._run("delete", _DELETE, [key], value)
+        await self._link.run("store", _DELETE, [key], [value], self._wait_s, keep_full=False)
 
     async def used_bytes(self) -> int:
         # Of the whole server, because it does not count the bytes of single keys.
-        memory = await self._link.call("info", lambda client: client.info("memory"), self._wait_s)
-        return int(str(memory["used_memory"]))
+        return int((await self._command("INFO", "memory"))["used_memory"])
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def _run(self, op: str, script: Script, keys: list[str], *arguments: str | bytes | int) -> Any:
-        return await self._link.run(op, script, keys, arguments, self._wait_s, keep_full=False)
+    async def _command(self, *words: str | bytes | int) -> Any:
+        return await self._link.command("store", *words, wait_s=self._wait_s, keep_full=False)

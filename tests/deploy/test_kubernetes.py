@@ -21,7 +21,7 @@ from tests.servers.redis_server import running_server
 FOLDER = dockerfile.ROOT / "deploy" / "kubernetes"
 VERSION = "1.30"
 CUSTOM = ("keda.sh/v1alpha1", "kustomize.config.k8s.io/v1beta1")  # no part of Kubernetes' own schemas
-WAITING = "{{abs}}:queue:{}:waiting"
+WAITING = "{{abs}}:queue:{}:v1:waiting"
 COUNTED = (  # as KEDA counts whatever has the name that it is given
     "local cmd = {zset='zcard', set='scard', list='llen', hash='hlen', none='llen'} "
     "return redis.call(cmd[redis.call('type', KEYS[1]).ok], KEYS[1])"
@@ -85,7 +85,7 @@ def test_workers_scale_with_their_queue_length() -> None:
 
 def test_the_autoscaler_reads_the_existing_queue_keys() -> None:
     async def submit(url: str) -> None:
-        broker = RedisBroker.from_url(url, Settings.of(secret=b"s" * 16))
+        broker = RedisBroker(url, Settings.of(secret=b"s" * 16))
         for queue, count in zip(QUEUES, (2, 3), strict=True):
             for number in range(count):
                 await broker.submit(queue, f"{queue} {number}", b"body")

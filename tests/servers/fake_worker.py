@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from app import wiring
-from app.broker.redis.signatures import Signatures
 from app.cli.worker_process import run_worker
 from app.errors import JobCancelled
 from app.messages import (
@@ -33,6 +32,7 @@ from app.messages import (
     GenerateJobResult,
     Job,
     Result,
+    Signatures,
     StepMessage,
     StepRowBody,
     TimingsBody,

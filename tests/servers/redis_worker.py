@@ -7,8 +7,8 @@
     tell N PAUSE   publishes N events, one each PAUSE seconds, then finishes
     lie PAUSE      its first attempt publishes and finishes with "first" after PAUSE seconds; a later one with "second"
 
-`python -m tests.servers.redis_worker URL LEASE_S` takes jobs of the queue "q", two at once, until it is killed. It
-writes "took ID ATTEMPT" for each.
+`python -m tests.servers.redis_worker URL LEASE_S VERSION` takes jobs of the queue "q", two at once, until it is
+killed. It writes "took ID ATTEMPT" for each.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 
 from app.broker import Broker, Delivery
 from app.broker.redis.broker import RedisBroker
+from app.messages import VERSION
 from app.settings import Settings
 
 SECRET = b"the secret of these tests"
@@ -59,9 +60,9 @@ async def run(broker: Broker, delivery: Delivery) -> None:
     await broker.finish(job_id, arguments.encode())
 
 
-async def work(url: str, lease_s: float) -> None:
-    """Take jobs for ever."""
-    broker = RedisBroker.from_url(url, settings(lease_s))
+async def work(url: str, lease_s: float, version: int) -> None:
+    """Take jobs of a format version for ever."""
+    broker = RedisBroker(url, settings(lease_s), version=version)
     slots = asyncio.Semaphore(SLOTS)
     async with asyncio.TaskGroup() as group:
         while True:
@@ -75,8 +76,8 @@ async def work(url: str, lease_s: float) -> None:
 class WorkerProcess:
     """Such a process, as a test sees it."""
 
-    def __init__(self, url: str, lease_s: float) -> None:
-        command = [sys.executable, "-m", "tests.servers.redis_worker", url, str(lease_s)]
+    def __init__(self, url: str, lease_s: float, version: int = VERSION) -> None:
+        command = [sys.executable, "-m", "tests.servers.redis_worker", url, str(lease_s), str(version)]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).resolve().parents[2]
         )
@@ -123,4 +124,4 @@ def workers(url: str, count: int, lease_s: float) -> Iterator[list[WorkerProcess
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1], float(sys.argv[2])))
+    asyncio.run(work(sys.argv[1], float(sys.argv[2]), int(sys.argv[3])))

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any, cast
 
 from app.broker.base import (
     DEFAULT_SUBMIT,
@@ -19,62 +25,85 @@ from app.broker.base import (
 )
 from app.broker.redis.consumer import Lease, QueueConsumer
 from app.broker.redis.notifications import JobNotifications, wait_for_change
-from app.broker.redis.records import Records
-from app.broker.redis.signatures import Signatures
-from app.errors import JobCancelled, JobUnknown
+from app.broker.redis.scripts import JobScripts, event_keys, to_ms
+from app.broker.throughput import retry_delay_s
+from app.errors import DeadlineUnreachable, JobCancelled, JobUnknown, KeyReused, QueueFull, SettingsInvalid, StorageDown
+from app.messages import KEY_PREFIX, VERSION, Signatures, signing_keys
 from app.redis.connection import Connection
 from app.settings import Settings
 
+EVENTS_PER_READ = 64
+_EVENT_ID = re.compile(r"\d{1,18}-\d{1,18}")
 _UNKNOWN = "no such job, or its result is too old"
+_COUNTS = {"attempt": 0, "fence": 0, "bytes": 0, "durable": 0, "droppable": 0}  # of a new job
 
 
 class RedisBroker:
-    """Implements app.broker.base.Broker. It is used from one event loop."""
+    """Implements app.broker.base.Broker. It is used from one event loop.
+
+    version  the format version of jobs, events and results. It is part of the queues' names on the server, so workers
+             of another version leave the jobs alone
+    """
 
     durable = True
 
-    def __init__(self, url: str, settings: Settings, heartbeat_ttl_s: float = HEARTBEAT_TTL_S) -> None:
+    def __init__(
+        self, url: str, settings: Settings, heartbeat_ttl_s: float = HEARTBEAT_TTL_S, version: int = VERSION
+    ) -> None:
+        self._limits, self._secret, self._close_s = settings.queue, settings.auth.secret, settings.storage.redis_wait_s
+        self._heartbeat_ttl_s, self._version = heartbeat_ttl_s, version
         self._link = Connection(url, replicas_min=settings.storage.redis_replicas_min)
-        self._heartbeat_ttl_s = heartbeat_ttl_s
-        self._close_s = settings.storage.redis_wait_s
-        self._records = Records(
-            link=self._link,
-            process=secrets.token_hex(8),
-            secret=settings.auth.secret,
-            signatures=Signatures(settings.auth.secret),
-            queue_jobs_max=settings.queue.queue_jobs_max,
-            queue_weight_max=settings.queue.queue_weight_max,
-            result_ttl_s=settings.retention.result_ttl_s,
-            result_bytes_max=settings.retention.result_bytes_max,
-            wait_s=settings.storage.redis_wait_s,
-            lease_s=settings.queue.job_lease_s,
-            attempts_max=settings.queue.job_attempts_max,
-        )
-        self._notifications = JobNotifications(self._link, self._records.process, self._records.peek)
+        self._scripts = JobScripts(self._link, settings)
+        self._signatures = Signatures(self._secret, version)
+        self._notifications = JobNotifications(self._link, self._scripts.process)
         self._consumers: dict[str, QueueConsumer] = {}
-
-    @classmethod
-    def from_url(cls, url: str, settings: Settings) -> RedisBroker:
-        """The broker of a `redis://`, `rediss://` or `unix://` URL. It connects when it is used."""
-        return cls(url, settings)
+        self._running: dict[str, Lease] = {}  # the leases of jobs that run in this process
 
     async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
-        return await self._records.submit(secrets.token_hex(16), queue, key, body, options)
+        job_id, name = secrets.token_hex(16), self._name(queue)
+        digest = hashlib.sha256(f"{self._version} {key}".encode()).hexdigest()
+        record = {option: value for option, value in asdict(options).items() if value is not None}
+        record |= _COUNTS | {"queue": name, "key": digest}
+        signed = self._signatures.sign_body(name, job_id, body, options.owner, options.deadline_in_s)
+        caps = (self._limits.queue_jobs_max, self._limits.queue_weight_max)
+        outcome, *reply = await self._scripts.call("submit", name, job_id, signed, json.dumps(record), *caps, _token())
+        if outcome == b"reused":
+            raise KeyReused("an earlier request used this key")
+        if outcome == b"full":
+            limit, cap, retry_ms, total_ms = reply
+            total_s = int(total_ms) / 1000
+            retry_after_s = retry_delay_s(None if int(retry_ms) < 0 else int(retry_ms) / 1000, total_s)
+            if limit:
+                raise QueueFull(int(cap), limit.decode(), retry_after_s)
+            raise DeadlineUnreachable(total_s, options.deadline_in_s or 0.0, retry_after_s)
+        self._scripts.remember_queue(reply[0].decode(), name)
+        return cast(str, reply[0].decode())
 
     async def subscribe(self, job_id: str) -> None:
-        if not await self._records.add_subscribers(job_id, 1):
+        if not await self._change_subscribers(job_id, 1):
             raise JobUnknown(_UNKNOWN)
 
     async def state(self, job_id: str) -> JobStatus:
-        return await self._records.state(job_id)
+        job = await self._scripts.call("look", await self._scripts.queue_of(job_id), job_id, "")
+        if job is None:
+            raise JobUnknown(_UNKNOWN)
+        state, queue, owner, kind, submitted_ms, attempt = (item.decode() for item in job[:6])
+        ahead, cancelled = job[6:8]
+        shown: Any = "cancelled" if cancelled and state == "running" else "waiting" if state == "outside" else state
+        return JobStatus(shown, owner, queue.partition(":")[0], int(submitted_ms) / 1000, int(attempt), ahead, kind)
 
     async def events(self, job_id: str, after: str = "") -> AsyncIterator[JobEvent]:
+        after = after if _EVENT_ID.fullmatch(after) else ""
         with self._notifications.news(job_id) as news:
             while True:
-                over, events = await self._records.read(job_id, after)
-                for event in events:
-                    after = event.id
-                    yield event
+                arguments = (job_id, self._scripts.process, after, EVENTS_PER_READ)
+                reply = await self._scripts.call("read", "", *arguments, keys=event_keys(job_id))
+                if reply is None:
+                    raise JobUnknown(_UNKNOWN)
+                over, events = reply
+                for event_id, signed in events:
+                    after = event_id.decode()
+                    yield JobEvent(after, self._signatures.open(signed, "event", job_id, after))
                 if over and not events:  # a finished job may still have events that were not read yet
                     return
                 if not events:
@@ -83,93 +112,101 @@ class RedisBroker:
     async def result(self, job_id: str) -> bytes:
         with self._notifications.news(job_id) as news:
             while True:
-                job = await self._records.look(job_id)
+                job = await self._scripts.call("look", "", job_id, self._scripts.process)
                 if job is None:
                     raise JobUnknown(_UNKNOWN)
-                if job.state == "done":
-                    return job.result
-                if job.state == "cancelled":
+                state, queue, *_, fence, signed = job
+                if state == b"done":
+                    if not queue.endswith(b":v%d" % self._version):
+                        raise StorageDown("has this result in the format of another version")
+                    return self._signatures.open(signed, "result", job_id, fence.decode())
+                if state == b"cancelled":
                     raise JobCancelled("the job was cancelled before it was done")
                 await wait_for_change(news)
 
     async def cancel(self, job_id: str) -> None:
-        await self._records.cancel(job_id)
+        await self._scripts.call("cancel", await self._scripts.queue_of(job_id), job_id)
 
     async def unsubscribe(self, job_id: str) -> None:
-        await self._records.add_subscribers(job_id, -1)
+        await self._change_subscribers(job_id, -1)
 
     async def take(self, queue: str) -> Delivery:
-        consumer = self._consumers.get(queue)
-        if consumer is None:
-            consumer = self._consumers[queue] = QueueConsumer(queue, self._records, self._notifications)
-        return await consumer.take()
+        if queue not in self._consumers:
+            parts = (self._name(queue), self._scripts, self._signatures, self._notifications, self._running)
+            self._consumers[queue] = QueueConsumer(*parts, self._limits.job_attempts_max)
+        return await self._consumers[queue].take()
 
     async def requeue(self, job_id: str) -> None:
-        for consumer in self._consumers.values():
-            await consumer.requeue(job_id)
+        lease = self._running.get(job_id)
+        if lease is not None:
+            await lease.consumer.requeue(lease)
 
     async def publish(self, job_id: str, event: bytes, droppable: bool = False) -> None:
-        leased = self._leased(job_id)
-        if leased is None:
+        lease = self._running.get(job_id)
+        if lease is None:
             return
-        _, lease = leased
         async with lease.writing:  # events get their numbers in the order in which they are written
-            if lease.over.is_set() or lease.lost.is_set():
+            if lease.over.is_set() or lease.lost:
                 return
             lease.events += 1
-            if not await self._records.publish(job_id, lease.fence, lease.events, event, droppable):
-                lease.lost.set()
+            signed = self._signatures.sign(event, "event", job_id, f"{lease.fence}-{lease.events}")
+            stored = await self._scripts.call(
+                "publish", "", job_id, lease.fence, lease.events, int(droppable), signed, keys=event_keys(job_id),
+                patient=True,
+            )
+            if stored < 0:
+                lease.lost = True
+                self._notifications.wake(job_id)
 
     async def finish(self, job_id: str, result: bytes, cacheable: bool = True) -> None:
-        leased = self._leased(job_id)
-        if leased is None:
-            return
-        consumer, lease = leased
-        async with lease.writing:
-            if not lease.over.is_set():
-                await self._records.finish(job_id, lease.fence, result, cacheable, time.monotonic() - lease.began)
-        consumer.end(lease)
+        lease = self._running.get(job_id)
+        if lease is not None:
+            await lease.consumer.finish(lease, result, cacheable, time.monotonic() - lease.began)
 
     async def cancelled(self, job_id: str) -> None:
-        leased = self._leased(job_id)
-        lost = asyncio.create_task(leased[1].lost.wait()) if leased else None
-        cancelled = asyncio.create_task(self._until_cancelled(job_id))
-        tasks = [task for task in (lost, cancelled) if task is not None]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
-        await self._records.heartbeat(queue, status, self._heartbeat_ttl_s)
-
-    async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
-        return await self._records.workers(queue)
-
-    async def backlog(self, queue: str) -> Backlog:
-        return await self._records.backlog(queue)
-
-    async def close(self) -> None:
-        await asyncio.gather(*(consumer.close(self._close_s) for consumer in self._consumers.values()))
-        self._link.stop_waiting()
-        await self._notifications.close()
-        await self._link.close()
-
-    async def _until_cancelled(self, job_id: str) -> None:
-        """Return once the job is cancelled or its record is gone. Either way its result is no longer needed."""
+        lease = self._running.get(job_id)
         with self._notifications.news(job_id) as news:
-            while True:
-                job = await self._records.look(job_id, worker=True)
-                if job is None or job.cancel_requested:
+            while lease is None or not lease.lost:
+                job = await self._scripts.call("look", "", job_id, self._scripts.process, patient=True)
+                if job is None or job[7]:  # its result is no longer needed
                     return
                 await wait_for_change(news)
 
-    def _leased(self, job_id: str) -> tuple[QueueConsumer, Lease] | None:
-        """The lease of a job in this process, with its consumer."""
-        for consumer in self._consumers.values():
-            lease = consumer.lease(job_id)
-            if lease is not None:
-                return consumer, lease
-        return None
+    async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
+        fingerprints = [hmac.digest(key, b"abs secret", "sha256").hex() for key in signing_keys(self._secret)]
+        same = await self._scripts.call(
+            "heartbeat", "", status.worker, status.reason, to_ms(self._heartbeat_ttl_s), *fingerprints,
+            keys=[self._workers_key(queue), f"{KEY_PREFIX}secret"], patient=True,
+        )
+        if not same:
+            raise SettingsInvalid("ABS_SECRET differs from the other workers on this server: set the same for all")
+
+    async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
+        keys = [self._workers_key(queue)]
+        reply = await self._scripts.call("workers", "", to_ms(self._heartbeat_ttl_s), keys=keys)
+        return tuple(WorkerStatus(worker.decode(), reason.decode()) for worker, reason in reply)
+
+    async def backlog(self, queue: str) -> Backlog:
+        return Backlog(*map(int, await self._scripts.call("backlog", self._name(queue))))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(consumer.close(self._close_s) for consumer in self._consumers.values()))
+        await self._notifications.close()
+        await self._link.close()
+
+    def _name(self, queue: str) -> str:
+        """The name of a queue on the server."""
+        return f"{queue}:v{self._version}"
+
+    def _workers_key(self, queue: str) -> str:
+        return f"{KEY_PREFIX}workers:{self._name(queue)}"
+
+    async def _change_subscribers(self, job_id: str, change: int) -> bool:
+        """Add `change` to the subscribers of a job. False if the job is unknown."""
+        queue = await self._scripts.queue_of(job_id)
+        return bool(await self._scripts.call("change_subscribers", queue, job_id, change, _token()))
+
+
+def _token() -> str:
+    """A name of a change, so that a repeated call counts once."""
+    return secrets.token_hex(8)

@@ -1,4 +1,4 @@
-"""Leases the jobs of one queue for this process. Hands each to a task that waits for one."""
+"""Leases the jobs of one queue for this process."""
 
 from __future__ import annotations
 
@@ -9,198 +9,226 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from redis.exceptions import NoPermissionError
 
 from app.broker.base import Delivery
-from app.broker.redis.notifications import JobNotifications, queue_news, wait_for_change
-from app.broker.redis.records import ClaimedJob, Records
+from app.broker.redis.notifications import JobNotifications, wait_for_change
+from app.broker.redis.scripts import SERVICE_KEYS, JobScripts, event_keys, queue_keys, to_ms
 from app.errors import DeadlineExceeded, MessageInvalid, WorkerLost, without_message
-from app.messages import dump, failure_of
+from app.messages import Signatures, dump, failure_of
+from app.observability import metrics
 from app.redis.connection import PAUSE_S, PAUSE_S_MAX, cancel_tasks, is_away
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Lease:
-    """A leased job; its writes count while `fence` is the job's newest.
+    """A job that this process has leased. Its writes count while `fence` is the job's newest.
 
-    began    when the job was claimed, by the monotonic clock
+    message  its message in the stream of leases
+    verdict  empty, or why the job is not to be run: `lost` after too many attempts or a cancellation, `late`
+    events   number of events that were published
+    lost     whether another worker has the job
     writing  lock that keeps the job's writes in order
-    lost     set once another worker has the job
     over     set once this process does nothing more for the job
     """
 
-    def __init__(self, job: ClaimedJob) -> None:
-        self.job_id, self.message, self.fence = job.job_id, job.message, job.fence
-        self.events, self.began = 0, time.monotonic()
-        self.writing = asyncio.Lock()
-        self.lost = asyncio.Event()
-        self.over = asyncio.Event()
+    delivery: Delivery  # with the signed body
+    message: str
+    fence: str
+    verdict: str
+    consumer: QueueConsumer
+    events: int = 0
+    lost: bool = False
+    began: float = field(default_factory=time.monotonic)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def job_id(self) -> str:
+        """The id of the job."""
+        return self.delivery.job_id
 
 
 class QueueConsumer:
-    """A consumer of the queue's stream of leases. It claims a job only for a task that waits for one."""
+    """A consumer of the queue's stream of leases. It claims a job only for a task that waits for one.
 
-    def __init__(self, queue: str, records: Records, notifications: JobNotifications) -> None:
-        self._name, self._queue = secrets.token_hex(8), queue
-        self._records, self._notifications = records, notifications
-        self._poll_s = min(1.0, records.lease_s / 3)
-        self._takers: deque[asyncio.Future[Delivery]] = deque()
-        self._wakeup = asyncio.Event()
-        self._ahead_ms: float | None = None  # the server's clock minus our monotonic clock, which is never set
-        self._claims_from = 0.0  # until then, no jobs are taken over from silent workers
+    running  the leases of the running jobs of all consumers of this process
+    """
+
+    def __init__(
+        self, queue: str, scripts: JobScripts, signatures: Signatures, notifications: JobNotifications,
+        running: dict[str, Lease], attempts_max: int,
+    ) -> None:
+        self._name, self._queue, self._attempts_max = secrets.token_hex(8), queue, attempts_max
+        self._scripts, self._signatures, self._notifications = scripts, signatures, notifications
+        self._claiming = asyncio.Lock()  # a claim must know the leases of those before
+        # Between these is the server's clock minus our monotonic clock, which is never set. In ms.
+        self._clock_ahead: tuple[float, float] | None = None
+        self._takes_over_from, self._renewed = 0.0, 0.0
+        self._claimed: deque[Lease] = deque()  # for the next callers
         self._leases: set[Lease] = set()  # all, also of jobs whose earlier attempt has not ended here
-        self._current: dict[str, Lease] = {}  # the leases of running jobs
-        self._unreadable: set[str] = set()  # messages whose lease is not renewed, so that another worker tries
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = running
+        self._other_versions = 0  # jobs of other versions at the last look
         self._give_others_time(0.5)
-        for loop in (self._claim_forever, self._renew_forever, self._sweep_forever):
-            self._start(self._restart_forever(loop))
-
-    def lease(self, job_id: str) -> Lease | None:
-        """The lease of a job that runs in this process."""
-        return self._current.get(job_id)
+        self._maintenance = asyncio.create_task(self._maintain_forever())
 
     async def take(self) -> Delivery:
-        """The next job."""
-        taker: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        self._takers.append(taker)
-        self._wakeup.set()
-        try:
-            return await taker
-        except asyncio.CancelledError:
-            if taker.done() and not taker.cancelled():  # a job was delivered to a cancelled taker
-                self._start(self.requeue(taker.result().job_id))
-            raise
-        finally:
-            with contextlib.suppress(ValueError):
-                self._takers.remove(taker)
+        """The next job. If the caller is cancelled meanwhile, `_maintain_forever` requeues the job."""
+        with self._notifications.news(self._queue) as news:
+            while True:
+                if not self._claimed:
+                    self._claimed.extend(await self._claim(1))
+                if not self._claimed:
+                    await wait_for_change(news)
+                    continue
+                lease = self._claimed.popleft()
+                try:
+                    body = await self._open(lease)
+                except BaseException:
+                    self._end(lease)
+                    raise
+                if body is not None:
+                    return replace(lease.delivery, body=body)
 
-    def end(self, lease: Lease) -> None:
-        """Ends the lease in this process."""
-        lease.over.set()
-        self._leases.discard(lease)
-        if self._current.get(lease.job_id) is lease:
-            del self._current[lease.job_id]
-
-    async def requeue(self, job_id: str) -> None:
+    async def requeue(self, lease: Lease) -> None:
         """Requeues a leased job."""
-        lease = self._current.get(job_id)
-        if lease is None:
-            return
         async with lease.writing:
-            await self._records.requeue(job_id, lease.fence)
-        self.end(lease)
+            await self._scripts.call("requeue", self._queue, lease.job_id, lease.fence, patient=True)
+        self._end(lease)
+
+    async def finish(self, lease: Lease, result: bytes, cacheable: bool, ran_s: float | None) -> None:
+        """Stores the result of a leased job. `ran_s` is None for one that did not run."""
+        async with lease.writing:
+            if not lease.over.is_set():
+                signed = self._signatures.sign(result, "result", lease.job_id, lease.fence)
+                ran_ms = -1 if ran_s is None else to_ms(ran_s)
+                arguments = (lease.job_id, lease.fence, signed, int(cacheable), ran_ms)
+                await self._scripts.call("finish", self._queue, *arguments, patient=True)
+        self._end(lease)
 
     async def close(self, deadline_in_s: float) -> None:
-        """Requeue all leased jobs and stop all tasks. Takes at most `deadline_in_s` seconds."""
+        """Requeue all leased jobs and stop. Takes at most `deadline_in_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(deadline_in_s):
-                await asyncio.gather(*(self.requeue(job_id) for job_id in list(self._current)))
+                await self._requeue_unknown()
+                await asyncio.gather(*map(self.requeue, list(self._leases)))
         for lease in list(self._leases):
-            self.end(lease)  # another worker takes the job once its lease has ended
-        await cancel_tasks(list(self._tasks))
+            self._end(lease)  # another worker takes the job once its lease has ended
+        await cancel_tasks([self._maintenance])
 
-    async def _claim_forever(self) -> None:
-        with self._notifications.news(queue_news(self._queue), self._wakeup):
-            while True:
-                await wait_for_change(self._wakeup, self._poll_s)
-                while (demand := len(self._takers) - len(self._leases - set(self._current.values()))) > 0:
-                    jobs = await self._claim(demand)
-                    if not jobs:
-                        break
-                    for job in jobs:
-                        self._start(self._deliver(job))
-                    await asyncio.sleep(0)  # the deliveries begin
+    def _end(self, lease: Lease) -> None:
+        lease.over.set()
+        self._leases.discard(lease)
+        if self._running.get(lease.job_id) is lease:
+            del self._running[lease.job_id]
 
-    async def _claim(self, count: int) -> list[ClaimedJob]:
-        sent_ms = time.monotonic() * 1000
-        expected_ms = None if self._ahead_ms is None else round(sent_ms + self._ahead_ms)
-        ended_leases = time.monotonic() >= self._claims_from
-        if ended_leases:
-            self._unreadable.clear()
-        messages = [*self._held_messages(), *self._unreadable]
-        now_ms, jobs = await self._records.claim(self._queue, self._name, count, ended_leases, expected_ms, messages)
-        self._ahead_ms = now_ms - sent_ms  # an upper bound, so that a suspended process does not assume a changed clock
-        if self._claims_from == math.inf:  # the server is back
+    async def _claim(self, count: int) -> list[Lease]:
+        """Renew the leases, and lease up to `count` jobs.
+
+        Jobs of earlier calls whose reply was lost come, too.
+        """
+        pause = PAUSE_S
+        while True:
+            try:
+                async with self._claiming:
+                    return await self._claim_once(count)
+            except Exception as error:
+                level = logging.DEBUG if is_away(error) else logging.WARNING
+                cause = error if isinstance(error, NoPermissionError) else type(error).__name__
+                log.log(level, "queue %s: claims go on after %s", self._queue, cause)
+                self._takes_over_from = math.inf  # until the server has answered a claim
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_S_MAX)
+
+    async def _claim_once(self, count: int) -> list[Lease]:
+        sent, ahead = time.monotonic(), self._clock_ahead
+        expected = ("", "") if ahead is None else tuple(round(1000 * sent + each) for each in ahead)
+        renews = sent >= self._renewed + self._scripts.lease_s / 4
+        held = {lease.message: lease for lease in self._leases if not lease.lost}
+        now_ms, lost, claimed = await self._scripts.call(
+            "claim", self._queue, self._name, self._scripts.process, count, *expected, int(renews),
+            int(sent >= self._takes_over_from), *held, once=True,
+        )
+        # Bounds, so that a suspended process does not assume a changed clock.
+        self._clock_ahead = (now_ms - 1000 * time.monotonic(), now_ms - 1000 * sent)
+        self._renewed = sent if renews else self._renewed
+        if self._takes_over_from == math.inf:  # the server is back
             self._give_others_time(0.5)
+        for lease in (held[message.decode()] for message in lost):
+            if not lease.over.is_set():
+                log.warning("job %s was taken over by another worker", lease.job_id)
+                lease.lost = True
+                self._notifications.wake(lease.job_id)
+        jobs = []
+        for *fields, signed in claimed:
+            job_id, message, fence, attempt, waited_ms, age_ms, verdict = (item.decode() for item in fields)
+            delivery = Delivery(job_id, signed, int(waited_ms) / 1000, int(attempt), int(age_ms) / 1000)
+            jobs.append(Lease(delivery, message, fence, verdict, self))
+            self._scripts.remember_queue(job_id, self._queue)
+        self._leases.update(jobs)
         return jobs
 
-    async def _deliver(self, job: ClaimedJob) -> None:
-        """Give a job to a task that waits for one."""
-        lease = Lease(job)
-        self._leases.add(lease)
-        earlier = self._current.get(job.job_id)
+    async def _open(self, lease: Lease) -> bytes | None:
+        """The body of a leased job. None for a job that was finished instead, or is left to another worker."""
+        earlier = self._running.get(lease.job_id)
         if earlier is not None:  # an attempt whose lease is lost must end here before the next begins
             await earlier.over.wait()
-        self._current[job.job_id] = lease
+        self._running[lease.job_id] = lease
         try:
-            body = self._body(job)
+            if lease.verdict == "late":
+                raise DeadlineExceeded()
+            if lease.verdict == "lost":
+                raise WorkerLost(self._attempts_max)
+            return self._signatures.open_body(self._queue, lease.job_id, lease.delivery.body)
         except (WorkerLost, DeadlineExceeded, MessageInvalid) as error:
-            await self._records.finish(job.job_id, lease.fence, dump(failure_of(error)), False, None)
-            self.end(lease)
+            await self.finish(lease, dump(failure_of(error)), False, None)
         except Exception as error:
-            log.error("job %s of %s cannot be taken here: %s", job.job_id, self._queue, without_message(error))
-            self._unreadable.add(lease.message)
+            log.error("job %s of %s cannot be taken here: %s", lease.job_id, self._queue, without_message(error))
             self._give_others_time(2)
-            self.end(lease)
-        else:
-            taker = next((taker for taker in self._takers if not taker.done()), None)
-            if taker is None:
-                return await self.requeue(job.job_id)
-            self._takers.remove(taker)
-            taker.set_result(Delivery(job.job_id, body, job.waited_s, job.attempt, job.age_s))
+            words = (queue_keys(self._queue)[-1], "workers", "none", 0, lease.message)
+            ended = ("IDLE", to_ms(self._scripts.lease_s), "JUSTID")
+            await self._scripts.link.command("renounce", "XCLAIM", *words, *ended, wait_s=None)
+            self._end(lease)
+        return None
 
-    def _body(self, job: ClaimedJob) -> bytes:
-        """The verified body. Raises the failure of a job that is not to be run."""
-        if job.verdict == "lost":
-            raise WorkerLost(self._records.attempts_max)
-        if job.verdict == "late":
-            raise DeadlineExceeded()
-        return self._records.signatures.open_body(self._queue, job.job_id, job.body)
-
-    async def _renew_forever(self) -> None:
+    async def _maintain_forever(self) -> None:
+        """Renews leases, deletes old jobs, and reports jobs of other versions."""
+        swept = time.monotonic()
         while True:
-            messages = self._held_messages()
-            lost = await self._records.renew(self._queue, self._name, messages) if messages else set()
-            for lease in self._leases:
-                if lease.message in lost and not lease.lost.is_set():
-                    log.warning("job %s was taken over by another worker", lease.job_id)
-                    lease.lost.set()
-            await asyncio.sleep(self._records.lease_s / 3)  # a busy machine is late
+            try:
+                await self._requeue_unknown()
+                if time.monotonic() >= swept + self._scripts.lease_s:
+                    swept = time.monotonic()
+                    await self._sweep()
+            except Exception as error:
+                log.warning("queue %s: maintenance goes on after %s", self._queue, without_message(error))
+            await asyncio.sleep(self._scripts.lease_s / 4)
 
-    def _held_messages(self) -> list[str]:
-        return sorted(lease.message for lease in self._leases if not lease.lost.is_set())
+    async def _requeue_unknown(self) -> None:
+        """Renew the leases, and requeue jobs that no caller waits for."""
+        for lease in await self._claim(0):
+            await self.requeue(lease)
 
-    async def _sweep_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._records.lease_s)
-            await self._records.sweep(self._queue)
+    async def _sweep(self) -> None:
+        command, garbage = self._scripts.link.command, SERVICE_KEYS[7]
+        await self._scripts.call("sweep", self._queue, patient=True)
+        while job_ids := await command("sweep", "SRANDMEMBER", garbage, 100, wait_s=None):
+            keys = [key for job_id in job_ids for key in event_keys(job_id.decode())]
+            await command("sweep", "DEL", *keys, wait_s=None)
+            await command("sweep", "SREM", garbage, *job_ids, wait_s=None)
+        queue = self._queue.partition(":")[0]
+        names = [name.decode() for name in await command("sweep", "SMEMBERS", SERVICE_KEYS[8], wait_s=None)]
+        others = [name for name in names if name.startswith(queue + ":") and name != self._queue]
+        jobs = sum([await command("sweep", "ZCARD", queue_keys(name)[1], wait_s=None) for name in others])
+        if jobs != self._other_versions:
+            log.warning("%d jobs wait for workers of another version than this one's %s", jobs, self._queue)
+        self._other_versions = jobs
+        metrics.OTHER_VERSIONS.labels(queue).set(jobs)
 
     def _give_others_time(self, leases: float) -> None:
         """Take over no jobs for so long. After an outage of the server, workers first renew their leases."""
-        self._claims_from = time.monotonic() + leases * self._records.lease_s
-
-    async def _restart_forever(self, loop: Callable[[], Awaitable[None]]) -> None:
-        """Runs a loop again after each error, such as an unreachable server."""
-        pause = PAUSE_S
-        while True:
-            began = time.monotonic()
-            try:
-                await loop()
-            except Exception as error:
-                away = is_away(error)
-                level = logging.DEBUG if away else logging.WARNING
-                cause = error if isinstance(error, NoPermissionError) else type(error).__name__
-                log.log(level, "queue %s: %s continues after %s", self._queue, loop.__name__, cause)
-                self._claims_from = math.inf  # until the server has answered a claim
-            pause = PAUSE_S if time.monotonic() - began > 2 * PAUSE_S_MAX else min(2 * pause, PAUSE_S_MAX)
-            await asyncio.sleep(pause)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._takes_over_from = time.monotonic() + leases * self._scripts.lease_s

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 from collections.abc import Iterator
 
-from app.automaton_cache import automaton_secret, open_decoder, summary
+from app.automaton_cache import open_automaton, open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed, MessageInvalid
 from app.messages import (
     CheckJob,
@@ -42,7 +42,6 @@ from app.worker.handlers.base import Context, Handler, stall_reason, word_trace
 from app.worker.sandbox.client import Sandbox
 from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
 from compiler.artifact import CompiledConstraint
-from compiler.codec import decode
 from compiler.diagnostics import ConstraintExplanation, conjuncts, with_caller_names
 from compiler.errors import ArtefactInvalid, LimitExceeded
 from compiler.limits import ResourceGuard
@@ -168,7 +167,7 @@ class CompileHandler:
         cached = self._decode.text(automaton)
         if cached is None:
             _, data = self._run(Request(automaton, spec_to_json(spec), "bytes"), context)
-            cached = _text(decode(data, automaton_secret(self._settings.auth.secret, automaton), self._over_bytes))
+            cached = _text(open_automaton(data, self._settings.auth.secret, automaton, self._over_bytes))
             self._decode.keep_text(automaton, cached)
         return check_text(cached, text) if isinstance(text, str) else check_labels(cached, text)
 

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from app.automaton_cache import automaton_secret, summary
+from app.automaton_cache import automaton_secret, open_automaton, summary
 from app.errors import without_message
 from app.messages import CompileJobResult, ExplainJobResult, Failure, dump, failure_of, is_expected_error, load
 from app.settings import Settings
-from compiler.codec import decode, encode
+from compiler.codec import encode
 from compiler.diagnostics import explain
 from compiler.engines import Engines, open_engines
 from compiler.errors import CompileError
@@ -143,8 +143,7 @@ class _Compiler:
         return sizes, encode(constraint, automaton_secret(self._secret, request.automaton))
 
     def _explain(self, automaton: str, stored: bytes) -> ExplainJobResult:
-        secret = automaton_secret(self._secret, automaton)
-        constraint = decode(stored, secret, self._vocabularies["tokens"].fingerprint)
+        constraint = open_automaton(stored, self._secret, automaton, self._vocabularies["tokens"].fingerprint)
         text = dataclasses.replace(constraint.text, limits=self._limits)  # stored with earlier settings
         explanation = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(self._limits))
         return ExplainJobResult(automaton, explanation)

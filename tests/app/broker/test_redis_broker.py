@@ -12,7 +12,7 @@ from unittest.mock import ANY
 import pytest
 from redis.asyncio import Redis
 
-from app.broker import DEFAULT_SUBMIT, SubmitOptions, WorkerStatus
+from app.broker import SubmitOptions, WorkerStatus
 from app.broker.base import Backlog
 from app.broker.redis.broker import RedisBroker
 from app.errors import JobUnknown, MessageInvalid, SettingsInvalid
@@ -25,8 +25,8 @@ from tests.servers.redis_worker import settings
 LEASE_S = 2.0
 CALLERS = 500
 JOBS, BODIES, RESULTS = "{abs}:jobs", "{abs}:bodies", "{abs}:results"
-LEASES = "{abs}:queue:q:leases"
-FOR_EVER = {b"{abs}:counters", b"{abs}:queue:q", b"{abs}:queue:q:leases"}  # all else ends with the jobs
+LEASES = "{abs}:queue:q:v1:leases"
+FOR_EVER = {b"{abs}:counters", b"{abs}:queues", b"{abs}:seen", b"{abs}:queue:q:v1", LEASES.encode()}
 
 FORGERIES: dict[str, Callable[[bytes], bytes]] = {  # of bytes that were signed for another job
     "replayed": lambda signed: signed,
@@ -42,7 +42,7 @@ def run(
     """Runs a scenario with the brokers and a client of the server."""
 
     async def whole() -> None:
-        api, worker = (RedisBroker.from_url(url, given or settings(LEASE_S)) for _ in range(2))
+        api, worker = (RedisBroker(url, given or settings(LEASE_S)) for _ in range(2))
         try:
             async with asyncio.timeout(120), Redis.from_url(url) as client:
                 await scenario(api, worker, client)
@@ -118,12 +118,11 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         await take(worker)
         await worker.requeue(back)
         await worker.finish((await take(worker))[0], b"")
-        await asyncio.sleep(1.5)
-        await worker._records.sweep("q")
+        await asyncio.sleep(2 * LEASE_S)  # queues are swept
         assert await lives_for_ever(client) <= FOR_EVER
-        held = await client.hgetall("{abs}:queue:q")
-        sums = {name: number for name, number in held.items() if not name.startswith(b"pace_")}
-        assert sums == dict.fromkeys((b"weight", b"outside", b"outside_weight", b"running_weight"), b"0")
+        held = await client.hgetall("{abs}:queue:q:v1")
+        del held[b"pace"]
+        assert held == dict.fromkeys((b"waiting_weight", b"outside_weight", b"running_weight"), b"0")
         assert await client.hgetall("{abs}:counters") == {b"place": ANY, b"last": ANY, b"bytes": b"0"}
         assert await client.xlen(LEASES) == 0
 
@@ -180,7 +179,7 @@ def test_a_forged_result_or_event_reaches_no_caller(
 def test_an_expired_body_is_not_run(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         job_id = await api.submit("q", "k", b"", SubmitOptions(deadline_in_s=60.0))
-        monkeypatch.setattr("app.broker.redis.signatures.CLOCKS_S_MAX", -61.0)
+        monkeypatch.setattr("app.messages.signing.CLOCKS_S_MAX", -61.0)
         answering = asyncio.create_task(answer_forever(worker))
         failure = load(await api.result(job_id))
         assert isinstance(failure, Failure) and failure.error == "DeadlineExceeded"
@@ -189,13 +188,15 @@ def test_an_expired_body_is_not_run(redis_server: RedisServer, monkeypatch: pyte
     run(redis_server.url, scenario)
 
 
-def test_a_repeated_submit_does_not_rerun_an_ended_job(redis_server: RedisServer) -> None:
+def test_a_repeated_submit_does_not_rerun_an_ended_job(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         job_id = await api.submit("q", "k", b"body")
         await take(worker)
         await worker.finish(job_id, b"answer")
-        again = await api._records.submit(job_id, "q", "k", b"body", DEFAULT_SUBMIT)
-        assert again == job_id
+        monkeypatch.setattr("app.broker.redis.broker.secrets.token_hex", lambda _: job_id)
+        assert await api.submit("q", "k", b"body") == job_id
         assert await api.backlog("q") == Backlog(0, 0, 0)
         assert await api.result(job_id) == b"answer"
 
@@ -206,16 +207,21 @@ def test_a_claim_whose_reply_was_lost_delivers_its_jobs_again(redis_server: Redi
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         await worker.heartbeat("q", WorkerStatus("w", ""))
         job_id = await api.submit("q", "k", b"body")
-        claim = ("q", "consumer", 1, True, None, ())
-        _, [first] = await worker._records.claim(*claim)
-        _, [again] = await worker._records.claim(*claim)
-        assert (again.job_id, again.message, again.fence, again.attempt) == (job_id, first.message, first.fence, 1)
-        assert (await worker._records.claim("q", "consumer", 1, True, None, [first.message]))[1] == []
+
+        async def claim(*held: bytes) -> list[list[bytes]]:
+            arguments = ("consumer", "process", 1, "", "", 1, 1, *held)
+            _, lost, jobs = await worker._scripts.call("claim", "q:v1", *arguments)
+            assert not lost
+            return list(jobs)
+
+        [first] = await claim()
+        assert first[0] == job_id.encode() and await claim() == [[*first[:4], ANY, ANY, *first[6:]]]
+        assert await claim(first[1]) == []
         await api.cancel(job_id)
-        await client.xclaim(LEASES, "workers", "other", 0, [first.message], idle=3_600_000, justid=True)
+        await client.xclaim(LEASES, "workers", "other", 0, [first[1]], idle=3_600_000, justid=True)
         for _ in range(2):  # a cancelled job whose worker died is leased to be finished, also after a lost reply
-            _, [last] = await worker._records.claim(*claim)
-            assert (last.verdict, last.attempt) == ("lost", 1)
+            [last] = await claim()
+            assert (last[3], last[6]) == (b"1", b"lost")
         assert await client.xlen(LEASES) == 1
 
     run(redis_server.url, scenario)
@@ -224,8 +230,8 @@ def test_a_claim_whose_reply_was_lost_delivers_its_jobs_again(redis_server: Redi
 def test_a_job_is_in_one_place_at_a_time(redis_server: RedisServer) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         async def places() -> tuple[int, int, int]:
-            waiting = await client.zcard("{abs}:queue:q:waiting")
-            return await client.hlen("{abs}:queue:q:outside"), waiting, await client.xlen(LEASES)
+            waiting = await client.zcard("{abs}:queue:q:v1:waiting")
+            return await client.hlen("{abs}:queue:q:v1:outside"), waiting, await client.xlen(LEASES)
 
         first = await api.submit("compile", "first", b"")
         job_id = await api.submit("q", "k", b"", SubmitOptions(after=first))
@@ -249,7 +255,7 @@ def test_workers_with_different_secrets_cannot_share_a_server(redis_server: Redi
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         await worker.heartbeat("q", WorkerStatus("w", ""))
         await worker.heartbeat("q", WorkerStatus("w", ""))
-        stranger = RedisBroker.from_url(redis_server.url, Settings.of(secret=b"another secret of 16"))
+        stranger = RedisBroker(redis_server.url, Settings.of(secret=b"another secret of 16"))
         with pytest.raises(SettingsInvalid, match="ABS_SECRET"):
             await stranger.heartbeat("q", WorkerStatus("s", ""))
         await stranger.close()
@@ -296,7 +302,7 @@ def test_a_live_worker_keeps_its_long_job(redis_server: RedisServer) -> None:
 
 def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
-        closing = RedisBroker.from_url(redis_server.url, settings(30.0))
+        closing = RedisBroker(redis_server.url, settings(30.0))
         job_id = await api.submit("q", "k", b"")
         await take(closing)
         began = time.monotonic()

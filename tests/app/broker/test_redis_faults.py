@@ -30,7 +30,7 @@ def run(url: str, scenario: Callable[[RedisBroker], Awaitable[None]], wait_s: fl
     """Runs a scenario with the broker of an API."""
 
     async def whole() -> None:
-        broker = RedisBroker.from_url(url, settings(LEASE_S, wait_s))
+        broker = RedisBroker(url, settings(LEASE_S, wait_s))
         try:
             async with asyncio.timeout(180):
                 await scenario(broker)

@@ -134,7 +134,7 @@ def used_bytes(server: RedisServer) -> int:
 
 async def fill_store(url: str, count: int, size: int) -> None:
     """Stores `count` values of this size under the keys of automata."""
-    store = RedisStore.from_url(url, Settings.of(secret=b"s" * 16))
+    store = RedisStore(url, Settings.of(secret=b"s" * 16))
     try:
         for _ in range(count):
             await store.put(automaton_key(secrets.token_hex(32)), secrets.token_bytes(size), ttl_s=3_600)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import app.messages.keys
-from app.broker.redis.records import SERVICE_KEYS
+from app.broker.redis.scripts import SERVICE_KEYS
 from app.messages import automaton_key, charge_key, explanation_key, slots_key, store_share_key, tokens_key, window_key
 
 APP = Path(app.messages.keys.__file__).parents[1]
@@ -38,9 +38,9 @@ def test_only_the_key_and_broker_modules_spell_storage_keys() -> None:
 
 
 def test_keys_of_the_broker_are_in_its_table() -> None:
-    records = (BROKER / "records.py").read_text(encoding="utf-8")
+    modules = "".join(path.read_text(encoding="utf-8") for path in BROKER.glob("*.py"))
     table = (BROKER / "lua" / "common.lua").read_text(encoding="utf-8").partition("\nlocal ")[0]
-    found = set(re.findall(r"\{KEY_PREFIX\}([a-z]+)", records))
+    found = set(re.findall(r"\{KEY_PREFIX\}([a-z]+)", modules))
     found |= {key.rpartition(":")[2] for key in SERVICE_KEYS}
     assert len(found) > 12
     assert not [key for key in found if f"-- {{abs}}:{key}" not in table]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from app.errors import SettingsInvalid, StorageDown
-from app.redis.connection import REPLY_S_MAX, Connection, Script, open_client
+from app.redis.connection import REPLY_S_MAX, Connection, open_client
 from tests.servers.redis_server import RedisServer
 
 SCENARIO_S_MAX = 60.0
-ECHO = Script("return ARGV[1]")
-LATE = Script("local ends = redis.call('TIME')[1] + 1 while redis.call('TIME')[1] + 0 < ends do end return ARGV[1]")
-WRONG = Script("return redis.error_reply('ERR not so')")
+ECHO = "return ARGV[1]"
+LATE = "local ends = redis.call('TIME')[1] + 1 while redis.call('TIME')[1] + 0 < ends do end return ARGV[1]"
+WRONG = "return redis.error_reply('ERR not so')"
 
 
 @contextlib.asynccontextmanager
@@ -108,4 +108,4 @@ async def test_a_silent_connection_with_pending_replies_is_replaced(tmp_path: Pa
 ])  # fmt: skip
 def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(SettingsInvalid, match="is not the URL of a Redis server"):
-        open_client(url, 1)
+        open_client(url)

@@ -60,8 +60,8 @@ def test_every_user_may_check_the_server(guarded_server: RedisServer, user: str)
 @pytest.mark.parametrize("worker_user", WORKERS)
 def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worker_user: str) -> None:
     guarded_server.flush()
-    api = RedisBroker.from_url(url_of(guarded_server, "api"), settings(2.0))
-    worker = RedisBroker.from_url(url_of(guarded_server, worker_user), settings(2.0))
+    api = RedisBroker(url_of(guarded_server, "api"), settings(2.0))
+    worker = RedisBroker(url_of(guarded_server, worker_user), settings(2.0))
     run_redis_scenario(do_everything, api, worker)
 
 
@@ -118,7 +118,7 @@ def test_a_worker_may_run_every_command_of_the_scripts(guarded_server: RedisServ
 
 @pytest.mark.parametrize("user", USERS)
 async def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServer, user: str) -> None:
-    store = RedisStore.from_url(url_of(guarded_server, user), settings(2.0))
+    store = RedisStore(url_of(guarded_server, user), settings(2.0))
     for key in ("{abs}:dfa:v3:k", "{abs}:explanation:v3:k", "{abs}:unmet:v3:k:k", "{abs}:probe:k"):
         await store.put(key, b"value", 60)
         await store.put(key, b"value", 60, "anna")
@@ -156,8 +156,8 @@ def ask_as(server: RedisServer, user: str, words: tuple[str, ...]) -> str:
 
 
 def test_only_workers_take_jobs_and_only_the_api_counts(guarded_server: RedisServer) -> None:
-    add = ("XADD", "{abs}:queue:q:leases", "*", "job", "x")
-    read = ("XREADGROUP", "GROUP", "workers", "me", "STREAMS", "{abs}:queue:q:leases", ">")
+    add = ("XADD", "{abs}:queue:q:v1:leases", "*", "job", "x")
+    read = ("XREADGROUP", "GROUP", "workers", "me", "STREAMS", "{abs}:queue:q:v1:leases", ">")
     for words in (add, read):
         assert ask_as(guarded_server, "api", words).startswith("-NOPERM")
         assert not ask_as(guarded_server, "compile", words).startswith("-NOPERM")

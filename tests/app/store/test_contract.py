@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from app.messages import store_share_key
+from app.settings import Settings
 from app.store import Store
 from app.store.base import ENTRY_BYTES
 from app.store.memory import MemoryStore
@@ -17,6 +18,9 @@ from tests.servers.redis_server import RedisServer
 
 VALUE_BYTES_MAX = 1_000
 OWNER_BYTES_MAX = 3 * (100 + ENTRY_BYTES)
+REDIS_SETTINGS = Settings.of(
+    store_value_bytes_max=VALUE_BYTES_MAX, redis_wait_s=20.0, key_store_bytes_max=OWNER_BYTES_MAX
+)  # fmt: skip
 
 
 def in_memory(url: str, time: ManualTime) -> Store:
@@ -24,7 +28,7 @@ def in_memory(url: str, time: ManualTime) -> Store:
 
 
 def on_redis(url: str, time: RealTime) -> Store:
-    return RedisStore(url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
+    return RedisStore(url, REDIS_SETTINGS)
 
 
 STORES: dict[str, Callable[..., Store]] = {"memory": in_memory, "redis": on_redis}
@@ -134,7 +138,7 @@ async def test_the_memory_store_frees_replaced_and_deleted_values() -> None:
 
 
 async def test_a_corrupt_share_record_does_not_block_storing(redis_server: RedisServer) -> None:
-    store = RedisStore(redis_server.url, VALUE_BYTES_MAX, 20.0, OWNER_BYTES_MAX)
+    store = RedisStore(redis_server.url, REDIS_SETTINGS)
     await store.put("a", b"1", 10, "anna")
     for field, text in (("1", "nonsense"), ("first", "1"), ("bytes", "999999999")):
         redis_server.ask("HSET", store_share_key("anna"), field, text)

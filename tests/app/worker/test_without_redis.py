@@ -52,7 +52,7 @@ def submit(server: RedisServer, prompt: str) -> None:
     job = GenerateJob("abs-1", "0" * 64, prompt, GenerationOptions(max_tokens=8), time.time() + 600, progress="steps")
 
     async def scenario() -> None:
-        broker = RedisBroker.from_url(server.url, Settings.of(secret=COMMON["ABS_SECRET"].encode()))
+        broker = RedisBroker(server.url, Settings.of(secret=COMMON["ABS_SECRET"].encode()))
         await broker.submit("generate", prompt, dump(job), SubmitOptions(detached=True))
         await broker.close()
 

@@ -1,9 +1,9 @@
--- KEYS: .., events, droppable. ARGV: id fence number droppable data durable_max droppable_bytes_max
+-- KEYS: .., events, droppable. ARGV: id fence number droppable data
 -- -> 1 stored | 0 ignored | -1 leased by another worker
-local id, job, data, events, dropped = ARGV[1], load(ARGV[1]), ARGV[5], KEYS[13], KEYS[14]
-local durable, droppable_bytes_max = ARGV[4] == '0', number(ARGV[7])
+local id, job, data, events, dropped = ARGV[1], load(ARGV[1]), ARGV[5], KEYS[16], KEYS[17]
+local durable = ARGV[4] == '0'
 if not job or job.state ~= 'running' or job.fence ~= number(ARGV[2]) then return job and is_over(job) and 0 or -1 end
-if durable and job.durable >= number(ARGV[6]) then return 0 end
+if durable and job.durable >= EVENTS_MAX then return 0 end
 local event = ARGV[2] .. '-' .. ARGV[3]
 local added = redis.pcall('XADD', events, event, 'data', data)
 if type(added) == 'table' and added.err then return 0 end -- published before, but the reply was lost
@@ -13,10 +13,10 @@ if durable then
 else
   job.droppable = job.droppable + #data
   redis.call('RPUSH', dropped, event .. ' ' .. #data)
-  while job.droppable > droppable_bytes_max and job.droppable > #data do
+  while job.droppable > DROPPABLE_BYTES_MAX and job.droppable > #data do
     local oldest, size = string.match(redis.call('LPOP', dropped), '^(%S+) (%d+)$')
     redis.call('XDEL', events, oldest)
-    job.droppable, job.bytes = job.droppable - number(size), job.bytes - number(size)
+    job.droppable, job.bytes = job.droppable - size, job.bytes - size
   end
 end
 save(id, job)

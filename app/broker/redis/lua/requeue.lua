@@ -1,12 +1,11 @@
--- id fence result_ttl_ms result_bytes_max
+-- id fence
 local id, job = ARGV[1], load(ARGV[1])
 if not job or job.state ~= 'running' or job.fence ~= number(ARGV[2]) then return end
-if job.cancel then return finish(id, job, nil, {ttl = number(ARGV[3]), bytes = number(ARGV[4])}) end
+if job.cancel then return finish(id, job, nil) end
 leave(id, job)
-local taken = number(redis.call('HGET', QUEUE, 'pace_work')) - (job.paced and work_of(job.weight) or 0)
-redis.call('HSET', QUEUE, 'pace_work', decimal(math.max(0, taken)))
-job.state, job.attempt, job.fence = 'waiting', job.attempt - 1, job.fence + 1
-redis.call('ZADD', WAITING, integer(job.place), id)
-weigh('weight', job.priority, job.weight)
+local rate = pace()
+if job.paced then rate.work = math.max(0, rate.work - work_of(job)) end
+save_pace(rate)
+job.attempt, job.fence = job.attempt - (job.verdict == '' and 1 or 0), job.fence + 1
+wait(id, job)
 save(id, job)
-redis.call('PUBLISH', '{abs}:arrivals', job.queue)

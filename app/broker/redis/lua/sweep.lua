@@ -1,6 +1,5 @@
--- result_bytes_max. Deletes old jobs and consumers, and restarts leases after the clock was set back.
-forget_old(number(ARGV[1]))
-restart_leases(false)
+-- Deletes old jobs and consumers.
+forget_old()
 local consumers = redis.pcall('XINFO', 'CONSUMERS', LEASES, GROUP)
 for _, consumer in ipairs(consumers.err and {} or consumers) do -- name, pending, idle, each with its value
   local expired = consumer[4] == 0 and consumer[6] > 3600000

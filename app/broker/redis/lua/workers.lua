@@ -1,6 +1,9 @@
--- KEYS: .., workers, reasons -> {worker, reason}...
-local workers = {}
-for _, worker in ipairs(redis.call('ZRANGEBYSCORE', KEYS[13], '(' .. integer(now_ms()), '+inf')) do
-  workers[#workers + 1] = {worker, redis.call('HGET', KEYS[14], worker) or ''}
+-- KEYS: .., workers. ARGV: ttl_ms -> {worker, reason}...
+local workers, found, now = {}, redis.call('HGETALL', KEYS[16]), now_ms()
+for index = 1, #found, 2 do
+  local ends, reason = unpack(cmsgpack.unpack(found[index + 1]))
+  -- Later ends exist if the clock was set back.
+  if now < ends and ends <= now + ARGV[1] then workers[#workers + 1] = {found[index], reason}
+  else redis.call('HDEL', KEYS[16], found[index]) end
 end
 return workers
