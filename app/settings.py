@@ -21,7 +21,6 @@ from pydantic import (
     ValidationInfo,
     create_model,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.errors import SettingsInvalid
 from compiler.limits import Limits
@@ -77,7 +76,7 @@ Count = Annotated[int, Field(gt=0)]
 Amount = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # may be 0
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 def _setting(default: object, description: str, **rules: Any) -> Any:
@@ -86,7 +85,8 @@ def _setting(default: object, description: str, **rules: Any) -> Any:
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    # Schemas are built when they are first used, so that help is fast.
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
 
 class InferenceSettings(_Group):
@@ -115,7 +115,7 @@ class InferenceSettings(_Group):
 class ProcessSettings(_Group):
     """Processes."""
 
-    embedded_workers: Annotated[tuple[Queue, ...], NoDecode, BeforeValidator(_split)] = _setting(
+    embedded_workers: Annotated[tuple[Queue, ...], BeforeValidator(_split)] = _setting(
         QUEUES, "workers inside the API process; empty where `abs worker` runs them as processes")
     data_dir: Text = _setting(
         "~/.local/state/abs", "folder in which `abs up` keeps its server's data, its secret and its logs")
@@ -163,7 +163,7 @@ class AuthSettings(_Group):
             "comma may follow former or future values that are accepted, too"))
     keys_file: str = _setting("", "API keys as `abs keys new` writes them; empty: no key is needed")
     allow_unauthenticated: bool = _setting(False, "serve beyond this machine without keys")
-    public_paths: Annotated[tuple[PublicPath, ...], NoDecode, BeforeValidator(_split)] = _setting(
+    public_paths: Annotated[tuple[PublicPath, ...], BeforeValidator(_split)] = _setting(
         (), "paths that need no key: `/ready`, `/metrics`, `/version`, `/` (the playground)")
     allowed_hosts: Words = _setting(
         (), "accepted Host headers, `*` for any; empty: this machine's names, or any with `ABS_KEYS_FILE`")
@@ -252,10 +252,6 @@ class EngineSettings(_Group):
 def _model_id(model: str) -> str:
     folder = Path(model)
     return folder.resolve().name if folder.is_dir() else model
-
-
-class _Variables(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, validate_default=True)
 
 
 class Settings(_Group):
@@ -353,20 +349,24 @@ def read_settings(**options: object) -> Settings:
 
     Raises SettingsInvalid, which has a line for each variable at fault.
     """
+    from pydantic_settings import BaseSettings, SettingsConfigDict  # imported here, so that help is fast
+
+    class Variables(BaseSettings):
+        model_config = SettingsConfigDict(env_prefix=PREFIX, enable_decoding=False, validate_default=True)
+
     faults = [
         f"{PREFIX}{former.upper()} was renamed; set {PREFIX}{name.upper()} instead"
         for former, name in RENAMED.items() if f"{PREFIX}{former.upper()}" in os.environ
     ]
     texts = _texts_of_files(faults)
     fields = {name: definition for group in DEFINITIONS.values() for name, definition in group.items()}
-    variables = create_model("Variables", __base__=_Variables, **fields)
     try:
-        values = variables(**texts | options).model_dump(exclude_unset=True)
+        variables = create_model("Variables", __base__=Variables, **fields)(**texts | options)
     except ValidationError as error:
         faults += _faults(error)
     if faults:
         raise SettingsInvalid("\n".join(faults))
-    return Settings.of(**values)
+    return Settings.of(**variables.model_dump(exclude_unset=True))
 
 
 def let_idle_threads_sleep() -> None:
