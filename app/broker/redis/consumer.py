@@ -65,6 +65,7 @@ class QueueConsumer:
     ) -> None:
         self._name, self._queue, self._attempts_max = secrets.token_hex(8), queue, attempts_max
         self._scripts, self._signatures, self._notifications = scripts, signatures, notifications
+        self._taking = asyncio.Lock()
         self._claiming = asyncio.Lock()  # a claim must know the leases of those before
         # Between these is the server's clock minus our monotonic clock, which is never set. In ms.
         self._clock_ahead: tuple[float, float] | None = None
@@ -78,21 +79,22 @@ class QueueConsumer:
 
     async def take(self) -> Delivery:
         """The next job. If the caller is cancelled meanwhile, `_maintain_forever` requeues the job."""
-        with self._notifications.news(self._queue) as news:
-            while True:
-                if not self._claimed:
-                    self._claimed.extend(await self._claim(1))
-                if not self._claimed:
-                    await wait_for_change(news)
-                    continue
+        while True:
+            # One task waits at a time: each arrival would wake all of them for one job.
+            async with self._taking:
+                with self._notifications.news(self._queue) as news:
+                    while not self._claimed:
+                        self._claimed.extend(await self._claim(1))
+                        if not self._claimed:
+                            await wait_for_change(news)
                 lease = self._claimed.popleft()
-                try:
-                    body = await self._open(lease)
-                except BaseException:
-                    self._end(lease)
-                    raise
-                if body is not None:
-                    return replace(lease.delivery, body=body)
+            try:
+                body = await self._open(lease)
+            except BaseException:
+                self._end(lease)
+                raise
+            if body is not None:
+                return replace(lease.delivery, body=body)
 
     async def requeue(self, lease: Lease) -> None:
         """Requeues a leased job."""
