@@ -1,7 +1,7 @@
 # All commands run in .venv, which is made from locks/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up environment check test tests test-long image image-files compose-test chaos reference bench load abuse fuzz measure docs lock clean bench-long hmm
+.PHONY: help setup demo serve up environment check test tests test-long image image-files compose-test chaos reference bench load abuse fuzz measure docs lock audit lowest clean bench-long hmm
 
 PYTHON ?= python3
 VENV := .venv
@@ -40,6 +40,8 @@ help:
 	@echo "  make reference    install the systems that the benchmarks compare with"
 	@echo "  make docs         build the documentation as a site in .cache/site"
 	@echo "  make lock         resolve locks/ again, all packages with hashes (UPGRADE=--upgrade: to the newest versions)"
+	@echo "  make audit        licences and a bill of materials of what is installed, known vulnerabilities of locks/"
+	@echo "  make lowest       run the tests with the lowest versions that pyproject.toml allows (minutes)"
 	@echo "  make clean        delete $(VENV) and all caches"
 
 setup: $(INSTALLED)
@@ -166,6 +168,16 @@ chaos: $(INSTALLED)
 abuse: $(INSTALLED)
 	$(BIN)/python -m tests.long.abuse
 	$(BIN)/python -m tests.long.mutants --cases 20000
+
+# The advisory service of pip-audit needs the network; without it this fails at the end.
+audit: $(INSTALLED)
+	$(PYTHON) -m venv .cache/audit/environment
+	.cache/audit/environment/bin/python -m pip install --quiet --no-deps --require-hashes --requirement locks/audit.txt
+	$(BIN)/python -m tools.audit .cache/audit
+
+# The lowest versions that pyproject.toml allows of every dependency of the service; PyTorch as it is locked.
+lowest: $(INSTALLED)
+	$(BIN)/python -m tools.lowest .cache/lowest
 
 # UPGRADE=--upgrade takes the newest versions; else only what pyproject.toml no longer allows changes.
 lock:

@@ -24,7 +24,8 @@ TOP_LEVEL = {
     "mkdocs.yml", "openapi.json", "pyproject.toml", "tests", "tools",
 }
 TARGETS = (
-    "setup", "demo", "serve", "check", "test", "test-long", "fuzz", "chaos", "abuse", "bench", "load", "docs", "lock"
+    "setup", "demo", "serve", "check", "test", "test-long", "fuzz", "chaos", "abuse", "bench", "load", "docs", "lock",
+    "audit", "lowest",
 )
 ONE_MACHINE = re.compile(  # what would tie a checkout to the machine or the mirror it was written on
     r"/work/|/root/|/home/\w|file://|(?:find-links|index-url)[ =]+\w+:/"

@@ -1,0 +1,41 @@
+"""Tests the lowest versions that pyproject.toml allows: python -m tools.lowest FOLDER
+
+Makes an environment in FOLDER with the lowest version of each direct dependency of the service, PyTorch as it is locked
+and what the tests need, then runs the demo and the tests that need nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.lock import CUDA, EXTRAS, ROOT, uv
+
+TESTED = ("tests/client", "tests/app/api", "tests/app/messages", "tests/app/store", "tests/app/test_settings.py")
+TOOLS = ("anyio", "hatchling", "hypothesis", "jsonschema[format-nongpl]", "psutil", "pytest", "pytest-xdist", "pyyaml")
+
+
+def main(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    excluded, lowest, python = folder / "excluded.txt", folder / "lowest.txt", folder / "bin" / "python"
+    uv("venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
+    excluded.write_text("\n".join(CUDA), encoding="utf-8")
+    extras = [f"--extra={extra}" for extra in (*EXTRAS["inference"], "up")]
+    resolution = ("--resolution", "lowest-direct", "--no-emit-package", "torch", "--excludes", str(excluded))
+    uv("pip", "compile", "--quiet", "--python-version", "3.11", *resolution, *extras, "pyproject.toml",
+       "--output-file", str(lowest))  # fmt: skip
+    into = ("pip", "install", "--quiet", "--python", str(python))
+    uv(*into, "--no-deps", "--requirement", str(lowest))
+    uv(*into, "--constraint", str(lowest), *TOOLS)
+    uv(*into, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps")
+    subprocess.run((*pip, "--requirement", "locks/torch.txt"), cwd=ROOT, check=True)
+    subprocess.run((folder / "bin" / "abs", "demo"), cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    tests = (python, "-m", "pytest", "--quiet", "--numprocesses", "2", "-p", "no:cacheprovider", *TESTED)
+    return subprocess.run(tests, cwd=ROOT, env=dict(os.environ) | {"OMP_NUM_THREADS": "1"}, check=False).returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path(sys.argv[1]).resolve()))
