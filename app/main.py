@@ -12,7 +12,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from app import __version__
@@ -23,6 +22,7 @@ from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
 from app.api.middleware.request_log import RequestLogMiddleware
 from app.api.middleware.security import SecurityMiddleware
+from app.api.openapi import component_schemas
 from app.api.operations import StorageProbe
 from app.api.operations import router as operations
 from app.api.playground import router as page
@@ -107,8 +107,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 405:
         # The framework lists the methods of the first of several routes only.
         error = method_not_allowed(request.url.path)
-    answer = refusal(error, getattr(request.state, "request_id", ""))
-    return Response(answer.body, answer.status, headers=answer.headers)
+    return refusal(error, getattr(request.state, "request_id", ""))
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -117,9 +116,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
         schemas["Problem"] = ProblemBody.model_json_schema()
-        for event in (CompiledEventBody, StepEventBody, RestartEventBody):
-            schema = TypeAdapter(event).json_schema(ref_template="#/components/schemas/{model}")
-            schemas |= schema.pop("$defs", {}) | {event.__name__: schema}
+        schemas |= component_schemas(CompiledEventBody, StepEventBody, RestartEventBody)
         for path in document["paths"].values():
             for operation in path.values():  # the framework's own 422 is never sent
                 faults = operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from app.api.schemas import AutomatonResponse, StateBody, TransitionBody
 from app.api.svg import Drawing, draw, visible
@@ -31,7 +30,7 @@ def as_json(
             TransitionBody.model_validate({"from": source, "to": target, "letters": letters})
             for (source, target), letters in _transitions(constraint).items()
         ),
-        accepting=tuple(state for state in range(dfa.states) if dfa.accepting[state]),
+        accepting=_accepting(constraint),
         min_tokens=constraint.tokens.min_tokens,
         explanation=explanation,
     )
@@ -46,9 +45,7 @@ def as_dot(constraint: CompiledConstraint) -> str:
         label, style = (f"q{state}\\nd {distance}", "solid") if distance is not None else (f"q{state}\\ndead", "dotted")
         lines.append(f'  {state} [label="{label}", shape={shape}, style={style}];')
     lines.append(f"  begin -> {dfa.start};")
-    names = _names(constraint)
-    for (source, target), letters in _transitions(constraint).items():
-        lines.append(f"  {source} -> {target} [label={_quoted(_label(names, letters))}];")
+    lines += [f"  {source} -> {target} [label={_quoted(label)}];" for source, target, label in _edges(constraint)]
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -61,17 +58,13 @@ def _quoted(text: str) -> str:
 def as_svg(constraint: CompiledConstraint) -> str:
     """The SVG document."""
     dfa = constraint.text.display_dfa
-    names = _names(constraint)
-    edges = [
-        (source, target, _label(names, letters)) for (source, target), letters in _transitions(constraint).items()
-    ]
-    accepting = frozenset(state for state in range(dfa.states) if dfa.accepting[state])
-    return draw(Drawing(constraint.state_distances, accepting, dfa.start, edges), "the automaton of the constraint")
+    accepting = frozenset(_accepting(constraint))
+    drawing = Drawing(constraint.state_distances, accepting, dfa.start, _edges(constraint))
+    return draw(drawing, "the automaton of the constraint")
 
 
-def _label(names: Sequence[str], letters: Sequence[int]) -> str:
-    """The letters of an edge, for people to read."""
-    return " | ".join(names[letter] for letter in letters)
+def _accepting(constraint: CompiledConstraint) -> tuple[int, ...]:
+    return tuple(constraint.text.display_dfa.accepting.nonzero()[0].tolist())
 
 
 def _letters(constraint: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
@@ -90,12 +83,17 @@ def _letters(constraint: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _names(constraint: CompiledConstraint) -> tuple[str, ...]:
-    """The letters' names on the edges of a picture. Propositions of our own, such as "(a word)", appear only where none
-    of the caller's holds.
+def _edges(constraint: CompiledConstraint) -> list[tuple[int, int, str]]:
+    """The edges of a picture: from, to and label.
+
+    Propositions of our own, such as "(a word)", appear only where none of the caller's holds.
     """
-    letters = zip(_letters(constraint), constraint.text.symbol_names, strict=True)
-    return tuple(", ".join(letter) or symbol for letter, symbol in letters)
+    symbols = zip(_letters(constraint), constraint.text.symbol_names, strict=True)
+    names = [", ".join(letter) or symbol for letter, symbol in symbols]
+    return [
+        (source, target, " | ".join(names[letter] for letter in letters))
+        for (source, target), letters in _transitions(constraint).items()
+    ]
 
 
 def _transitions(constraint: CompiledConstraint) -> dict[tuple[int, int], tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.api.errors import PROBLEM_TYPE
+from app.api.openapi import problem_response
 from app.auth import HEALTH, ROUTE_SCOPES
 
 Document = dict[str, Any]
@@ -58,8 +58,7 @@ def document_security(document: Document) -> None:
 def _may_answer(responses: Document, more: dict[str, str]) -> None:
     for status, meaning in more.items():
         if status not in responses:
-            schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-            responses[status] = {"description": meaning, "content": {PROBLEM_TYPE: schema}}
+            responses[status] = problem_response(meaning)
         else:
             # The descriptions are lists of codes, so a code that the route itself documents is not repeated.
             description = responses[status]["description"]

@@ -7,12 +7,11 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.types import Send
 
 from app.errors import (
     InternalError,
@@ -35,16 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An error as HTTP sends it."""
-
-    status: int
-    body: bytes
-    headers: dict[str, str]
-
-
-def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None = None) -> Problem:
+def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
     """The answer to an error. Of a bug it says nothing but that it happened; no text of any length is echoed."""
     failure = failure_of(error)  # of a bug it holds no message
     facts = failure.facts
@@ -57,16 +47,8 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
     seconds = fields["retry_after_s"]
     retry = {} if seconds is None else {"retry-after": str(seconds)}
     allow = {"allow": error.allow} if isinstance(error, MethodNotAllowed) else {}
-    response_headers = {"content-type": PROBLEM_TYPE, "x-request-id": request_id, **(headers or {}), **retry, **allow}
-    return Problem(facts.status, json.dumps(body, ensure_ascii=True).encode(), response_headers)
-
-
-async def send_problem(send: Send, answer: Problem) -> None:
-    """Send an error as the whole answer."""
-    headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-    headers.append((b"content-length", str(len(answer.body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    response_headers = {"x-request-id": request_id, **(headers or {}), **retry, **allow}
+    return Response(json.dumps(body, ensure_ascii=True), facts.status, response_headers, PROBLEM_TYPE)
 
 
 def shown_path(path: str) -> str:
@@ -108,7 +90,7 @@ def _clip(value: object) -> object:
             return value
 
 
-def refusal(error: Exception, request_id: str) -> Problem:
+def refusal(error: Exception, request_id: str) -> Response:
     """The answer to an error. Details that the caller must not see are logged."""
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     app_error = _app_error(error)

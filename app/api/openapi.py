@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
 from app.api.errors import PROBLEM_TYPE
 
 Responses = dict[int | str, dict[str, Any]]
@@ -31,8 +33,20 @@ EVENT_STREAM: Responses = {
 
 def errors(*statuses: int) -> Responses:
     """The problems that a path answers with these statuses."""
-    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    return {status: {"description": _MEANING[status], "content": {PROBLEM_TYPE: schema}} for status in statuses}
+    return {status: problem_response(_MEANING[status]) for status in statuses}
+
+
+def problem_response(description: str) -> dict[str, Any]:
+    """The answer of a path that is a problem."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {"description": description, "content": {PROBLEM_TYPE: {"schema": schema}}}
+
+
+def component_schemas(*models: type) -> dict[str, Any]:
+    """The schemas of bodies and their parts, by name."""
+    pairs = [(model, "serialization") for model in models]
+    _, document = models_json_schema(pairs, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    return dict(document["$defs"])
 
 
 def text(media_type: str) -> Responses:

@@ -148,7 +148,7 @@ def _reconnect(retry_ms: int) -> bytes:
 
 
 def _error_event(error: Exception, request_id: str) -> bytes:
-    return format_sse_event(data_str=refusal(error, request_id).body.decode(), event="error", id=LAST_ID)
+    return format_sse_event(data_str=bytes(refusal(error, request_id).body).decode(), event="error", id=LAST_ID)
 
 
 def _event(name: str, data: bytes, event_id: str) -> bytes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import PROBLEM_TYPE
 from app.api.middleware.request_log import response_headers
+from app.api.openapi import component_schemas
 from app.openai.responses import ChatChunkBody, CompletionResponse, ErrorBody
 
 PREFIX = "/v1/"
@@ -83,9 +83,7 @@ class _ErrorTranslator:
 
 def document_errors(document: dict[str, Any]) -> None:
     """Adds OpenAI's errors and stream events to an OpenAPI document."""
-    schemas = document["components"]["schemas"]
-    for model in (ErrorBody, CompletionResponse, ChatChunkBody):
-        _add(schemas, model)
+    document["components"]["schemas"] |= component_schemas(ErrorBody, CompletionResponse, ChatChunkBody)
     for path, operations in document["paths"].items():
         if not path.startswith(PREFIX):
             continue
@@ -94,8 +92,3 @@ def document_errors(document: dict[str, Any]) -> None:
                 if PROBLEM_TYPE in response.get("content", {}):
                     schema = {"schema": {"$ref": f"#/components/schemas/{ErrorBody.__name__}"}}
                     response["content"] = {ERROR_TYPE: schema}
-
-
-def _add(schemas: dict[str, Any], model: type[BaseModel]) -> None:
-    schema = model.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
-    schemas |= schema.pop("$defs", {}) | {model.__name__: schema}

@@ -71,7 +71,7 @@ class ChunkStream(EventSourceResponse):
             yield self._error(error)
 
     def _error(self, error: Exception) -> bytes:
-        return format_sse_event(data_str=error_body(refusal(error, self._request_id).body).decode())
+        return format_sse_event(data_str=error_body(bytes(refusal(error, self._request_id).body)).decode())
 
 
 async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:

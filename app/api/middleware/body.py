@@ -10,12 +10,12 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.errors import problem, send_problem
+from app.api.errors import problem
 from app.api.middleware.request_log import id_of_request, response_headers
 from app.errors import (
     BodyTooLarge,
@@ -55,10 +55,10 @@ class StrictBody:
         name = id_of_request(scope)
         try:
             body = await self._read(scope, receive)
-        except ClientGone:
+        except ClientDisconnect:
             return
         except CallerError as error:
-            await send_problem(send, problem(error, name, {"connection": "close"}))
+            await problem(error, name, {"connection": "close"})(scope, receive, send)
             return
         await self._run(scope, _replay(body, receive), send, name)
 
@@ -70,7 +70,7 @@ class StrictBody:
         except asyncio.CancelledError:  # the server's shutdown grace is over
             if answering.started:
                 raise
-            await send_problem(send, problem(JobCancelled("the service is stopping"), name))
+            await problem(JobCancelled("the service is stopping"), name)(scope, receive, send)
         except Exception as error:
             if answering.timed_out:  # the server then closes the connection
                 log.info("a client did not read its response within %g s", self._write_s_max)
@@ -78,7 +78,7 @@ class StrictBody:
             log.error("request %s failed: %s", name, without_message(error))
             if answering.started:  # the server then breaks the connection off
                 raise InternalError("the response ended before it was complete") from None
-            await send_problem(send, problem(error, name))
+            await problem(error, name)(scope, receive, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, counted and checked.
@@ -90,7 +90,7 @@ class StrictBody:
         size = 0
         try:
             async with asyncio.timeout(self._body_s_max) as clock:
-                async for chunk in _chunks(receive):
+                async for chunk in Request(scope, receive).stream():
                     within = size <= self._body_bytes_max
                     size += len(chunk)
                     if size <= self._body_bytes_max:
@@ -109,17 +109,6 @@ class StrictBody:
             _require_json(Headers(scope=scope))
             read_json(body)
         return body
-
-
-async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
-    """The parts of a body as they arrive. Raises ClientGone."""
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone("the client left while it was sending")
-        more = message.get("more_body", False)
-        yield message.get("body", b"")
 
 
 def _require_json(headers: Headers) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.errors import problem, send_problem
+from app.api.errors import problem
 from app.api.middleware.request_log import id_of_request, response_headers
 from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, is_public, require_scope, scope_of
 from app.errors import (
@@ -81,7 +81,7 @@ class SecurityMiddleware:
                 headers["www-authenticate"] = REALM
             if isinstance(error, RateLimited):
                 guarded.rate_limit = RateLimitStatus(error.cap, 0, error.retry_after_s)
-            await send_problem(guarded, problem(error, name, headers))
+            await problem(error, name, headers)(scope, receive, guarded)
 
     def _require_small(self, scope: Scope) -> None:
         """Raises HeadersTooLarge. A server in front may have limits of its own; ours hold behind any."""

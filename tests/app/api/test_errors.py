@@ -36,7 +36,8 @@ def test_a_code_has_one_status() -> None:
 def test_the_body_carries_the_fields_of_the_row() -> None:
     answer = problem(SpecSyntaxError("bad", source="a\nb(", position=4, expected="')'", field="ltlf"), "id-1")
     body = json.loads(answer.body)
-    assert (answer.status, body["status"], body["code"], body["request_id"]) == (422, 422, "constraint_syntax", "id-1")
+    shown = (answer.status_code, body["status"], body["code"], body["request_id"])
+    assert shown == (422, 422, "constraint_syntax", "id-1")
     assert (body["position"], body["line"], body["column"], body["expected"]) == (4, 2, 3, "')'")
     assert answer.headers["content-type"] == "application/problem+json"
     assert json.loads(problem(LimitExceeded("dfa_states_max", 20, 21), "").body)["limit"] == "dfa_states_max"
@@ -103,7 +104,7 @@ def test_errors_are_logged_without_messages_of_their_causes() -> None:
 def test_an_internal_error_reveals_no_details() -> None:
     for error in (ZeroDivisionError("MARKER"), InternalError("MARKER")):
         answer = problem(error, "id")
-        assert answer.status == 500
+        assert answer.status_code == 500
         assert b"MARKER" not in answer.body
 
 

@@ -139,7 +139,7 @@ def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer) -> 
         with pytest.raises(StorageDown, match="has lost the job") as error:
             await waiting
         problem = refusal(error.value, "request")
-        assert (problem.status, b"has lost the job" in problem.body) == (503, True)
+        assert (problem.status_code, b"has lost the job" in problem.body) == (503, True)
         assert {name.lower(): value for name, value in problem.headers.items()}["retry-after"] == "5"
 
     run(redis_server.url, scenario)
