@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from app.errors import (
     InternalError,
@@ -23,6 +24,7 @@ from app.errors import (
     without_message,
 )
 from app.messages import Failure, NotReadyReason, failure_of, is_expected_error
+from compiler.errors import ErrorFacts
 
 PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400
@@ -34,7 +36,29 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 log = logging.getLogger(__name__)
 
 
-def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
+class Problem(Response):
+    """An error as HTTP sends it.
+
+    The state of the request gets its `code`, for the log, and may hold a `problem_format` of another body.
+    """
+
+    media_type = PROBLEM_TYPE
+    body: bytes
+
+    def __init__(self, facts: ErrorFacts, fields: Mapping[str, object], headers: Mapping[str, str]) -> None:
+        super().__init__(json.dumps(fields), facts.status, headers)
+        self.code = facts.code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope.setdefault("state", {})
+        state["code"] = self.code
+        if "problem_format" in state:
+            await state["problem_format"](self)(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None = None) -> Problem:
     """The answer to an error. Of a bug it says nothing but that it happened; no text of any length is echoed."""
     failure = failure_of(error)  # of a bug it holds no message
     facts = failure.facts
@@ -48,7 +72,7 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
     retry = {} if seconds is None else {"retry-after": str(seconds)}
     allow = {"allow": error.allow} if isinstance(error, MethodNotAllowed) else {}
     response_headers = {"x-request-id": request_id, **(headers or {}), **retry, **allow}
-    return Response(json.dumps(body, ensure_ascii=True), facts.status, response_headers, PROBLEM_TYPE)
+    return Problem(facts, body, response_headers)
 
 
 def shown_path(path: str) -> str:
@@ -90,7 +114,7 @@ def _clip(value: object) -> object:
             return value
 
 
-def refusal(error: Exception, request_id: str) -> Response:
+def refusal(error: Exception, request_id: str) -> Problem:
     """The answer to an error. Details that the caller must not see are logged."""
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     app_error = _app_error(error)

@@ -53,7 +53,7 @@ async def job_response(request: Request, service: Service, job_id: str) -> JobRe
     error = None
     if isinstance(result, Failure):
         # The stored failure goes through the same function as an answer, so both show the same fields.
-        error = ProblemBody(**json.loads(bytes(refusal(result.as_error(), request.state.request_id).body)))
+        error = ProblemBody(**json.loads(refusal(result.as_error(), request.state.request_id).body))
     return JobResponse(
         id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,
         attempt=state.attempt, ahead=state.ahead, error=error,

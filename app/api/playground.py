@@ -67,27 +67,23 @@ def page_files() -> Mapping[str, PageFile]:
 
 @router.get("/")
 async def page(if_none_match: IfNoneMatch = None) -> Response:
-    return _response(page_files()[PAGE], if_none_match)
+    return _response(PAGE, if_none_match)
 
 
 @router.get("/static/{file}")
 async def static(file: str, if_none_match: IfNoneMatch = None) -> Response:
-    return _named(file, if_none_match)
+    return _response(file, if_none_match)
 
 
 @router.get("/static/{folder}/{file}")
 async def static_in_folder(folder: str, file: str, if_none_match: IfNoneMatch = None) -> Response:
-    return _named(f"{folder}/{file}", if_none_match)
+    return _response(f"{folder}/{file}", if_none_match)
 
 
-def _named(path: str, if_none_match: str | None) -> Response:
+def _response(path: str, if_none_match: str | None) -> Response:
     file = page_files().get(path)  # a table, so a path cannot leave the folder
     if file is None:
         raise RouteNotFound("there is no such path")
-    return _response(file, if_none_match)
-
-
-def _response(file: PageFile, if_none_match: str | None) -> Response:
     headers = {**_HEADERS, "etag": file.etag}
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     if file.etag in tags or "*" in tags:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from starlette.types import Receive, Scope, Send
 
 from app.api.errors import refusal
 from app.api.schemas import Answer, answer_of, to_json
@@ -34,32 +35,48 @@ RETRY_MS, RECONNECT_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
 LAST_ID = "end"  # id of the last event: a reader that sends it has read everything
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}  # for proxies: do not store or buffer events
 
-Message = MutableMapping[str, Any]
 
+class EventStream(EventSourceResponse):
+    """A stream of events that reports the stop of the server."""
 
-class JobEvents(EventSourceResponse):
-    """A stream of a job's events. The reader's share in the job outlives its connection by `stream_grace_s`."""
+    def __init__(self, events: AsyncIterator[bytes], request_id: str, headers: Mapping[str, str]) -> None:
+        self._request_id, self._ended = request_id, False
+        super().__init__(events, headers={**STREAM_HEADERS, **headers})
 
-    def __init__(
-        self, reader: EventSubscription, request_id: str, after: str = "", headers: dict[str, str] | None = None
-    ) -> None:
-        self._reader, self._request_id, self._ended = reader, request_id, False
-        super().__init__(self._stream(after), headers={**STREAM_HEADERS, **(headers or {})})
-
-    async def __call__(
-        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         except asyncio.CancelledError:  # the server's shutdown grace is over
-            last = _error_event(JobCancelled("the service is stopping"), self._request_id)
+            last = self._error(JobCancelled("the service is stopping"))
             await send({"type": "http.response.body", "body": last, "more_body": False})
             self._ended = True
         finally:  # also when the client left in the middle of the iteration
-            if self._ended:
-                await self._reader.unsubscribe()
-            else:
-                self._reader.unsubscribe_later()
+            await self._leave()
+
+    def _error(self, error: Exception) -> bytes:
+        """The last event of a stream that fails."""
+        data = refusal(error, self._request_id).body.decode()
+        return format_sse_event(data_str=data, event="error", id=LAST_ID)
+
+    async def _leave(self) -> None:
+        """Give up the share in the job after the stream."""
+        raise NotImplementedError
+
+
+class JobEvents(EventStream):
+    """A stream of a job's events. The reader's share in the job outlives its connection by `stream_grace_s`."""
+
+    def __init__(
+        self, reader: EventSubscription, request_id: str, after: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._reader = reader
+        super().__init__(self._stream(after), request_id, headers or {})
+
+    async def _leave(self) -> None:
+        if self._ended:
+            await self._reader.unsubscribe()
+        else:
+            self._reader.unsubscribe_later()
 
     async def _stream(self, after: str) -> AsyncIterator[bytes]:
         service, job = self._reader.service, self._reader.job
@@ -79,7 +96,7 @@ class JobEvents(EventSourceResponse):
             yield _reconnect(STORAGE_RETRY_MS)
             return
         except Exception as error:
-            last = _error_event(error, self._request_id)
+            last = self._error(error)
         yield last
         self._ended = True
 
@@ -145,10 +162,6 @@ def _chunk(event: JobEvent) -> bytes:
 def _reconnect(retry_ms: int) -> bytes:
     """Tells a reader to reconnect at the path of the job's events."""
     return format_sse_event(event="reconnect", data_str="{}", retry=retry_ms)
-
-
-def _error_event(error: Exception, request_id: str) -> bytes:
-    return format_sse_event(data_str=bytes(refusal(error, request_id).body).decode(), event="error", id=LAST_ID)
 
 
 def _event(name: str, data: bytes, event_id: str) -> bytes:

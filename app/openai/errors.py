@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.errors import PROBLEM_TYPE
-from app.api.middleware.request_log import response_headers
+from app.api.errors import PROBLEM_TYPE, Problem
 from app.api.openapi import component_schemas
 from app.openai.responses import ChatChunkBody, CompletionResponse, ErrorBody
 
@@ -39,46 +39,27 @@ def _param(fields: dict[str, Any]) -> str | None:
     return path if isinstance(path, str) else _CODE_PARAMS.get(fields["code"])
 
 
-class OpenAIErrors:
-    """ASGI middleware that translates the problem documents of paths below /v1.
+def error_response(problem: Problem) -> Response:
+    """A problem as a response in OpenAI's format."""
+    response = Response(error_body(problem.body), problem.status_code, media_type=ERROR_TYPE)
+    for name, value in problem.headers.items():
+        response.headers.setdefault(name, value)
+    return response
 
-    It surrounds all other middleware, because those answer with problem documents too.
+
+class OpenAIErrors:
+    """ASGI middleware that sets OpenAI's format for problems below /v1.
+
+    It surrounds all other middleware, because those answer with problems too.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_openai = scope["type"] == "http" and scope["path"].startswith(PREFIX)
-        await self._app(scope, receive, _ErrorTranslator(send) if is_openai else send)
-
-
-class _ErrorTranslator:
-    """A `send` function that converts problem documents to OpenAI's format. It buffers the document first."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._start: Message | None = None
-        self._body = b""
-
-    async def __call__(self, message: Message) -> None:
-        starts = message["type"] == "http.response.start"
-        if starts and response_headers(message).get("content-type", "").startswith(PROBLEM_TYPE):
-            self._start = message
-        elif self._start is None:
-            await self._send(message)
-        else:
-            self._body += message.get("body", b"")
-            if not message.get("more_body", False):
-                await self._send_error(self._start)
-
-    async def _send_error(self, start: Message) -> None:
-        body = error_body(self._body)
-        replaced = (b"content-type", b"content-length")
-        headers = [pair for pair in start["headers"] if pair[0] not in replaced]
-        headers += [(b"content-type", ERROR_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-        await self._send({**start, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        if scope["type"] == "http" and scope["path"].startswith(PREFIX):
+            scope.setdefault("state", {})["problem_format"] = error_response
+        await self._app(scope, receive, send)
 
 
 def document_errors(document: dict[str, Any]) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
 
 from app.api.errors import refusal
-from app.api.sse import STORAGE_RETRY_MS, STREAM_HEADERS, paced
+from app.api.sse import STORAGE_RETRY_MS, EventStream, paced
 from app.broker import JobEvent
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
@@ -29,7 +29,6 @@ from app.service import Service, SubmittedJob
 
 DONE = format_sse_event(data_str="[DONE]")
 _CONTRADICTED = "the worker failed and the retry produced a different answer; discard the partial text and retry"
-Message = MutableMapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +42,15 @@ class StreamedAnswer:
     usage: bool
 
 
-class ChunkStream(EventSourceResponse):
+class ChunkStream(EventStream):
     """The response with the chunks. If the client disconnects its job is cancelled, because it cannot resume."""
 
     def __init__(self, streamed: StreamedAnswer, request_id: str, headers: dict[str, str]) -> None:
-        self._streamed, self._request_id = streamed, request_id
-        super().__init__(self._chunks(), headers={**STREAM_HEADERS, **headers})
+        self._streamed = streamed
+        super().__init__(self._chunks(), request_id, headers)
 
-    async def __call__(
-        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-    ) -> None:
-        submitted = self._streamed.submitted
-        try:
-            await super().__call__(scope, receive, send)
-        except asyncio.CancelledError:  # the shutdown grace period is over
-            last = self._error(JobCancelled("the service is stopping"))
-            await send({"type": "http.response.body", "body": last, "more_body": False})
-        finally:
-            self._streamed.service.jobs.unsubscribe_soon(*submitted.shares)
+    async def _leave(self) -> None:
+        self._streamed.service.jobs.unsubscribe_soon(*self._streamed.submitted.shares)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         try:
@@ -71,7 +61,7 @@ class ChunkStream(EventSourceResponse):
             yield self._error(error)
 
     def _error(self, error: Exception) -> bytes:
-        return format_sse_event(data_str=error_body(bytes(refusal(error, self._request_id).body)).decode())
+        return format_sse_event(data_str=error_body(refusal(error, self._request_id).body).decode())
 
 
 async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:

@@ -6,16 +6,15 @@ request's route by its template, never by its path. From a refusal it reads only
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import re
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.errors import PROBLEM_TYPE
 from app.auth import template_of
 from app.messages import request_id
 from app.observability import logs, metrics, tracing
@@ -23,9 +22,7 @@ from app.observability import logs, metrics, tracing
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 PROBES = ("/health", "/ready", "/metrics")  # called every few seconds, so successes are logged at debug level only
 OTHER = "other"  # in place of a path or method that is none of ours
-PROBLEM_BYTES_MAX = 65_536
 _NO_RESPONSE = 499  # the client left before there was an answer
-_CODE = re.compile(r"[a-z_]{1,40}")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 log = logging.getLogger("app.http")
 
@@ -73,7 +70,7 @@ class RequestLogMiddleware:
                 route = _route(scope)
                 span.update_name(f"{method} {route}")
                 tracing.note(span, status=recorder.status, route=route)
-                _record(method, route, recorder, time.perf_counter() - started, str(state.get("owner", "")))
+                _record(method, route, recorder, time.perf_counter() - started, state)
 
 
 class _ResponseRecorder:
@@ -82,37 +79,20 @@ class _ResponseRecorder:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status, self.bytes = _NO_RESPONSE, 0
-        self._problem: bytearray | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            if response_headers(message).get("content-type") == PROBLEM_TYPE:
-                self._problem = bytearray()
         elif message["type"] == "http.response.body":
-            body = message.get("body", b"")
-            self.bytes += len(body)
-            if self._problem is not None and len(self._problem) < PROBLEM_BYTES_MAX:
-                self._problem += body
+            self.bytes += len(message.get("body", b""))
         await self._send(message)
 
-    @property
-    def code(self) -> str:
-        """The code of a refusal, empty for other answers."""
-        if not self._problem:
-            return ""
-        with contextlib.suppress(ValueError, AttributeError):
-            code = json.loads(self._problem).get("code")
-            if isinstance(code, str) and _CODE.fullmatch(code):
-                return code
-        return ""
 
-
-def _record(method: str, route: str, recorder: _ResponseRecorder, seconds: float, owner: str) -> None:
-    """Count and log a request after its end."""
+def _record(method: str, route: str, recorder: _ResponseRecorder, seconds: float, state: Mapping[str, Any]) -> None:
+    """Count and log a request after its end. A problem has left its code in the request's state."""
     metrics.HTTP_REQUESTS.labels(route, method, str(recorder.status)).inc()
     metrics.HTTP_SECONDS.labels(route).observe(seconds)
-    code = recorder.code
+    code, owner = state.get("code", ""), state.get("owner", "")
     if recorder.status in metrics.REJECTED_CODES:
         metrics.REJECTED.labels(code or OTHER).inc()
     status = recorder.status

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import problem
 from app.api.middleware.request_log import id_of_request, response_headers
-from app.auth import Key, KeyCharges, KeyRing, RateLimitStatus, bearer, is_public, require_scope, scope_of
+from app.auth import KeyCharges, KeyRing, RateLimitStatus, bearer, is_public, require_scope, scope_of
 from app.errors import (
     CallerError,
     HeadersTooLarge,
@@ -102,7 +102,10 @@ class SecurityMiddleware:
         if self._ring is None or is_public(method, path, self._settings.auth.public_paths):
             yield
             return
-        key, state = self._key(scope, self._ring), scope["state"]
+        credentials = Headers(scope=scope).getlist("authorization")
+        if len(credentials) != 1:
+            raise Unauthorized("send one header, Authorization: Bearer abs_...")
+        key, state = self._ring.find(bearer(credentials[0])), scope["state"]
         state["owner"] = key.name
         state["charges"] = KeyCharges(self._limiter, key) if self._limiter else None
         # The scope is checked before the rate limit, so a forbidden request is not counted.
@@ -113,12 +116,6 @@ class SecurityMiddleware:
             return
         async with self._limiter.admitted(key, route_scope) as guarded.rate_limit:
             yield
-
-    def _key(self, scope: Scope, ring: KeyRing) -> Key:
-        values = Headers(scope=scope).getlist("authorization")
-        if len(values) != 1:
-            raise Unauthorized("send one header, Authorization: Bearer abs_...")
-        return ring.find(bearer(values[0]))
 
 
 def _require_unambiguous(scope: Scope) -> None:
