@@ -33,7 +33,7 @@ CUDA = (
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = ("x86_64-manylinux_2_36", "aarch64-manylinux_2_36", "aarch64-apple-darwin")
 FOR = "Linux on x86-64 and arm64 and macOS on arm64, Python 3.11 to 3.14"
-PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
+PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\\\n]*[^\\\s])", re.MULTILINE)
 # The wheels of the platform whose size of download the files name.
 SIZED = re.compile(r"(-cp311-cp311-|-abi3-|-py3-none-)manylinux.*x86_64|-none-any\.whl$")
 
@@ -45,6 +45,7 @@ def uv(*arguments: str) -> str:
 
 
 def pins(text: str) -> dict[str, str]:
+    """The version and the marker of each package."""
     return dict(PIN.findall(text))
 
 
@@ -92,7 +93,9 @@ def lock(folder: Path, upgrade: bool) -> None:
     earlier: dict[str, str] = {}
     for name, names in EXTRAS.items():
         extras = [f"--extra={extra}" for extra in names]
-        earlier |= write(name, (*project, *extras, "--constraint", str(everything)), earlier)
+        found = write(name, (*project, *extras, "--constraint", str(everything)), earlier)
+        # A later file repeats a package that it needs in more places than this one, such as colorama.
+        earlier |= {package: pin for package, pin in found.items() if versions[package] == pin}
     for name in GROUPS:
         write(name, ("--group", f"pyproject.toml:{name}", "--constraint", str(everything)), {})
     torch = f"# Without hashes: tools/install.py says where the build is taken from.\ntorch=={versions['torch']}\n"
