@@ -192,7 +192,7 @@ class QueueConsumer:
             log.error("job %s of %s cannot be taken here: %s", lease.job_id, self._queue, without_message(error))
             self._give_others_time(2)
             words = (queue_keys(self._queue)[-1], "workers", "none", 0, lease.message)
-            ended = ("IDLE", to_ms(self._scripts.lease_s), "JUSTID")
+            ended = ("IDLE", to_ms(self._scripts.lease_s))
             await self._scripts.link.command("renounce", "XCLAIM", *words, *ended, wait_s=None)
             self._end(lease)
         return None

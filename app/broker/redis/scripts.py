@@ -20,6 +20,8 @@ SERVICE_KEYS = [
     )
 ]  # fmt: skip
 QUEUE_PARTS = ("", ":waiting", ":outside", ":leases")
+
+
 @functools.cache
 def _texts() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "lua").glob("*.lua")}

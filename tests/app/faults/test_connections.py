@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.messages import VERSION
 from tests.app.faults.test_workers import BODY, WORKERS, begin, final_status, read_on, steps
 from tests.long.chaos import states_of_generations
 from tests.servers import redis_server
@@ -156,7 +157,7 @@ def test_a_job_that_one_worker_cannot_read_goes_to_another(proxied_cluster: Line
         misreader.wait_until("/ready")
         with parts.client() as http:
             job = begin(http, "x")
-            log_line = f"job {job} of generate cannot be taken here: ValueError"
+            log_line = f"job {job} of generate:v{VERSION} cannot be taken here: ValueError"
             until(lambda: log_line in misreader.log(), "the worker says that it cannot")
             for name in WORKERS:
                 parts.parts[name].start()
