@@ -73,11 +73,11 @@ def test_a_container_runs_without_root_on_read_only_files(tag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "engine", "constraint"),
+    ("tag", "variable", "constraint"),
     [("light", "LTLF_ENGINE=mona", '--ltlf=F("dog")'), ("light-fado", "REGEX_ENGINE=fado", "--regex=[a-z]+ dogs?")],
 )
-def test_an_engine_that_a_setting_selects_compiles(tag: str, engine: str, constraint: str) -> None:
-    variables = ("--env", f"ABS_{engine}", "--tmpfs", "/tmp")
+def test_an_engine_that_a_setting_selects_compiles(tag: str, variable: str, constraint: str) -> None:
+    variables = ("--env", f"ABS_{variable}", "--tmpfs", "/tmp")
     output = docker("run", "--rm", "--read-only", *variables, f"abs-server:{tag}", "abs", "compile", constraint)
     assert "states" in output and "accepted:" in output
 
