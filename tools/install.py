@@ -57,8 +57,7 @@ class Environment:
             subprocess.run([sys.executable, "-m", "venv", *without, str(folder)], check=True)
         own = (self.python, "-m", "pip")
         self.pip = own if self.has_own_pip else (sys.executable, "-m", "pip", "--python", self.python)
-        # PyTorch and the packages that it needs are installed side by side: their conflicts end with the last step.
-        self.install = (*self.pip, "install", "--quiet", "--no-compile", "--no-warn-conflicts")
+        self.install = (*self.pip, "install", "--quiet", "--no-compile")
 
     def bring_pip(self) -> None:
         if not self.has_own_pip:
@@ -142,7 +141,6 @@ def install(environment: Environment, files: tuple[str, ...], where: str) -> Non
         try:
             subprocess.run((*source.command, "--no-deps", locked_torch()), check=True)
             subprocess.Popen([environment.python, "-c", IMPORTED], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            environment.bring_pip()
         except BaseException as error:
             failures.append(error)
 
@@ -155,6 +153,7 @@ def install(environment: Environment, files: tuple[str, ...], where: str) -> Non
     thread.join()
     if failures:
         raise failures[0]
+    environment.bring_pip()  # now, because it would add setuptools of another version than the locked one
     # What the chosen build needs beside locks/: the packages of CUDA, or nothing.
     subprocess.run((*source.command, locked_torch()), check=True)
     subprocess.Popen([environment.python, "-c", IMPORTED], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
