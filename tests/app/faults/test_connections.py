@@ -154,8 +154,9 @@ def test_a_job_that_one_worker_cannot_read_goes_to_another(proxied_cluster: Line
         assert parts.parts[name].stop() == 0
     misreader = proxied_cluster.add("misreader", *SCRIPTED, "misread")
     try:
-        misreader.wait_until("/ready")
         with parts.client() as http:
+            # The worker is ready before the API has read so in the server.
+            until(lambda: http.get("/ready").is_success, "the API knows of a worker that is ready")
             job = begin(http, "x")
             log_line = f"job {job} of generate:v{VERSION} cannot be taken here: ValueError"
             until(lambda: log_line in misreader.log(), "the worker says that it cannot")
