@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import json
 import logging
 import math
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from app.api.middleware.body import read_json
 from app.cli.demo import LISTENING, ServerFailed, run_demo
 from app.cli.in_process import ONCE, CreateApp, Observer, followed, in_process
 from app.cli.keys import key_commands
-from app.cli.processes import add_processes
+from app.cli.processes import Model, add_processes
 from app.cli.render import ProgressEvent, progress_line, show_checked, show_compiled, show_generated, show_problem
 from app.errors import AppError, InvalidJson, StorageDown
 from app.models import open_model_files
@@ -58,7 +58,6 @@ ConstraintJson = Annotated[str | None, Opt("--constraint", help="a constraint ob
 AsJson = Annotated[bool, Opt("--json", help="print the API's JSON")]
 Finite = Annotated[float | None, Opt(callback=_finite)]
 Url = Annotated[str | None, Opt(help="a running service; by default the request runs in this process")]
-Model = Annotated[str | None, Opt(help="a folder or a Hugging Face name, instead of ABS_MODEL")]
 
 
 def run(create_app: CreateApp) -> int:
@@ -270,16 +269,12 @@ class _Sender:
     as_json: bool
     retry: Retry = ONCE
 
-    @contextlib.asynccontextmanager
-    async def client(self, status: Status, observer: Observer) -> AsyncIterator[AsyncClient]:
+    def client(self, status: Status, observer: Observer) -> AbstractAsyncContextManager[AsyncClient]:
         if self.url is not None:
             status.update(f"waiting for {self.url}")
-            async with AsyncClient(self.url, _settings().auth.api_key, retry=self.retry) as client:
-                yield client
-        else:
-            status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")
-            async with in_process(self.create_app, _settings(model=self.model), self.queues, observer) as client:
-                yield client
+            return AsyncClient(self.url, _settings().auth.api_key, retry=self.retry)
+        status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")
+        return in_process(self.create_app, _settings(model=self.model), self.queues, observer)
 
 
 Send = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult]]

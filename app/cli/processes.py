@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -46,25 +47,21 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
         data_dir = None if data is None else str(data)
         settings = chosen(host=host, port=port, data_dir=data_dir, model=model, log_level=log_level)
         require_engines(settings, ("compile",))
-        run_up(settings, {"compile": workers_compile, "generate": workers_generate}, _event_printer(as_json))
+        run_up(settings, {"compile": workers_compile, "generate": workers_generate}, partial(_print_event, as_json))
 
 
-def _event_printer(as_json: bool) -> Callable[[Mapping[str, object]], None]:
-    """Prints the events of `abs up`: JSON, or text on standard error except for the line with the URL."""
-
-    def emit(event: Mapping[str, object]) -> None:
-        if as_json:
-            print(json.dumps(event), flush=True)  # the reader may be a program that waits for the line
-        elif event["event"] == "ready":
-            print(f"abs: {LISTENING}{event['url']} (data and logs in {event['data']})", flush=True)
-        elif event["event"] == "stopping":
-            print("abs: stopping", file=sys.stderr, flush=True)
-        else:
-            status = f", status {event['status']}" if "status" in event else ""
-            text = f"abs: {event['process']} {event['event']} (process {event['pid']}{status})"
-            print(text, file=sys.stderr, flush=True)
-
-    return emit
+def _print_event(as_json: bool, event: Mapping[str, object]) -> None:
+    """Prints an event of `abs up`: JSON, or text on standard error except for the line with the URL."""
+    if as_json:
+        print(json.dumps(event), flush=True)  # the reader may be a program that waits for the line
+    elif event["event"] == "ready":
+        print(f"abs: {LISTENING}{event['url']} (data and logs in {event['data']})", flush=True)
+    elif event["event"] == "stopping":
+        print("abs: stopping", file=sys.stderr, flush=True)
+    else:
+        status = f", status {event['status']}" if "status" in event else ""
+        text = f"abs: {event['process']} {event['event']} (process {event['pid']}{status})"
+        print(text, file=sys.stderr, flush=True)
 
 
 def _valid_queue(queue: str) -> str:

@@ -6,7 +6,6 @@ import fcntl
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import SettingsInvalid
@@ -15,32 +14,13 @@ SOCKET_PATH_BYTES_MAX = 103  # of macOS, the shortest: 104 with the final zero
 SECRET_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
 class Folder:
     """A locked data folder. The lock lasts while this process or a child has the file `lock` open."""
 
-    path: Path
-    lock: int
-
-    @property
-    def server_socket(self) -> Path:
-        return self.path / "server.sock"
-
-    @property
-    def server_data(self) -> Path:
-        return self.path / "server"
-
-    @property
-    def server_conf(self) -> Path:
-        return self.path / "server.conf"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def secret(self) -> Path:
-        return self.path / "secret"
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path, self.lock = path, lock
+        self.server_socket, self.server_conf = path / "server.sock", path / "server.conf"
+        self.server_data, self.logs, self.secret = path / "server", path / "logs", path / "secret"
 
     def write(self, path: Path, text: str) -> None:
         """Writes a file atomically, readable by its owner only."""

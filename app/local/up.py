@@ -48,7 +48,8 @@ def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> N
     folder = open_folder(Path(settings.process.data_dir))
     try:
         folder.write(folder.server_conf, server_conf(folder))
-        settings = _with_server_url(settings, folder)
+        url, secret = f"unix://{folder.server_socket}", folder.secret.read_bytes().strip()
+        settings = settings.changed(broker=url, store=url, embedded_workers=(), secret=secret)
         asyncio.run(_run(_Local(settings, folder, workers, emit), server.path))
     finally:
         os.close(folder.lock)
@@ -62,13 +63,6 @@ def _free_port(host: str, port: int) -> int:
             return int(listener.getsockname()[1])
     except OSError as error:
         raise SettingsInvalid(f"cannot listen on {host} port {port}: {error.strerror}") from error
-
-
-def _with_server_url(settings: Settings, folder: Folder) -> Settings:
-    """The settings with the server's URL and the secret of the folder."""
-    url = f"unix://{folder.server_socket}"
-    secret = folder.secret.read_bytes().strip()
-    return settings.changed(broker=url, store=url, embedded_workers=(), secret=secret)
 
 
 def _programs(settings: Settings, folder: Folder, server: str, workers: Mapping[str, int]) -> tuple[Program, ...]:

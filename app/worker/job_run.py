@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from app.broker import Broker, Delivery
 from app.errors import (
@@ -88,8 +89,10 @@ class JobRun:
         try:
             if self._delivery.attempt > 1:  # subscribers discard the events of the attempt before
                 await self._broker.publish(job_id, dump(RestartMessage(self._delivery.attempt)))
-            loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(self._worker.threads, self._handle, job, context)
+            loop, worker, handle = asyncio.get_running_loop(), self._worker, partial(self._handle, job, context)
+            result = await loop.run_in_executor(
+                worker.threads, record_attempt, job, self._delivery, worker.queue, worker.worker, handle
+            )
             await context.flush()
         except asyncio.CancelledError:
             await self._requeue(context)
@@ -123,16 +126,11 @@ class JobRun:
 
     def _handle(self, job: Job, context: JobContext) -> Result:
         """The job's result; runs in the handler's thread."""
-        worker, delivery = self._worker, self._delivery
-        with record_attempt(
-            job, delivery.job_id, worker.queue, worker.worker, delivery.waited_s, delivery.attempt
-        ) as attempt:
-            try:
-                attempt.result = _within_limit(_outcome(worker.handler, job, context), worker.answer_bytes_max)
-            except Exception as error:  # of the broker; errors of the handler are results already
-                log.error("a %s job failed: %s", job.kind, without_message(error))
-                attempt.result = failure_of(error)
-        return attempt.result
+        try:
+            return _within_limit(_outcome(self._worker.handler, job, context), self._worker.answer_bytes_max)
+        except Exception as error:  # of the broker; errors of the handler are results already
+            log.error("a %s job failed: %s", job.kind, without_message(error))
+            return failure_of(error)
 
 
 def _within_limit(result: Result, bytes_max: int) -> Result:
@@ -190,45 +188,34 @@ def _call_handler(handler: Handler, job: Job, context: JobContext) -> Result:
         return failure_of(error)
 
 
-class AttemptResult:
-    """The result of an attempt. It is None while it runs and if the worker was stopped."""
-
-    def __init__(self) -> None:
-        self.result: Result | None = None
-
-
-@contextlib.contextmanager
-def record_attempt(
-    job: Job, job_id: str, queue: str, worker: str, waited_s: float, attempt: int
-) -> Iterator[AttemptResult]:
-    """Record an attempt in log, trace and metrics. The body calls the handler; its outcome is counted."""
+def record_attempt(job: Job, delivery: Delivery, queue: str, worker: str, handle: Callable[[], Result]) -> Result:
+    """Record an attempt in log, trace and metrics. `handle` calls the handler; its outcome is counted."""
+    job_id, waited_s, attempt = delivery.job_id, delivery.waited_s, delivery.attempt
     metrics.QUEUE_SECONDS.labels(queue).observe(waited_s)
     metrics.ATTEMPTS.labels(job.kind).inc()
     if attempt > 1:
         metrics.REDELIVERED.labels(job.kind).inc()
-    started, attempt_result = time.perf_counter(), AttemptResult()
+    started = time.perf_counter()
     with (
         logs.bound(request_id=job.request_id, job_id=job_id, worker=worker),
         tracing.span(job.kind, job.traceparent, tracing.CONSUMER, job_id=job_id, attempt=attempt) as span,
         metrics.RUNNING.labels(queue).track_inprogress(),
     ):
-        yield attempt_result
-        outcome = outcome_of(attempt_result.result)
+        result = handle()
+        outcome = outcome_of(result)
         tracing.note(span, outcome=outcome)
-        if isinstance(attempt_result.result, Failure):
-            tracing.fail(span, attempt_result.result.error)
+        if isinstance(result, Failure):
+            tracing.fail(span, result.error)
         spent_s = time.perf_counter() - started
-        _count(job, attempt_result.result, outcome, waited_s + spent_s)
-        sizes = _sizes(attempt_result.result)
-        times = {"waited_ms": waited_s * 1000, "ms": spent_s * 1000}
-        log.info("job_done", extra={"kind": job.kind, "outcome": outcome, "attempt": attempt, **times, **sizes})
+        _count(job, result, outcome, waited_s + spent_s)
+        sizes = {"waited_ms": waited_s * 1000, "ms": spent_s * 1000, **_sizes(result)}
+        log.info("job_done", extra={"kind": job.kind, "outcome": outcome, "attempt": attempt, **sizes})
+    return result
 
 
-def outcome_of(result: Result | None) -> str:
+def outcome_of(result: Result) -> str:
     """The outcome label of a job. It is ok, unsat, infeasible, limit, timeout, cancelled, refused or error."""
     match result:
-        case None:
-            return "cancelled"
         case Failure(fields={"limit": "compile_s_max"}):
             return "timeout"
         case Failure():
@@ -242,7 +229,7 @@ def form_of(job: CompileJob) -> str:
     return next((form for form in FORMS if form in job.spec), "length")
 
 
-def _count(job: Job, result: Result | None, outcome: str, total_s: float) -> None:
+def _count(job: Job, result: Result, outcome: str, total_s: float) -> None:
     """Add a job to the metrics of its kind."""
     match job:
         case CompileJob():
@@ -264,7 +251,7 @@ def _count(job: Job, result: Result | None, outcome: str, total_s: float) -> Non
             metrics.VIOLATIONS.inc()
 
 
-def _sizes(result: Result | None) -> dict[str, object]:
+def _sizes(result: Result) -> dict[str, object]:
     """The log's fields for a result. These are its sizes or the name of a failure, never texts of a caller."""
     match result:
         case CompileJobResult():

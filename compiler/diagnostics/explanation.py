@@ -123,7 +123,7 @@ def _at_step(name: str, is_label: bool, holds: tuple[str, ...]) -> Letter:
     """A letter that is a step of the trace."""
     if is_label:
         return Letter(name, _at_label(name, holds), holds)
-    return Letter(_set_name(holds), _step_in_words(holds), holds)
+    return Letter(shortened(", ".join(holds) or "other"), _step_in_words(holds), holds)
 
 
 def _letter(kind: str, name: str, holds: tuple[str, ...] | None) -> Letter:
@@ -143,10 +143,6 @@ def _letter(kind: str, name: str, holds: tuple[str, ...] | None) -> Letter:
 
 def _at_label(name: str, holds: Sequence[str]) -> str:
     return f"the label {name}, at which {_step_in_words(holds)}" if holds else f"the label {name}"
-
-
-def _set_name(holds: Sequence[str]) -> str:
-    return shortened(", ".join(holds) or "other")
 
 
 def _step_in_words(holds: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import chain, cycle, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -116,19 +117,15 @@ class TextSampler:
     def different(self, count: int, seed: int) -> tuple[tuple[int, ...], ...]:
         """Random accepted words, no two alike. There are fewer than `count` where no more are short enough."""
         rng = random.Random(seed)
+        # Words of several lengths are drawn in turn.
+        lengths = islice(cycle(self.least_steps + extra for extra in _EXTRA_STEPS), _DRAWS_PER_TEXT * count)
+        drawn = (self._random(rng, length) for length in lengths)
         words: dict[tuple[int, ...], None] = {}
-        for number in range(_DRAWS_PER_TEXT * count):
+        # Random draws repeat where there are few words: the rest is enumerated.
+        for word in chain(drawn, self._in_order(self.least_steps + max(_EXTRA_STEPS))):
+            words.setdefault(word)
             if len(words) == count:
                 break
-            # Words of several lengths are drawn in turn.
-            extra = _EXTRA_STEPS[number % len(_EXTRA_STEPS)]
-            words.setdefault(self._random(rng, self.least_steps + extra))
-        if len(words) < count:
-            # Random draws repeat where there are few words: the rest is enumerated.
-            for word in self._in_order(self.least_steps + max(_EXTRA_STEPS)):
-                words.setdefault(word)
-                if len(words) == count:
-                    break
         return tuple(words)
 
     def _random(self, rng: random.Random, longest: int) -> tuple[int, ...]:

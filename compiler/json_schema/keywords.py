@@ -78,7 +78,15 @@ class TypeKeywords:
         return self.child(keyword)[0] if keyword in self.value else None
 
     def _count(self, keyword: str) -> int | None:
-        return whole_number(self.value[keyword], self.location.below(keyword)) if keyword in self.value else None
+        """A count, which JSON may write as 2.0."""
+        if keyword not in self.value:
+            return None
+        value = self.value[keyword]
+        # Booleans are ints in Python; -1 stands for every value of another type, and fails below.
+        number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else -1
+        if not math.isfinite(number) or number != int(number) or number < 0:
+            raise self.location.fault(keyword, "this is a whole number from 0", "a whole number from 0")
+        return int(number)
 
     def _decimal(self, keyword: str) -> Decimal | None:
         if keyword not in self.value:
@@ -241,15 +249,6 @@ def equal(left: object, right: object) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(equal(left[name], right[name]) for name in left)
     return left == right
-
-
-def whole_number(value: object, field: str) -> int:
-    """A count, which JSON may write as 2.0."""
-    # Booleans are ints in Python; -1 stands for every value of another type, and fails below.
-    number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else -1
-    if not math.isfinite(number) or number != int(number) or number < 0:
-        raise SpecSyntaxError("this is a whole number from 0", expected="a whole number from 0", field=field)
-    return int(number)
 
 
 def string_value(value: object, field: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import TypeAlias
 
 from compiler.errors import SpecUnsupported
@@ -202,10 +203,9 @@ class Schema:
 
     def needs_narrowing(self) -> bool:
         """True for keywords that are refused unless others narrow the values."""
-        counted = self.arrays is not None and any(contains.maximum is not None for contains in self.arrays.contains)
-        unique = self.arrays is not None and self.arrays.unique
-        objects = self.objects
-        return counted or unique or (objects is not None and objects.minimum > max(1, len(objects.required)))
+        arrays, objects = self.arrays or ArrayFacts(), self.objects or ObjectFacts()
+        counted = any(contains.maximum is not None for contains in arrays.contains)
+        return counted or arrays.unique or objects.minimum > max(1, len(objects.required))
 
     def unsupported(self, keyword: str, message: str, *steps: str) -> SpecUnsupported:
         """The error for a refused keyword. Its field is the node's, or that of the subschema that `steps` leads to."""
@@ -245,7 +245,6 @@ class PropertyScope:
         self.prefix = max((len(facts.prefix) for facts in self._arrays), default=0)
         # The scopes inside, by property name, by index of an item, and under None for undeclared properties.
         self._child: dict[str | int | None, PropertyScope] = {}
-        self._counts: bool | None = None
 
     def property(self, name: str | None) -> PropertyScope:
         """The scope of a property's value. None for a name that is not in `names`."""
@@ -283,14 +282,13 @@ class PropertyScope:
         # An item behind `prefix` stands for all of them.
         return [*map(self.property, keys), *(self.item(index) for index in range(self.prefix + 1) if self._arrays)]
 
+    @cached_property
     def counts_against_depth(self) -> bool:
         """Whether a level of nesting here uses up `max_depth`. It does where the schema leaves the value open, or leads
         back to itself.
         """
         # Otherwise the document spells the level out, and ends after finitely many.
-        if self._counts is None:
-            self._counts = not self.members or self._scopes.recursive(self)
-        return self._counts
+        return not self.members or self._scopes.recursive(self)
 
 
 class PropertyScopes:
@@ -358,7 +356,7 @@ class Position:
 
     def may_nest(self) -> bool:
         """True when an array or object may stand here."""
-        return self.depth > 0 or not self.scope.counts_against_depth()
+        return self.depth > 0 or not self.scope.counts_against_depth
 
     def item(self, index: int) -> Position:
         """The position of an item of an array here."""
@@ -369,6 +367,6 @@ class Position:
         return self._child(self.scope.property(name))
 
     def _child(self, scope: PropertyScope) -> Position:
-        depth = self.depth - 1 if self.scope.counts_against_depth() else self.depth
+        depth = self.depth - 1 if self.scope.counts_against_depth else self.depth
         # Without indentation all levels are 0: then equal values at different levels share one automaton.
         return Position(scope, depth, self.level + 1 if self.indented else self.level, self.indented)

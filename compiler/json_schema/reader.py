@@ -215,7 +215,7 @@ def _unevaluated_nodes(
     if unevaluated is None or nodes[unevaluated].is_unconstrained():
         return []
     node = nodes[number]
-    implied_nodes = _implied_nodes(nodes, number)
+    implied_nodes = _closure([number], lambda index: nodes[index].all_of)  # by `allOf` and `$ref`
     conditional_nodes = [other for index in implied_nodes for other in _conditional_nodes(nodes, nodes[index])]
     if any(_evaluates(nodes[index], keyword) for index in conditional_nodes):
         message = (
@@ -227,11 +227,10 @@ def _unevaluated_nodes(
     return _items(views, unevaluated, add) if keyword == _ITEMS else _properties(views, unevaluated, add)
 
 
-def _implied_nodes(nodes: Mapping[int, Schema], number: int) -> list[int]:
-    """The node and all nodes that it implies, by `allOf` and `$ref`."""
-    reached = [number]
+def _closure(reached: list[int], following: Callable[[int], tuple[int, ...]]) -> list[int]:
+    """The nodes and all that follow from them, each once."""
     for index in reached:  # grows while it is walked
-        reached.extend(other for other in nodes[index].all_of if other not in reached)
+        reached.extend(other for other in following(index) if other not in reached)
     return reached
 
 
@@ -240,10 +239,8 @@ def _conditional_nodes(nodes: Mapping[int, Schema], node: Schema) -> list[int]:
 
     Nodes directly under `not` are left out: they evaluate nothing.
     """
-    reached = [other for other in node.in_place_nodes() if other not in (*node.all_of, *node.none_of)]
-    for index in reached:  # grows while it is walked
-        reached.extend(other for other in nodes[index].in_place_nodes() if other not in reached)
-    return reached
+    conditional = [other for other in node.in_place_nodes() if other not in (*node.all_of, *node.none_of)]
+    return _closure(conditional, lambda index: nodes[index].in_place_nodes())
 
 
 def _evaluates(node: Schema, keyword: str) -> bool:

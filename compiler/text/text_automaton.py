@@ -295,9 +295,8 @@ def states_along(automaton: TextAutomaton, text: str) -> list[int]:
 
     They are states of every token automaton that is lifted from this one, whatever its vocabulary.
     """
-    reader = _TextReader(automaton)
-    states = [reader.transducer_state * automaton.letters.states + reader.letter_state]
-    for character in text:
+    reader, states = _TextReader(automaton), list[int]()
+    for character in ("", *text):
         reader.read(character.encode())
         states.append(reader.transducer_state * automaton.letters.states + reader.letter_state)
     return states

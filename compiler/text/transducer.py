@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -77,31 +76,6 @@ class TextTransducer:
     text_start: int
     display_state: np.ndarray
     alphabet: LetterAlphabet
-
-
-@dataclass(frozen=True, slots=True)
-class ProductLayout:
-    """Which column of a product's states holds which part.
-
-    Column 0 is the word trace. Each reading of the text follows with one column for the mandatory constraint and one
-    for each optional constraint:
-
-        words | mandatory, optional 0, optional 1 | mandatory, optional 0, optional 1
-              | reading 0                         | reading 1
-    """
-
-    optional_parts: int
-    readings: int
-
-    WORDS: ClassVar[int] = 0
-
-    def mandatory(self, reading: int) -> int:
-        """The column of the mandatory constraint."""
-        return 1 + reading * (1 + self.optional_parts)
-
-    def optional(self, reading: int) -> list[int]:
-        """The columns of the optional constraints, in their order."""
-        return [self.mandatory(reading) + 1 + number for number in range(self.optional_parts)]
 
 
 def joint_transducer(
@@ -252,19 +226,18 @@ class _ProductBuilder:
         self, explored: ProductGraph, start: int, text_start: int, silent: int | None = None, *, readings: int = 1
     ) -> TextTransducer:
         """The transducer of an explored product. `silent` is the state whose step over a space emits nothing."""
-        layout = ProductLayout(len(self._optional), readings)
-        words, component = self._words.transducer, explored.component
-        word_state, whole_state = component[:, layout.WORDS], component[:, layout.mandatory(0)]
-        # component [S, parts]: the state of each part in each product state.
-        outcomes = self._outcomes(component, layout)
-        alive = self._alive(component, layout)
+        words, word_state = self._words.transducer, explored.component[:, 0]
+        # int32 [readings, 1 + optional, S]: the state of the mandatory and of each optional constraint.
+        whole_states = explored.component[:, 1:].T.reshape(readings, 1 + len(self._optional), -1)
+        outcomes = [self._outcomes(states) for states in whole_states]
+        alive = self._alive(whole_states[:, 0])
         # With two readings the product itself goes on until both are dead: such states become the sink here.
         next_state = np.where(alive[explored.next_state], explored.next_state, SINK)
         output = self._outputs_of(words.output[:, self._members[0]][word_state])
         if silent is not None:
             output[silent, self._minterms.word(SPACE)[0]] = EMPTY
         output[next_state == SINK] = EMPTY
-        final_output = self._final_outputs(words.final_output[word_state], outcomes)
+        final_output = self._final_outputs(words.final_output[word_state], list(zip(*outcomes, strict=True)))
         transducer = CharTransducer(
             next_state=next_state, output=output, final_output=final_output, outputs=tuple(self._outputs),
             minterms=self._minterms,
@@ -273,7 +246,7 @@ class _ProductBuilder:
         # The first product state of each minimized state stands for it.
         first = np.unique(number, return_index=True)[1]
         display = self._mandatory.display_state
-        display_state = display[np.minimum(whole_state, len(display) - 1)][first].astype(np.int32)
+        display_state = display[np.minimum(whole_states[0, 0], len(display) - 1)][first].astype(np.int32)
         alphabet = LetterAlphabet(
             units=self._words.letters,
             character_letters=int(self._counts_characters),
@@ -285,38 +258,26 @@ class _ProductBuilder:
             display_state=display_state, alphabet=alphabet,
         )
 
-    def _alive(self, component: np.ndarray, layout: ProductLayout) -> np.ndarray:
+    def _alive(self, mandatory: np.ndarray) -> np.ndarray:
         """The states in which some reading can still satisfy the mandatory constraint.
 
+        mandatory  int32 [readings, S]: its state
         The sink is none of them: bool [S].
         """
-        alive = self._mandatory.live[component[:, layout.mandatory(0)]]
-        if layout.readings == 2:
-            delayed = np.concatenate([self._mandatory.live, [True, False]])  # waiting for the space, or missed it
-            alive = alive | delayed[component[:, layout.mandatory(1)]]
+        # In the last two states a delayed reading waits for the space, or has missed it.
+        alive = np.concatenate([self._mandatory.live, [True, False]])[mandatory].any(axis=0)
         alive[SINK] = False
         return np.asarray(alive)
 
-    def _outcomes(self, component: np.ndarray, layout: ProductLayout) -> list[Outcome]:
-        """The outcome of the whole-text constraints at the end in each state."""
-        by_reading = []
-        for reading in range(layout.readings):
-            holds = self._accepts(self._mandatory.accepting, component[:, layout.mandatory(reading)])
-            optional = [
-                self._accepts(part.dfa.accepting, component[:, column]).tolist()
-                for part, column in zip(self._optional, layout.optional(reading), strict=True)
-            ]
-            rows = list(zip(*optional, strict=True)) if optional else [()] * len(component)
-            by_reading.append([row if mandatory else None for mandatory, row in zip(holds.tolist(), rows, strict=True)])
-        return list(zip(*by_reading, strict=True))
+    def _outcomes(self, states: np.ndarray) -> list[tuple[bool, ...] | None]:
+        """The outcome of the whole-text constraints at the end in each state of one reading.
 
-    @staticmethod
-    def _accepts(accepting: np.ndarray, state: np.ndarray) -> np.ndarray:
-        """Whether a component accepts in each of `state` [S]: bool [S].
-
-        It never accepts in the two states of a delayed reading.
+        states  int32 [1 + optional, S]: the state of each constraint
         """
-        return np.asarray(np.concatenate([accepting, [False, False]])[state])
+        accepting = [self._mandatory.accepting, *(part.dfa.accepting for part in self._optional)]
+        # No constraint accepts in the two states of a delayed reading.
+        holds = [np.append(accepts, [False, False])[row] for accepts, row in zip(accepting, states, strict=True)]
+        return [tuple(optional) if met else None for met, *optional in np.array(holds).T.tolist()]
 
     def _string(self, letters: tuple[int, ...]) -> int:
         return self._outputs.setdefault(letters, len(self._outputs))

@@ -144,9 +144,6 @@ class Scheduler:
         # With none running any request may try; an exclusive one also waits for a check, whose memory may be missing.
         if not self._running:
             return not (request.exclusive and self._checking)
-        used = 0
-        for other in self._running:
-            if other.exclusive:
-                return False
-            used += other.bytes_max
-        return not request.exclusive and request.bytes_max <= self._budget.memory_bytes - used
+        if any(running.exclusive for running in (request, *self._running)):
+            return False
+        return request.bytes_max <= self._budget.memory_bytes - sum(other.bytes_max for other in self._running)

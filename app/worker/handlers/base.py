@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from app.errors import AutomatonMissing, MessageInvalid
 from app.messages import (
     CompileJobResult,
     Job,
@@ -18,8 +19,11 @@ from app.messages import (
     StepMessage,
     TimingsBody,
     WordBody,
+    automaton_key,
 )
 from app.settings import Settings
+from compiler.artifact import CompiledConstraint
+from compiler.errors import ArtefactInvalid
 from compiler.text import TextCheck
 
 
@@ -53,13 +57,7 @@ class Context(Protocol):
         """Remove a faulty value from the store."""
 
 
-def _no_op() -> None:
-    """Close a handler that holds no resources."""
-
-
-def _healthy() -> str:
-    """The health of a handler that cannot stall."""
-    return ""
+Handle = Callable[[Job, Context], Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,39 @@ class Handler:
     health_problem  why the handler cannot work, empty if it can; called every second, so it must not block
     """
 
-    handle: Callable[[Job, Context], Result]
+    handle: Handle
     slots: int = 1
-    close: Callable[[], None] = _no_op
-    health_problem: Callable[[], str] = _healthy
+    close: Callable[[], None] = lambda: None
+    health_problem: Callable[[], str] = lambda: ""
 
 
 OpenHandler = Callable[[Settings], Handler]
+
+
+def dispatcher(queue: str, handles: Mapping[type[Job], Callable[[Any, Context], Result]]) -> Handle:
+    """A function that runs each kind of job by its function. It raises MessageInvalid for other kinds."""
+
+    def handle(job: Job, context: Context) -> Result:
+        if type(job) not in handles:
+            raise MessageInvalid(f"the {queue} queue takes no job of kind {job.kind!r}")
+        return handles[type(job)](job, context)
+
+    return handle
+
+
+def load_constraint(
+    automaton: str, decode: Callable[[str, bytes], CompiledConstraint], context: Context, ttl_s: float
+) -> CompiledConstraint:
+    """The stored constraint, kept for `ttl_s` more. Raises AutomatonMissing without one. A damaged one is removed."""
+    key = automaton_key(automaton)
+    data = context.load(key, ttl_s)
+    if data is None:
+        raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
+    try:
+        return decode(automaton, data)
+    except ArtefactInvalid as error:
+        context.discard(key, data)
+        raise AutomatonMissing("the stored automaton was damaged; send the constraint again") from error
 
 
 def stall_reason(problem: str, seconds: float, seconds_max: float) -> str:

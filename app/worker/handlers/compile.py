@@ -6,12 +6,13 @@ up tables of bounded size.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterator
 
 from app.automaton_cache import open_automaton, open_decoder, summary
-from app.errors import AutomatonMissing, JobFailed, MessageInvalid
+from app.errors import AutomatonMissing, JobFailed
 from app.messages import (
     CheckJob,
     CheckJobResult,
@@ -23,9 +24,7 @@ from app.messages import (
     ExplainJob,
     ExplainJobResult,
     Failure,
-    Job,
     Progress,
-    Result,
     automaton_hash,
     automaton_key,
     dump,
@@ -38,15 +37,14 @@ from app.messages import (
 )
 from app.models import open_model_files
 from app.settings import Settings
-from app.worker.handlers.base import Context, Handler, stall_reason, word_trace
+from app.worker.handlers.base import Context, Handler, dispatcher, load_constraint, stall_reason, word_trace
 from app.worker.sandbox.client import Sandbox
 from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
-from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, conjuncts, with_caller_names
-from compiler.errors import ArtefactInvalid, LimitExceeded
+from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.spec import Spec, spec_from_json, spec_to_json
-from compiler.text import TextAutomaton, TextCheck, check_labels, check_text
+from compiler.text import TextCheck, check_labels, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 
 PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
@@ -57,18 +55,10 @@ def open_handler(settings: Settings) -> Handler:
     """Read the model's vocabulary and start the sandbox, once for all jobs."""
     compiler = CompileHandler(settings, open_model_files(settings.inference.model).vocabulary)
 
-    def handle(job: Job, context: Context) -> Result:
-        match job:
-            case CompileJob():
-                return compiler.compile(job, context)
-            case ExplainJob():
-                return compiler.explain(job, context)
-            case DescribeJob():
-                return compiler.describe(job, context)
-            case CheckJob():
-                return compiler.check(job, context)
-            case _:
-                raise MessageInvalid(f"the compile queue takes no job of kind {job.kind!r}")
+    handle = dispatcher("compile", {
+        CompileJob: compiler.compile, ExplainJob: compiler.explain, DescribeJob: compiler.describe,
+        CheckJob: compiler.check,
+    })  # fmt: skip
 
     def health_problem() -> str:
         overdue_s = compiler.sandbox.overdue_s
@@ -88,8 +78,10 @@ class CompileHandler:
 
     def compile(self, job: CompileJob, context: Context) -> CompileJobResult:
         """Compile and store an automaton, unless it is stored. A cached failure is raised again."""
-        stored = self._stored(job.automaton, context)
-        if stored is not None:
+        with contextlib.suppress(AutomatonMissing):
+            stored = load_constraint(
+                job.automaton, self._decode, context, self._settings.retention.automaton_ttl_s
+            )
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
         key = failure_key(job.automaton, job.spec, self._settings.limits)
         self._raise_cached_failure(key, context)
@@ -167,7 +159,8 @@ class CompileHandler:
         cached = self._decode.text(automaton)
         if cached is None:
             _, data = self._run(Request(automaton, spec_to_json(spec), "bytes"), context)
-            cached = _text(open_automaton(data, self._settings.auth.secret, automaton, self._over_bytes))
+            constraint = open_automaton(data, self._settings.auth.secret, automaton, self._over_bytes)
+            cached = dataclasses.replace(constraint.text, lifted=constraint.tokens)
             self._decode.keep_text(automaton, cached)
         return check_text(cached, text) if isinstance(text, str) else check_labels(cached, text)
 
@@ -192,19 +185,3 @@ class CompileHandler:
                 log.error("a job in the sandbox failed: %s", data.decode())
             raise result.as_error()
         return result, data
-
-    def _stored(self, automaton: str, context: Context) -> CompiledConstraint | None:
-        key = automaton_key(automaton)
-        data = context.load(key, self._settings.retention.automaton_ttl_s)
-        if data is None:
-            return None
-        try:
-            return self._decode(automaton, data)
-        except ArtefactInvalid:
-            context.discard(key, data)
-            return None
-
-
-def _text(constraint: CompiledConstraint) -> TextAutomaton:
-    """The automaton over texts of a constraint compiled for single bytes."""
-    return dataclasses.replace(constraint.text, lifted=constraint.tokens)

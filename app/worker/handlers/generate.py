@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summary
-from app.errors import AutomatonMissing, MessageInvalid, PromptViolates, without_message
+from app.errors import PromptViolates, without_message
 from app.messages import (
     FORMAT,
     ChoiceBody,
@@ -24,12 +24,9 @@ from app.messages import (
     GenerateJob,
     GenerateJobResult,
     GenerationOptions,
-    Job,
     Progress,
-    Result,
     TokenStepBody,
     UsageBody,
-    automaton_key,
     named_decoding,
     named_generation,
 )
@@ -38,11 +35,10 @@ from app.models.tokenizer import Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
-from app.worker.handlers.base import Context, Handler, stall_reason, timings_of, word_trace
+from app.worker.handlers.base import Context, Handler, dispatcher, load_constraint, stall_reason, timings_of, word_trace
 from app.worker.handlers.decode import decode_matrix, label_path
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import CompiledConstraint
-from compiler.errors import ArtefactInvalid
 from compiler.lifting import UNREACHABLE
 from compiler.text import answer_text, check_text, replay, states_along
 from decoding.engine import (
@@ -80,15 +76,7 @@ def open_handler(settings: Settings) -> Handler:
     metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
     metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
 
-    def handle(job: Job, context: Context) -> Result:
-        match job:
-            case GenerateJob():
-                return generator.run(job, context)
-            case DecodeJob():
-                return generator.decode(job, context)
-            case _:
-                raise MessageInvalid(f"the generate queue takes no job of kind {job.kind!r}")
-
+    handle = dispatcher("generate", {GenerateJob: generator.run, DecodeJob: generator.decode})
     return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
 
 
@@ -220,15 +208,7 @@ class Generator:
             return opened
 
     def _load_constraint(self, automaton: str, context: Context) -> CompiledConstraint:
-        key = automaton_key(automaton)
-        data = context.load(key, self._settings.retention.automaton_ttl_s)
-        if data is None:
-            raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
-        try:
-            return self._decode(automaton, data)
-        except ArtefactInvalid as error:
-            context.discard(key, data)
-            raise AutomatonMissing("the stored automaton was damaged; send the constraint again") from error
+        return load_constraint(automaton, self._decode, context, self._settings.retention.automaton_ttl_s)
 
     def _prompt_ids(self, job: GenerateJob) -> list[int]:
         """The prompt's ids, with whatever the tokenizer puts first.
@@ -254,22 +234,15 @@ class Generator:
             run = search_of(task.prepared, options, start=task.start, text_of=self._answers(task))
         return TopTokensRecorder(run, task.options.rejected_top_k) if task.options.rejected_top_k else run
 
-    def _bytes(self, tokens: Sequence[int]) -> bytes:
-        return b"".join(self._tokens[token] or b"" for token in tokens)
-
     def _answer(self, tokens: Sequence[int], task: _Task) -> str:
         """The answer that ids spell. At the beginning of a text the optional leading space is removed."""
-        raw = self._bytes(tokens).decode()
+        raw = b"".join(self._tokens[token] or b"" for token in tokens).decode()
         return raw if task.before is not None else answer_text(task.constraint.text, raw)
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """A function from a row's ids to its answer. Rows that differ only in a leading space are one answer."""
-
-        @functools.cache  # the search calls it for every finished row at every step
-        def answer(tokens: tuple[int, ...]) -> bytes:
-            return self._answer(tokens, task).encode()
-
-        return answer
+        # Cached, because the search calls it for every finished row at every step.
+        return functools.cache(lambda tokens: self._answer(tokens, task).encode())
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
         """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
