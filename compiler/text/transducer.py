@@ -270,7 +270,9 @@ class _ProductBuilder:
         return np.asarray(alive)
 
     def _outcomes(self, states: np.ndarray) -> list[tuple[bool, ...] | None]:
-        """The outcome of the whole-text constraints at the end in each state of one reading.
+        """The outcome of the whole-text constraints at the end of the text.
+
+        It is that of one reading, for each state.
 
         states  int32 [1 + optional, S]: the state of each constraint
         """
