@@ -7,6 +7,7 @@ in front of these. All tables are numpy arrays. Nothing here knows a constraint,
 
 from __future__ import annotations
 
+from compiler.automata.acyclic import texts_dfa, words_dfa
 from compiler.automata.characters import (
     ANYTHING,
     NO_MINTERM,
@@ -53,6 +54,6 @@ __all__ = [
     "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything", "explore",
     "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection", "is_empty",
     "keyword_counts_dfa", "literal", "live_states", "minimize", "minimize_transducer", "minterms", "product",
-    "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "to_byte_transducer", "union",
-    "unique_rows",
+    "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "texts_dfa",
+    "to_byte_transducer", "union", "unique_rows", "words_dfa",
 ]  # fmt: skip

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
-from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa
+from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa, texts_dfa
 from compiler.engines import Engines
 from compiler.errors import SpecSyntaxError, require
-from compiler.forms.infill import choice_node, infill_node
+from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.json_schema import schema_dfa
@@ -96,13 +96,13 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
         case InfillSpec():
             node = infill_node(spec.template, guard)
         case ChoiceSpec():
-            node = choice_node(spec.choices, guard)
+            return texts_dfa(spec.choices, guard)
         case JsonSchemaSpec():
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
             embed = partial(_embed_constraint, engines, guard)
             with field_prefix("json_schema"):
                 return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard=guard)
-    # Patterns, templates and choices share the translation of pattern trees, which `engines` chooses.
+    # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     return CharDfa(*engines.node(node, guard))
 
 

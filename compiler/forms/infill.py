@@ -14,9 +14,9 @@ n-grams run across commas. Owns the syntax of templates; knows nothing of automa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from compiler.automata import category, charset, charset_complement, charset_union, literal, single
+from compiler.automata import category, charset, charset_complement, charset_union, single
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.regex import (
@@ -29,7 +29,6 @@ from compiler.regex import (
     has_anchor,
     literal_node,
     parse_pattern,
-    words_node,
 )
 
 NGRAM_WORDS_MAX = 8
@@ -175,11 +174,3 @@ def _end_of_regex(template: str, begin: int) -> int | None:
         elif token[0] == _CLOSE and depth == 0:
             return token.start()
     return None
-
-
-def choice_node(choices: Sequence[str], guard: ResourceGuard) -> Node:
-    """The pattern of any of the texts, whatever their order and repetition. Common prefixes are shared.
-
-    Without choices, nothing matches. Raises LimitExceeded over `nfa_positions_max` while it grows.
-    """
-    return words_node(([literal(ord(char)) for char in text] for text in choices), guard)

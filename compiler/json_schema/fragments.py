@@ -104,42 +104,6 @@ def trim(fragment: Fragment) -> Fragment | None:
     return fragment_of(Dfa(fragment.columns, fragment.table, fragment.label != 0, START))
 
 
-def minimal_fragment(fragment: Fragment, guard: ResourceGuard) -> Fragment | None:
-    """The same language with the fewest states; labels become 1."""
-    return fragment_of(dfa_of(fragment, guard))
-
-
-def trie(words: Sequence[Sequence[int]], width: int, guard: ResourceGuard) -> Fragment | None:
-    """Exactly these words over `width` symbols; None without any.
-
-    Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
-    """
-    children: list[dict[int, int]] = [{}, {}]  # of each state; those of DEAD stay empty
-    ends = set()
-    for word in words:
-        state = START
-        for symbol in word:
-            if symbol not in children[state]:
-                children[state][symbol] = len(children)
-                children.append({})
-            state = children[state][symbol]
-        ends.add(state)
-        guard.check_time()
-        guard.check("dfa_states_max", len(children))
-    # A schema's alphabet has at least 128 symbols, of which a word has few.
-    used = sorted({symbol for successors in children for symbol in successors})
-    # A column for each symbol that occurs. Column 0, all DEAD, is shared by the symbols that no word has.
-    columns = np.zeros(width, dtype=np.int32)
-    columns[used] = 1 + np.arange(len(used))
-    guard.check("table_bytes_max", len(children) * (1 + len(used)) * ENTRY_BYTES)
-    table = np.zeros((len(children), 1 + len(used)), dtype=np.int32)
-    for state, successors in enumerate(children):
-        table[state, columns[list(successors)]] = list(successors.values())
-    label = np.zeros(len(children), dtype=np.int32)
-    label[sorted(ends)] = 1
-    return Fragment(columns, table, label) if ends else None
-
-
 def combine(
     left: Fragment | None, right: Fragment | None, operation: Operation, guard: ResourceGuard
 ) -> Fragment | None:

@@ -21,10 +21,11 @@ from compiler.automata import (
     common_minterms,
     minterms,
     single,
+    words_dfa,
 )
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.formats import EXCEPT, FORMATS
-from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, START, Fragment, fragment_of, trie
+from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, START, Fragment, fragment_of
 from compiler.json_schema.nodes import EmbeddedConstraint, Schema, StringFacts
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import (
@@ -110,7 +111,7 @@ class StringAlphabet:
 
     def texts(self, texts: Iterable[str]) -> Fragment | None:
         """Exactly these texts."""
-        return trie([self.word(text) for text in texts], self.width, self._guard)
+        return fragment_of(words_dfa(map(self.word, texts), self.width, self._guard))
 
     def lengths(self, minimum: int, maximum: int | None) -> Fragment | None:
         """The texts of `minimum` to `maximum` characters."""

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.fragments import Fragment, Operation, combine, fragment_of, minimal_fragment
+from compiler.json_schema.fragments import Fragment, Operation, combine, fragment_of
 from compiler.json_schema.keywords import tightest
 from compiler.json_schema.nodes import NumberFacts, Scalar, Schema, tightest_counts
 from compiler.json_schema.numbers import (
@@ -225,11 +225,7 @@ class ScalarCompiler:
         # null and booleans need no automaton.
         texts = [value for value in values if isinstance(value, str)]
         literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}
-        tries = [self._alphabet.texts(spellings(_numbers(values))), self._alphabet.texts(texts)]
-        # A trie shares prefixes; its minimal automaton shares suffixes too.
-        languages = [
-            Trivial.EMPTY if trie is None else from_fragment(minimal_fragment(trie, self._guard)) for trie in tries
-        ]
+        languages = [from_fragment(self._alphabet.texts(each)) for each in (spellings(_numbers(values)), texts)]
         return ValueSet(frozenset(literals), (*languages, Trivial.EMPTY, Trivial.EMPTY))
 
 

@@ -102,7 +102,6 @@ class Anchor:
 
 
 EMPTY = Concat(())
-_TICK_EVERY = 64  # words
 _ANCHORS: dict[Any, Anchor] = {
     _constants.AT_BEGINNING: Anchor("start"),
     _constants.AT_BEGINNING_STRING: Anchor("start"),
@@ -317,20 +316,15 @@ def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
     return concat([*group[0][:length], alternation([concat(items[length:]) for items in group], depth)])
 
 
-def words_node(words: Iterable[Sequence[CharSet]], guard: ResourceGuard | None = None) -> Node:
+def words_node(words: Iterable[Sequence[CharSet]]) -> Node:
     """The pattern of any one of the words.
 
     Each word is given by its characters' sets. Without words the language is empty.
-
-    Raises LimitExceeded over `nfa_positions_max` while it grows.
     """
     # The trie grows by one letter for each character that no earlier word has there.
     below: list[dict[CharSet, int]] = [{}]  # the letters after no letter, then after each letter
     letters, before, ends = list[CharSet](), list[int](), dict[int, None]()
-    for number, word in enumerate(words):
-        if guard and number % _TICK_EVERY == 0:
-            guard.check_time()
-            guard.check("nfa_positions_max", len(before))
+    for word in words:
         at = NO_LETTER
         for charset_of_char in word:
             letter = below[at + 1].setdefault(charset_of_char, len(letters))

@@ -1,4 +1,4 @@
-"""Compares templates with `re.fullmatch`, and choices with the list of their texts."""
+"""Compares templates with `re.fullmatch`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.forms.infill import choice_node, infill_node
+from compiler.forms.infill import infill_node
 from compiler.limits import Limits, ResourceGuard
-from compiler.regex import Node, node_nfa, node_to_dfa
+from compiler.regex import Node, node_to_dfa
 from tests.references.dfa import equivalent
 from tests.references.text import GAPS as NAMED_GAPS
 from tests.tables import table
@@ -124,35 +122,3 @@ def test_a_template_that_is_too_long_meets_the_limit() -> None:
     with pytest.raises(LimitExceeded) as excinfo:
         infill_node("a" * 11, ResourceGuard(Limits(template_chars_max=10)))
     assert excinfo.value.limit == "template_chars_max"
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.text(alphabet="ab é😀\n", max_size=5), max_size=8), st.text(alphabet="ab é😀\n", max_size=5))
-def test_a_choice_accepts_exactly_its_texts(choices: list[str], other: str) -> None:
-    is_accepted = accepts(choice_node(choices, ResourceGuard(Limits())))
-    assert all(is_accepted(text) for text in choices)
-    assert is_accepted(other) == (other in choices)
-
-
-def test_choices_share_their_common_prefixes() -> None:
-    words = [f"a long beginning of a text {number}" for number in range(100)]
-    assert node_nfa(choice_node(words, ResourceGuard(Limits())), ResourceGuard(Limits())).positions < 300
-
-
-def test_choices_that_are_prefixes_of_each_other_compile() -> None:
-    words = ["ab" * length for length in range(1_200)]
-    is_accepted = accepts(choice_node(words, ResourceGuard(Limits())))
-    assert all(is_accepted(word) for word in words) and not is_accepted("ab" * 1_200) and not is_accepted("aba")
-
-
-def test_a_thousand_words_fit_the_limits() -> None:
-    rng = random.Random(0)
-    words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(3, 9))) for _ in range(1_000)]
-    is_accepted = accepts(choice_node(words, ResourceGuard(Limits())))
-    assert all(is_accepted(word) for word in words) and not is_accepted("etaoinshrdlu")
-
-
-def test_a_hundred_thousand_words_meet_the_limit() -> None:
-    with pytest.raises(LimitExceeded) as excinfo:
-        choice_node([f"{number:x}-{number}" for number in range(100_000)], ResourceGuard(Limits()))
-    assert excinfo.value.limit == "nfa_positions_max"

@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from compiler.automata import words_dfa
 from compiler.errors import LimitExceeded
-from compiler.json_schema.fragments import Fragment, combine, product, trie
+from compiler.json_schema.fragments import Fragment, combine, fragment_of, product
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 
 
@@ -17,7 +18,7 @@ def guard(states: int = DEFAULT_LIMITS.dfa_states_max) -> ResourceGuard:
 
 
 def word(*symbols: int) -> Fragment:
-    fragment = trie([symbols], 2, guard())
+    fragment = fragment_of(words_dfa([symbols], 2, guard()))
     assert fragment is not None
     return fragment
 
