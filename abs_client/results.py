@@ -196,6 +196,7 @@ class _CompiledSizes:
     token_states, token_classes  sizes of the automaton over tokens
     min_tokens                   the smallest sufficient `max_tokens`
     cached                       the constraint was compiled before
+    not_enforced                 JSON pointers of schema keywords and formats that have no effect
     """
 
     automaton: str
@@ -206,6 +207,7 @@ class _CompiledSizes:
     min_tokens: int
     cached: bool
     compile_ms: float
+    not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,10 @@ class Result:
 
 @dataclass(frozen=True)
 class GenerateResult(Result):
-    """Texts that satisfy the constraint, best first. `id` is the job's; `seed` repeats a sample, else it is None."""
+    """Texts that satisfy the constraint, best first. `id` is the job's; `seed` repeats a sample, else it is None.
+
+    not_enforced  JSON pointers of schema keywords and formats that have no effect
+    """
 
     id: str
     model: str
@@ -234,6 +239,7 @@ class GenerateResult(Result):
     usage: Usage
     timings: Timings
     seed: int | None = None
+    not_enforced: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

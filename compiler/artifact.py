@@ -17,6 +17,7 @@ class CompiledConstraint:
     tokens           the automaton over the vocabulary's ids
     state_distances  per state of text.display_dfa the fewest tokens to acceptance, None where it is dead
     vocabulary       fingerprint of the vocabulary
+    not_enforced     JSON pointers of schema keywords that have no effect
     """
 
     spec: Spec
@@ -24,3 +25,4 @@ class CompiledConstraint:
     tokens: TokenAutomaton
     state_distances: tuple[int | None, ...]
     vocabulary: str
+    not_enforced: tuple[str, ...] = ()

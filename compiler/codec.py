@@ -25,7 +25,7 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.spec import spec_from_json, spec_to_json
 from compiler.text import LabelAutomaton, PerCharacterAutomaton, TextAutomaton, WholeTextAutomaton, WordTraceAutomaton
 
-MAGIC = b"ABSDFA02"
+MAGIC = b"ABSDFA03"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
@@ -84,6 +84,7 @@ def _document(compiled: CompiledConstraint) -> dict[str, object]:
     return {
         "spec": spec_to_json(compiled.spec),
         "vocabulary": compiled.vocabulary,
+        "not_enforced": compiled.not_enforced,
         "state_distances": compiled.state_distances,
         "kind": text.kind,
         "strips_space": text.strips_space,
@@ -180,5 +181,5 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
     distances = tuple(document["state_distances"])
     return CompiledConstraint(
         spec=spec_from_json(document["spec"]), text=text, tokens=tokens, state_distances=distances,
-        vocabulary=document["vocabulary"],
+        vocabulary=document["vocabulary"], not_enforced=tuple(document["not_enforced"]),
     )

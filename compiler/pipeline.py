@@ -8,7 +8,7 @@ from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
 from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
-from compiler.forms import constraint_tree
+from compiler.forms import constraint_tree, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import LabelsSpec, LengthSpec, Spec, check_input_size, drop_unused_propositions, leaves
@@ -82,7 +82,7 @@ def compile_spec(
             raise _unsatisfiable_error(text, vocabulary, guard)
         return CompiledConstraint(
             spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
-            vocabulary=vocabulary.fingerprint,
+            vocabulary=vocabulary.fingerprint, not_enforced=unenforced_keywords(read, guard),
         )
     except SpecUnsatisfiable:
         raise explain_unsatisfiable(spec, engines, guard) from None

@@ -79,7 +79,8 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("json_schema", "A JSON text of the schema, its properties in the schema's order", {
         "json_schema": {"type": ["object", "boolean"]},
         "whitespace": {"enum": ["compact", "pretty"], "default": "compact"},
-        "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH}, **_LEADING,
+        "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH},
+        "strict": {"type": "boolean", "default": False}, **_LEADING,
     }),
     ("choice", "One of the strings", {"choice": _WORDS, **_LEADING}),
     ("dfa", "An automaton over propositions of the words, or over the bytes of the text", {
@@ -240,7 +241,8 @@ def answer_of(job_id: str, result: Result, model: str) -> Answer:
     match result:
         case GenerateJobResult():
             return GenerateResponse(
-                result.automaton, result.choices, result.seed, result.usage, result.timings, id=job_id, model=model
+                result.automaton, result.choices, result.seed, result.usage, result.timings,
+                not_enforced=result.not_enforced, id=job_id, model=model,
             )
         case DecodeResponse() | CompileResponse():
             return result

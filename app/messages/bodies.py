@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import Self
 
 from pydantic.dataclasses import dataclass
@@ -23,7 +23,10 @@ from compiler.diagnostics import ConstraintExplanation
 
 @dataclass(frozen=True, config=CONFIG)
 class CompiledEventBody:
-    """The event `compiled` of a stream: the sizes of the constraint. `compile_ms` is 0 if it was stored already."""
+    """The event `compiled` of a stream: the sizes of the constraint. `compile_ms` is 0 if it was stored already.
+
+    `not_enforced` has the JSON pointers of schema keywords and formats that have no effect.
+    """
 
     automaton: str
     states: int
@@ -33,6 +36,7 @@ class CompiledEventBody:
     min_tokens: int
     cached: bool
     compile_ms: float
+    not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -92,7 +96,8 @@ class CheckResponse:
 class GeneratedBody:
     """The answers, best first. A search gives fewer than `n` if its beams have fewer distinct ones.
 
-    `seed` is that of a sample, null for a search.
+    `seed` is that of a sample, null for a search. `not_enforced` has the JSON pointers of schema keywords and formats
+    that have no effect.
     """
 
     automaton: str
@@ -100,6 +105,7 @@ class GeneratedBody:
     seed: int | None
     usage: UsageBody
     timings: TimingsBody
+    not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -140,9 +140,9 @@ class Writer(ABC):
         """The chunk with the token counts."""
 
     def _head(self, prefix: str, counted: GenerateJobResult | None = None) -> dict[str, Any]:
-        """The fields of every response and chunk. With a result they include its token counts."""
-        counts = None if counted is None else usage(counted)
-        return {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": counts}
+        """The fields of every response and chunk. With a result they include what it tells of the whole answer."""
+        head = {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": None}
+        return head if counted is None else {**head, "usage": usage(counted), "not_enforced": counted.not_enforced}
 
 
 class CompletionWriter(Writer):

@@ -1,6 +1,6 @@
 """The JSON of the responses in OpenAI's format.
 
-`automaton` and `seed` are additions of ours; a request with both repeats the answer.
+`automaton`, `seed` and `not_enforced` are additions of ours; a request with the first two repeats the answer.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class _Response(DeferredModel):
     object: str
     created: int
     model: str
+    not_enforced: tuple[str, ...] = ()
 
 
 class CompletionResponse(_Response):

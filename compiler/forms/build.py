@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
@@ -13,7 +13,7 @@ from compiler.errors import SpecSyntaxError, require
 from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
-from compiler.json_schema import schema_dfa
+from compiler.json_schema import SchemaReader, pointer, report, schema_dfa
 from compiler.limits import ResourceGuard
 from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import Node, blame_field, parse_pattern
@@ -43,6 +43,7 @@ from compiler.spec import (
     drop_unused_propositions,
     field_prefix,
     guard_propositions,
+    leaves,
     meaning_name,
     resolve_propositions,
     spec_from_json,
@@ -101,7 +102,8 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
             embed = partial(_embed_constraint, engines, guard)
             with field_prefix("json_schema"):
-                return schema_dfa(json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard=guard)
+                document, strict = json.loads(spec.schema), spec.strict
+                return schema_dfa(document, spec.whitespace, spec.max_depth, embed, guard=guard, strict=strict)
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     return CharDfa(*engines.node(node, guard))
 
@@ -113,6 +115,26 @@ def _embed_constraint(engines: Engines, guard: ResourceGuard, constraint: object
         spec = spec_from_json(constraint)
         check_input_size(spec, guard.limits)
         return to_char_dfa(constraint_tree(drop_unused_propositions(spec, guard), engines, guard), guard)
+
+
+def unenforced_keywords(spec: Spec, guard: ResourceGuard) -> tuple[str, ...]:
+    """The JSON pointers of schema keywords and formats that have no effect.
+
+    A pointer starts at its schema. Where the constraint has several schemas, theirs stand in one list: the hash of a
+    combination does not keep the order of its parts.
+    """
+    return report(pointer(path) for path in _unenforced(spec, guard))
+
+
+def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:
+    for leaf in leaves(spec):
+        if not isinstance(leaf, JsonSchemaSpec):
+            continue
+        reader = SchemaReader(json.loads(leaf.schema), guard)
+        yield from reader.unenforced
+        for constraint in (c for node in reader.nodes if node.strings for c in node.strings.constraints):
+            around = (*constraint.path, "json_schema")
+            yield from ((*around, *path) for path in _unenforced(spec_from_json(constraint.value), guard))
 
 
 def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: LetterDfa) -> WordLeaf:

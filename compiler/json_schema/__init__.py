@@ -8,6 +8,8 @@ strings and numbers into one over the text. It depends on automata and patterns 
 from __future__ import annotations
 
 from compiler.json_schema.compiler import schema_dfa
+from compiler.json_schema.dialects import pointer, report
 from compiler.json_schema.formats import FORMATS
+from compiler.json_schema.reader import SchemaReader
 
-__all__ = ["FORMATS", "schema_dfa"]
+__all__ = ["FORMATS", "SchemaReader", "pointer", "report", "schema_dfa"]

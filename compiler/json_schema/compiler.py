@@ -47,7 +47,13 @@ _Builder = type[ArrayBuilder] | type[ObjectBuilder]
 
 
 def schema_dfa(
-    document: object, whitespace: Whitespace, max_depth: int, embed: Embed, *, guard: ResourceGuard
+    document: object,
+    whitespace: Whitespace,
+    max_depth: int,
+    embed: Embed,
+    *,
+    guard: ResourceGuard,
+    strict: bool = False,
 ) -> CharDfa:
     """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
 
@@ -55,6 +61,7 @@ def schema_dfa(
                levels that it spells out are not counted
     embed      compiles the value of the keyword `constraint`, in the field that is its second argument, to an automaton
                over a string's characters
+    strict     whether unknown keywords and formats are refused
     Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
 
     >>> from compiler.limits import DEFAULT_LIMITS
@@ -66,7 +73,7 @@ def schema_dfa(
     """
     # Nodes may recurse through references far deeper than the document is nested.
     with guard.recursion():
-        nodes = SchemaReader(document, guard).nodes
+        nodes = SchemaReader(document, guard, strict=strict).nodes
         scopes = PropertyScopes(nodes, guard)
         alphabet = StringAlphabet(nodes, embed, guard)
         pretty = whitespace == "pretty"

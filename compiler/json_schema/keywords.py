@@ -14,11 +14,9 @@ from decimal import Decimal
 from urllib.parse import unquote, urljoin
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
+from compiler.json_schema.dialects import LISTS, MAPS, SINGLE, UnenforcedKeywords
 from compiler.json_schema.formats import FORMATS, SILENT
 from compiler.json_schema.nodes import (
-    LISTS,
-    MAPS,
-    SINGLE,
     ArrayFacts,
     Bound,
     Condition,
@@ -37,18 +35,20 @@ _EXPONENT_MAX = 400  # beyond what a double holds
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")  # of a list, in a JSON pointer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TypeKeywords:
     """Reads the keywords of the schema object `value`. Raises SpecSyntaxError or SpecUnsupported.
 
-    node  the number of the node of a schema in the document
-    add   the number of a new node, for what is shorthand in the document
+    node        the number of the node of a schema in the document
+    add         the number of a new node, for what is shorthand in the document
+    unenforced  collects what has no effect
     """
 
     value: dict[str, object]
     location: SchemaLocation
     node: Callable[[SchemaLocation], int]
     add: Callable[[Schema], int]
+    unenforced: UnenforcedKeywords
 
     def child(self, *steps: str) -> tuple[int, ...]:
         """The node of a subschema, as a tuple of one. `steps` leads to the subschema."""
@@ -168,7 +168,7 @@ class TypeKeywords:
         # A pattern and a constraint keep their fields: they are parsed later, and their faults name them.
         pattern = (string_value(value.get("pattern", ""), location.below("pattern")), location.below("pattern"))
         formats = self._formats(string_value(value["format"], location.below("format"))) if "format" in value else ()
-        constraint = "constraint" in value and EmbeddedConstraint(value["constraint"], location.below("constraint"))
+        constraint = "constraint" in value and EmbeddedConstraint(value["constraint"], (*location.path, "constraint"))
         return StringFacts(
             minimum=self._count("minLength") or 0, maximum=self._count("maxLength"),
             patterns=(pattern,) if "pattern" in value else (), formats=formats,
@@ -177,13 +177,9 @@ class TypeKeywords:
 
     def _formats(self, name: str) -> tuple[str, ...]:
         """The format, where it states which texts are meant. Empty where it does not."""
-        # The format annotates the value and asserts nothing.
-        if name in SILENT:
-            return ()
-        if name not in FORMATS:
-            message = f"this format is not supported; these are: {', '.join(sorted(FORMATS))}"
-            raise self.location.unsupported("format", message)
-        return (name,)
+        if name not in FORMATS and name not in SILENT:
+            self.unenforced.add((*self.location.path, "format"), name, {*FORMATS, *SILENT}, "format")
+        return (name,) if name in FORMATS else ()
 
     def arrays(self) -> ArrayFacts | None:
         value = self.value

@@ -2,8 +2,8 @@
 
 A node holds facts about numbers, strings, arrays and objects, and the nodes that each joins. All schemas that speak of
 the same value share one order of properties: the one in which the document first names them. So any two of their
-automata can be compared text by text. A `PropertyScope` is a place in a value, a `Position` is one in a text. The
-vocabulary of keywords stands here too. Knows nothing of references and automata.
+automata can be compared text by text. A `PropertyScope` is a place in a value, a `Position` is one in a text. Knows
+nothing of references and automata.
 """
 
 from __future__ import annotations
@@ -21,26 +21,6 @@ Scalar: TypeAlias = "str | int | float | Decimal | bool | None"
 Bound: TypeAlias = tuple[Decimal, bool]  # the value, and whether the value itself is excluded
 
 TYPES = frozenset({"null", "boolean", "number", "integer", "string", "array", "object"})
-# Keywords by the kind of their value: a schema, a list of schemas, an object that maps names to schemas.
-SINGLE = (
-    *("additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else"),
-    *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
-)
-LISTS = ("prefixItems", "allOf", "anyOf", "oneOf")
-MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-# Keywords that hold no schema and decide which values are valid.
-ASSERTIONS = (
-    *("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    *("minLength", "maxLength", "pattern", "format", "constraint", "minItems", "maxItems", "minContains"),
-    *("maxContains", "uniqueItems", "required", "minProperties", "maxProperties", "dependentRequired", "$ref"),
-)
-# Keywords that are ignored: they do not decide which values are valid. The last four are OpenAPI's.
-ANNOTATIONS = (
-    *("title", "description", "default", "examples", "$comment", "$schema", "$id", "$anchor", "$dynamicAnchor"),
-    *("$defs", "definitions", "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
-    *("contentSchema", "discriminator", "example", "externalDocs", "xml"),
-)
-EXTENSION = "x-"  # the prefix of OpenAPI's own extensions, which are ignored too
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +44,12 @@ class EmbeddedConstraint:
     """
 
     value: object
-    field: str
+    path: tuple[str, ...]
+
+    @property
+    def field(self) -> str:
+        """The path as errors name it."""
+        return ".".join(self.path)
 
 
 # The facts and nodes below are compared by identity, which is all that is needed and cheap to hash.

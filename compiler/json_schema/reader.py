@@ -1,8 +1,8 @@
 """Reads a JSON schema (draft 2020-12) into nodes.
 
-Decides which keywords are read, ignored or refused by name; an unknown keyword is refused. Shorthand is written out
-here: a constant object becomes an object schema, `dependentRequired` a choice, and `unevaluatedItems` and
-`unevaluatedProperties` become facts about arrays and objects. Knows nothing of texts or automata.
+Decides which keywords are read, ignored or refused by name. Shorthand is written out here: a constant object becomes an
+object schema, `dependentRequired` a choice, and `unevaluatedItems` and `unevaluatedProperties` become facts about
+arrays and objects. Knows nothing of texts or automata.
 """
 
 from __future__ import annotations
@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.errors import SpecSyntaxError, SpecUnsupported
+from compiler.errors import SpecSyntaxError
+from compiler.json_schema.dialects import EXTENSION, KNOWN_KEYWORDS, REFUSED, UnenforcedKeywords
 from compiler.json_schema.keywords import References, SchemaLocation, TypeKeywords, string_list
 from compiler.json_schema.nodes import (
-    ANNOTATIONS,
-    ASSERTIONS,
-    EXTENSION,
-    LISTS,
-    MAPS,
-    SINGLE,
     TYPES,
     Alternatives,
     ArrayFacts,
@@ -28,21 +23,20 @@ from compiler.json_schema.nodes import (
 from compiler.limits import ResourceGuard
 
 _DRAFTS = ("://json-schema.org/draft/", "://json-schema.org/draft-0")
-_SHOWN_CHARS_MAX = 40  # of an unknown keyword in the message
 _ITEMS, _PROPERTIES = "unevaluatedItems", "unevaluatedProperties"
-# The keywords that are read or ignored; all others are refused.
-SUPPORTED_KEYWORDS = frozenset((*ASSERTIONS, *SINGLE, *LISTS, *MAPS, *ANNOTATIONS))
 
 
 class SchemaReader:
     """Reads the nodes that a document's root leads to. Node 0 is the root.
 
+    unenforced  the paths of keywords and formats that have no effect; `strict` refuses them
     Raises SpecSyntaxError for JSON that is no schema, SpecUnsupported for a schema that is not compiled, LimitExceeded
     over `nesting_depth_max` or `compile_s_max`.
     """
 
-    def __init__(self, document: object, guard: ResourceGuard) -> None:
+    def __init__(self, document: object, guard: ResourceGuard, *, strict: bool = False) -> None:
         self._references = References(document, guard)
+        self._unenforced = UnenforcedKeywords(strict)
         self._count = 0
         self._numbers: dict[tuple[str, ...], int] = {}  # by path
         self._waiting: list[tuple[int, SchemaLocation]] = []
@@ -56,6 +50,7 @@ class SchemaReader:
         # Only now are all nodes known that a value is evaluated by.
         self._nodes.update(_write_out_unevaluated(self._nodes, self.add))
         self.nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))
+        self.unenforced = self._unenforced.paths
 
     def node(self, location: SchemaLocation) -> int:
         """The number of the node of a schema, which is read later."""
@@ -79,14 +74,14 @@ class SchemaReader:
         if not isinstance(value, dict):
             raise SpecSyntaxError("a schema is an object or a boolean", expected="a schema", field=location.field)
         for keyword in value:
-            # An ignored assertion would make the automaton too wide.
-            if keyword not in SUPPORTED_KEYWORDS and not keyword.startswith(EXTENSION):
-                name = keyword if len(keyword) <= _SHOWN_CHARS_MAX else keyword[:_SHOWN_CHARS_MAX] + "…"
-                message = f"the schema keyword {name} is not supported"
-                raise SpecUnsupported(message, construct=name, field=location.below(keyword))
+            if keyword in REFUSED:
+                raise location.unsupported(keyword, f"the schema keyword {keyword} is not supported")
+            if keyword not in KNOWN_KEYWORDS and not keyword.startswith(EXTENSION):
+                self._unenforced.add((*location.path, keyword), keyword, KNOWN_KEYWORDS)
         _check_draft(value.get("$schema"), location)
         return _ObjectReader(
-            value=value, location=location, node=self.node, add=self.add, references=self._references
+            value=value, location=location, node=self.node, add=self.add, unenforced=self._unenforced,
+            references=self._references,
         ).schema()
 
 

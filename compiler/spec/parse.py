@@ -170,9 +170,8 @@ def _choice(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(
-        fields, ("json_schema", "whitespace", "max_depth", "leading_space"), "a json_schema constraint"
-    )
+    names = ("json_schema", "whitespace", "max_depth", "leading_space", "strict")
+    _refuse_unknown_fields(fields, names, "a json_schema constraint")
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
@@ -184,7 +183,8 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
         text = json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     except ValueError:
         raise SpecSyntaxError("the schema holds a number that JSON cannot write", field="json_schema") from None
-    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, _leading_space(fields))
+    strict = typed(fields.get("strict", False), bool, "strict", "a boolean")
+    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, _leading_space(fields), strict=strict)
 
 
 def _length(fields: Mapping[str, object], _: int) -> Spec:
@@ -251,9 +251,9 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
         case ChoiceSpec():
             return {"choice": list(spec.choices), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
-            schema = json.loads(spec.schema)
             shape: dict[str, object] = {"whitespace": spec.whitespace, "max_depth": spec.max_depth}
-            return {"json_schema": schema, **shape, "leading_space": spec.leading_space}
+            reading = {"leading_space": spec.leading_space, "strict": spec.strict}
+            return {"json_schema": json.loads(spec.schema), **shape, **reading}
         case LengthSpec():
             bounds: dict[str, object] = {**spec.bounds}
             if spec.sentences is not None:

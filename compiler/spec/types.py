@@ -133,6 +133,7 @@ class JsonSchemaSpec:
     schema      the schema as JSON text; the order of its properties is that of the answer
     whitespace  none at all, or that of json.dumps(indent=2)
     max_depth   how deep arrays and objects may nest where the schema sets no bound itself
+    strict      unknown keywords and formats are refused instead of being ignored
     """
 
     form: ClassVar = "json_schema"
@@ -140,6 +141,8 @@ class JsonSchemaSpec:
     whitespace: WhiteSpace = "compact"
     max_depth: int = JSON_DEPTH
     leading_space: LeadingSpace = "strip"
+    _: KW_ONLY
+    strict: bool = False
 
     def __post_init__(self) -> None:
         require(self.whitespace in get_args(WhiteSpace), "whitespace is 'compact' or 'pretty'", "whitespace")

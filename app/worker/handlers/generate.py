@@ -178,7 +178,9 @@ class Generator:
         timings = timings_of(job, sizes, context.waited_s, time.perf_counter() - started)
         counts = tuple(len(hypothesis.tokens) for hypothesis in hypotheses)
         usage = UsageBody(len(prompt_ids), sum(counts), task.options.rows)
-        result = GenerateJobResult(job.automaton, choices, task.options.seed, usage, timings, counts)
+        result = GenerateJobResult(
+            job.automaton, choices, task.options.seed, usage, timings, counts, not_enforced=constraint.not_enforced
+        )
         return named_generation(result, job.names)
 
     def decode(self, job: DecodeJob, context: Context) -> DecodeJobResult:

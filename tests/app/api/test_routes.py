@@ -76,6 +76,16 @@ def test_a_regex_matches_the_whole_answer_and_n_answers_differ(client: TestClien
     assert log_probs == sorted(log_probs, reverse=True)
 
 
+def test_answers_list_the_keywords_without_effect(client: TestClient) -> None:
+    constraint = {"json_schema": {"enum": ["a", "b"], "enmu": ["a"]}}
+    for answer in (compiled(client, constraint), generate(client, constraint), generate(client, constraint)):
+        assert answer["not_enforced"] == ["/enmu"]
+    assert generate(client, KEYWORDS)["not_enforced"] == []
+    refused = client.post("/compile", json={"constraint": {**constraint, "strict": True}}).json()
+    assert (refused["code"], refused["construct"], refused["field"]) == ("unsupported", "enmu", "json_schema.enmu")
+    assert refused["detail"].endswith("did you mean enum?")
+
+
 def test_a_default_answer_has_a_number_as_its_proven_gap(client: TestClient) -> None:
     choices = generate(client, KEYWORDS, n=4, trace=True)["choices"]
     gaps = [choice["proven_gap"] for choice in choices]

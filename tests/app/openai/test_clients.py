@@ -100,6 +100,16 @@ def test_a_schema_in_every_server_s_spelling(ai: OpenAI, spelling: dict[str, Any
     assert answer.choices[0].message.role == "assistant" and answer.object == "chat.completion"
 
 
+def test_keywords_without_effect_are_listed_also_with_strict(ai: OpenAI) -> None:
+    named = {"name": "pet", "schema": {"enum": ["dog", "cat"], "enmu": []}, "strict": True}
+    options: Any = {"response_format": {"type": "json_schema", "json_schema": named}}
+    assert complete(ai, **options).model_extra["not_enforced"] == ["/enmu"]  # type: ignore[index]
+    chat = ai.chat.completions.create(model="captions", messages=USER, max_completion_tokens=40, **options)
+    assert chat.model_extra["not_enforced"] == ["/enmu"]  # type: ignore[index]
+    *_, last = chunks(ai, stream_options={"include_usage": True}, **options)
+    assert last.model_extra["not_enforced"] == ["/enmu"]  # type: ignore[index]
+
+
 def test_deprecated_options_work_and_are_reported(ai: OpenAI) -> None:
     create = ai.completions.with_raw_response.create
     former = create(model="captions", prompt="sentence:", extra_body={"guided_choice": ["a dog", "a cat"]})

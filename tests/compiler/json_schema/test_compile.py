@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import random
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compiler.automata import minimize
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
+from compiler.forms import unenforced_keywords
 from compiler.json_schema.nodes import NumberFacts
 from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
-from compiler.json_schema.reader import SUPPORTED_KEYWORDS
+from compiler.limits import Limits, ResourceGuard
+from compiler.pipeline import compile_text
+from compiler.spec import spec_from_json
 from tests.compiler.json_schema.test_random_schemas import compiled
 from tests.references.json_instances import write_instance
-from tests.references.json_suite import groups
 from tests.tables import table
 
 TABLE = table("json_schema")
@@ -36,6 +37,33 @@ def test_an_unsupported_keyword_is_refused_by_name_and_path(case: dict[str, Any]
     with pytest.raises(SpecUnsupported) as excinfo:
         compiled(json.loads(case["schema"]))
     assert (excinfo.value.construct, excinfo.value.field) == (case["construct"], case["field"])
+
+
+@pytest.mark.parametrize("case", TABLE["unenforced"], ids=lambda case: case["schema"])
+def test_unknown_keywords_and_formats_are_listed_or_refused(case: dict[str, Any]) -> None:
+    spec = spec_from_json({"json_schema": json.loads(case["schema"])})
+    assert unenforced_keywords(spec, ResourceGuard(Limits())) == tuple(case["pointers"])
+    assert compile_text(spec).display_dfa.accepting.any()
+    with pytest.raises(SpecUnsupported, match=case["hint"]) as excinfo:
+        compile_text(spec_from_json({"json_schema": json.loads(case["schema"]), "strict": True}))
+    assert (excinfo.value.construct, excinfo.value.field) == (case["construct"], f"json_schema.{case['field']}")
+
+
+def test_a_long_report_of_keywords_without_effect_is_cut() -> None:
+    schema = {"properties": {f"p{number:03}": {"unknown": 1} for number in range(200)}}
+    listed = unenforced_keywords(spec_from_json({"json_schema": schema}), ResourceGuard(Limits()))
+    assert listed[:1] == ("/properties/p000/unknown",) and listed[-1] == "…" and len(listed) == 101
+    schema = {"properties": {"p" * 5_000 + str(number): {"unknown": 1} for number in range(3)}}
+    assert len(unenforced_keywords(spec_from_json({"json_schema": schema}), ResourceGuard(Limits()))) == 2
+
+
+def test_schemas_inside_combinations_and_strings_are_reported() -> None:
+    inner = {"json_schema": {"type": "integer", "inner": 1}}
+    first = {"json_schema": {"type": "object", "properties": {"a": {"constraint": inner}}, "first": 1}}
+    parts = [first, {"not": {"json_schema": {"second": 1}}}]
+    reports = [unenforced_keywords(spec_from_json({"all": order}), ResourceGuard(Limits()))
+               for order in (parts, parts[::-1])]
+    assert reports[0] == ("/first", "/properties/a/constraint/json_schema/inner", "/second") and len({*reports}) == 1
 
 
 @pytest.mark.parametrize("case", TABLE["fault"], ids=lambda case: case["schema"])
@@ -64,15 +92,6 @@ def test_a_long_chain_of_references_is_followed() -> None:
     links = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(2_000)}
     automaton = compiled({"$ref": "#/$defs/d0", "$defs": {**links, "d2000": {"type": "null"}}})
     assert automaton.accepts("null") and not automaton.accepts("1")
-
-
-def test_every_keyword_of_the_suite_is_supported_or_refused(shared: Path) -> None:
-    schemas = [group["schema"] for group in groups(shared)]
-    for keyword in {keyword for schema in schemas if isinstance(schema, dict) for keyword in schema}:
-        if keyword not in SUPPORTED_KEYWORDS:
-            with pytest.raises(SpecUnsupported) as excinfo:
-                compiled({keyword: {}})
-            assert excinfo.value.construct == keyword
 
 
 def test_the_automaton_is_minimal() -> None:

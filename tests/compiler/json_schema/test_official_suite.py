@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from compiler.json_schema.reader import SUPPORTED_KEYWORDS
+from compiler.json_schema.dialects import KNOWN_KEYWORDS
 from tests.references.json_suite import Tally, markdown_table, run
 from tests.tables import table
 
@@ -49,7 +49,7 @@ def test_white_space_changes_only_which_limits_are_met(shared: Path) -> None:
 
 def test_refusals_name_a_keyword_or_a_limit(shared: Path) -> None:
     for tally in tallies(shared, "compact").values():
-        names = {*SUPPORTED_KEYWORDS, "$dynamicRef", "pattern syntax", "dfa_states_max"}
+        names = {*KNOWN_KEYWORDS, "$dynamicRef", "pattern syntax", "dfa_states_max"}
         assert set(tally.refused) <= names
 
 
