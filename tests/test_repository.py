@@ -48,9 +48,9 @@ SENTENCES = "tests/cases/"  # rows there are texts for models and patterns, so o
 
 
 def ignored() -> set[str]:
-    """Folder names that .gitignore lists."""
+    """Names of folders and links that .gitignore lists."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
-    return {line.strip("/") for line in lines if line.endswith("/")} | {".git"}
+    return {line.strip("/") for line in lines if "*" not in line} | {".git"}
 
 
 def texts() -> Iterator[tuple[str, str]]:
