@@ -1,7 +1,7 @@
 """The keys of the store, of jobs and of counters. Each stands beside its time to live.
 
 The one place that spells them. What the broker keeps on a server has names of its own, inside its scripts alone: the
-table at the head of app/broker/redis/lua/common.lua lists them.
+table in app/broker/redis/lua/README.md lists them.
 """
 
 from __future__ import annotations

@@ -10,25 +10,17 @@ import hashlib
 import logging
 import math
 import random
+import re
 import time
 from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, cast
 
+from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis, Sentinel
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    ConnectionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
-from redis.exceptions import TimeoutError as ReplyTimeoutError
 
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import metrics
@@ -41,6 +33,7 @@ PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two attempts, doubled each time
 REPLICA_MS_MAX = 500  # for one WAIT; less than an attempt may take
 CANCEL_RETRY_S = 0.1
 _AWAY = ("OOM", "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY", "LOADING")  # prefixes of errors that may go away
+_SENTINEL_URL = re.compile(r"(rediss?)\+sentinel://(?:(.*)@)?([^/]+)/([^/?]+)/?([^?]*)(\?.*)?")
 Argument = str | bytes | int
 log = logging.getLogger(__name__)
 
@@ -51,7 +44,7 @@ def _sha_of(script: str) -> str:
     return hashlib.sha1(script.encode()).hexdigest()
 
 
-class ReplicasMissingError(ConnectionError):
+class ReplicasMissingError(exceptions.ConnectionError):
     """Too few replicas have acknowledged a change."""
 
 
@@ -63,24 +56,25 @@ def without_password(url: str) -> str:
 
 def is_away(error: BaseException) -> bool:
     """Whether a later attempt may succeed: the server is unreachable or full."""
-    if isinstance(error, ResponseError):
-        return isinstance(error, ReadOnlyError | NoScriptError | OutOfMemoryError) or str(error).startswith(_AWAY)
-    return isinstance(error, StorageDown | ConnectionError | ReplyTimeoutError | OSError)
+    if isinstance(error, exceptions.ResponseError):
+        temporary = exceptions.ReadOnlyError | exceptions.NoScriptError | exceptions.OutOfMemoryError
+        return isinstance(error, temporary) or str(error).startswith(_AWAY)
+    return isinstance(error, StorageDown | exceptions.ConnectionError | exceptions.TimeoutError | OSError)
 
 
 def _is_full(error: BaseException) -> bool:
-    return isinstance(error, OutOfMemoryError) or str(error).startswith("OOM")
+    return isinstance(error, exceptions.OutOfMemoryError) or str(error).startswith("OOM")
 
 
 def storage_down(error: BaseException) -> StorageDown:
     """The error for callers of the API."""
     if _is_full(error):
         return StorageDown("is full")
-    if isinstance(error, ReadOnlyError) or str(error).startswith("MISCONF"):
+    if isinstance(error, exceptions.ReadOnlyError) or str(error).startswith("MISCONF"):
         return StorageDown("cannot be written to")
     if isinstance(error, ReplicasMissingError):
         return StorageDown("has too few replicas")
-    if isinstance(error.__cause__, AuthenticationError):
+    if isinstance(error.__cause__, exceptions.AuthenticationError):
         return StorageDown("rejects our name or password")
     return StorageDown()
 
@@ -112,8 +106,6 @@ class Connection:
 
     async def command(self, op: str, *words: Argument, wait_s: float | None, keep_full: bool = True) -> Any:
         """The reply to a command. It is repeated while the server is unreachable.
-
-        All commands of one turn of the event loop are sent together.
 
         op         name of the call in metrics
         wait_s     time for repetitions; None is unlimited, 0 is one attempt
@@ -147,8 +139,7 @@ class Connection:
     async def close(self) -> None:
         """Closes the sockets. Calls no longer wait for an unreachable server."""
         self._stop_waiting = True
-        if self._sender is not None:
-            await cancel_tasks([self._sender])
+        await cancel_tasks([self._sender] if self._sender else [])
         await self.client.aclose()
         sentinel = getattr(self.client.connection_pool, "sentinel_manager", None)
         for watcher in sentinel.sentinels if sentinel else ():
@@ -193,13 +184,13 @@ class Connection:
             replies: list[Any] = await pipeline.execute(raise_on_error=False)
         if self._replicas_min and replies.pop() < self._replicas_min:
             raise ReplicasMissingError(f"fewer than {self._replicas_min} replicas have the changes")
-        missing = [words for words, reply in zip(commands, replies, strict=True) if isinstance(reply, NoScriptError)]
-        if not missing:
-            return replies
-        for sha in {str(words[1]) for words in missing}:
+        lacking = [number for number, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
+        for sha in {str(commands[number][1]) for number in lacking}:
             await self.client.script_load(self._texts[sha])
-        again = iter(await self._send(missing))
-        return [next(again) if isinstance(reply, NoScriptError) else reply for reply in replies]
+        if lacking:
+            again = await self._send([commands[number] for number in lacking])
+            replies = [again.pop(0) if number in lacking else reply for number, reply in enumerate(replies)]
+        return replies
 
 
 async def cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
@@ -229,22 +220,18 @@ def open_client(url: str) -> Redis:
         if "+sentinel://" in url:
             return _sentinel_client(url, options)
         return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=None, **options))
-    except (RedisError, ValueError, RuntimeError, TypeError):
-        message = f"{without_password(url)} is not the URL of a Redis server"
-        raise SettingsInvalid(message) from None
+    except (exceptions.RedisError, ValueError, RuntimeError, TypeError):
+        raise SettingsInvalid(f"{without_password(url)} is not the URL of a Redis server") from None
 
 
 def _sentinel_client(url: str, options: dict[str, Any]) -> Redis:
     """A client of the master that the sentinels of a URL name. Raises ValueError for an invalid URL."""
-    scheme, _, rest = url.partition("+sentinel://")
-    addresses, _, path = rest.rpartition("@")[2].partition("/")
-    service, _, rest_of_path = path.partition("/")
-    service, _, query = service.partition("?")
-    if not service:
-        raise ValueError("the URL names no service")
+    match = _SENTINEL_URL.fullmatch(url)
+    if match is None:
+        raise ValueError("the URL names no sentinels or no service")
+    scheme, user, addresses, service, database, query = match.groups(default="")
     # redis-py reads the name, the password, the database and the options of an ordinary URL.
-    user = rest.rpartition("@")[0]
-    options |= parse_url(f"{scheme}://{user}@sentinel/{rest_of_path}{'?' * bool(query)}{query}")
+    options |= parse_url(f"{scheme}://{user}@sentinel/{database}{query}")
     watcher_options: dict[str, Any] = {name: value for name, value in options.items() if name.startswith("ssl")}
     watcher_options |= {word: options.pop(f"sentinel_{word}", None) for word in ("username", "password")}
     if scheme == "rediss":

@@ -38,8 +38,7 @@ async def check_server(url: str, setting: str, jobs: bool, volatile: bool, wait_
     except StorageDown as down:
         raise StorageDown(f"{down.reason}: {source}") from down.__cause__
     except NoPermissionError:
-        message = "the server's user may not send INFO: allow it, as deploy/redis does"
-        raise SettingsInvalid(f"{source}: {message}") from None
+        raise SettingsInvalid(f"{source}: the server's user may not send INFO: allow it as deploy/redis does") from None
     except ResponseError:
         raise SettingsInvalid(f"{source}: the server does not support INFO: use Redis or Valkey") from None
     finally:

@@ -13,16 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any, cast
 
-from app.broker.base import (
-    DEFAULT_SUBMIT,
-    HEARTBEAT_TTL_S,
-    Backlog,
-    Delivery,
-    JobEvent,
-    JobStatus,
-    SubmitOptions,
-    WorkerStatus,
-)
+from app.broker import base
 from app.broker.redis.consumer import Lease, QueueConsumer
 from app.broker.redis.notifications import JobNotifications, wait_for_change
 from app.broker.redis.scripts import JobScripts, event_keys, to_ms
@@ -32,6 +23,7 @@ from app.messages import KEY_PREFIX, VERSION, Signatures, signing_keys
 from app.redis.connection import Connection
 from app.settings import Settings
 
+POLL_S = 10.0  # a task that waits for a job looks for itself after this time
 EVENTS_PER_READ = 64
 _EVENT_ID = re.compile(r"\d{1,18}-\d{1,18}")
 _UNKNOWN = "no such job, or its result is too old"
@@ -48,7 +40,7 @@ class RedisBroker:
     durable = True
 
     def __init__(
-        self, url: str, settings: Settings, heartbeat_ttl_s: float = HEARTBEAT_TTL_S, version: int = VERSION
+        self, url: str, settings: Settings, heartbeat_ttl_s: float = base.HEARTBEAT_TTL_S, version: int = VERSION
     ) -> None:
         self._limits, self._secret, self._close_s = settings.queue, settings.auth.secret, settings.storage.redis_wait_s
         self._heartbeat_ttl_s, self._version = heartbeat_ttl_s, version
@@ -59,14 +51,15 @@ class RedisBroker:
         self._consumers: dict[str, QueueConsumer] = {}
         self._running: dict[str, Lease] = {}  # the leases of jobs that run in this process
 
-    async def submit(self, queue: str, key: str, body: bytes, options: SubmitOptions = DEFAULT_SUBMIT) -> str:
+    async def submit(self, queue: str, key: str, body: bytes, options: base.SubmitOptions = base.DEFAULT_SUBMIT) -> str:
         job_id, name = secrets.token_hex(16), self._name(queue)
         digest = hashlib.sha256(f"{self._version} {key}".encode()).hexdigest()
         record = {option: value for option, value in asdict(options).items() if value is not None}
         record |= _COUNTS | {"queue": name, "key": digest}
         signed = self._signatures.sign_body(name, job_id, body, options.owner, options.deadline_in_s)
         caps = (self._limits.queue_jobs_max, self._limits.queue_weight_max)
-        outcome, *reply = await self._scripts.call("submit", name, job_id, signed, json.dumps(record), *caps, _token())
+        arguments = (job_id, signed, json.dumps(record), *caps, secrets.token_hex(8))
+        outcome, *reply = await self._scripts.call("submit", name, *arguments)
         if outcome == b"reused":
             raise KeyReused("an earlier request used this key")
         if outcome == b"full":
@@ -83,46 +76,47 @@ class RedisBroker:
         if not await self._change_subscribers(job_id, 1):
             raise JobUnknown(_UNKNOWN)
 
-    async def state(self, job_id: str) -> JobStatus:
+    async def state(self, job_id: str) -> base.JobStatus:
         job = await self._scripts.call("look", await self._scripts.queue_of(job_id), job_id, "")
         if job is None:
             raise JobUnknown(_UNKNOWN)
         state, queue, owner, kind, submitted_ms, attempt = (item.decode() for item in job[:6])
         ahead, cancelled = job[6:8]
         shown: Any = "cancelled" if cancelled and state == "running" else "waiting" if state == "outside" else state
-        return JobStatus(shown, owner, queue.partition(":")[0], int(submitted_ms) / 1000, int(attempt), ahead, kind)
+        submitted = int(submitted_ms) / 1000
+        return base.JobStatus(shown, owner, queue.partition(":")[0], submitted, int(attempt), ahead, kind)
 
-    async def events(self, job_id: str, after: str = "") -> AsyncIterator[JobEvent]:
+    async def events(self, job_id: str, after: str = "") -> AsyncIterator[base.JobEvent]:
         after = after if _EVENT_ID.fullmatch(after) else ""
-        with self._notifications.news(job_id) as news:
-            while True:
-                arguments = (job_id, self._scripts.process, after, EVENTS_PER_READ)
-                reply = await self._scripts.call("read", "", *arguments, keys=event_keys(job_id))
-                if reply is None:
-                    raise JobUnknown(_UNKNOWN)
-                over, events = reply
-                for event_id, signed in events:
-                    after = event_id.decode()
-                    yield JobEvent(after, self._signatures.open(signed, "event", job_id, after))
-                if over and not events:  # a finished job may still have events that were not read yet
-                    return
-                if not events:
-                    await wait_for_change(news)
+        while True:
+            change = self._notifications.next_change(job_id)
+            arguments = (job_id, self._scripts.process, after, EVENTS_PER_READ)
+            reply = await self._scripts.call("read", "", *arguments, keys=event_keys(job_id))
+            if reply is None:
+                raise JobUnknown(_UNKNOWN)
+            over, events = reply
+            for event_id, signed in events:
+                after = event_id.decode()
+                yield base.JobEvent(after, self._signatures.open(signed, "event", job_id, after))
+            if over and not events:  # a finished job may still have events that were not read yet
+                return
+            if not events:
+                await wait_for_change(change, POLL_S)
 
     async def result(self, job_id: str) -> bytes:
-        with self._notifications.news(job_id) as news:
-            while True:
-                job = await self._scripts.call("look", "", job_id, self._scripts.process)
-                if job is None:
-                    raise JobUnknown(_UNKNOWN)
-                state, queue, *_, fence, signed = job
-                if state == b"done":
-                    if not queue.endswith(b":v%d" % self._version):
-                        raise StorageDown("has this result in the format of another version")
-                    return self._signatures.open(signed, "result", job_id, fence.decode())
-                if state == b"cancelled":
-                    raise JobCancelled("the job was cancelled before it was done")
-                await wait_for_change(news)
+        while True:
+            change = self._notifications.next_change(job_id)
+            job = await self._scripts.call("look", "", job_id, self._scripts.process)
+            if job is None:
+                raise JobUnknown(_UNKNOWN)
+            state, queue, *_, fence, signed = job
+            if state == b"done":
+                if not queue.endswith(b":v%d" % self._version):
+                    raise StorageDown("has this result in the format of another version")
+                return self._signatures.open(signed, "result", job_id, fence.decode())
+            if state == b"cancelled":
+                raise JobCancelled("the job was cancelled before it was done")
+            await wait_for_change(change, POLL_S)
 
     async def cancel(self, job_id: str) -> None:
         await self._scripts.call("cancel", await self._scripts.queue_of(job_id), job_id)
@@ -130,7 +124,7 @@ class RedisBroker:
     async def unsubscribe(self, job_id: str) -> None:
         await self._change_subscribers(job_id, -1)
 
-    async def take(self, queue: str) -> Delivery:
+    async def take(self, queue: str) -> base.Delivery:
         if queue not in self._consumers:
             parts = (self._name(queue), self._scripts, self._signatures, self._notifications, self._running)
             self._consumers[queue] = QueueConsumer(*parts, self._limits.job_attempts_max)
@@ -150,10 +144,8 @@ class RedisBroker:
                 return
             lease.events += 1
             signed = self._signatures.sign(event, "event", job_id, f"{lease.fence}-{lease.events}")
-            stored = await self._scripts.call(
-                "publish", "", job_id, lease.fence, lease.events, int(droppable), signed, keys=event_keys(job_id),
-                patient=True,
-            )
+            arguments = (job_id, lease.fence, lease.events, int(droppable), signed)
+            stored = await self._scripts.call("publish", "", *arguments, keys=event_keys(job_id), patient=True)
             if stored < 0:
                 lease.lost = True
                 self._notifications.wake(job_id)
@@ -165,29 +157,27 @@ class RedisBroker:
 
     async def cancelled(self, job_id: str) -> None:
         lease = self._running.get(job_id)
-        with self._notifications.news(job_id) as news:
-            while lease is None or not lease.lost:
-                job = await self._scripts.call("look", "", job_id, self._scripts.process, patient=True)
-                if job is None or job[7]:  # its result is no longer needed
-                    return
-                await wait_for_change(news)
+        while lease is None or not lease.lost:
+            change = self._notifications.next_change(job_id)
+            job = await self._scripts.call("look", "", job_id, "", patient=True)
+            if job is None or job[7]:  # its result is no longer needed
+                return
+            await wait_for_change(change, POLL_S)
 
-    async def heartbeat(self, queue: str, status: WorkerStatus) -> None:
+    async def heartbeat(self, queue: str, status: base.WorkerStatus) -> None:
         fingerprints = [hmac.digest(key, b"abs secret", "sha256").hex() for key in signing_keys(self._secret)]
-        same = await self._scripts.call(
-            "heartbeat", "", status.worker, status.reason, to_ms(self._heartbeat_ttl_s), *fingerprints,
-            keys=[self._workers_key(queue), f"{KEY_PREFIX}secret"], patient=True,
-        )
-        if not same:
+        terms = (status.worker, status.reason, to_ms(self._heartbeat_ttl_s))
+        keys = [f"{KEY_PREFIX}workers:{self._name(queue)}", f"{KEY_PREFIX}secret"]
+        if not await self._scripts.call("heartbeat", "", *terms, *fingerprints, keys=keys, patient=True):
             raise SettingsInvalid("ABS_SECRET differs from the other workers on this server: set the same for all")
 
-    async def workers(self, queue: str) -> tuple[WorkerStatus, ...]:
-        keys = [self._workers_key(queue)]
+    async def workers(self, queue: str) -> tuple[base.WorkerStatus, ...]:
+        keys = [f"{KEY_PREFIX}workers:{self._name(queue)}"]
         reply = await self._scripts.call("workers", "", to_ms(self._heartbeat_ttl_s), keys=keys)
-        return tuple(WorkerStatus(worker.decode(), reason.decode()) for worker, reason in reply)
+        return tuple(base.WorkerStatus(worker.decode(), reason.decode()) for worker, reason in reply)
 
-    async def backlog(self, queue: str) -> Backlog:
-        return Backlog(*map(int, await self._scripts.call("backlog", self._name(queue))))
+    async def backlog(self, queue: str) -> base.Backlog:
+        return base.Backlog(*map(int, await self._scripts.call("backlog", self._name(queue))))
 
     async def close(self) -> None:
         await asyncio.gather(*(consumer.close(self._close_s) for consumer in self._consumers.values()))
@@ -198,15 +188,7 @@ class RedisBroker:
         """The name of a queue on the server."""
         return f"{queue}:v{self._version}"
 
-    def _workers_key(self, queue: str) -> str:
-        return f"{KEY_PREFIX}workers:{self._name(queue)}"
-
     async def _change_subscribers(self, job_id: str, change: int) -> bool:
         """Add `change` to the subscribers of a job. False if the job is unknown."""
-        queue = await self._scripts.queue_of(job_id)
-        return bool(await self._scripts.call("change_subscribers", queue, job_id, change, _token()))
-
-
-def _token() -> str:
-    """A name of a change, so that a repeated call counts once."""
-    return secrets.token_hex(8)
+        queue, token = await self._scripts.queue_of(job_id), secrets.token_hex(8)  # a repeated call counts once
+        return bool(await self._scripts.call("change_subscribers", queue, job_id, change, token))

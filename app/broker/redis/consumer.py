@@ -19,8 +19,9 @@ from app.broker.redis.scripts import SERVICE_KEYS, JobScripts, event_keys, queue
 from app.errors import DeadlineExceeded, MessageInvalid, WorkerLost, without_message
 from app.messages import Signatures, dump, failure_of
 from app.observability import metrics
-from app.redis.connection import PAUSE_S, PAUSE_S_MAX, cancel_tasks, is_away
+from app.redis.connection import PAUSE_S_MAX, cancel_tasks, is_away
 
+POLL_S = 2.0  # a worker without jobs looks for ended leases
 log = logging.getLogger(__name__)
 
 
@@ -72,6 +73,8 @@ class QueueConsumer:
         self._takes_over_from, self._renewed = 0.0, 0.0
         self._claimed: deque[Lease] = deque()  # for the next callers
         self._leases: set[Lease] = set()  # all, also of jobs whose earlier attempt has not ended here
+        self._arrival = asyncio.Event()  # set while jobs may wait
+        self._arrival.set()
         self._running = running
         self._other_versions = 0  # jobs of other versions at the last look
         self._give_others_time(0.5)
@@ -80,13 +83,11 @@ class QueueConsumer:
     async def take(self) -> Delivery:
         """The next job. If the caller is cancelled meanwhile, `_maintain_forever` requeues the job."""
         while True:
-            # One task waits at a time: each arrival would wake all of them for one job.
-            async with self._taking:
-                with self._notifications.news(self._queue) as news:
-                    while not self._claimed:
-                        self._claimed.extend(await self._claim(1))
-                        if not self._claimed:
-                            await wait_for_change(news)
+            async with self._taking:  # one at a time, because each arrival would wake all tasks for one job
+                while not self._claimed:
+                    await wait_for_change(self._arrival, POLL_S)
+                    self._arrival = self._notifications.next_change(self._queue)
+                    self._claimed.extend(await self._claim(1))
                 lease = self._claimed.popleft()
             try:
                 body = await self._open(lease)
@@ -116,7 +117,7 @@ class QueueConsumer:
         """Requeue all leased jobs and stop. Takes at most `deadline_in_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(deadline_in_s):
-                await self._requeue_unknown()
+                await self._claim(0)  # also finds jobs of earlier calls
                 await asyncio.gather(*map(self.requeue, list(self._leases)))
         for lease in list(self._leases):
             self._end(lease)  # another worker takes the job once its lease has ended
@@ -133,7 +134,6 @@ class QueueConsumer:
 
         Jobs of earlier calls whose reply was lost come, too.
         """
-        pause = PAUSE_S
         while True:
             try:
                 async with self._claiming:
@@ -143,15 +143,14 @@ class QueueConsumer:
                 cause = error if isinstance(error, NoPermissionError) else type(error).__name__
                 log.log(level, "queue %s: claims go on after %s", self._queue, cause)
                 self._takes_over_from = math.inf  # until the server has answered a claim
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_S_MAX)
+            await asyncio.sleep(PAUSE_S_MAX / 4)
 
     async def _claim_once(self, count: int) -> list[Lease]:
         sent, ahead = time.monotonic(), self._clock_ahead
         expected = ("", "") if ahead is None else tuple(round(1000 * sent + each) for each in ahead)
         renews = sent >= self._renewed + self._scripts.lease_s / 4
         held = {lease.message: lease for lease in self._leases if not lease.lost}
-        now_ms, lost, claimed = await self._scripts.call(
+        now_ms, waiting, messages, claimed = await self._scripts.call(
             "claim", self._queue, self._name, self._scripts.process, count, *expected, int(renews),
             int(sent >= self._takes_over_from), *held, once=True,
         )
@@ -160,7 +159,10 @@ class QueueConsumer:
         self._renewed = sent if renews else self._renewed
         if self._takes_over_from == math.inf:  # the server is back
             self._give_others_time(0.5)
-        for lease in (held[message.decode()] for message in lost):
+        if waiting:
+            self._notifications.wake(self._queue)
+        for message in held.keys() - {message.decode() for message in messages}:
+            lease = held[message]
             if not lease.over.is_set():
                 log.warning("job %s was taken over by another worker", lease.job_id)
                 lease.lost = True
@@ -170,7 +172,6 @@ class QueueConsumer:
             job_id, message, fence, attempt, waited_ms, age_ms, verdict = (item.decode() for item in fields)
             delivery = Delivery(job_id, signed, int(waited_ms) / 1000, int(attempt), int(age_ms) / 1000)
             jobs.append(Lease(delivery, message, fence, verdict, self))
-            self._scripts.remember_queue(job_id, self._queue)
         self._leases.update(jobs)
         return jobs
 
@@ -191,9 +192,9 @@ class QueueConsumer:
         except Exception as error:
             log.error("job %s of %s cannot be taken here: %s", lease.job_id, self._queue, without_message(error))
             self._give_others_time(2)
-            words = (queue_keys(self._queue)[-1], "workers", "none", 0, lease.message)
-            ended = ("IDLE", to_ms(self._scripts.lease_s))
-            await self._scripts.link.command("renounce", "XCLAIM", *words, *ended, wait_s=None)
+            lease_ms, stream = to_ms(self._scripts.lease_s), queue_keys(self._queue)[-1]
+            words = ("XCLAIM", stream, "workers", "none", 0, lease.message, "IDLE", lease_ms)
+            await self._scripts.link.command("renounce", *words, wait_s=None)
             self._end(lease)
         return None
 
@@ -202,18 +203,14 @@ class QueueConsumer:
         swept = time.monotonic()
         while True:
             try:
-                await self._requeue_unknown()
+                for lease in await self._claim(0):  # jobs that no caller waits for
+                    await self.requeue(lease)
                 if time.monotonic() >= swept + self._scripts.lease_s:
                     swept = time.monotonic()
                     await self._sweep()
             except Exception as error:
                 log.warning("queue %s: maintenance goes on after %s", self._queue, without_message(error))
             await asyncio.sleep(self._scripts.lease_s / 4)
-
-    async def _requeue_unknown(self) -> None:
-        """Renew the leases, and requeue jobs that no caller waits for."""
-        for lease in await self._claim(0):
-            await self.requeue(lease)
 
     async def _sweep(self) -> None:
         command, garbage = self._scripts.link.command, SERVICE_KEYS[7]

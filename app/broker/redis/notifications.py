@@ -1,8 +1,7 @@
 """Notifies waiting tasks of changes to jobs and queues.
 
-Each process has one subscription, shared by all waiting tasks. The server neither stores nor repeats its messages, and
-a connection may lose them without failing. So messages only shorten the wait: every `POLL_S` all tasks look for
-themselves.
+Each process has one subscription, shared by all waiting tasks. The server neither stores nor repeats its messages. So
+messages only shorten the wait: after a while each task looks for itself.
 """
 
 from __future__ import annotations
@@ -10,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
-from collections.abc import Iterator
+import random
+from weakref import WeakValueDictionary
 
 from redis.asyncio.client import PubSub
 
 from app.messages import KEY_PREFIX
 from app.redis.connection import PAUSE_S_MAX, Connection, cancel_tasks
 
-POLL_S = 2.0
-PING_S = 5.0  # a silent subscription is tested after this time
+PING_S = 2.0  # a silent subscription is tested after this time
 log = logging.getLogger(__name__)
 
 
@@ -29,31 +27,23 @@ class JobNotifications:
     def __init__(self, link: Connection, process: str) -> None:
         self._link = link
         self._channels = (f"{KEY_PREFIX}news:{process}", f"{KEY_PREFIX}arrivals")
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._changes: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()  # that tasks wait for
+        self._listener: asyncio.Task[None] | None = None
 
-    @contextlib.contextmanager
-    def news(self, subject: str) -> Iterator[asyncio.Event]:
-        """An event set at each change and every `POLL_S`. The waiting task clears it."""
-        if not self._tasks:
-            self._tasks = [asyncio.create_task(loop()) for loop in (self._listen_forever, self._poll_forever)]
-        event = asyncio.Event()
-        self._waiting[subject].add(event)
-        try:
-            yield event
-        finally:
-            self._waiting[subject].discard(event)
-            if not self._waiting[subject]:
-                del self._waiting[subject]
+    def next_change(self, subject: str) -> asyncio.Event:
+        """An event that is set at the next change. A task calls this before it looks, so that it misses none."""
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen_forever())
+        return self._changes.setdefault(subject, asyncio.Event())
 
     def wake(self, subject: str) -> None:
         """Wake the tasks that wait for a job or a queue."""
-        for event in self._waiting.get(subject, ()):
-            event.set()
+        if (change := self._changes.pop(subject, None)) is not None:
+            change.set()
 
     async def close(self) -> None:
-        """End the subscription and the polling."""
-        await cancel_tasks(self._tasks)
+        """End the subscription."""
+        await cancel_tasks([self._listener] if self._listener else [])
 
     async def _listen_forever(self) -> None:
         while True:
@@ -63,6 +53,7 @@ class JobNotifications:
                     await self._forward(subscription)
             except Exception as error:
                 log.debug("the subscription broke: %s", type(error).__name__)
+                self._wake_all()  # so that they find out whether the server is away
             await asyncio.sleep(PAUSE_S_MAX / 4)
 
     async def _forward(self, subscription: PubSub) -> None:
@@ -79,17 +70,13 @@ class JobNotifications:
                 self.wake(message["data"].decode())
             silent = message is None
 
-    async def _poll_forever(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_S)
-            self._wake_all()
-
     def _wake_all(self) -> None:
-        for subject in self._waiting:
+        for subject in list(self._changes):
             self.wake(subject)
 
 
-async def wait_for_change(event: asyncio.Event) -> None:
-    """Return at the next change."""
-    await event.wait()
-    event.clear()
+async def wait_for_change(change: asyncio.Event, poll_s: float) -> None:
+    """Return at a change, or after `poll_s` at the latest. Tasks return at different times, not all at once."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(poll_s * random.uniform(0.5, 1.0)):
+            await change.wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +18,7 @@ SERVICE_KEYS = [
         "jobs", "bodies", "results", "keys", "pools", "finished", "evictable", "garbage", "queues", "counters", "seen"
     )
 ]  # fmt: skip
-QUEUE_PARTS = ("", ":waiting", ":outside", ":leases")
-
-
-@functools.cache
-def _texts() -> dict[str, str]:
-    return {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "lua").glob("*.lua")}
+_TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("lua/*.lua")}
 
 
 class JobScripts:
@@ -47,11 +41,11 @@ class JobScripts:
             "RESULT_BYTES_MAX": settings.retention.result_bytes_max,
             "LEASE_MS": to_ms(self.lease_s), "ATTEMPTS_MAX": settings.queue.job_attempts_max,
         }  # fmt: skip
-        head = "".join(f"local {name} = {value}\n" for name, value in constants.items()) + _texts()["common"]
+        head = "".join(f"local {name} = {value}\n" for name, value in constants.items()) + _TEXTS["common"]
         # Scripts that free memory must also run on a full server.
         self._scripts = {
             name: f"#!lua{'' if name == 'submit' else ' flags=allow-oom'}\n{head}{text}"
-            for name, text in _texts().items()
+            for name, text in _TEXTS.items()
         }
 
     async def call(
@@ -85,7 +79,7 @@ class JobScripts:
 
 def queue_keys(queue: str) -> list[str]:
     """The keys of a queue."""
-    return [f"{KEY_PREFIX}queue:{queue}{part}" for part in QUEUE_PARTS]
+    return [f"{KEY_PREFIX}queue:{queue}{part}" for part in ("", ":waiting", ":outside", ":leases")]
 
 
 def event_keys(job_id: str) -> list[str]:

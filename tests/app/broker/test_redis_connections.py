@@ -128,7 +128,8 @@ def test_missed_notifications_are_found_by_looking(
             for broker in (caller, worker):
                 await broker.close()
 
-    monkeypatch.setattr(ears, "POLL_S", look_s)
+    monkeypatch.setattr("app.broker.redis.broker.POLL_S", look_s)
+    monkeypatch.setattr("app.broker.redis.consumer.POLL_S", look_s)
     monkeypatch.setattr(ears.JobNotifications, "_listen_forever", deaf)
     asyncio.run(scenario())
 

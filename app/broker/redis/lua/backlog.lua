@@ -3,5 +3,5 @@ release()
 return {
   redis.call('ZCOUNT', WAITING, '-inf', '(' .. integer(BATCH_PLACE)),
   redis.call('ZCOUNT', WAITING, integer(BATCH_PLACE), '+inf'),
-  number(redis.call('HGET', QUEUE, 'waiting_weight')),
+  weight_of('waiting'),
 }

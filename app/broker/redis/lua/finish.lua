@@ -8,6 +8,5 @@ elseif ran >= 0 then -- updates the average duration of the queue's jobs
   local latest = rate.run_work > 0 and LATEST_RUN_WEIGHT or 1
   rate.run_ms = rate.run_ms + latest * (ran - rate.run_ms)
   rate.run_work = rate.run_work + latest * (work_of(job) - rate.run_work)
-  save_pace(rate)
 end
 finish(id, job, result, ARGV[4] == '1')

@@ -4,5 +4,5 @@ local stored, same = redis.call('GET', KEYS[17]), false
 for index = 4, #ARGV do same = same or not stored or stored == ARGV[index] end
 if not same then return 0 end
 redis.call('SET', KEYS[17], ARGV[4], 'EX', '120')
-redis.call('HSET', KEYS[16], ARGV[1], cmsgpack.pack({now_ms() + ARGV[3], ARGV[2]}))
+redis.call('HSET', KEYS[16], ARGV[1], cmsgpack.pack({now + ARGV[3], ARGV[2]}))
 return 1

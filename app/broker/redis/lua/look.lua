@@ -11,5 +11,5 @@ if ARGV[2] ~= '' then
   result = redis.call('HGET', RESULTS, id) or ''
 end
 local submitted = job.submitted + number(redis.call('HGET', COUNTERS, 'clock_jump'))
-return {job.state, job.queue, job.owner, job.kind, integer(submitted), integer(job.attempt), ahead, job.cancel and 1 or 0,
-  integer(job.fence), result}
+return {job.state, job.queue, job.owner, job.kind, integer(submitted), integer(job.attempt), ahead,
+  job.cancel and 1 or 0, integer(job.fence), result}

@@ -5,8 +5,8 @@ local durable = ARGV[4] == '0'
 if not job or job.state ~= 'running' or job.fence ~= number(ARGV[2]) then return job and is_over(job) and 0 or -1 end
 if durable and job.durable >= EVENTS_MAX then return 0 end
 local event = ARGV[2] .. '-' .. ARGV[3]
-local added = redis.pcall('XADD', events, event, 'data', data)
-if type(added) == 'table' and added.err then return 0 end -- published before, but the reply was lost
+if event == job.last then return 0 end -- published before, but the reply was lost
+redis.call('XADD', events, event, 'data', data)
 job.last, job.bytes = event, job.bytes + #data
 if durable then
   job.durable = job.durable + 1

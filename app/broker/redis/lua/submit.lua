@@ -1,7 +1,5 @@
 -- id body job (JSON) jobs_max weight_max token -> 'new' id | 'known' id | 'reused' | 'full' limit cap retry_ms total_ms
--- With 'full' come the limit that is reached, or none if the job would end too late; the time until there may be room,
--- and the time of all waiting and running jobs.
-local id, job, now = ARGV[1], cjson.decode(ARGV[3]), now_ms()
+local id, job = ARGV[1], cjson.decode(ARGV[3])
 local within = job.deadline_in_s and 1000 * job.deadline_in_s
 job.subscribers, job.processes, job.followers = job.detached and 0 or 1, {}, {}
 if redis.call('HEXISTS', JOBS, id) == 1 then return {'new', id} end -- repeated, because the reply was lost
@@ -21,10 +19,9 @@ if known and not (is_over(known) and known.key_ends <= now) then
 end
 
 local first = job.after and load(job.after)
-if first and is_over(first) then first = nil end
+if is_over(first) then first = nil end
 local rate = pace()
 local progress = math.max(rate.work + rate.credit / 2, rate.credit)
-local function weight_of(state) return number(redis.call('HGET', QUEUE, state .. '_weight')) end
 local waiting, outside = redis.call('ZCARD', WAITING), redis.call('HLEN', OUTSIDE)
 local jobs, sum, running = waiting + outside, weight_of('waiting') + weight_of('outside'), running_work()
 
@@ -63,7 +60,7 @@ for _, pool in ipairs(job.pools) do
 end
 for _, pool in ipairs(job.pools) do redis.call('HINCRBY', POOLS, pool.name, 1) end
 job.submitted, job.ends = now, within and job.kind ~= '' and now + within or nil
-job.place = next_place() + (batch and BATCH_PLACE or 0)
+job.place = redis.call('HINCRBY', COUNTERS, 'place', 1) + (batch and BATCH_PLACE or 0)
 redis.call('SADD', QUEUES, job.queue)
 redis.call('HSET', BY_KEY, job.key, id)
 redis.call('HSET', BODIES, id, ARGV[2])

@@ -2,6 +2,7 @@
 forget_old()
 local consumers = redis.pcall('XINFO', 'CONSUMERS', LEASES, GROUP)
 for _, consumer in ipairs(consumers.err and {} or consumers) do -- name, pending, idle, each with its value
-  local expired = consumer[4] == 0 and consumer[6] > 3600000
-  if expired then redis.call('XGROUP', 'DELCONSUMER', LEASES, GROUP, consumer[2]) end
+  if consumer[4] == 0 and consumer[6] > 3600000 then
+    redis.call('XGROUP', 'DELCONSUMER', LEASES, GROUP, consumer[2])
+  end
 end

@@ -1,5 +1,5 @@
 -- KEYS: .., workers. ARGV: ttl_ms -> {worker, reason}...
-local workers, found, now = {}, redis.call('HGETALL', KEYS[16]), now_ms()
+local workers, found = {}, redis.call('HGETALL', KEYS[16])
 for index = 1, #found, 2 do
   local ends, reason = unpack(cmsgpack.unpack(found[index + 1]))
   -- Later ends exist if the clock was set back.
