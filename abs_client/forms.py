@@ -98,6 +98,7 @@ class JsonSchema(Constraint):
     schema      a dict, a boolean, a pydantic model or a pydantic TypeAdapter
     whitespace  "compact" (the service's default) or "pretty"
     max_depth   the deepest nesting of a recursive schema
+    schemas     documents that references may lead to, by URI; nothing is fetched
     strict      refuse unknown keywords and formats, which otherwise have no effect
 
     The objects of a pydantic model are closed (`additionalProperties` false) unless the model sets it. A pydantic
@@ -108,10 +109,11 @@ class JsonSchema(Constraint):
 
     def __init__(
         self, schema: Any, *, whitespace: Literal["compact", "pretty"] | None = None, max_depth: int | None = None,
-        leading_space: LeadingSpace | None = None, strict: bool | None = None,
+        leading_space: LeadingSpace | None = None, schemas: Mapping[str, Any] | None = None, strict: bool | None = None,
     ) -> None:
         super().__init__(
-            _schema(schema), whitespace=whitespace, max_depth=max_depth, leading_space=leading_space, strict=strict
+            _schema(schema), whitespace=whitespace, max_depth=max_depth, leading_space=leading_space,
+            schemas=copy.deepcopy(dict(schemas)) if schemas is not None else None, strict=strict,
         )
 
 

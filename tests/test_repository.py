@@ -60,7 +60,7 @@ def texts() -> Iterator[tuple[str, str]]:
         folders[:] = [name for name in folders if name not in skip and not name.endswith(".egg-info")]
         for file in files:
             path = Path(folder, file)
-            binary = file in skip or path.suffix in (".safetensors", ".pyc", ".png", ".whl")
+            binary = file in skip or path.suffix in (".safetensors", ".pyc", ".png", ".whl", ".xz")
             if binary or path == Path(__file__).resolve() or VENDORED in path.parents:
                 continue
             yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")

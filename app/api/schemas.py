@@ -80,6 +80,10 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "json_schema": {"type": ["object", "boolean"]},
         "whitespace": {"enum": ["compact", "pretty"], "default": "compact"},
         "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH},
+        "schemas": {
+            "type": "object", "additionalProperties": {"type": ["object", "boolean"]}, "default": {},
+            "description": "Documents that references may lead to, by URI",
+        },
         "strict": {"type": "boolean", "default": False}, **_LEADING,
     }),
     ("choice", "One of the strings", {"choice": _WORDS, **_LEADING}),

@@ -13,7 +13,7 @@ from compiler.errors import SpecSyntaxError, require
 from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
-from compiler.json_schema import SchemaReader, pointer, report, schema_dfa
+from compiler.json_schema import SchemaReader, public_pointer, report, schema_dfa
 from compiler.limits import ResourceGuard
 from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import Node, blame_field, parse_pattern
@@ -101,9 +101,10 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
         case JsonSchemaSpec():
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
             embed = partial(_embed_constraint, engines, guard)
-            with field_prefix("json_schema"):
-                document, strict = json.loads(spec.schema), spec.strict
-                return schema_dfa(document, spec.whitespace, spec.max_depth, embed, guard=guard, strict=strict)
+            return schema_dfa(
+                json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard=guard,
+                schemas=json.loads(spec.schemas), strict=spec.strict,
+            )
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     return CharDfa(*engines.node(node, guard))
 
@@ -123,18 +124,18 @@ def unenforced_keywords(spec: Spec, guard: ResourceGuard) -> tuple[str, ...]:
     A pointer starts at its schema. Where the constraint has several schemas, theirs stand in one list: the hash of a
     combination does not keep the order of its parts.
     """
-    return report(pointer(path) for path in _unenforced(spec, guard))
+    return report(public_pointer(path) for path in _unenforced(spec, guard))
 
 
 def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:
     for leaf in leaves(spec):
         if not isinstance(leaf, JsonSchemaSpec):
             continue
-        reader = SchemaReader(json.loads(leaf.schema), guard)
+        reader = SchemaReader(json.loads(leaf.schema), guard, schemas=json.loads(leaf.schemas))
         yield from reader.unenforced
         for constraint in (c for node in reader.nodes if node.strings for c in node.strings.constraints):
-            around = (*constraint.path, "json_schema")
-            yield from ((*around, *path) for path in _unenforced(spec_from_json(constraint.value), guard))
+            inside = _unenforced(spec_from_json(constraint.value), guard)
+            yield from ((*constraint.path, *path) for path in inside)
 
 
 def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: LetterDfa) -> WordLeaf:

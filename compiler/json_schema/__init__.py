@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12 to an automaton over characters.
+"""JSON Schema, drafts 4 to 2020-12, to an automaton over characters.
 
 A schema document is read into nodes, with its references resolved. Each node becomes a value set, one automaton per
 JSON type, and value sets are combined by Boolean operations. An assembler links the automata of objects, arrays,
@@ -8,8 +8,9 @@ strings and numbers into one over the text. It depends on automata and patterns 
 from __future__ import annotations
 
 from compiler.json_schema.compiler import schema_dfa
-from compiler.json_schema.dialects import pointer, report
+from compiler.json_schema.dialects import report
 from compiler.json_schema.formats import FORMATS
 from compiler.json_schema.reader import SchemaReader
+from compiler.json_schema.references import public_pointer
 
-__all__ = ["FORMATS", "SchemaReader", "pointer", "report", "schema_dfa"]
+__all__ = ["FORMATS", "SchemaReader", "public_pointer", "report", "schema_dfa"]

@@ -10,7 +10,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Literal
@@ -53,6 +53,7 @@ def schema_dfa(
     embed: Embed,
     *,
     guard: ResourceGuard,
+    schemas: Mapping[str, object] | None = None,
     strict: bool = False,
 ) -> CharDfa:
     """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
@@ -61,6 +62,7 @@ def schema_dfa(
                levels that it spells out are not counted
     embed      compiles the value of the keyword `constraint`, in the field that is its second argument, to an automaton
                over a string's characters
+    schemas    the documents that references may lead to, by URI
     strict     whether unknown keywords and formats are refused
     Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
 
@@ -73,7 +75,7 @@ def schema_dfa(
     """
     # Nodes may recurse through references far deeper than the document is nested.
     with guard.recursion():
-        nodes = SchemaReader(document, guard, strict=strict).nodes
+        nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
         scopes = PropertyScopes(nodes, guard)
         alphabet = StringAlphabet(nodes, embed, guard)
         pretty = whitespace == "pretty"

@@ -1,62 +1,198 @@
-"""The keywords of JSON Schema, and those without effect. Knows nothing of nodes and automata."""
+"""The keywords of JSON Schema by draft, and those without effect.
+
+Knows nothing of nodes and automata.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from compiler.errors import SpecUnsupported
 
 # Keywords by the kind of their value: a schema, a list of schemas, an object that maps names to schemas.
 SINGLE = (
-    *("additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else"),
+    *("additionalProperties", "propertyNames", "items", "additionalItems", "contains", "not", "if", "then", "else"),
     *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
 )
-LISTS = ("prefixItems", "allOf", "anyOf", "oneOf")
-MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-# Keywords that hold no schema and decide which values are valid.
-ASSERTIONS = (
-    *("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    *("minLength", "maxLength", "pattern", "format", "constraint", "minItems", "maxItems", "minContains"),
-    *("maxContains", "uniqueItems", "required", "minProperties", "maxProperties", "dependentRequired", "$ref"),
-)
-# Keywords that are ignored: they do not decide which values are valid. The last four are OpenAPI's.
-ANNOTATIONS = (
-    *("title", "description", "default", "examples", "$comment", "$schema", "$id", "$anchor", "$dynamicAnchor"),
-    *("$defs", "definitions", "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
-    *("contentSchema", "discriminator", "example", "externalDocs", "xml"),
-)
+LISTS = ("items", "prefixItems", "allOf", "anyOf", "oneOf")
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+# Keywords that are ignored in every draft: they do not decide which values are valid. The last four are OpenAPI's.
+ANNOTATIONS = frozenset({
+    "title", "description", "default", "examples", "$comment", "$schema", "$id", "$anchor", "$dynamicAnchor",
+    "$recursiveAnchor", "$vocabulary", "$defs", "definitions", "deprecated", "readOnly", "writeOnly",
+    "contentEncoding", "contentMediaType", "contentSchema", "discriminator", "example", "externalDocs", "xml",
+})  # fmt: skip
 EXTENSION = "x-"  # the prefix of OpenAPI's own extensions, which are ignored too
-REFUSED = ("$dynamicRef", "$recursiveRef", "additionalItems", "dependencies", "id")  # known, and refused by name
-KNOWN_KEYWORDS = frozenset((*ASSERTIONS, *SINGLE, *LISTS, *MAPS, *ANNOTATIONS))
+# The keywords of 2020-12 by vocabulary. Keywords of the core are known in every dialect, and so is our `constraint`.
+_CORE = frozenset({"$ref", "$defs", "definitions", "constraint"})
+_VOCABULARIES = {
+    "core": frozenset({"$dynamicRef"}),
+    "applicator": frozenset({
+        "prefixItems", "items", "contains", "additionalProperties", "properties", "patternProperties",
+        "dependentSchemas", "propertyNames", "if", "then", "else", "allOf", "anyOf", "oneOf", "not", "dependencies",
+    }),
+    "unevaluated": frozenset({"unevaluatedItems", "unevaluatedProperties"}),
+    "validation": frozenset({
+        "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+        "minLength", "maxLength", "pattern", "minItems", "maxItems", "minContains", "maxContains", "uniqueItems",
+        "required", "minProperties", "maxProperties", "dependentRequired",
+    }),
+    "format-annotation": frozenset({"format"}), "format-assertion": frozenset({"format"}),
+    "content": frozenset({"contentSchema"}), "meta-data": frozenset[str](),
+}  # fmt: skip
+_ALL_2020 = _CORE.union(*_VOCABULARIES.values())
+_OF_2020 = {"prefixItems", "$dynamicRef"}
+_OF_2019 = {"additionalItems", "$recursiveRef"}
+_SINCE_2019 = {
+    *("$defs", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "minContains"),
+    *("maxContains", "contentSchema"),
+}
 _SHOWN_CHARS_MAX = 40  # of a name in a message
 _POINTERS_MAX, _POINTER_CHARS_MAX = 100, 8_192  # of one report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """A draft of JSON Schema, or a part of one.
+
+    keywords        those that have an effect
+    identifier      the keyword that gives a schema its URI
+    lone_reference  whether the keywords beside `$ref` have no effect
+    boolean_bounds  whether `exclusiveMinimum` and `exclusiveMaximum` may be booleans
+    numeric_bounds  whether they may be numbers
+    list_items      whether `items` may be a list
+    """
+
+    name: str
+    keywords: frozenset[str]
+    identifier: str = "$id"
+    lone_reference: bool = False
+    boolean_bounds: bool = False
+    numeric_bounds: bool = True
+    list_items: bool = True
+
+    def may_have(self, keyword: str) -> bool:
+        """Whether a schema may have this keyword without a report."""
+        return keyword in self.keywords or keyword in ANNOTATIONS or keyword.startswith(EXTENSION)
+
+
+_2020 = Dialect(name="draft 2020-12", keywords=_ALL_2020, list_items=False)
+_2019 = Dialect(name="draft 2019-09", keywords=(_ALL_2020 - _OF_2020) | _OF_2019)
+_7 = Dialect(name="draft-07", keywords=_2019.keywords - _SINCE_2019 - {"$recursiveRef"}, lone_reference=True)
+_6 = replace(_7, name="draft-06", keywords=_7.keywords - {"if", "then", "else"})
+_4 = replace(
+    _6, name="draft-04", keywords=_6.keywords - {"const", "contains", "propertyNames"}, identifier="id",
+    boolean_bounds=True, numeric_bounds=False,
+)  # fmt: skip
+# Without `$schema`, each keyword has the meaning of the drafts that have it.
+ASSERTIONS = _ALL_2020 | _OF_2019  # every keyword that has an effect in some draft
+_ANY = Dialect(name="any draft", keywords=ASSERTIONS, boolean_bounds=True)
+_BY_PATH = {
+    "draft-04": _4, "draft-05": _4, "draft-06": _6, "draft-07": _7, "draft/2019-09": _2019, "draft/2020-12": _2020,
+    "": _ANY,
+}  # fmt: skip
+_ORIGIN = "://json-schema.org/"
+
+
+def dialect_of(schema: object, schemas: Mapping[str, object], default: Dialect | None = None) -> Dialect | None:
+    """The dialect of a document; None where its `$schema` is not known.
+
+    schemas  the documents that the caller sends along, among which may be the metaschema
+    default  the dialect without `$schema`; None is that of the keywords that the schema has
+    Raises SpecUnsupported with the construct `$vocabulary` or `$schema`.
+    """
+    name = schema.get("$schema") if isinstance(schema, dict) else None
+    if name is None:
+        return default or any_dialect(schema)
+    visited: set[str] = set()
+    vocabulary: object = None
+    while isinstance(name, str) and name.rstrip("#") not in visited:
+        visited.add(name.rstrip("#"))
+        if (known := _standard(name)) is not None:
+            return known if vocabulary is None else _restricted(known, vocabulary)
+        metaschema = schemas.get(name.rstrip("#"))
+        if not isinstance(metaschema, dict):
+            break
+        vocabulary = metaschema.get("$vocabulary") if vocabulary is None else vocabulary
+        name = metaschema.get("$schema")
+    return None
+
+
+def _standard(name: str) -> Dialect | None:
+    """The dialect of a metaschema of json-schema.org; hyper-schemas are read like schemas."""
+    _, _, path = name.rstrip("#").partition(_ORIGIN)
+    path = path.removesuffix("/schema").removesuffix("/hyper-schema").removesuffix("schema")
+    return _BY_PATH.get(path) if _ORIGIN in name else None
+
+
+def any_dialect(schema: object) -> Dialect:
+    """The dialect of a document as if it had no `$schema`."""
+    if isinstance(schema, dict) and isinstance(schema.get("id"), str) and "$id" not in schema:
+        return replace(_ANY, identifier="id")
+    return _ANY
+
+
+def _restricted(dialect: Dialect, vocabulary: object) -> Dialect:
+    """The part of a dialect that the `$vocabulary` of a metaschema selects."""
+    keywords = _CORE | {"$dynamicRef", "$recursiveRef"}
+    for uri, required in vocabulary.items() if isinstance(vocabulary, dict) else ():
+        name = {"format": "format-annotation"}.get(last := uri.rpartition("/")[2], last)
+        if _ORIGIN in uri and name in _VOCABULARIES:
+            keywords |= _VOCABULARIES[name]
+            # Draft 2019-09 has these keywords in another vocabulary.
+            keywords |= _VOCABULARIES["unevaluated"] | {"additionalItems"} if name == "applicator" else set()
+        elif required:
+            message = f"the vocabulary {uri[:_SHOWN_CHARS_MAX]} is not supported"
+            raise SpecUnsupported(message, construct="$vocabulary", field="json_schema.$schema")
+    return replace(dialect, keywords=dialect.keywords & keywords)
 
 
 class UnenforcedKeywords:
     """Collects the keywords and formats that have no effect. With `strict` it refuses the first of them.
 
-    paths  the steps of their JSON pointers
+    paths  the steps that lead to them
     """
 
     def __init__(self, strict: bool) -> None:
         self._strict = strict
-        self.paths: list[tuple[str, ...]] = []
+        self.paths: dict[tuple[str, ...], None] = {}  # ordered, each once
 
-    def add(self, path: tuple[str, ...], name: str, known: Iterable[str], kind: str = "schema keyword") -> None:
-        """Add the keyword at the end of `path`. Raises SpecUnsupported in a strict schema.
-
-        name   what is unknown: the keyword, or the value of `format`
-        known  the names that would have had an effect
-        """
+    def add_keyword(self, path: tuple[str, ...], dialect: Dialect) -> None:
+        """Add the keyword at the end of `path`. Raises SpecUnsupported in a strict schema."""
         if not self._strict:
-            self.paths.append(path)
+            self.paths[path] = None
             return
-        shown = name if len(name) <= _SHOWN_CHARS_MAX else name[:_SHOWN_CHARS_MAX] + "…"
-        similar = get_close_matches(name[:_SHOWN_CHARS_MAX], sorted(known), n=1)
-        hint = f"; did you mean {similar[0]}?" if similar else ""
-        message = f"the {kind} {shown} is unknown{hint}"
-        raise SpecUnsupported(message, construct=shown if kind == "schema keyword" else kind, field=".".join(path))
+        name = path[-1]
+        message = f"the schema keyword {_shown(name)} is unknown{_hint(name, dialect.keywords | ANNOTATIONS)}"
+        if name in _ANY.keywords or name == "id":
+            beside = " beside $ref" if name in dialect.keywords else ""
+            message = f"the schema keyword {name} has no effect{beside} in {dialect.name}"
+        raise SpecUnsupported(message, construct=_shown(name), field=".".join(path))
+
+    def add_format(self, path: tuple[str, ...], name: str, known: Iterable[str]) -> None:
+        """Add an unknown format. `path` leads to its keyword. Raises SpecUnsupported in a strict schema."""
+        if self._strict:
+            message = f"the format {_shown(name)} is unknown{_hint(name, known)}"
+            raise SpecUnsupported(message, construct="format", field=".".join(path))
+        self.paths[path] = None
+
+    def add_dialect(self, path: tuple[str, ...]) -> None:
+        """Add a `$schema` that is not known. Raises SpecUnsupported in a strict schema."""
+        if self._strict:
+            message = "this $schema is unknown: only the drafts 4 to 2020-12 are read"
+            raise SpecUnsupported(message, construct="$schema", field=".".join(path))
+        self.paths[path] = None
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= _SHOWN_CHARS_MAX else name[:_SHOWN_CHARS_MAX] + "…"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    similar = get_close_matches(name[:_SHOWN_CHARS_MAX], sorted(known), n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def pointer(path: Sequence[str]) -> str:

@@ -1,20 +1,17 @@
-"""The keywords of a schema object that concern one type each. It also has the locations that `$ref` leads to.
+"""The keywords of a schema object that concern one type each.
 
-Keywords are checked and turned into facts. Each check raises with the field of the keyword. References are resolved
-inside one document, by identifiers, anchors and JSON pointers; nothing is ever fetched. Knows nothing of automata.
+Keywords are checked and turned into facts. Each check raises with the field of the keyword. Knows nothing of automata.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from urllib.parse import unquote, urljoin
 
-from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_schema.dialects import LISTS, MAPS, SINGLE, UnenforcedKeywords
+from compiler.errors import SpecSyntaxError
+from compiler.json_schema.dialects import Dialect, UnenforcedKeywords
 from compiler.json_schema.formats import FORMATS, SILENT
 from compiler.json_schema.nodes import (
     ArrayFacts,
@@ -29,22 +26,23 @@ from compiler.json_schema.nodes import (
     StringFacts,
 )
 from compiler.json_schema.numbers import as_decimal
-from compiler.limits import ResourceGuard
+from compiler.json_schema.references import SchemaLocation
 
 _EXPONENT_MAX = 400  # beyond what a double holds
-_INDEX = re.compile("0|[1-9][0-9]{0,8}")  # of a list, in a JSON pointer
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TypeKeywords:
-    """Reads the keywords of the schema object `value`. Raises SpecSyntaxError or SpecUnsupported.
+    """Reads the keywords of a schema object. Raises SpecSyntaxError or SpecUnsupported.
 
+    value       the keywords that have an effect in `dialect`
     node        the number of the node of a schema in the document
     add         the number of a new node, for what is shorthand in the document
     unenforced  collects what has no effect
     """
 
     value: dict[str, object]
+    dialect: Dialect
     location: SchemaLocation
     node: Callable[[SchemaLocation], int]
     add: Callable[[Schema], int]
@@ -72,6 +70,14 @@ class TypeKeywords:
     def optional_children(self, keyword: str) -> tuple[int, ...]:
         """The nodes of a list of schemas. Empty where the keyword is absent."""
         return self.children(keyword) if keyword in self.value else ()
+
+    def _tuple(self) -> tuple[tuple[int, ...], int | None]:
+        """The nodes of the first items, and the node of the others."""
+        if not isinstance(self.value.get("items"), list):
+            return self.optional_children("prefixItems"), self.optional_child("items")
+        if not self.dialect.list_items or "prefixItems" in self.value:
+            raise self.location.unsupported("items", "a list under items is of older drafts: write prefixItems")
+        return self.children("items") if self.value["items"] else (), self.optional_child("additionalItems")
 
     def optional_child(self, keyword: str) -> int | None:
         """The node of a schema; None where the keyword is absent."""
@@ -146,6 +152,11 @@ class TypeKeywords:
         return NumberFacts(False, tightest(lower, lower=True), tightest(upper, lower=False), multiples)
 
     def _bounds(self, inclusive: str, exclusive: str) -> list[Bound]:
+        if self.dialect.boolean_bounds and isinstance(self.value.get(exclusive), bool):
+            bound = self._decimal(inclusive)
+            return [] if bound is None else [(bound, self.value[exclusive] is True)]
+        if exclusive in self.value and not self.dialect.numeric_bounds:
+            raise self.location.fault(exclusive, f"{exclusive} is true or false in {self.dialect.name}", "a boolean")
         bounds = ((self._decimal(inclusive), False), (self._decimal(exclusive), True))
         return [(bound, excluded) for bound, excluded in bounds if bound is not None]
 
@@ -178,15 +189,13 @@ class TypeKeywords:
     def _formats(self, name: str) -> tuple[str, ...]:
         """The format, where it states which texts are meant. Empty where it does not."""
         if name not in FORMATS and name not in SILENT:
-            self.unenforced.add((*self.location.path, "format"), name, {*FORMATS, *SILENT}, "format")
+            self.unenforced.add_format((*self.location.path, "format"), name, {*FORMATS, *SILENT})
         return (name,) if name in FORMATS else ()
 
     def arrays(self) -> ArrayFacts | None:
         value = self.value
         if not {"prefixItems", "items", "minItems", "maxItems", "contains", "uniqueItems"} & value.keys():
             return None
-        if isinstance(value.get("items"), list):
-            raise self.location.unsupported("items", "a list under items is of older drafts: write prefixItems")
         # At most one in a schema object; nodes that hold together may have several.
         contains: tuple[Contains, ...] = ()
         if "contains" in value:  # without it, minContains and maxContains say nothing
@@ -197,7 +206,7 @@ class TypeKeywords:
         # `uniqueItems: false` is the default.
         if not isinstance(unique, bool):
             raise self.location.fault("uniqueItems", "uniqueItems is true or false", "a boolean")
-        prefix, items = self.optional_children("prefixItems"), self.optional_child("items")
+        prefix, items = self._tuple()
         return ArrayFacts(
             prefix=prefix, items=items, minimum=self._count("minItems") or 0, maximum=self._count("maxItems"),
             contains=contains, unique=unique,
@@ -259,124 +268,3 @@ def string_list(value: object, field: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise SpecSyntaxError("this is a list of strings", expected="a list of strings", field=field)
     return tuple(dict.fromkeys(value))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SchemaLocation:
-    """A schema within the document.
-
-    value  its JSON
-    path   the steps of its JSON pointer, which no other schema of the document has
-    """
-
-    value: object
-    path: tuple[str, ...] = ()
-
-    @property
-    def field(self) -> str:
-        """The path as errors name it."""
-        return ".".join(self.path)
-
-    def below(self, *steps: str) -> str:
-        """The field of something inside."""
-        return ".".join((*self.path, *steps))
-
-    def fault(self, keyword: str, message: str, expected: str = "") -> SpecSyntaxError:
-        """The error for a keyword whose value is malformed."""
-        return SpecSyntaxError(message, expected=expected, field=self.below(keyword))
-
-    def unsupported(self, keyword: str, message: str) -> SpecUnsupported:
-        """The error for a keyword that is refused."""
-        return SpecUnsupported(message, construct=keyword, field=self.below(keyword))
-
-    def child(self, *steps: str) -> SchemaLocation:
-        """The location that the steps of a JSON pointer lead to. Raises LookupError where there is none."""
-        value = self.value
-        for step in steps:
-            if isinstance(value, list) and _INDEX.fullmatch(step):
-                value = value[int(step)]
-            elif isinstance(value, dict):
-                value = value[step]
-            else:
-                raise LookupError(step)
-        return SchemaLocation(value, (*self.path, *steps))
-
-
-class References:
-    """The schemas of a document by identifier and anchor.
-
-    root  the location of the document itself
-    Raises LimitExceeded over `nesting_depth_max`.
-    """
-
-    def __init__(self, document: object, guard: ResourceGuard) -> None:
-        self.root = SchemaLocation(document)
-        self._by_name = {("", ""): self.root}  # by URI and anchor
-        self._bases: dict[tuple[str, ...], str] = {}  # the URI that references are relative to, by path
-        # All schemas are registered first: a reference may lead forward.
-        self._register(self.root, "")
-        waiting = [(self.root, 0)]
-        while waiting:
-            location, depth = waiting.pop()
-            guard.check_time()
-            guard.check("nesting_depth_max", depth)
-            for inside in _children(location):
-                self._register(inside, self._bases[location.path])
-                waiting.append((inside, depth + 1))
-
-    def _register(self, location: SchemaLocation, base: str) -> None:
-        """Register a schema by its names. `base` is that of the schema around it."""
-        names = location.value if isinstance(location.value, dict) else {}
-        # Of two schemas with one name, the first that is met keeps it.
-        if isinstance(identifier := names.get("$id"), str):
-            base = _resolved_uri(base, identifier).rstrip("#")
-            self._by_name.setdefault((base, ""), location)
-        # Without `$dynamicRef`, which is refused, a dynamic anchor is an anchor like any other.
-        for anchor in (names.get("$anchor"), names.get("$dynamicAnchor")):
-            if isinstance(anchor, str):
-                self._by_name.setdefault((base, anchor), location)
-        self._bases[location.path] = base
-
-    def resolve(self, reference: str, location: SchemaLocation) -> SchemaLocation:
-        """The schema that a `$ref` in `location` leads to.
-
-        Raises SpecUnsupported for one outside the document, SpecSyntaxError where it leads nowhere.
-        """
-        around = location.path
-        while around not in self._bases:  # a schema that only a pointer leads to has the base of the one around it
-            around = around[:-1]
-        # A fragment is an anchor, or a JSON pointer (RFC 6901) if it begins with a slash.
-        resource, _, fragment = _resolved_uri(self._bases[around], reference).partition("#")
-        anchor, *steps = unquote(fragment).split("/") if fragment.startswith("/") else [fragment]
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in steps]  # in this order: ~01 is read as ~1
-        if (resource, "") not in self._by_name:
-            message = "a reference to another document is not supported: copy the schema into $defs"
-            raise location.unsupported("$ref", message)
-        try:
-            return self._by_name[resource, anchor].child(*steps)
-        except LookupError:
-            raise location.fault("$ref", "this reference leads to no schema") from None
-
-
-def _resolved_uri(base: str, reference: str) -> str:
-    """A reference relative to a base. A malformed one is unchanged, so it leads to no schema."""
-    # urljoin would drop the base of a reference that is a fragment alone where the base is no hierarchical URI.
-    if reference.startswith("#"):
-        return base + reference
-    try:
-        return urljoin(base, reference)
-    except ValueError:
-        return reference
-
-
-def _children(location: SchemaLocation) -> Iterator[SchemaLocation]:
-    """The schemas directly inside a schema. Every keyword that may hold one is searched."""
-    value = location.value if isinstance(location.value, dict) else {}
-    yield from (location.child(keyword) for keyword in SINGLE if keyword in value)
-    # A value of another kind is no schema here; the reader refuses it by its keyword.
-    for keyword in LISTS:
-        if isinstance(items := value.get(keyword), list):
-            yield from (location.child(keyword, str(number)) for number in range(len(items)))
-    for keyword in MAPS:
-        if isinstance(schemas := value.get(keyword), dict):
-            yield from (location.child(keyword, name) for name in schemas)

@@ -1,4 +1,4 @@
-"""Reads a JSON schema (draft 2020-12) into nodes.
+"""Reads a JSON schema of any draft into nodes.
 
 Decides which keywords are read, ignored or refused by name. Shorthand is written out here: a constant object becomes an
 object schema, `dependentRequired` a choice, and `unevaluatedItems` and `unevaluatedProperties` become facts about
@@ -7,12 +7,13 @@ arrays and objects. Knows nothing of texts or automata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from compiler.errors import SpecSyntaxError
-from compiler.json_schema.dialects import EXTENSION, KNOWN_KEYWORDS, REFUSED, UnenforcedKeywords
-from compiler.json_schema.keywords import References, SchemaLocation, TypeKeywords, string_list
+from compiler.json_schema.dialects import Dialect, UnenforcedKeywords
+from compiler.json_schema.keywords import TypeKeywords, string_list
 from compiler.json_schema.nodes import (
     TYPES,
     Alternatives,
@@ -20,45 +21,54 @@ from compiler.json_schema.nodes import (
     ObjectFacts,
     Schema,
 )
+from compiler.json_schema.references import References, SchemaLocation, Scope
 from compiler.limits import ResourceGuard
 
-_DRAFTS = ("://json-schema.org/draft/", "://json-schema.org/draft-0")
 _ITEMS, _PROPERTIES = "unevaluatedItems", "unevaluatedProperties"
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class SchemaReader:
     """Reads the nodes that a document's root leads to. Node 0 is the root.
 
+    schemas     documents that references may lead to, by URI
     unenforced  the paths of keywords and formats that have no effect; `strict` refuses them
     Raises SpecSyntaxError for JSON that is no schema, SpecUnsupported for a schema that is not compiled, LimitExceeded
     over `nesting_depth_max` or `compile_s_max`.
     """
 
-    def __init__(self, document: object, guard: ResourceGuard, *, strict: bool = False) -> None:
-        self._references = References(document, guard)
+    def __init__(
+        self, document: object, guard: ResourceGuard, *, schemas: Mapping[str, object] | None = None,
+        strict: bool = False,
+    ) -> None:
         self._unenforced = UnenforcedKeywords(strict)
+        self._references = References(document, schemas or {}, guard)
+        for path in self._references.unknown:
+            self._unenforced.add_dialect(path)
         self._count = 0
-        self._numbers: dict[tuple[str, ...], int] = {}  # by path
-        self._waiting: list[tuple[int, SchemaLocation]] = []
+        self._numbers: dict[tuple[tuple[str, ...], Scope], int] = {}
+        self._waiting: list[tuple[int, SchemaLocation, Scope]] = []
         self._nodes: dict[int, Schema] = {}
         # A node gets its number when something leads to it and is read later. So a schema may refer to itself.
-        self.node(self._references.root)
+        self.node(self._references.root, ())
         while self._waiting:
-            number, location = self._waiting.pop()
+            number, location, scope = self._waiting.pop()
             guard.check_time()
-            self._nodes[number] = self._read(location)
+            self._nodes[number] = self._read(location, scope)
         # Only now are all nodes known that a value is evaluated by.
         self._nodes.update(_write_out_unevaluated(self._nodes, self.add))
         self.nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))
-        self.unenforced = self._unenforced.paths
+        self.unenforced = tuple(self._unenforced.paths)
 
-    def node(self, location: SchemaLocation) -> int:
-        """The number of the node of a schema, which is read later."""
-        if location.path not in self._numbers:
-            self._numbers[location.path] = self._count
+    def node(self, location: SchemaLocation, scope: Scope) -> int:
+        """The number of the node of a schema in a scope. The schema is read later."""
+        inside = self._references.enter(location, scope)
+        key = (location.path, inside)
+        if key not in self._numbers:
+            self._numbers[key] = self._count
             self._count += 1
-            self._waiting.append((self._numbers[location.path], location))
-        return self._numbers[location.path]
+            self._waiting.append((self._numbers[key], location, inside))
+        return self._numbers[key]
 
     def add(self, schema: Schema) -> int:
         """Add a node that is no schema of the document. Returns its number."""
@@ -67,28 +77,34 @@ class SchemaReader:
         self._nodes[number] = schema
         return number
 
-    def _read(self, location: SchemaLocation) -> Schema:
+    def _read(self, location: SchemaLocation, scope: Scope) -> Schema:
         value = location.value
         if isinstance(value, bool):
             return Schema(location.field, never=not value)
         if not isinstance(value, dict):
             raise SpecSyntaxError("a schema is an object or a boolean", expected="a schema", field=location.field)
-        for keyword in value:
-            if keyword in REFUSED:
-                raise location.unsupported(keyword, f"the schema keyword {keyword} is not supported")
-            if keyword not in KNOWN_KEYWORDS and not keyword.startswith(EXTENSION):
-                self._unenforced.add((*location.path, keyword), keyword, KNOWN_KEYWORDS)
-        _check_draft(value.get("$schema"), location)
+        dialect = self._references.dialect(location)
         return _ObjectReader(
-            value=value, location=location, node=self.node, add=self.add, unenforced=self._unenforced,
-            references=self._references,
+            value=self._effective(value, location, dialect), dialect=dialect, location=location,
+            node=partial(self.node, scope=scope), add=self.add, unenforced=self._unenforced,
+            references=self._references, scope=scope,
         ).schema()
 
+    def _effective(self, value: dict[str, object], location: SchemaLocation, dialect: Dialect) -> dict[str, object]:
+        """The keywords that have an effect; the others are reported."""
+        lone = dialect.lone_reference and "$ref" in value
+        effective = {}
+        for keyword, content in value.items():
+            if keyword in dialect.keywords and (not lone or keyword in ("$ref", "definitions")):
+                effective[keyword] = content
+            elif lone or not dialect.may_have(keyword):
+                self._report(location, keyword, dialect)
+        return effective
 
-def _check_draft(name: object, location: SchemaLocation) -> None:
-    """Refuse a dialect of another origin: there, keywords may mean something else."""
-    if name is not None and not (isinstance(name, str) and any(draft in name for draft in _DRAFTS)):
-        raise location.unsupported("$schema", "only the dialects of json-schema.org are read")
+    def _report(self, location: SchemaLocation, keyword: str, dialect: Dialect) -> None:
+        # An identifier has no effect on values.
+        if keyword != dialect.identifier and (keyword in dialect.keywords or not dialect.may_have(keyword)):
+            self._unenforced.add_keyword((*location.path, keyword), dialect)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -96,6 +112,7 @@ class _ObjectReader(TypeKeywords):
     """Reads one schema object, keyword by keyword."""
 
     references: References
+    scope: Scope
 
     def schema(self) -> Schema:
         field = self.location.field
@@ -108,6 +125,7 @@ class _ObjectReader(TypeKeywords):
             choices.append(Alternatives((*scalars, *containers)))
             values = None
         order = self._order()
+        references = [self._reference(keyword) for keyword in self.value if keyword in _REFERENCES]
         return Schema(
             field,
             types=self._types(),
@@ -116,7 +134,7 @@ class _ObjectReader(TypeKeywords):
             strings=self.strings(),
             arrays=self.arrays(),
             objects=self.objects(),
-            all_of=(*self._reference(), *self.optional_children("allOf")),
+            all_of=(*references, *self.optional_children("allOf")),
             choices=(*choices, *self._dependencies()),
             none_of=self.child("not") if "not" in self.value else (),
             conditions=self.conditions(),
@@ -134,26 +152,29 @@ class _ObjectReader(TypeKeywords):
             raise self.location.fault("type", "this is not a type", f"one of {', '.join(sorted(TYPES))}")
         return frozenset(names)
 
-    def _reference(self) -> tuple[int, ...]:
-        """The node that `$ref` leads to. Since draft 2019-09 it applies beside the other keywords."""
-        if "$ref" not in self.value:
-            return ()
-        target = self.value["$ref"]
-        if not isinstance(target, str):
-            raise self.location.fault("$ref", "a reference is a string", "a string")
-        return (self.node(self.references.resolve(target, self.location)),)
+    def _reference(self, keyword: str) -> int:
+        """The node that a reference leads to. Since draft 2019-09 it applies beside the other keywords."""
+        return self.node(self.references.resolve(keyword, self.location, self.scope))
 
     def _dependencies(self) -> Sequence[Alternatives]:
-        """`dependentRequired` and `dependentSchemas` as choices. Either the key is absent, or its schema holds."""
+        """`dependentRequired`, `dependentSchemas` and `dependencies`. Either the key is absent, or its schema holds."""
         choices = []
-        for name, required in self.mapping("dependentRequired").items():
-            facts = ObjectFacts(required=string_list(required, self.location.below("dependentRequired", name)))
-            # Where the key is present, its dependencies are required.
-            present = self.add(Schema(self.location.field, objects=facts, order=facts.required))
+        for keyword, name, names in self._dependents():
+            if names is None:
+                present = self.child(keyword, name)[0]
+            else:
+                # Where the key is present, its dependencies are required.
+                facts = ObjectFacts(required=names)
+                present = self.add(Schema(self.location.field, objects=facts, order=facts.required))
             choices.append(Alternatives((self._absence_node(name), present)))
-        for name in self.mapping("dependentSchemas"):
-            choices.append(Alternatives((self._absence_node(name), *self.child("dependentSchemas", name))))
         return choices
+
+    def _dependents(self) -> Iterator[tuple[str, str, tuple[str, ...] | None]]:
+        """Triples of a keyword, a key and the required names. They are None where the key has a schema."""
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name, value in self.mapping(keyword).items():
+                required = keyword == "dependentRequired" or (keyword == "dependencies" and isinstance(value, list))
+                yield keyword, name, string_list(value, self.location.below(keyword, name)) if required else None
 
     def _absence_node(self, name: str) -> int:
         """The node of the values without a key. No value fits under the key."""
@@ -171,12 +192,10 @@ class _ObjectReader(TypeKeywords):
                 order.extend(self.children(keyword))
             elif keyword in ("not", "if", "then", "else"):
                 order.extend(self.child(keyword))
-            elif keyword == "$ref":
-                order.extend(self._reference())
-        for name in self.mapping("dependentSchemas"):
-            order.extend((name, *self.child("dependentSchemas", name)))
-        for name, required in self.mapping("dependentRequired").items():
-            order.extend((name, *string_list(required, self.location.below("dependentRequired", name))))
+            elif keyword in _REFERENCES:
+                order.append(self._reference(keyword))
+        for keyword, name, names in self._dependents():
+            order.extend((name, *(self.child(keyword, name) if names is None else names)))
         return (*order, *string_list(self.value.get("required", []), self.location.below("required")))
 
 

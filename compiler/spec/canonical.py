@@ -118,7 +118,8 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
         case ChoiceSpec():
             return {"choice": sorted(set(spec.choices)), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
-            return {**spec_to_json(spec), "json_schema": _schema_text(spec.schema)}
+            # As text, which keeps the order of properties.
+            return {**spec_to_json(spec), "json_schema": _schema_text(spec.schema), "schemas": spec.schemas}
         case DfaSpec():
             return _dfa(spec, guard)
         case AllSpec() | AnySpec():
@@ -260,7 +261,7 @@ def _schema_text(schema: str) -> str:
     it.
     """
     # A text search may find a `$ref` that is data. Then two equal schemas only get two hashes.
-    if '"$ref"' in schema or '"$dynamicRef"' in schema:
+    if any(f'"${keyword}"' in schema for keyword in ("ref", "dynamicRef", "recursiveRef")):
         return schema
     return json.dumps(_schema(json.loads(schema)), separators=(",", ":"))
 

@@ -170,7 +170,7 @@ def _choice(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
-    names = ("json_schema", "whitespace", "max_depth", "leading_space", "strict")
+    names = ("json_schema", "whitespace", "max_depth", "leading_space", "schemas", "strict")
     _refuse_unknown_fields(fields, names, "a json_schema constraint")
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
@@ -178,13 +178,21 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     # The types check which strings are allowed; here a value only has to be a string.
     whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "'compact' or 'pretty'")
     depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
-    try:
-        # The schema is kept as text: it is hashable then, and its property names keep their order.
-        text = json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        raise SpecSyntaxError("the schema holds a number that JSON cannot write", field="json_schema") from None
+    schemas = typed(fields.get("schemas", {}), dict, "schemas", "an object that maps URIs to schemas")
+    for uri, inside in schemas.items():
+        require(isinstance(inside, bool | dict), "a schema is an object or a boolean", f"schemas.{uri}")
+    text, table = _schema_text(schema, "json_schema"), _schema_text(schemas, "schemas")
     strict = typed(fields.get("strict", False), bool, "strict", "a boolean")
-    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, _leading_space(fields), strict=strict)
+    leading = _leading_space(fields)
+    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, leading, schemas=table, strict=strict)
+
+
+def _schema_text(schema: object, field: str) -> str:
+    try:
+        # A schema is kept as text: it is hashable then, and its property names keep their order.
+        return json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        raise SpecSyntaxError("the schema holds a number that JSON cannot write", field=field) from None
 
 
 def _length(fields: Mapping[str, object], _: int) -> Spec:
@@ -252,7 +260,7 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
             return {"choice": list(spec.choices), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
             shape: dict[str, object] = {"whitespace": spec.whitespace, "max_depth": spec.max_depth}
-            reading = {"leading_space": spec.leading_space, "strict": spec.strict}
+            reading = {"leading_space": spec.leading_space, "schemas": json.loads(spec.schemas), "strict": spec.strict}
             return {"json_schema": json.loads(spec.schema), **shape, **reading}
         case LengthSpec():
             bounds: dict[str, object] = {**spec.bounds}

@@ -133,6 +133,7 @@ class JsonSchemaSpec:
     schema      the schema as JSON text; the order of its properties is that of the answer
     whitespace  none at all, or that of json.dumps(indent=2)
     max_depth   how deep arrays and objects may nest where the schema sets no bound itself
+    schemas     documents that references may lead to, as the JSON text of an object, by URI
     strict      unknown keywords and formats are refused instead of being ignored
     """
 
@@ -142,6 +143,7 @@ class JsonSchemaSpec:
     max_depth: int = JSON_DEPTH
     leading_space: LeadingSpace = "strip"
     _: KW_ONLY
+    schemas: str = "{}"
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -343,7 +345,7 @@ def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
         case ChoiceSpec():
             guard.check("choice_chars_max", sum(map(len, spec.choices)))
         case JsonSchemaSpec():
-            guard.check("schema_chars_max", len(spec.schema))
+            guard.check("schema_chars_max", len(spec.schema) + len(spec.schemas))
         case RegexSpec():
             guard.check("pattern_chars_max", len(spec.pattern))
         case InfillSpec():

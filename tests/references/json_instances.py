@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Literal
 
 from compiler.json_schema.nodes import PropertyScope, PropertyScopes
@@ -10,13 +11,16 @@ from compiler.json_schema.reader import SchemaReader
 from compiler.limits import Limits, ResourceGuard
 
 
-def write_instance(document: object, instance: object, whitespace: Literal["compact", "pretty"] = "compact") -> str:
+def write_instance(
+    document: object, instance: object, whitespace: Literal["compact", "pretty"] = "compact",
+    schemas: Mapping[str, object] | None = None,
+) -> str:
     """The text of a value as a schema's automaton reads it.
 
     The schema's properties come first in its order, then the others. Raises the errors of reading the schema.
     """
     guard = ResourceGuard(Limits())
-    scopes = PropertyScopes(SchemaReader(document, guard).nodes, guard)
+    scopes = PropertyScopes(SchemaReader(document, guard, schemas=schemas).nodes, guard)
     ordered = _ordered(instance, scopes.scope((0,)))
     if whitespace == "pretty":
         return json.dumps(ordered, ensure_ascii=False, indent=2)

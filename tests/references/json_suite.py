@@ -1,17 +1,17 @@
 """Runs the official JSON Schema suite and writes the documentation's table.
 
 `python -m tests.references.json_suite` writes the table. A group is one schema with its instances; each instance is
-written in our order and spacing and must be accepted or rejected as in the suite. Data:
-<shared>/data/json_schema_suite.
+written in our order and spacing and must be accepted or rejected as in the suite.
 """
 
 from __future__ import annotations
 
 import collections
 import json
-import os
-from collections.abc import Iterator
+import lzma
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +21,14 @@ from compiler.json_schema import schema_dfa
 from compiler.limits import Limits, ResourceGuard
 from tests.references.json_instances import write_instance
 
-ROOT = Path(__file__).resolve().parents[2]
-DRAFT = "draft2020-12.jsonl"
+# A line for each draft: the groups of its tests, and the documents that their references lead to.
+SUITE = Path(__file__).resolve().parents[1] / "cases" / "json_schema_suite.jsonl.xz"
+METASCHEMAS = {
+    "draft4": "http://json-schema.org/draft-04/schema#", "draft6": "http://json-schema.org/draft-06/schema#",
+    "draft7": "http://json-schema.org/draft-07/schema#",
+    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+}  # fmt: skip
 
 
 @dataclass
@@ -44,10 +50,11 @@ class Tally:
         return self.tests - len(self.narrower) - len(self.wider)
 
 
-def groups(shared: Path) -> Iterator[dict[str, Any]]:
-    """The groups of the suite, in its order."""
-    with (shared / "data" / "json_schema_suite" / DRAFT).open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
+@cache
+def suites() -> dict[str, dict[str, Any]]:
+    """The suite of each draft."""
+    lines = lzma.decompress(SUITE.read_bytes()).decode().split("\n")
+    return {suite["draft"]: suite for suite in map(json.loads, filter(None, lines))}
 
 
 def no_constraint(value: object, where: str) -> CharDfa:
@@ -68,23 +75,29 @@ def refusal(error: Exception) -> str:
     return error.limit if isinstance(error, LimitExceeded) else "pattern syntax"
 
 
-def judge_group(group: dict[str, Any], whitespace: Literal["compact", "pretty"]) -> list[bool] | str:
+def judge_group(
+    group: dict[str, Any], draft: str, schemas: Mapping[str, object], whitespace: Literal["compact", "pretty"]
+) -> list[bool] | str:
     """The verdict on each instance of a group, or the refusal's name."""
+    schema, guard = group["schema"], ResourceGuard(Limits())
+    if isinstance(schema, dict):  # the suites of older drafts do not write it
+        schema = {"$schema": METASCHEMAS[draft], **schema}
     try:
         depth = max(nesting(test["data"]) for test in group["tests"])
-        automaton = schema_dfa(group["schema"], whitespace, depth, no_constraint, guard=ResourceGuard(Limits()))
+        automaton = schema_dfa(schema, whitespace, depth, no_constraint, guard=guard, schemas=schemas)
     except (SpecUnsupported, LimitExceeded, SpecSyntaxError) as error:
         return refusal(error)
-    texts = (write_instance(group["schema"], test["data"], whitespace) for test in group["tests"])
+    texts = (write_instance(schema, test["data"], whitespace, schemas) for test in group["tests"])
     return [automaton.accepts(text) for text in texts]
 
 
-def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> dict[str, Tally]:
-    """The whole suite, by file."""
+@cache
+def run(draft: str, whitespace: Literal["compact", "pretty"] = "compact") -> dict[str, Tally]:
+    """The whole suite of a draft, by file."""
     tallies: dict[str, Tally] = {}
-    for group in groups(shared):
-        tally = tallies.setdefault(group["file"].removesuffix(".json"), Tally())
-        verdicts = judge_group(group, whitespace)
+    for group in suites()[draft]["groups"]:
+        tally = tallies.setdefault(group["file"], Tally())
+        verdicts = judge_group(group, draft, suites()[draft]["remotes"], whitespace)
         if isinstance(verdicts, str):
             tally.refused[verdicts] = tally.refused.get(verdicts, 0) + 1
             continue
@@ -97,30 +110,25 @@ def run(shared: Path, whitespace: Literal["compact", "pretty"] = "compact") -> d
     return tallies
 
 
-def markdown_table(tallies: dict[str, Tally]) -> str:
-    """The table of docs/constraints/json_schema.md. Files without a wrong verdict share a row."""
-    lines = ["| suite file | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
-    perfect = {name: tally for name, tally in tallies.items() if not tally.refused and tally.correct == tally.tests}
-    lines.append(_row(", ".join(perfect), list(perfect.values())))
-    lines += [_row(name, [tally]) for name, tally in tallies.items() if name not in perfect]
-    return "\n".join([*lines, _row("**all**", list(tallies.values()))])
-
-
-def _row(name: str, tallies: list[Tally]) -> str:
-    refused: collections.Counter[str] = collections.Counter()
-    for tally in tallies:
-        refused.update(tally.refused)
-    compiled, correct, tests = (
-        sum(getattr(tally, key) for tally in tallies) for key in ("compiled", "correct", "tests")
-    )
-    reasons = ", ".join(f"`{reason}` {count}" for reason, count in sorted(refused.items()))
-    refusals = reasons if len(tallies) == 1 else str(refused.total() or "")
-    return f"| {name} | {compiled} of {compiled + refused.total()} | {correct} of {tests} | {refusals} |"
+def markdown_table() -> str:
+    """The table of docs/constraints/json_schema.md: a row for each draft."""
+    lines = ["| draft | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
+    for draft in METASCHEMAS:
+        tallies = run(draft).values()
+        refused: collections.Counter[str] = collections.Counter()
+        for tally in tallies:
+            refused.update(tally.refused)
+        compiled, correct, tests = (
+            sum(getattr(tally, key) for tally in tallies) for key in ("compiled", "correct", "tests")
+        )
+        reasons = ", ".join(f"`{reason}` {count}" for reason, count in sorted(refused.items()))
+        lines.append(f"| {draft} | {compiled} of {compiled + refused.total()} | {correct} of {tests} | {reasons} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     """Write the table to standard output."""
-    print(markdown_table(run(Path(os.environ.get("ABS_SHARED", ROOT.parent / "shared")))))
+    print(markdown_table())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from compiler.json_schema.nodes import NumberFacts
 from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_text
-from compiler.spec import spec_from_json
+from compiler.spec import spec_from_json, spec_to_json
 from tests.compiler.json_schema.test_random_schemas import compiled
 from tests.references.json_instances import write_instance
 from tests.tables import table
@@ -24,10 +24,15 @@ from tests.tables import table
 TABLE = table("json_schema")
 
 
+def _field(case: dict[str, Any]) -> str:
+    return f"json_schema.{case['field']}".removesuffix(".")
+
+
 @pytest.mark.parametrize("case", TABLE["case"], ids=lambda case: case["name"])
 def test_the_table_of_schemas(case: dict[str, Any]) -> None:
     schema = json.loads(case["schema"])
-    automaton = compiled(schema, case.get("whitespace", "compact"), case.get("max_depth", 2))
+    schemas = json.loads(case.get("schemas", "{}"))
+    automaton = compiled(schema, case.get("whitespace", "compact"), case.get("max_depth", 2), schemas)
     assert [text for text in case["accepts"] if not automaton.accepts(text)] == []
     assert [text for text in case["rejects"] if automaton.accepts(text)] == []
 
@@ -36,7 +41,7 @@ def test_the_table_of_schemas(case: dict[str, Any]) -> None:
 def test_an_unsupported_keyword_is_refused_by_name_and_path(case: dict[str, Any]) -> None:
     with pytest.raises(SpecUnsupported) as excinfo:
         compiled(json.loads(case["schema"]))
-    assert (excinfo.value.construct, excinfo.value.field) == (case["construct"], case["field"])
+    assert (excinfo.value.construct, excinfo.value.field) == (case["construct"], _field(case))
 
 
 @pytest.mark.parametrize("case", TABLE["unenforced"], ids=lambda case: case["schema"])
@@ -46,7 +51,28 @@ def test_unknown_keywords_and_formats_are_listed_or_refused(case: dict[str, Any]
     assert compile_text(spec).display_dfa.accepting.any()
     with pytest.raises(SpecUnsupported, match=case["hint"]) as excinfo:
         compile_text(spec_from_json({"json_schema": json.loads(case["schema"]), "strict": True}))
-    assert (excinfo.value.construct, excinfo.value.field) == (case["construct"], f"json_schema.{case['field']}")
+    assert (excinfo.value.construct, excinfo.value.field) == (case["construct"], _field(case))
+
+
+def test_documents_that_are_sent_along_are_read_and_reported() -> None:
+    schemas = {"https://e.x/a": {"type": "integer", "frobnicate": 1, "minimum": "no"}, "https://e.x/b": {"const": 1}}
+    spec = spec_from_json({"json_schema": {"$ref": "https://e.x/b"}, "schemas": schemas})
+    assert spec_from_json(spec_to_json(spec)) == spec
+    assert unenforced_keywords(spec, ResourceGuard(Limits())) == ()
+    with pytest.raises(SpecSyntaxError) as excinfo:
+        compile_text(spec_from_json({"json_schema": {"$ref": "https://e.x/a"}, "schemas": schemas}))
+    assert excinfo.value.field == "schemas.https://e.x/a.minimum"
+    schemas["https://e.x/a"] = {"frobnicate": 1}
+    spec = spec_from_json({"json_schema": {"$ref": "https://e.x/a"}, "schemas": schemas})
+    assert unenforced_keywords(spec, ResourceGuard(Limits())) == ("https://e.x/a#/frobnicate",)
+
+
+def test_a_vocabulary_that_is_required_and_unknown_is_refused() -> None:
+    metaschema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$vocabulary": {"https://e.x/v": True}}
+    constraint = {"json_schema": {"$schema": "https://e.x/meta"}, "schemas": {"https://e.x/meta": metaschema}}
+    with pytest.raises(SpecUnsupported) as excinfo:
+        compile_text(spec_from_json(constraint))
+    assert (excinfo.value.construct, excinfo.value.field) == ("$vocabulary", "json_schema.$schema")
 
 
 def test_a_long_report_of_keywords_without_effect_is_cut() -> None:
@@ -70,7 +96,7 @@ def test_schemas_inside_combinations_and_strings_are_reported() -> None:
 def test_an_invalid_schema_is_a_syntax_error_with_its_path(case: dict[str, Any]) -> None:
     with pytest.raises(SpecSyntaxError) as excinfo:
         compiled(json.loads(case["schema"]))
-    assert excinfo.value.field == case["field"]
+    assert excinfo.value.field == _field(case)
 
 
 @pytest.mark.parametrize("case", TABLE["limit"], ids=lambda case: case["name"])

@@ -31,8 +31,10 @@ def embed(value: object, field: str) -> CharDfa:
     return CharDfa(*pattern_dfa(value["regex"], ResourceGuard(Limits())))
 
 
-def compiled(schema: Any, whitespace: Literal["compact", "pretty"] = "compact", depth: int = 2) -> CharDfa:
-    return schema_dfa(schema, whitespace, depth, embed, guard=ResourceGuard(Limits()))
+def compiled(
+    schema: Any, whitespace: Literal["compact", "pretty"] = "compact", depth: int = 2, schemas: Any = None
+) -> CharDfa:
+    return schema_dfa(schema, whitespace, depth, embed, guard=ResourceGuard(Limits()), schemas=schemas)
 
 
 def random_value(rng: random.Random, depth: int) -> Any:
