@@ -1,6 +1,6 @@
 """Faster layers on the CPU. Linear layers have weights laid out for oneDNN, and GPT-2's activation runs in one kernel.
 
-They compute the same sums in another order, two to four times as fast. A row's result is the same to the last bit for
+They compute the same sums in another order, up to three times as fast. A row's result is the same to the last bit for
 any number of rows beside it, which the products of a BLAS do not offer.
 """
 
