@@ -7,7 +7,6 @@ key. app.worker.job_run records the metrics of jobs.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import threading
 import time
@@ -114,13 +113,6 @@ def cache(result: CacheResult) -> None:
     CACHE.labels(result).inc()
 
 
-@contextlib.contextmanager
-def single_flight() -> Iterator[None]:
-    """Counts a caller that waits for a shared compilation."""
-    with WAITERS.track_inprogress():
-        yield
-
-
 def redis_failed(op: str) -> None:
     """Counts a failed call to the server. `op` is a fixed name."""
     REDIS_ERRORS.labels(op).inc()
@@ -135,27 +127,7 @@ def serves(model: str, revision: str, tokenizer: str, compiler: int) -> None:
 def gpu(kinds: tuple[str, ...], read: Callable[[], Mapping[str, int]]) -> None:
     """Makes every scrape read the memory of a GPU, by kind."""
     for kind in kinds:
-        GPU_BYTES.labels(kind).set_function(functools.partial(_of_kind, read, kind))
-
-
-def _of_kind(read: Callable[[], Mapping[str, int]], kind: str) -> float:
-    return float(read()[kind])
-
-
-class EngineWatch:
-    """Obeys decoding.engine.engine.Watch. Called by the engine's thread."""
-
-    def began(self, seconds: float) -> None:
-        FIRST_STEP_SECONDS.observe(seconds)
-        LAST_STEP.set_to_current_time()
-
-    def stepped(self, seconds: float, rows: int) -> None:
-        STEP_SECONDS.observe(seconds)
-        BATCH_SIZE.observe(rows)
-        LAST_STEP.set_to_current_time()
-
-    def ran_out(self, action: str) -> None:
-        OUT_OF_MEMORY.labels(action).inc()
+        GPU_BYTES.labels(kind).set_function(lambda kind=kind: read()[kind])  # type: ignore[misc]
 
 
 class HeartbeatRegistry:
@@ -217,21 +189,13 @@ def exposition() -> bytes:
     return generate_latest(REGISTRY)
 
 
-def _permit_all(path: str, authorization: str) -> bool:
-    """Permits every path, for a service without keys."""
-    return True
-
-
 @contextlib.contextmanager
-def listening(
-    settings: Settings, permits: Callable[[str, str], bool] = _permit_all, beats: HeartbeatRegistry = BEATS
-) -> Iterator[None]:
+def listening(settings: Settings, permits: Callable[[str, str], bool]) -> Iterator[None]:
     """Serve /metrics, /health, /live and /ready at `metrics_port` while the body runs.
 
     Without `metrics_port` nothing is served.
 
     permits  whether an Authorization header permits a path; only /metrics needs one
-    beats    the heartbeats of the reported workers
 
     /live reports whether the process must be restarted, /ready whether its workers take jobs. A separate thread
     answers, so it can report a worker whose event loop is blocked. Raises SettingsInvalid if the port is not free.
@@ -246,7 +210,7 @@ def listening(
         raise SettingsInvalid(f"ABS_METRICS_PORT: {host}:{port} is not available ({error.strerror})") from None
     # A connection that sends too slowly is closed.
     server.RequestHandlerClass = type("Handler", (server.RequestHandlerClass,), {"timeout": SLOW_S_MAX})  # type: ignore[arg-type]
-    server.set_app(_probes_and_metrics(permits, beats))
+    server.set_app(_probes_and_metrics(permits))
     try:
         yield
     finally:
@@ -255,7 +219,7 @@ def listening(
         server.server_close()
 
 
-def _probes_and_metrics(permits: Callable[[str, str], bool], beats: HeartbeatRegistry) -> WSGIApplication:
+def _probes_and_metrics(permits: Callable[[str, str], bool]) -> WSGIApplication:
     """The application of the metrics port.
 
     /metrics is prometheus_client's, behind the check of the key.
@@ -272,9 +236,9 @@ def _probes_and_metrics(permits: Callable[[str, str], bool], beats: HeartbeatReg
             case "/health":
                 code, status = HTTPStatus.OK, "ok"
             case "/live":
-                code, status, reasons = _status("live", "hung", beats.hung())
+                code, status, reasons = _status("live", "hung", BEATS.hung())
             case "/ready":
-                code, status, reasons = _status("ready", "not_ready", beats.reasons())
+                code, status, reasons = _status("ready", "not_ready", BEATS.reasons())
             case _:
                 code, status = HTTPStatus.NOT_FOUND, "not_found"
         start_response(f"{code.value} {code.phrase}", [("content-type", "application/json")])

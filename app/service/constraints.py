@@ -87,7 +87,7 @@ class Constraints:
             if stored is not None:
                 return stored
             # The job's key is the constraint's hash, so concurrent requests wait for one compilation.
-            with metrics.single_flight():
+            with metrics.WAITERS.track_inprogress():
                 job = self._compile_job(automaton, spec, owner)
                 options = self._jobs.compilation(owner, deadline_in_s=timeout_s)
                 return await self._jobs.run("compile", compile_job_key(automaton), job, CompileJobResult, options)

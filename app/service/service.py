@@ -205,7 +205,8 @@ class Service:
         """
         if submitted.compile_job is None:
             return
-        with metrics.single_flight(), contextlib.suppress(JobCancelled, JobUnknown):  # the job reports it then
+        # An unknown or cancelled compilation is reported by the job.
+        with metrics.WAITERS.track_inprogress(), contextlib.suppress(JobCancelled, JobUnknown):
             async with self.jobs.observed(submitted.compile_job):
                 sizes = await self.jobs.result(submitted.compile_job)
             if isinstance(sizes, CompileJobResult):

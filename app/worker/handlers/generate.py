@@ -85,11 +85,20 @@ def device_of(settings: Settings) -> str:
     return describe_device(settings.inference.device)
 
 
-class _Watch(metrics.EngineWatch):
-    """Reports the engine's progress to the metrics. Lack of memory goes to the log."""
+class EngineWatch:
+    """Reports the engine's progress to the metrics. Lack of memory goes to the log. Called by the engine's thread."""
+
+    def began(self, seconds: float) -> None:
+        metrics.FIRST_STEP_SECONDS.observe(seconds)
+        metrics.LAST_STEP.set_to_current_time()
+
+    def stepped(self, seconds: float, rows: int) -> None:
+        metrics.STEP_SECONDS.observe(seconds)
+        metrics.BATCH_SIZE.observe(rows)
+        metrics.LAST_STEP.set_to_current_time()
 
     def ran_out(self, action: str) -> None:
-        super().ran_out(action)
+        metrics.OUT_OF_MEMORY.labels(action).inc()
         log.warning("the memory of the model's device ran out: %s", action.replace("_", " "))
 
 
@@ -132,7 +141,7 @@ class Generator:
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
         self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
         self._endings = find_endings(model, self._prior)
-        self._engine = Engine(model, _memory_bytes(model, settings), _Watch())
+        self._engine = Engine(model, _memory_bytes(model, settings), EngineWatch())
 
     def close(self) -> None:
         """End the engine's thread."""

@@ -12,13 +12,14 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from app.auth import metrics_guard
 from app.broker import Delivery
 from app.errors import DeadlineExceeded, SettingsInvalid
 from app.messages import CompileJob, Failure, failure_of
 from app.observability import metrics
 from app.settings import Settings
 from app.worker import job_run
-from app.worker.handlers.generate import Generator
+from app.worker.handlers.generate import EngineWatch, Generator
 from compiler.errors import CompileCancelled, LimitExceeded, SpecUnspellable
 from decoding.engine import gpu_bytes
 from decoding.errors import ReplayRejected
@@ -256,7 +257,9 @@ def test_a_second_attempt_is_a_redelivery() -> None:
 def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     beats = metrics.HeartbeatRegistry()  # separate, since workers of other tests in this process report, too
-    with metrics.listening(Settings.of(metrics_port=port), beats=beats):
+    monkeypatch.setattr(metrics, "BEATS", beats)
+    settings, guard = Settings.of(metrics_port=port), metrics_guard(Settings())
+    with metrics.listening(settings, guard):
         assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["no worker runs yet"]}')
         beats.record_heartbeat("w-1", "loading")
         assert ask(port, "/ready") == (503, '{"status": "not_ready", "reasons": ["w-1: loading"]}')
@@ -273,7 +276,7 @@ def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyP
         assert ask(port, "/health")[0] == 200
         assert 'abs_worker_heartbeat_timestamp_seconds{worker="w-1"}' in ask(port, "/metrics")[1]
         assert ask(port, "/else")[0] == 404
-        second_listener = metrics.listening(Settings.of(metrics_port=port))
+        second_listener = metrics.listening(settings, guard)
         with pytest.raises(SettingsInvalid, match="ABS_METRICS_PORT"), second_listener:
             raise AssertionError
         beats.drop("w-1")
@@ -282,7 +285,7 @@ def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyP
 
 
 def test_recording_a_step_metric_is_cheap() -> None:
-    watch, steps = metrics.EngineWatch(), 5_000
+    watch, steps = EngineWatch(), 5_000
     start = time.process_time()
     for _ in range(steps):
         watch.stepped(0.002, 64)
