@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import operator
 from collections.abc import Iterable
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
 from app.errors import SettingsInvalid
@@ -21,7 +20,7 @@ SERVERS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 BROKERS = dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
 BROKERS |= {"memory": "app.broker.memory:MemoryBroker.from_url"}
 STORES = dict.fromkeys(SERVERS, "app.store.redis:RedisStore") | {"memory": "app.store.memory:MemoryStore.from_url"}
-LIMITERS = dict.fromkeys(SERVERS, "app.auth.redis_counters:SharedLimiter.from_url")
+LIMITERS = dict.fromkeys(SERVERS, "app.auth.redis_counters:shared_limiter")
 LIMITERS |= {"memory": "app.auth.rate_limit:Limiter.from_url"}
 CHECK = "app.redis.server_checks:check_server"
 DEVICE = "app.worker.handlers.generate:device_of"
@@ -53,8 +52,8 @@ async def check_storage(settings: Settings) -> dict[str, str]:
     for name, url in (("store", settings.storage.store), ("broker", settings.storage.broker)):
         jobs = name == "broker"
         if url.partition("://")[0] in SERVERS and (jobs or settings.storage.store != settings.storage.broker):
-            check = _named(CHECK)
-            facts |= await check(  # type: ignore[operator]
+            check = resolve_name(CHECK)
+            facts |= await check(
                 url, f"{PREFIX}{name.upper()}", jobs, settings.storage.allow_non_persistent_redis,
                 settings.storage.redis_wait_s,
             )
@@ -67,7 +66,7 @@ def require_engines(settings: Settings, queues: Iterable[str]) -> None:
     if "compile" not in queues or names == ("native", "native"):
         return
     try:
-        _named(ENGINES)(*names)  # type: ignore[operator]
+        resolve_name(ENGINES)(*names)
     except EngineFailure as error:
         selected = f"{PREFIX}LTLF_ENGINE is {names[0]} and {PREFIX}REGEX_ENGINE is {names[1]}"
         raise SettingsInvalid(f"{selected}, but {error}") from None
@@ -80,14 +79,14 @@ def handler_opener(queue: str) -> OpenHandler:
 
     def open_handler(settings: Settings) -> object:
         let_idle_threads_sleep()
-        return _named(HANDLERS[queue])(settings)  # type: ignore[operator]
+        return resolve_name(HANDLERS[queue])(settings)
 
     return cast("OpenHandler", open_handler)
 
 
 def describe_device(settings: Settings) -> str:
     """A description of the device of the generate worker's model. Loads the model code."""
-    return str(_named(DEVICE)(settings))  # type: ignore[operator]
+    return str(resolve_name(DEVICE)(settings))
 
 
 def _by_url(name: str, url: str, table: dict[str, str], settings: Settings) -> object:
@@ -96,11 +95,6 @@ def _by_url(name: str, url: str, table: dict[str, str], settings: Settings) -> o
         schemes = ", ".join(f"{scheme}://" for scheme in table)
         raise SettingsInvalid(f"{PREFIX}{name.upper()} must be a URL that begins with {schemes}")
     try:
-        return _named(table[scheme])(url, settings)  # type: ignore[operator]
+        return resolve_name(table[scheme])(url, settings)
     except SettingsInvalid as error:
         raise SettingsInvalid(f"{PREFIX}{name.upper()}: {error}") from None
-
-
-def _named(path: str) -> object:
-    module, _, name = path.partition(":")
-    return operator.attrgetter(name)(importlib.import_module(module))

@@ -70,22 +70,19 @@ def compile_spec(
         read = _read(spec, guard)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
             text, tokens = _compile_labels(read, engines, guard)
-            return CompiledConstraint(
-                spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
-                vocabulary=vocabulary.fingerprint,
-            )
-        text = to_text_automaton(constraint_tree(read, engines, guard), guard)
-        # From bytes to tokens; the distances to acceptance are computed with it.
-        # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
-        tokens = lift(text.transducer, text.letters, vocabulary, guard)
-        if tokens.min_tokens == UNREACHABLE:
-            raise _unsatisfiable_error(text, vocabulary, guard)
-        return CompiledConstraint(
-            spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
-            vocabulary=vocabulary.fingerprint, not_enforced=unenforced_keywords(read, guard),
-        )
+        else:
+            text = to_text_automaton(constraint_tree(read, engines, guard), guard)
+            # From bytes to tokens; the distances to acceptance are computed with it.
+            # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
+            tokens = lift(text.transducer, text.letters, vocabulary, guard)
+            if tokens.min_tokens == UNREACHABLE:
+                raise _unsatisfiable_error(text, vocabulary, guard)
     except SpecUnsatisfiable:
         raise explain_unsatisfiable(spec, engines, guard) from None
+    return CompiledConstraint(
+        spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
+        vocabulary=vocabulary.fingerprint, not_enforced=unenforced_keywords(read, guard),
+    )
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:

@@ -145,10 +145,6 @@ def _lease_ms() -> int:
     return round(counters.LEASE_S * 1000)
 
 
-class SharedLimiter(Limiter):
-    """A limiter that counts for all replicas."""
-
-    @classmethod
-    def from_url(cls, url: str, settings: Settings) -> Limiter:
-        """A limiter that counts on the server at this URL. Raises SettingsInvalid."""
-        return cls(settings, SharedCounters(Connection(url)))
+def shared_limiter(url: str, settings: Settings) -> Limiter:
+    """A limiter that counts for all replicas at this URL. Raises SettingsInvalid."""
+    return Limiter(settings, SharedCounters(Connection(url)))

@@ -39,7 +39,7 @@ from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.base import Context, Handler, dispatcher, load_constraint, stall_reason, word_trace
 from app.worker.sandbox.client import Sandbox
-from app.worker.sandbox.compile_task import TARGET, ExplainRequest, Request, pack_setup, read_answer
+from app.worker.sandbox.compile_task import TARGET, compile_request, explain_request, pack_setup, read_answer
 from compiler.diagnostics import ConstraintExplanation, conjuncts, with_caller_names
 from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
@@ -87,7 +87,7 @@ class CompileHandler:
         self._raise_cached_failure(key, context)
         context.progress(Progress("compile"))
         try:
-            result, data = self._run(Request(job.automaton, dict(job.spec), "tokens"), context)
+            result, data = self._run(compile_request(job.automaton, dict(job.spec), "tokens"), context)
         except JobFailed as failed:
             self._cache_failure(key, failed, context, job.owner)
             raise
@@ -100,7 +100,7 @@ class CompileHandler:
         stored = context.load(automaton_key(job.automaton))
         if stored is None:
             raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
-        result, _ = self._run(ExplainRequest(job.automaton, stored), context)
+        result, _ = self._run(explain_request(job.automaton, stored), context)
         assert isinstance(result, ExplainJobResult)
         key = explanation_key(job.automaton)
         signed = sign(self._settings.auth.secret, key, dump(result))
@@ -158,7 +158,7 @@ class CompileHandler:
         automaton = automaton_hash(spec, self._over_bytes, self._settings.limits)
         cached = self._decode.text(automaton)
         if cached is None:
-            _, data = self._run(Request(automaton, spec_to_json(spec), "bytes"), context)
+            _, data = self._run(compile_request(automaton, spec_to_json(spec), "bytes"), context)
             constraint = open_automaton(data, self._settings.auth.secret, automaton, self._over_bytes)
             cached = dataclasses.replace(constraint.text, lifted=constraint.tokens)
             self._decode.keep_text(automaton, cached)
@@ -175,11 +175,9 @@ class CompileHandler:
                 continue
             yield ConjunctBody(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
 
-    def _run(
-        self, request: Request | ExplainRequest, context: Context
-    ) -> tuple[CompileJobResult | ExplainJobResult, bytes]:
+    def _run(self, request: bytes, context: Context) -> tuple[CompileJobResult | ExplainJobResult, bytes]:
         """Compile or explain in the sandbox. Raises the sandbox's errors, and JobFailed for those inside it."""
-        result, data = read_answer(self.sandbox.run(request.pack(), context.cancelled))
+        result, data = read_answer(self.sandbox.run(request, context.cancelled))
         if isinstance(result, Failure):
             if data:  # only a bug has a text for the log
                 log.error("a job in the sandbox failed: %s", data.decode())

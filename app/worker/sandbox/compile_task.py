@@ -16,7 +16,6 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from app.automaton_cache import automaton_secret, open_automaton, summary
@@ -48,27 +47,14 @@ _WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache th
 _REHEARSAL: dict[str, object] = {"regex": "ab"}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One compilation."""
-
-    automaton: str
-    spec: dict[str, object]
-    over: Over
-
-    def pack(self) -> bytes:
-        return json.dumps({"automaton": self.automaton, "spec": self.spec, "over": self.over}).encode()
+def compile_request(automaton: str, spec: dict[str, object], over: Over) -> bytes:
+    """The request for a compilation."""
+    return json.dumps({"automaton": automaton, "spec": spec, "over": over}).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainRequest:
-    """One explanation of a constraint, which is given as the codec's bytes."""
-
-    automaton: str
-    stored: bytes
-
-    def pack(self) -> bytes:
-        return json.dumps({"automaton": self.automaton, "stored": base64.b64encode(self.stored).decode()}).encode()
+def explain_request(automaton: str, stored: bytes) -> bytes:
+    """The request for an explanation. `stored` is the constraint as the codec's bytes."""
+    return json.dumps({"automaton": automaton, "stored": base64.b64encode(stored).decode()}).encode()
 
 
 def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
@@ -93,7 +79,7 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     for spec in _WARM_UP:
         compiler.warm(spec, "tokens")
     compiler.warm(_WARM_UP[0], "bytes")  # the tables of the other forms are shared
-    return compiler.answer, Request("", _REHEARSAL, "tokens").pack()
+    return compiler.answer, compile_request("", _REHEARSAL, "tokens")
 
 
 def read_answer(answer: bytes) -> tuple[CompileJobResult | ExplainJobResult | Failure, bytes]:
@@ -116,7 +102,7 @@ class _Compiler:
     def warm(self, spec: dict[str, object], over: Over) -> None:
         """Compile, encode and explain a constraint for the caches that this fills."""
         with contextlib.suppress(CompileError):  # over a limit of the operator, or without an optional engine
-            _, stored = self._compile(Request("", spec, over))
+            _, stored = self._compile("", spec, over)
             if over == "tokens":
                 self._explain("", stored)
 
@@ -126,7 +112,7 @@ class _Compiler:
             fields = json.loads(request)
             if "stored" in fields:
                 return _join(self._explain(fields["automaton"], base64.b64decode(fields["stored"])), b"")
-            return _join(*self._compile(Request(**fields)))
+            return _join(*self._compile(**fields))
         except MemoryError:
             raise
         except Exception as error:
@@ -134,13 +120,13 @@ class _Compiler:
             evidence = "" if is_expected_error(error) else without_message(error)
             return _join(failure_of(error), evidence.encode())
 
-    def _compile(self, request: Request) -> tuple[CompileJobResult, bytes]:
+    def _compile(self, automaton: str, spec: dict[str, object], over: Over) -> tuple[CompileJobResult, bytes]:
         started = time.perf_counter()
-        spec, vocabulary = spec_from_json(request.spec), self._vocabularies[request.over]
-        constraint = compile_spec(spec, vocabulary, self._limits, engines=self._engines)
+        read, vocabulary = spec_from_json(spec), self._vocabularies[over]
+        constraint = compile_spec(read, vocabulary, self._limits, engines=self._engines)
         compile_ms = (time.perf_counter() - started) * 1000
-        sizes = summary(request.automaton, constraint, cached=False, compile_ms=compile_ms)
-        return sizes, encode(constraint, automaton_secret(self._secret, request.automaton))
+        sizes = summary(automaton, constraint, cached=False, compile_ms=compile_ms)
+        return sizes, encode(constraint, automaton_secret(self._secret, automaton))
 
     def _explain(self, automaton: str, stored: bytes) -> ExplainJobResult:
         constraint = open_automaton(stored, self._secret, automaton, self._vocabularies["tokens"].fingerprint)

@@ -144,7 +144,7 @@ def test_the_sandbox_compiles_with_the_engines_of_the_settings(
     engine_settings = settings.changed(ltlf_engine="mona", regex_engine="fado")
     work, _ = compile_job.open_job(compile_job.pack_setup(engine_settings, byte_vocabulary()))
     for constraint, program in (({"ltlf": "F dog"}, "MONA"), ({"regex": "a+"}, "FAdo")):
-        result, _ = compile_job.read_answer(work(compile_job.Request("", dict(constraint), "tokens").pack()))
+        result, _ = compile_job.read_answer(work(compile_job.compile_request("", dict(constraint), "tokens")))
         assert isinstance(result, Failure)
         assert (result.error, program in result.detail) == ("EngineFailure", True)
 
@@ -172,8 +172,8 @@ def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
     vocabulary = Vocabulary((b"a dog", None, b"", b"dog", b" ", b"a", None), (6,))
     work, _ = compile_job.open_job(compile_job.pack_setup(settings, vocabulary))
     for alphabet, expected_vocabulary in (("tokens", vocabulary), ("bytes", byte_vocabulary())):
-        request = compile_job.Request("0" * 64, dict(spec_to_wire(SPEC)), alphabet)  # type: ignore[arg-type]
-        result, data = compile_job.read_answer(work(request.pack()))
+        request = compile_job.compile_request("0" * 64, dict(spec_to_wire(SPEC)), alphabet)  # type: ignore[arg-type]
+        result, data = compile_job.read_answer(work(request))
         assert isinstance(result, CompileJobResult)
         secret = automaton_secret(settings.auth.secret, "0" * 64)
         assert data == encode(compile_spec(SPEC, expected_vocabulary, settings.limits), secret)
