@@ -14,8 +14,6 @@ from compiler.automata.interning import unique_rows
 from compiler.automata.minimization import UNREACHABLE, refine, steps_to
 from compiler.limits import ResourceGuard
 
-_NARROW = 256  # entries of a level's rows that are read one by one
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dfa:
@@ -103,23 +101,14 @@ def is_empty(dfa: Dfa) -> bool:
 
 def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
     """The reachable states from `start`, in breadth-first order, columns left to right."""
-    states, columns = next_state.shape
-    seen = np.zeros(states, dtype=bool)
+    seen = np.zeros(len(next_state), dtype=bool)
     seen[start] = True
     level = np.array([start], dtype=np.int64)
     order = [level]
-    # The queue of the search is one level at a time, so that numpy expands a level in one step.
+    # A level at a time; its states are in the order in which they are met, which is canonical.
     while level.size:
-        # A chain has one state a level: plain Python is faster there than six calls of numpy.
-        if len(level) * columns <= _NARROW:
-            targets_met = dict.fromkeys(next_state[level].reshape(-1).tolist())
-            level = np.array([state for state in targets_met if not seen[state]], dtype=np.int64)
-        else:
-            targets = next_state[level].reshape(-1)
-            targets = targets[~seen[targets]]
-            # np.unique sorts by state; the indices restore the order in which the states were met, which is
-            # canonical.
-            level = targets[np.sort(np.unique(targets, return_index=True)[1])].astype(np.int64)
+        targets_met = dict.fromkeys(next_state[level].reshape(-1).tolist())
+        level = np.array([state for state in targets_met if not seen[state]], dtype=np.int64)
         seen[level] = True
         order.append(level)
     return np.concatenate(order)

@@ -15,7 +15,6 @@ from compiler.automata.interning import distinct, spread, stable_order, unique_r
 from compiler.limits import ResourceGuard
 
 UNREACHABLE = int(np.iinfo(np.int32).max)  # the number of steps where no path leads: compared, never computed with
-_SMALL_ROUND = 64  # touched states, at most, that are split in plain Python
 _MARKED = 8  # states are marked in a table of all states where it has at most this many entries per listed state
 _NARROW = 8  # states that are looked at one by one
 _UNSETTLED = -1  # in place of the block of a state that has none yet
@@ -139,8 +138,7 @@ def _refine_in_rounds(table: np.ndarray, block: np.ndarray, guard: ResourceGuard
     while touched.size:
         if guard:
             guard.check_time()
-        split = partition.split_small if len(touched) <= _SMALL_ROUND else partition.split
-        touched = predecessors.of(split(touched))
+        touched = predecessors.of(partition.split(touched))
     return np.unique(partition.block, return_inverse=True)[1].reshape(-1)
 
 
@@ -183,28 +181,16 @@ class _AcyclicMinimizer:
         while ready:
             if self._guard:
                 self._guard.check_time()
-            if len(ready) > _NARROW:
-                self._settle_together(ready)
-            else:
-                for state in ready:
-                    row = self._number.take(self._places[state]).tobytes()
-                    self._number[state] = self._block(state, row)
             following = []
             for state in ready:
+                row = self._number.take(self._places[state]).tobytes()
+                self._number[state] = self._block(state, row)
                 for source in sources[first[state] : first[state + 1]]:
                     waits_for[source] -= 1
                     if not waits_for[source]:
                         following.append(source)
             ready = following
         return self._number[: len(self._places)].astype(np.int64)
-
-    def _settle_together(self, states: list[int]) -> None:
-        # states that are ready together do not lead to each other, so all their rows can be read at once
-        rows = self._number.take(self._places[states])
-        width, written = rows.shape[1] * rows.itemsize, rows.tobytes()
-        ends = range(width, len(written) + 1, width)
-        blocks = [self._block(state, written[end - width : end]) for state, end in zip(states, ends, strict=True)]
-        self._number[states] = blocks
 
     def _block(self, state: int, row: bytes) -> int:
         """The block of a state with this row. A new block where no block has the row."""
@@ -239,7 +225,7 @@ class _AcyclicMinimizer:
 class _Partition:
     """The blocks of a refinement, and each block's number of states. Block numbers are never used twice.
 
-    Both ways to split keep two invariants. `block[s]` is the block of state s, and `_size[b]` the number of states with
+    A split keeps two invariants. `block[s]` is the block of state s, and `_size[b]` the number of states with
     block[s] == b. States whose `block` changes in a split are returned, and no others: only their predecessors can
     have come apart.
     """
@@ -302,27 +288,3 @@ class _Partition:
         self._size[numbers] = sizes
         np.subtract.at(self._size, owners, sizes)
         return numbers
-
-    def split_small(self, touched: np.ndarray) -> np.ndarray:
-        """`split` in plain Python. For a small round it is faster than twenty calls of numpy."""
-        # owner block -> blocks led to -> states
-        parts: dict[int, dict[tuple[int, ...], list[int]]] = {}
-        leads_to = self.block[self._table[touched]].tolist()
-        for state, owner, row in zip(touched.tolist(), self.block[touched].tolist(), leads_to, strict=True):
-            parts.setdefault(owner, {}).setdefault(tuple(row), []).append(state)
-        changed: list[int] = []
-        for owner, by_row in parts.items():
-            split = sorted(by_row.values(), key=len)
-            untouched = int(self._size[owner]) - sum(map(len, split))
-            if untouched <= len(split[-1]):
-                split.pop()  # the largest part keeps the owner's number
-                if untouched:
-                    members = set(np.flatnonzero(self.block == owner).tolist())
-                    split.append(sorted(members.difference(*by_row.values())))
-            for states in split:
-                self.block[states] = self._count
-                self._size[self._count] = len(states)
-                self._size[owner] -= len(states)
-                self._count += 1
-                changed += states
-        return np.array(changed, dtype=np.int64)
