@@ -24,7 +24,8 @@ EXTRAS = {  # each file's extras of the project
     "dev": (*SERVING, "inference", "up", "dev"),
     "reference": (*SERVING, "inference", "up", "dev", "reference"),
 }
-GROUPS = ("build", "uv", "audit")  # each is resolved by itself
+GROUPS = ("build", "uv", "audit", "fado")  # each is resolved by itself
+ALONE = ("fado",)  # groups without what their packages declare
 # What PyTorch's builds for Linux require of CUDA. Their own step installs it, where the chosen build needs it.
 CUDA = (
     "cuda-bindings", "cuda-toolkit", "nvidia-cudnn-cu13", "nvidia-cusparselt-cu13", "nvidia-nccl-cu13",
@@ -97,7 +98,8 @@ def lock(folder: Path, upgrade: bool) -> None:
         # A later file repeats a package that it needs in more places than this one, such as colorama.
         earlier |= {package: pin for package, pin in found.items() if versions[package] == pin}
     for name in GROUPS:
-        write(name, ("--group", f"pyproject.toml:{name}", "--constraint", str(everything)), {})
+        alone = ("--no-deps",) if name in ALONE else ()
+        write(name, ("--group", f"pyproject.toml:{name}", "--constraint", str(everything), *alone), {})
     torch = f"# Without hashes: tools/install.py says where the build is taken from.\ntorch=={versions['torch']}\n"
     (LOCKS / "torch.txt").write_text(torch, encoding="utf-8")
 
