@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tools.lock import CUDA, EXTRAS, ROOT, uv
 
+# The versions of locks/ write openapi.json; older ones describe three schemas with fewer words.
+OF_THE_LOCK = "tests/app/api/test_openapi.py::test_the_committed_document_is_fresh"
 TESTED = ("tests/client", "tests/app/api", "tests/app/messages", "tests/app/store", "tests/app/test_settings.py")
 TOOLS = ("anyio", "hatchling", "hypothesis", "jsonschema[format-nongpl]", "psutil", "pytest", "pytest-xdist", "pyyaml")
 
@@ -33,7 +35,8 @@ def main(folder: Path) -> int:
     pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps")
     subprocess.run((*pip, "--requirement", "locks/torch.txt"), cwd=ROOT, check=True)
     subprocess.run((folder / "bin" / "abs", "demo"), cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    tests = (python, "-m", "pytest", "--quiet", "--numprocesses", "2", "-p", "no:cacheprovider", *TESTED)
+    options = ("--quiet", "--numprocesses", "2", "-p", "no:cacheprovider", "--deselect", OF_THE_LOCK)
+    tests = (python, "-m", "pytest", *options, *TESTED)
     return subprocess.run(tests, cwd=ROOT, env=dict(os.environ) | {"OMP_NUM_THREADS": "1"}, check=False).returncode
 
 

@@ -1,10 +1,17 @@
-"""Licences of everything that is installed here."""
+"""Licences of what is installed here, and the reading of pip-audit's report."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from tools.audit import installed, undeclared_gpl, write_licences
+import pytest
+
+from tools.audit import ServiceUnreached, installed, undeclared_gpl, vulnerabilities, write_licences
+
+AUDITED = {"name": "anyio", "version": "4.0", "vulns": []}
+SKIPPED = {"name": "arrow", "skip_reason": "not found: arrow (1.4.0)"}
+VULNERABLE = {"name": "jinja2", "version": "3.1.6", "vulns": [{"id": "PYSEC-1", "fix_versions": ["9.9"]}]}
 
 
 def test_no_package_of_the_service_is_under_the_gpl() -> None:
@@ -16,3 +23,20 @@ def test_the_table_gives_every_package_a_licence(tmp_path: Path) -> None:
     rows = (tmp_path / "licences.md").read_text(encoding="utf-8").splitlines()[2:]
     assert len(rows) == len(installed()) and any(row.startswith("| numpy | ") and "BSD" in row for row in rows)
     assert len([row for row in rows if row.endswith("| unknown |")]) <= 1  # axe-playwright-python names none
+
+
+@pytest.mark.parametrize(
+    ("packages", "findings"),
+    [
+        ([AUDITED], []),
+        ([AUDITED, VULNERABLE], ["jinja2 3.1.6: PYSEC-1, fixed in 9.9"]),
+        ([AUDITED, SKIPPED], ["not audited: not found: arrow (1.4.0)"]),
+    ],
+)
+def test_each_vulnerability_and_unknown_version_is_a_finding(packages: list[object], findings: list[str]) -> None:
+    assert vulnerabilities(json.dumps({"dependencies": packages, "fixes": []})) == findings
+
+
+def test_a_report_without_any_answer_is_no_audit() -> None:
+    with pytest.raises(ServiceUnreached, match="arrow"):
+        vulnerabilities(json.dumps({"dependencies": [SKIPPED], "fixes": []}))
