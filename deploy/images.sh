@@ -9,6 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 PYTHON_IMAGE=${PYTHON_IMAGE:-python:3.11-slim-bookworm}
 VALKEY_IMAGE=${VALKEY_IMAGE:-valkey/valkey:9}
+NGINX_IMAGE=${NGINX_IMAGE:-nginx:stable}
 PYTHON=${PYTHON:-.venv/bin/python}
 BASES=.cache/images
 # Not needed by any other package: usr-is-merged replaces them.
@@ -34,6 +35,7 @@ fetch_files() {
     make_base $BASES/python.tar python3,python3-venv,ca-certificates,netbase,mona
     make_base $BASES/valkey.tar redis-tools "install $server \"\$1/usr/local/bin\" \
         && ln -s /usr/bin/redis-cli \"\$1/usr/local/bin/valkey-cli\" && install -d -o 999 -g 999 \"\$1/data\""
+    make_base $BASES/nginx.tar nginx-light,curl
     for list in build light inference fado; do
         # pip judges conditions by its own patch version of Python, which the image's may be older than.
         sed -E "s/ ; python_full_version < '[0-9.]+'//" locks/$list.txt > $BASES/$list.txt
@@ -59,6 +61,7 @@ build_image() {
 if [ "${1:-}" = files ]; then fetch_files; exit; fi
 load $BASES/python.tar "$PYTHON_IMAGE"
 load $BASES/valkey.tar "$VALKEY_IMAGE"
+load $BASES/nginx.tar "$NGINX_IMAGE"
 offline=""
 if compgen -G "deploy/wheels/*.whl" >/dev/null; then offline=1; fi
 build_image light --target light

@@ -19,12 +19,13 @@ from tests.deploy.containers import Service, ask_server, make_secrets, seconds
 from tests.deploy.test_kubernetes import COUNTED
 from tests.environment import settings_in
 from tests.servers.abs_up import short_folder
+from tests.servers.nginx import SHIPPED
 from tests.servers.processes import free_port, until
 
 ROOT = dockerfile.ROOT
 COMPOSE = dockerfile.compose()
 SERVICES: dict[str, Any] = COMPOSE["services"]
-OURS = [name for name in SERVICES if name != "redis"]
+OURS = [name for name in SERVICES if name not in ("redis", "proxy")]
 IMAGES = {  # the other services have the image without PyTorch
     "inference-worker": ("inference", "abs-server:cpu"), "inference-worker-gpu": ("inference", "abs-server:cuda")
 }
@@ -41,12 +42,23 @@ def test_a_container_may_do_no_more_than_it_must(name: str) -> None:
     assert not service.get("privileged") and "network_mode" not in service
 
 
-def test_only_the_api_is_reachable_and_only_locally() -> None:
+def test_only_the_proxy_is_reachable_and_only_locally() -> None:
     assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
-        "api": ["127.0.0.1:8000:8000"]
+        "proxy": ["127.0.0.1:8000:8080"]
     }
-    assert {name for name, service in SERVICES.items() if service["networks"] != ["inside"]} == {"api"}
-    assert COMPOSE["networks"]["inside"] == {"internal": True}
+    networks = {name: service["networks"] for name, service in SERVICES.items() if service["networks"] != ["inside"]}
+    assert networks == {"proxy": ["front", "outside"], "api": ["inside", "front"]}
+    assert COMPOSE["networks"]["inside"] == COMPOSE["networks"]["front"] == {"internal": True}
+
+
+def test_the_proxy_runs_the_shipped_configuration() -> None:
+    mounts = dict(volume.removesuffix(":ro").split(":") for volume in SERVICES["proxy"]["volumes"])
+    for outside, inside in mounts.items():
+        assert (ROOT / outside).is_file() and Path(inside).parent == Path("/etc/nginx")
+        assert Path(inside).name in {path.name for path in SHIPPED.iterdir()}
+    upstream = (ROOT / next(out for out, inside in mounts.items() if inside.endswith("upstream.conf"))).read_text()
+    assert "server api:8000 max_conns=" in upstream
+    assert settings_in({"ABS_BEHIND_PROXY": SERVICES["api"]["environment"]["ABS_BEHIND_PROXY"]}).server.behind_proxy
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -91,7 +103,7 @@ def test_each_service_gets_only_the_secrets_it_needs() -> None:
     assert given == {
         "api": {"signing", "api_url"}, "compile-worker": {"signing", "compile_url"},
         "inference-worker": {"signing", "generate_url"}, "inference-worker-gpu": {"signing", "generate_url"},
-        "redis": {"users"},
+        "redis": {"users"}, "proxy": set(),
     }
     assert set().union(*given.values()) == set(COMPOSE["secrets"])
 

@@ -40,12 +40,12 @@ def test_the_legacy_builder_reaches_light_without_pytorch() -> None:
 def test_every_base_image_is_an_argument() -> None:
     bases = {stage.base for stage in dockerfile.stages().values()}
     assert bases - dockerfile.stages().keys() == {"${PYTHON_IMAGE}"}
-    digests = {"PYTHON_IMAGE": "python@sha256:0", "VALKEY_IMAGE": "valkey@sha256:0"}
-    for service in dockerfile.compose(digests)["services"].values():
-        if "build" in service:
-            assert service["build"]["args"]["PYTHON_IMAGE"] == "python@sha256:0"
-        else:
-            assert service["image"] == "valkey@sha256:0"
+    digests = {f"{name}_IMAGE": f"{name}@sha256:0" for name in ("PYTHON", "VALKEY", "NGINX")}
+    services = dockerfile.compose(digests)["services"].values()
+    assert {service["build"]["args"]["PYTHON_IMAGE"] for service in services if "build" in service} == {
+        "PYTHON@sha256:0"
+    }
+    assert {service["image"] for service in services if "build" not in service} == {"VALKEY@sha256:0", "NGINX@sha256:0"}
 
 
 def test_all_packages_but_pytorch_and_ours_are_installed_by_hash() -> None:

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -96,6 +97,14 @@ class Stack:
             error.add_note(self.deployment.logs())
             raise
 
+    def finished_job(self) -> tuple[str, dict[str, Any]]:
+        """The id and the answer of a new job."""
+        request = {"prompt": "sentence:", "constraint": {"keywords": ["cat"]}, "max_tokens": 24}
+        with self.http() as http:
+            job = http.post("/generate", json=request, headers={"Prefer": "respond-async"}).json()["id"]
+            until(lambda: http.get(f"/jobs/{job}").json()["state"] == "done", "the job is done", 120.0)
+            return job, http.get(f"/jobs/{job}").json()
+
     def http(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key or self.key}"}
         return httpx2.Client(base_url=self.url, timeout=120, trust_env=False, headers=headers)
@@ -121,6 +130,19 @@ def test_the_containers_answer_the_requests_of_the_readme(stack: Stack) -> None:
         assert compiled.status_code == 200, compiled.text
 
 
+def test_the_proxy_alone_is_published(stack: Stack) -> None:
+    published = {
+        name: described(container)["NetworkSettings"]["Ports"]
+        for name in ("proxy", "api", "redis")
+        for container in stack.deployment.containers(name)
+    }
+    assert [name for name, ports in published.items() if any(ports.values())] == ["proxy"]
+    with stack.http() as http:
+        refusal = http.post("/generate", content=b" " * 2**21)
+    assert (refusal.status_code, refusal.json()["title"]) == (413, "The body is too large")
+    assert "Put a proxy in front" not in stack.deployment.logs()
+
+
 def test_each_container_has_the_limits_of_the_file(stack: Stack) -> None:
     for container in stack.deployment.containers():
         config = described(container)
@@ -144,11 +166,7 @@ def test_kills_of_every_container_lose_no_request(stack: Stack) -> None:
 
 
 def test_a_restart_keeps_jobs_and_automata(stack: Stack) -> None:
-    request = {"prompt": "sentence:", "constraint": {"keywords": ["cat"]}, "max_tokens": 24}
-    with stack.http() as http:
-        job = http.post("/generate", json=request, headers={"Prefer": "respond-async"}).json()["id"]
-        until(lambda: http.get(f"/jobs/{job}").json()["state"] == "done", "the job is done", 120.0)
-        before = http.get(f"/jobs/{job}").json()
+    job, before = stack.finished_job()
     with Client(stack.url, stack.key) as client:
         compiled = client.compile(Keywords("cat"))
     time.sleep(1.5)  # the server writes its log every second
