@@ -1,8 +1,8 @@
 """The patterns that `format` asserts. Of each standard they cover the part that an automaton can check and that is in
 use.
 
-All are ASCII. Narrower than their standards on purpose: no leap seconds, no internationalised host names, no comments
-in addresses. Whatever is accepted is valid. Knows nothing of schemas.
+Some are narrower than their standards on purpose: no leap seconds, few scripts in host names, no comments in
+addresses, few constructs in patterns. Whatever is accepted is valid. Knows nothing of schemas.
 """
 
 from __future__ import annotations
@@ -51,12 +51,70 @@ _EMAIL = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_DOMAIN}|\[(?:{_IPV4}|IPv6:(
 _PERCENT = "%[0-9A-Fa-f]{2}"
 _PCHAR = f"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|{_PERCENT})"
 _REGISTERED = f"(?:[A-Za-z0-9._~!$&'()*+,;=-]|{_PERCENT})*"
-_AUTHORITY = rf"(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|{_PERCENT})*@)?(?:{_REGISTERED}|\[(?:{_ipv6()})\])(?::[0-9]*)?"
+_LITERAL = rf"\[(?:{_ipv6()}|[vV][0-9A-Fa-f]+\.[A-Za-z0-9._!~$&'()*+,;=:-]+)\]"
+_AUTHORITY = rf"(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|{_PERCENT})*@)?(?:{_REGISTERED}|{_LITERAL})(?::[0-9]*)?"
 _URI = (
     f"[A-Za-z][A-Za-z0-9+.-]*:(?://{_AUTHORITY}(?:/{_PCHAR}*)*|/(?:{_PCHAR}+(?:/{_PCHAR}*)*)?"
     rf"|{_PCHAR}+(?:/{_PCHAR}*)*|)(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
 )
 _UUID = "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+_TAIL = rf"(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
+# The first segment of a relative path has no colon, which would end a scheme.
+_FIRST = f"(?:[A-Za-z0-9._~!$&'()*+,;=@-]|{_PERCENT})+"
+_RELATIVE = f"(?://{_AUTHORITY}(?:/{_PCHAR}*)*|/(?:{_PCHAR}+(?:/{_PCHAR}*)*)?|{_FIRST}(?:/{_PCHAR}*)*|){_TAIL}"
+# RFC 3987: the characters beyond ASCII, and those for private use in queries.
+_UCS = (
+    "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
+    + "".join(f"{chr(plane * 0x10000)}-{chr(plane * 0x10000 + 0xFFFD)}" for plane in range(1, 14))
+    + f"{chr(0xE1000)}-{chr(0xEFFFD)}"
+)
+_PRIVATE = f"\ue000-\uf8ff{chr(0xF0000)}-{chr(0xFFFFD)}{chr(0x100000)}-{chr(0x10FFFD)}"
+
+
+def _international(pattern: str) -> str:
+    """The pattern of an IRI, from that of a URI."""
+    # Every class of unreserved characters has the tilde; no other class has it before the mark.
+    return pattern.replace("~!", f"~{_UCS}!").replace("|[/?])*)?(?:#", f"|[/?{_PRIVATE}])*)?(?:#")
+
+
+_POINTER = "(?:/(?:[^~/]|~[01])*)*"
+_VARIABLE = r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*(?:\*|:[1-9][0-9]{0,3})?"
+# RFC 6570: literals without control characters, space and the delimiters.
+_TEMPLATE = (
+    rf"(?:[!#$&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~{_UCS}{_PRIVATE}]|{_PERCENT}"
+    rf"|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
+)
+_NUMERIC = "(?:0|[1-9][0-9]*)"
+_IDENTIFIER = "(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_SEMVER = (
+    rf"{_NUMERIC}\.{_NUMERIC}\.{_NUMERIC}(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+_CIDR = rf"{_IPV4}/(?:[12]?[0-9]|3[0-2])|(?:{_ipv6()})/(?:[1-9]?[0-9]|1[01][0-9]|12[0-8])"
+# Lower-case letters that IDNA allows anywhere in a label: Latin-1, Cyrillic, Hiragana, Han and Hangul.
+_LETTERS = "\u00df-\u00f6\u00f8-\u00ff\u0430-\u045f\u3041-\u3094\u4e00-\u9fa5\uac00-\ud7a3"
+# A letter takes at most five characters of the 63 of an encoded label.
+_IDN_LABEL = f"(?:{_SHORT_LABEL}|[a-z0-9{_LETTERS}]{{1,10}})"
+_IDN_HOSTNAME = rf"{_IDN_LABEL}(?:\.{_IDN_LABEL}){{0,2}}"
+_IDN_ATOM = _ATOM.replace("-]", "\x80-\U0010ffff-]")
+_IDN_QUOTED = r'"(?:[ !#-\[\]-~\x80-\U0010ffff]|\\[ -~])*"'
+_IDN_LOCAL = rf"(?:{_IDN_ATOM}(?:\.{_IDN_ATOM})*|{_IDN_QUOTED})"
+_IDN_EMAIL = rf"{_EMAIL}|{_IDN_LOCAL}@(?:{_DOMAIN}|{_IDN_HOSTNAME})"
+
+
+def _regex(depth: int) -> str:
+    """A part of ECMAScript's patterns.
+
+    They have no references, look-around and properties, and few nested groups.
+    """
+    plain = r"[^\\^$.*+?()\[\]{}|/\x00-\x1f\x7f-\U0010ffff]|\\[dDwWsSnrtfv^$\\.*+?()\[\]{}|/]"
+    members = r"(?:[A-Za-z0-9_ !%,.:;=@]|\\[dDwWsSnrtfv\\\]\[^-])+"
+    # A repeated empty group would be one in most dialects, so that groups come first and repetitions after.
+    item = rf"(?:{plain}|\.|\[\^?{members}\]" + (rf"|\((?:\?:)?{_regex(depth - 1)}\)" if depth else "") + ")"
+    repeated = rf"{item}(?:(?:[*+?]|\{{[0-9]{{1,3}},?\}})\??)?"
+    branch = rf"\^?(?:{repeated})*\$?"
+    return rf"{branch}(?:\|{branch})*"
+
 
 FORMATS: dict[str, str] = {
     "date": _DATE,
@@ -64,15 +122,34 @@ FORMATS: dict[str, str] = {
     "date-time": f"{_DATE}[Tt]{_TIME}",
     "duration": f"P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|[0-9]+W)",
     "email": _EMAIL,
+    "idn-email": _IDN_EMAIL,
     "hostname": _HOSTNAME,
+    "idn-hostname": _IDN_HOSTNAME,
     "ipv4": _IPV4,
     "ipv6": _ipv6(),
     "uri": _URI,
+    "uri-reference": f"(?:{_URI}|{_RELATIVE})",
+    "iri": _international(_URI),
+    "iri-reference": _international(f"(?:{_URI}|{_RELATIVE})"),
+    "uri-template": _TEMPLATE,
     "uuid": _UUID,
+    "json-pointer": _POINTER,
+    "relative-json-pointer": f"{_NUMERIC}(?:#|{_POINTER})",
+    "regex": _regex(2),
+    "url": _URI,
+    "semver": _SEMVER,
+    "cidr": _CIDR,
+    "byte": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
 }
+FORMATS |= {"ip-address": _IPV4, "host-name": _HOSTNAME}  # their names in draft 3
+INTEGERS = {"int32": 31, "int64": 63}  # formats of numbers: the bits beside the sign
 SILENT = frozenset(  # formats that say how a value is meant or kept: nothing is asserted
-    {"binary", "byte", "double", "float", "int32", "int64", "json-string", "password", "path"}
+    {"binary", "double", "float", "json-string", "password", "path", "utc-millisec"}
 )
+_ENCODED = r"(?:[^.]*\.)*[^.]{2}--.*"  # encoded labels, which take tables to check
 EXCEPT: dict[str, str] = {  # what a format's pattern matches and the format does not allow
-    "hostname": r"(?:[A-Za-z0-9-]*\.)*[A-Za-z0-9-]{2}--[A-Za-z0-9.-]*",  # encoded labels, which take tables to check
+    "hostname": _ENCODED,
+    "host-name": _ENCODED,
+    "idn-hostname": _ENCODED,
+    "idn-email": rf".*@{_ENCODED}",
 }

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.dialects import Dialect, UnenforcedKeywords
-from compiler.json_schema.formats import FORMATS, SILENT
+from compiler.json_schema.formats import FORMATS, INTEGERS, SILENT
 from compiler.json_schema.nodes import (
     ArrayFacts,
     Bound,
@@ -144,12 +144,14 @@ class TypeKeywords:
     def numbers(self) -> NumberFacts | None:
         """The facts about numbers. None where no keyword speaks of them; likewise for the other types."""
         lower, upper = self._bounds("minimum", "exclusiveMinimum"), self._bounds("maximum", "exclusiveMaximum")
-        divisor = self._decimal("multipleOf")
+        divisor, bits = self._decimal("multipleOf"), INTEGERS.get(str(self.value.get("format")))
+        if bits is not None:
+            lower, upper = [*lower, (Decimal(-(2**bits)), False)], [*upper, (Decimal(2**bits - 1), False)]
         if not (lower or upper or divisor is not None):
             return None
         # Of an inclusive and an exclusive bound, the tighter one implies the other.
         multiples = () if divisor is None else (self._divisor(divisor),)
-        return NumberFacts(False, tightest(lower, lower=True), tightest(upper, lower=False), multiples)
+        return NumberFacts(bits is not None, tightest(lower, lower=True), tightest(upper, lower=False), multiples)
 
     def _bounds(self, inclusive: str, exclusive: str) -> list[Bound]:
         if self.dialect.boolean_bounds and isinstance(self.value.get(exclusive), bool):
@@ -188,8 +190,9 @@ class TypeKeywords:
 
     def _formats(self, name: str) -> tuple[str, ...]:
         """The format, where it states which texts are meant. Empty where it does not."""
-        if name not in FORMATS and name not in SILENT:
-            self.unenforced.add_format((*self.location.path, "format"), name, {*FORMATS, *SILENT})
+        known = {*FORMATS, *INTEGERS, *SILENT}
+        if name not in known:
+            self.unenforced.add_format((*self.location.path, "format"), name, known)
         return (name,) if name in FORMATS else ()
 
     def arrays(self) -> ArrayFacts | None:

@@ -23,7 +23,8 @@ from compiler.automata import (
     single,
     words_dfa,
 )
-from compiler.errors import SpecSyntaxError
+from compiler.errors import SpecSyntaxError, SpecUnsupported
+from compiler.json_schema.ecmascript import to_python
 from compiler.json_schema.formats import EXCEPT, FORMATS
 from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, START, Fragment, fragment_of
 from compiler.json_schema.nodes import EmbeddedConstraint, Schema, StringFacts
@@ -140,8 +141,19 @@ def _literals(node: Schema) -> list[str]:
 def _search_dfa(pattern: str, guard: ResourceGuard) -> CharDfa:
     """The texts that contain a match of the pattern. `$` is the very end."""
     # JSON Schema searches for a pattern: text may stand before and behind it.
-    tree = concat([_ANY_TEXT, _at_the_end(parse_pattern(pattern, guard)), _ANY_TEXT])
+    tree = concat([_ANY_TEXT, _at_the_end(_parse(pattern, guard)), _ANY_TEXT])
     return CharDfa(*node_to_dfa(tree, guard))
+
+
+def _parse(pattern: str, guard: ResourceGuard) -> Node:
+    """The tree of a pattern of ECMAScript."""
+    guard.check("pattern_chars_max", len(pattern))
+    try:
+        return parse_pattern(to_python(pattern), guard)
+    except (SpecSyntaxError, SpecUnsupported):
+        # The offset in the error is then that in the pattern as it is written.
+        parse_pattern(pattern, guard)
+        raise
 
 
 def _at_the_end(node: Node) -> Node:

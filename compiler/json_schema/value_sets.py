@@ -167,8 +167,8 @@ class ScalarCompiler:
         # Every set of types must allow numbers, be it integers alone.
         if not all({"number", "integer"} & allowed for allowed in types):
             return Trivial.EMPTY
-        integer = any("number" not in allowed for allowed in types)
         facts = [node.numbers for node in nodes if node.numbers is not None]
+        integer = any("number" not in allowed for allowed in types) or any(fact.integer for fact in facts)
         if not facts and not integer:
             return Trivial.ALL
         # The facts of all nodes are merged into one, so that one automaton is built instead of an intersection.
