@@ -9,7 +9,7 @@ from benchmarks.report.compile import compile_section, ltlf_section, scale_secti
 from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, step_section
 from benchmarks.report.quality import beam_widths_section, quality_section
 from benchmarks.report.readme import write_readme
-from benchmarks.report.service import chaos_section, load_section, page_section
+from benchmarks.report.service import chaos_section, load_section, page_section, queue_section
 from benchmarks.report.tasks import commongen_section, fashion_section, infilling_section, truncation_section
 from benchmarks.runs import COMMITTED, REPORT, RESULTS_DIRECTORY, about, write_json
 
@@ -33,6 +33,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "infilling": infilling_section,
     "runtimes": runtimes_section,
     "load": load_section,
+    "queue": queue_section,
     "chaos": chaos_section,
     "page": page_section,
 }

@@ -22,6 +22,11 @@ killed with -9 every second, whatever it does, even while it loads; the server i
 by a fork of a process that has imported everything and loaded the model.
 At the end each request is sent once more, under its idempotency key. Every answer is checked against the definitions.
 """
+QUEUE_NOTES = """
+One API process and one worker process on this machine send jobs through one server with a log on disk, without doing
+any work. The API has many callers at a time; each submits a job, reads its events and its result, and the next follows.
+The server runs one thread.
+"""
 PAGE_NOTES = """
 From a clone to an answer in the page, on a machine that has only Python, make and git: the machine's time, and the time
 for typing at the speed of people of average skill, 32.5 words a minute for copied commands and 19 for the composed
@@ -81,6 +86,24 @@ def _load_goals(run: dict[str, Any]) -> str:
         (f"no process grows by more than {GROWTH - 1:.0%}", growth <= GROWTH),
         ("every answer satisfies", sustained["violations"] == 0),
     ))  # fmt: skip
+
+
+def queue_section(run: dict[str, Any]) -> str:
+    """The load that one server of the queue carries."""
+    rows = [
+        [
+            str(row["events"]), f"{row['jobs_per_s']:.0f}", f"{row['events_per_s']:,.0f}", f"{row['scripts']:.1f}",
+            *(f"{row[part]:.2f}" for part in ("api_ms", "worker_ms", "server_ms")),
+            f"{row['server_share']:.0%}", f"{row['memory_bytes'] / 1024:.1f}",
+        ]
+        for row in run["rows"]
+    ]  # fmt: skip
+    head = [
+        "events of a job", "jobs/s", "events/s", "scripts of a job", "API, ms", "worker, ms", "server, ms",
+        "server's share of a core", "server's memory of a finished job, KiB",
+    ]  # fmt: skip
+    details = [f"{run['callers']} callers, {run['slots']} jobs at once"]
+    return section("The load of one queue server", run, QUEUE_NOTES, table(head, rows), details=details)
 
 
 def chaos_section(run: dict[str, Any]) -> str:

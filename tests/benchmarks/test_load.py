@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report.service import load_section
-from benchmarks.service import load
+from benchmarks.report.service import load_section, queue_section
+from benchmarks.service import load, queue
 
 SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}
 
@@ -56,6 +56,14 @@ def test_the_report_lists_the_goals_met(measured: dict[str, Any]) -> None:
     text = load_section(bad)
     for goal in ("no error but 429", "no process grows by more than 5%", "one compilation", "every answer satisfies"):
         assert f"{goal}" in text and f"{text.partition(goal)[2].splitlines()[0]}".endswith("missed")
+
+
+def test_the_queue_benchmark_counts_jobs_events_and_scripts() -> None:
+    rows = queue.measure_all(256, 3)
+    assert [(row["jobs"], row["events"]) for row in rows] == [(256, 0), (64, 3)]
+    assert 5 < rows[0]["scripts"] < rows[1]["scripts"]
+    text = queue_section({"date": "d", "machine": "m", "command": "c", "callers": 32, "slots": 8, "rows": rows})
+    assert "\n| 0 | " in text and "\n| 3 | " in text
 
 
 def test_growth_compares_memory_after_warm_up_and_end() -> None:
