@@ -15,6 +15,7 @@ LOAD_NOTES = """
 *Overhead* is a request's time less compiling, waiting in the queue for a worker and decoding: by the service's own
 clock, and by the client's, which also counts the client's own work; over requests with a constraint that was compiled
 before, which are all but two in a hundred. `re` checks every answer.
+Measured with the queue before 2026-11-25, which was streaQ's.
 """
 CHAOS_NOTES = """
 The service with the built-in model, with several concurrent requests of four kinds of constraint. A random worker is
@@ -25,7 +26,7 @@ At the end each request is sent once more, under its idempotency key. Every answ
 QUEUE_NOTES = """
 One API process and one worker process on this machine send jobs through one server with a log on disk, without doing
 any work. The API has many callers at a time; each submits a job, reads its events and its result, and the next follows.
-The server runs one thread.
+The server runs one thread. Other programs on the machine reduce jobs/s, but hardly the processor times.
 """
 PAGE_NOTES = """
 From a clone to an answer in the page, on a machine that has only Python, make and git: the machine's time, and the time
@@ -102,7 +103,7 @@ def queue_section(run: dict[str, Any]) -> str:
         "events of a job", "jobs/s", "events/s", "scripts of a job", "API, ms", "worker, ms", "server, ms",
         "server's share of a core", "server's memory of a finished job, KiB",
     ]  # fmt: skip
-    details = [f"{run['callers']} callers, {run['slots']} jobs at once"]
+    details = [f"{run['callers']} callers, {run['slots']} jobs at once", f"load average of {run['load']:.0f} before"]
     return section("The load of one queue server", run, QUEUE_NOTES, table(head, rows), details=details)
 
 

@@ -1,4 +1,6 @@
-"""The load that one server of the queue carries: python -m benchmarks.service.queue [--jobs 4000]
+"""The load that one server of the queue carries.
+
+    python -m benchmarks.service.queue [--jobs 4000]
 
 One API process and one worker process on this machine send jobs through a server without doing any work. Measured are
 jobs and events in a second, calls of scripts, processor time of each process, and the memory for a finished job. Writes
@@ -8,6 +10,7 @@ results/queue.json and RESULTS.md.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -65,9 +68,9 @@ async def send(broker: RedisBroker, jobs: int, events: int) -> None:
         await broker.unsubscribe(job_id)
 
 
-async def readings(broker: RedisBroker, url: str, worker: subprocess.Popen[str], jobs: int, events: int) -> list[Any]:
-    """Time, processor times, memory and calls of scripts before and after jobs with so many events each."""
-    stdin, stdout = worker.stdin, worker.stdout
+async def readings(url: str, worker: subprocess.Popen[str], jobs: int, events: int) -> list[Any]:
+    """Times, memory and calls of scripts before and after the jobs."""
+    stdin, stdout, broker = worker.stdin, worker.stdout, RedisBroker(url, SETTINGS)
     assert stdin is not None and stdout is not None
 
     async def read(client: Redis) -> list[float]:
@@ -83,19 +86,19 @@ async def readings(broker: RedisBroker, url: str, worker: subprocess.Popen[str],
         await send(broker, 50, events)  # loads scripts
         before = await read(client)
         await asyncio.gather(*(send(broker, jobs // CALLERS, events) for _ in range(CALLERS)))
-        return [before, await read(client)]
+        after = await read(client)
+    await broker.close()
+    return [before, after]
 
 
 async def measure(url: str, jobs: int, events: int) -> dict[str, Any]:
-    """The figures of jobs with so many events each."""
+    """The figures of jobs that have this number of events each."""
     command = [sys.executable, "-m", "benchmarks.service.queue", "--worker", url, "--events", str(events)]
-    broker = RedisBroker(url, SETTINGS)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         try:
-            before, after = await readings(broker, url, worker, jobs, events)
+            before, after = await readings(url, worker, jobs, events)
         finally:
             worker.kill()
-            await broker.close()
     sent = jobs // CALLERS * CALLERS
     seconds, *each = (end - start for start, end in zip(before, after, strict=True))
     api, work_s, server, memory, scripts = (value / sent for value in each)
@@ -107,7 +110,10 @@ async def measure(url: str, jobs: int, events: int) -> dict[str, Any]:
 
 
 def measure_all(jobs: int, events: int) -> list[dict[str, Any]]:
-    """The figures of jobs without events, and of a fourth of them with events, on a new server."""
+    """The figures of jobs without and with events, on a new server.
+
+    jobs  without events; a fourth of them have events
+    """
     with short_folder() as folder:
         server = RedisServer(folder)
         server.start()
@@ -127,10 +133,11 @@ def main() -> None:
     args = parser.parse_args()
     if args.worker:
         return asyncio.run(work(args.worker, args.events))
+    load = os.getloadavg()[0]
     rows = measure_all(args.jobs, args.events)
     print(*rows, sep="\n")
     if not args.keep:
-        write_run("queue", {"callers": CALLERS, "slots": SLOTS, "rows": rows})
+        write_run("queue", {"callers": CALLERS, "slots": SLOTS, "load": load, "rows": rows})
 
 
 if __name__ == "__main__":
