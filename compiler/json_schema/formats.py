@@ -139,12 +139,11 @@ FORMATS: dict[str, str] = {
     "url": _URI,
     "semver": _SEMVER,
     "cidr": _CIDR,
-    "byte": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
 }
 FORMATS |= {"ip-address": _IPV4, "host-name": _HOSTNAME}  # their names in draft 3
 INTEGERS = {"int32": 31, "int64": 63}  # formats of numbers: the bits beside the sign
 SILENT = frozenset(  # formats that say how a value is meant or kept: nothing is asserted
-    {"binary", "double", "float", "json-string", "password", "path", "utc-millisec"}
+    {"binary", "byte", "double", "float", "json-string", "password", "path", "utc-millisec"}
 )
 _ENCODED = r"(?:[^.]*\.)*[^.]{2}--.*"  # encoded labels, which take tables to check
 EXCEPT: dict[str, str] = {  # what a format's pattern matches and the format does not allow
