@@ -160,8 +160,8 @@ class LimitExceeded(CompileError):
         explanation_optional=True,
     )
 
-    def __init__(self, limit: str, cap: float, value: float) -> None:
-        super().__init__(f"the constraint needs more than the limit {limit} = {cap:g}")
+    def __init__(self, limit: str, cap: float, value: float, message: str = "") -> None:
+        super().__init__(message or f"the constraint needs more than the limit {limit} = {cap:g}")
         self.limit = limit
         self.cap = cap
         self.value = value

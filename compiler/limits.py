@@ -26,6 +26,7 @@ class Limits:
     choice_chars_max: int = _cap(65_536, "length of all choices together")
     template_chars_max: int = _cap(8_192, "length of a template")
     schema_chars_max: int = _cap(65_536, "length of a schema")
+    integer_digits_max: int = _cap(19, "digits of an integer that an answer to a schema may hold")
     formulas_chars_max: int = _cap(
         65_536, "length of all formulas and all patterns of propositions, which are read to hash a constraint"
     )

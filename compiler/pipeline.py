@@ -7,12 +7,12 @@ from collections.abc import Callable
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
-from compiler.errors import SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
+from compiler.errors import CompileError, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
 from compiler.forms import constraint_tree, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import LabelsSpec, LengthSpec, Spec, check_input_size, drop_unused_propositions, leaves
-from compiler.text import TextAutomaton, label_automata, to_text_automaton
+from compiler.text import TextAutomaton, label_automata, to_text_automaton, without_bounded_leaves
 from compiler.vocab import Vocabulary
 
 
@@ -43,7 +43,7 @@ def compile_text(
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return text
     except SpecUnsatisfiable:
-        raise explain_unsatisfiable(spec, engines, guard) from None
+        raise _refusal(spec, engines, guard) from None
 
 
 def compile_spec(
@@ -78,7 +78,7 @@ def compile_spec(
             if tokens.min_tokens == UNREACHABLE:
                 raise _unsatisfiable_error(text, vocabulary, guard)
     except SpecUnsatisfiable:
-        raise explain_unsatisfiable(spec, engines, guard) from None
+        raise _refusal(spec, engines, guard) from None
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
         vocabulary=vocabulary.fingerprint, not_enforced=unenforced_keywords(read, guard),
@@ -91,6 +91,18 @@ def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     check_input_size(spec, guard.limits)
     # Unused propositions would make the word trace larger for nothing.
     return drop_unused_propositions(spec, guard)
+
+
+def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> CompileError:
+    """The error of a constraint for which nothing can be written.
+
+    It names a bound of ours if texts may satisfy the constraint beyond it, else the parts that contradict each other.
+    """
+    if not isinstance(spec, LabelsSpec):
+        tree, bounds = without_bounded_leaves(constraint_tree(_read(spec, guard), engines, guard))
+        if bounds and to_text_automaton(tree, guard).byte_automaton.min_tokens != UNREACHABLE:
+            return bounds[0]
+    return explain_unsatisfiable(spec, engines, guard)
 
 
 def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:

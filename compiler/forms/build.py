@@ -9,11 +9,11 @@ from functools import partial
 
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa, texts_dfa
 from compiler.engines import Engines
-from compiler.errors import SpecSyntaxError, require
+from compiler.errors import LimitExceeded, SpecSyntaxError, require
 from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
-from compiler.json_schema import SchemaReader, public_pointer, report, schema_dfa
+from compiler.json_schema import SchemaReader, public_pointer, read_decimal, report, schema_dfa
 from compiler.limits import ResourceGuard
 from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import Node, blame_field, parse_pattern
@@ -48,7 +48,17 @@ from compiler.spec import (
     resolve_propositions,
     spec_from_json,
 )
-from compiler.text import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf, to_char_dfa
+from compiler.text import (
+    BooleanNode,
+    CharLeaf,
+    ConstraintTree,
+    LengthLeaf,
+    LetterDfa,
+    Negation,
+    WordLeaf,
+    to_char_dfa,
+    without_bounded_leaves,
+)
 
 
 def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
@@ -84,11 +94,13 @@ def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tu
             # The pipeline takes `labels` off the outermost constraint before it calls this.
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
         case _:
-            return CharLeaf(_texts(spec, engines, guard), spec.leading_space == "strip")
+            left_out: list[LimitExceeded] = []
+            texts = _texts(spec, engines, guard, left_out)
+            return CharLeaf(texts, spec.leading_space == "strip", tuple(left_out))
 
 
-def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharDfa:
-    """The texts of a form that speaks of the whole text."""
+def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded]) -> CharDfa:
+    """The texts of a form that speaks of the whole text. `left_out` receives the bounds that leave texts out."""
     node: Node
     match spec:
         case RegexSpec():
@@ -100,22 +112,29 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharD
             return texts_dfa(spec.choices, guard)
         case JsonSchemaSpec():
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
-            embed = partial(_embed_constraint, engines, guard)
+            embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out)
+            # Numbers keep the digits that the schema writes.
+            document, schemas = (json.loads(text, parse_float=read_decimal) for text in (spec.schema, spec.schemas))
             return schema_dfa(
-                json.loads(spec.schema), spec.whitespace, spec.max_depth, embed, guard=guard,
-                schemas=json.loads(spec.schemas), strict=spec.strict,
+                document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
+                left_out=left_out,
             )
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     return CharDfa(*engines.node(node, guard))
 
 
-def _embed_constraint(engines: Engines, guard: ResourceGuard, constraint: object, field: str) -> CharDfa:
+def _embed_constraint(
+    constraint: object, field: str, *, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded]
+) -> CharDfa:
     """The texts that a schema's `constraint` allows for a string."""
     with field_prefix(field):
         # The embedded constraint has been text so far: it is parsed, measured and simplified like an outermost one.
-        spec = spec_from_json(constraint)
+        # Its numbers were read as decimals, which are no part of other constraints.
+        spec = spec_from_json(json.loads(json.dumps(constraint, default=float)))
         check_input_size(spec, guard.limits)
-        return to_char_dfa(constraint_tree(drop_unused_propositions(spec, guard), engines, guard), guard)
+        tree = constraint_tree(drop_unused_propositions(spec, guard), engines, guard)
+        left_out += without_bounded_leaves(tree)[1]
+        return to_char_dfa(tree, guard)
 
 
 def unenforced_keywords(spec: Spec, guard: ResourceGuard) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ strings and numbers into one over the text. It depends on automata and patterns 
 
 from __future__ import annotations
 
-from compiler.json_schema.compiler import schema_dfa
+from compiler.json_schema.decimals import read_decimal
 from compiler.json_schema.dialects import report
 from compiler.json_schema.formats import FORMATS
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.references import public_pointer
+from compiler.json_schema.translation import schema_dfa
 
-__all__ = ["FORMATS", "SchemaReader", "public_pointer", "report", "schema_dfa"]
+__all__ = ["FORMATS", "SchemaReader", "public_pointer", "read_decimal", "report", "schema_dfa"]

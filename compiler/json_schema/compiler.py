@@ -10,21 +10,18 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Literal
 
-from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder
 from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
-from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, dfa_of, string_fragment
+from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, string_fragment
 from compiler.json_schema.keywords import equal
-from compiler.json_schema.nodes import Alternatives, Condition, Position, PropertyScopes, Scalar, Schema
+from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
 from compiler.json_schema.objects import ObjectBuilder
-from compiler.json_schema.reader import SchemaReader
-from compiler.json_schema.strings import Embed, StringAlphabet
+from compiler.json_schema.strings import StringAlphabet
 from compiler.json_schema.value_sets import (
     AUTOMATON_TYPES,
     NO_VALUES,
@@ -36,64 +33,23 @@ from compiler.json_schema.value_sets import (
     intersect,
     subtract,
     unite,
+    without_symbol,
 )
 from compiler.limits import ResourceGuard
 
+_MARK = "\0"  # JSON writes it as an escape, so no text holds it
 _COMBINATIONS_MAX = 16  # of options of all choices: up to here, choices are distributed over each other
 _DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
-Whitespace = Literal["compact", "pretty"]
 _Key = tuple[tuple[int, ...], Position]  # sorted nodes at a position
 _Builder = type[ArrayBuilder] | type[ObjectBuilder]
-
-
-def schema_dfa(
-    document: object,
-    whitespace: Whitespace,
-    max_depth: int,
-    embed: Embed,
-    *,
-    guard: ResourceGuard,
-    schemas: Mapping[str, object] | None = None,
-    strict: bool = False,
-) -> CharDfa:
-    """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
-
-    max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
-               levels that it spells out are not counted
-    embed      compiles the value of the keyword `constraint`, in the field that is its second argument, to an automaton
-               over a string's characters
-    schemas    the documents that references may lead to, by URI
-    strict     whether unknown keywords and formats are refused
-    Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
-
-    >>> from compiler.limits import DEFAULT_LIMITS
-    >>> no_embedding = lambda constraint, field: everything()
-    >>> schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    >>> dfa = schema_dfa(schema, "compact", 2, no_embedding, guard=ResourceGuard(DEFAULT_LIMITS))
-    >>> dfa.accepts('{"a":1}'), dfa.accepts('{"a":1.5}'), dfa.accepts('{}')
-    (True, False, False)
-    """
-    # Nodes may recurse through references far deeper than the document is nested.
-    with guard.recursion():
-        nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
-        scopes = PropertyScopes(nodes, guard)
-        alphabet = StringAlphabet(nodes, embed, guard)
-        pretty = whitespace == "pretty"
-        # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
-        no_nesting = Position(scopes.scope(()), 0, 0, pretty)
-        compiler = SchemaCompiler(nodes, alphabet, ObjectLayout(pretty), no_nesting, guard=guard)
-        fragment, _ = compiler.text((0,), Position(scopes.scope((0,)), max_depth, 0, pretty))
-    # The empty language has no fragment.
-    if fragment is None:
-        return char_complement(everything())
-    # Minterms that the schema does not distinguish in the end are merged.
-    return coarsened(CharDfa(dfa_of(fragment, guard), alphabet.minterms))
 
 
 class SchemaCompiler:
     """Compiles the nodes of one document; equal work is done once.
 
     no_nesting  a position where neither array nor object may stand, for the contents of strings
+    marks       whether a mark stands for the arrays and objects that are nested too deep
+    cut         whether arrays or objects were left out because of the depth
     Raises SpecUnsupported and LimitExceeded.
     """
 
@@ -104,7 +60,9 @@ class SchemaCompiler:
         layout: ObjectLayout,
         no_nesting: Position,
         *,
+        scalars: ScalarCompiler,
         guard: ResourceGuard,
+        marks: bool = False,
     ) -> None:
         self.nodes, self.alphabet, self.layout, self.guard = nodes, alphabet, layout, guard
         self.width = alphabet.width
@@ -115,7 +73,7 @@ class SchemaCompiler:
         self._active: set[_Key] = set()  # under construction, to notice a schema that negates itself
         self._strings: dict[Fragment, Fragment] = {}  # contents to strings
         self._bytes = 0  # of all texts in the cache
-        self._scalars = ScalarCompiler(nodes, alphabet, guard)
+        self.scalars, self._marks, self.cut = scalars, marks, False
 
     def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes.
@@ -150,7 +108,7 @@ class SchemaCompiler:
             scalars += [value for value in lists[0] if not any(equal(value, other) for other in scalars)]
         if len(scalars) > _DISTINCT_MAX:
             return None
-        return [self._text_of(self._scalars.constants((value,)), self._no_nesting) for value in scalars]
+        return [self._text_of(self.scalars.constants((value,)), self._no_nesting) for value in scalars]
 
     def _constraining_nodes(self, node_ids: Sequence[int]) -> tuple[int, ...]:
         """The nodes that say something, in a canonical order."""
@@ -216,7 +174,7 @@ class SchemaCompiler:
         """The values of a conjunction whose first clause is a choice."""
         others, plan = conjunction.without(choice), self._choice_plan(conjunction, choice)
         if plan is ChoicePlan.LIST:
-            union = self._scalars.constants(self._constants(choice))
+            union = self.scalars.constants(self._constants(choice))
         else:
             # The nodes without clauses stay: beside them, an option is far smaller than alone.
             base = others if plan is ChoicePlan.DISTRIBUTE else replace(conjunction, clauses=())
@@ -265,6 +223,8 @@ class SchemaCompiler:
         return unite(holds, fails, self.guard)
 
     def _subtract(self, left: ValueSet, right: ValueSet, position: Position, node: int) -> ValueSet:
+        # A mark may stand for a value that is not subtracted.
+        right = without_symbol(right, ord(_MARK)) if self._marks else right
         return subtract(left, right, lambda name: self._all(name, position), self.nodes[node].field, guard=self.guard)
 
     def _union(self, options: Sequence[ValueSet], choice: Alternatives, position: Position) -> ValueSet:
@@ -306,7 +266,7 @@ class SchemaCompiler:
             return all(name in allowed for allowed in types)
 
         literals = ({"null"} if allows("null") else set()) | ({"false", "true"} if allows("boolean") else set())
-        strings = self._scalars.string_language(nodes) if allows("string") else Trivial.EMPTY
+        strings = self.scalars.string_language(nodes) if allows("string") else Trivial.EMPTY
         speaks_of_arrays = any(node.arrays is not None for node in nodes)
         speaks_of_objects = any(node.objects is not None for node in nodes)
         arrays, arrays_safe = self._container(
@@ -315,11 +275,11 @@ class SchemaCompiler:
         objects, objects_safe = self._container(
             ObjectBuilder, allows("object"), speaks_of_objects, node_ids, position=position
         )
-        numbers = self._scalars.number_language(nodes, types)
+        numbers = self.scalars.number_language(nodes, types)
         values = ValueSet(frozenset(literals), (numbers, strings, arrays, objects), arrays_safe and objects_safe)
         for node in nodes:
             if node.values is not None:
-                values = intersect(values, self._scalars.constants(node.values), self.guard)
+                values = intersect(values, self.scalars.constants(node.values), self.guard)
         return values
 
     def _container(
@@ -333,17 +293,23 @@ class SchemaCompiler:
         if not (allowed and constrained):
             return Trivial.ALL if allowed else Trivial.EMPTY, True
         # Where no array or object may stand, there is none.
-        fragment, safe = builder(self, node_ids, position).build() if position.may_nest() else (None, True)
+        fragment, safe = builder(self, node_ids, position).build() if position.may_nest() else self._deeper(builder)
         return from_fragment(fragment), safe
+
+    def _deeper(self, builder: _Builder) -> tuple[Fragment | None, bool]:
+        """What stands for the arrays or objects that are nested too deep."""
+        self.cut = True
+        opening, closing = "[]" if builder is ArrayBuilder else "{}"
+        return self.alphabet.texts([opening + _MARK + closing] if self._marks else []), True
 
     def _all(self, name: str, position: Position) -> Fragment | None:
         """All texts of a type."""
         if name == "number":
-            return self._scalars.any_number()
+            return self.scalars.any_number()
         if name == "string":
-            return self._scalars.any_text
+            return self.scalars.any_text
         builder: _Builder = ArrayBuilder if name == "array" else ObjectBuilder
-        return builder(self, (), position).build()[0] if position.may_nest() else None
+        return (builder(self, (), position).build() if position.may_nest() else self._deeper(builder))[0]
 
     def _fragment(self, name: str, language: TypeLanguage, position: Position) -> Fragment | None:
         if isinstance(language, Fragment):
@@ -364,8 +330,10 @@ class SchemaCompiler:
         end, empty = assembler.new_end(), not values.literals
         for literal in sorted(values.literals):
             assembler.add_text(START, literal, end)
+        is_open = all(language is Trivial.ALL for language in values.languages)
         for name, language in zip(AUTOMATON_TYPES, values.languages, strict=True):
-            fragment = self._fragment(name, language, position)
+            fragment = self.scalars.open_number() if is_open and name == "number" else None
+            fragment = fragment or self._fragment(name, language, position)
             fragment = self._string(fragment) if name == "string" else fragment
             if fragment is not None:
                 assembler.add_fragment(START, fragment, {1: end})

@@ -5,12 +5,12 @@ Keywords are checked and turned into facts. Each check raises with the field of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from compiler.errors import SpecSyntaxError
+from compiler.json_schema.decimals import SCHEMA_NUMBER_MAX, exact_number, is_integer
 from compiler.json_schema.dialects import Dialect, UnenforcedKeywords
 from compiler.json_schema.formats import FORMATS, INTEGERS, SILENT
 from compiler.json_schema.nodes import (
@@ -25,10 +25,9 @@ from compiler.json_schema.nodes import (
     Schema,
     StringFacts,
 )
-from compiler.json_schema.numbers import as_decimal
 from compiler.json_schema.references import SchemaLocation
 
-_EXPONENT_MAX = 400  # beyond what a double holds
+_SHORT = f" of at most {SCHEMA_NUMBER_MAX} digits"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -87,22 +86,17 @@ class TypeKeywords:
         """A count, which JSON may write as 2.0."""
         if keyword not in self.value:
             return None
-        value = self.value[keyword]
-        # Booleans are ints in Python; -1 stands for every value of another type, and fails below.
-        number = value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else -1
-        if not math.isfinite(number) or number != int(number) or number < 0:
+        number = exact_number(self.value[keyword])
+        if number is None or not is_integer(number) or number < 0:
             raise self.location.fault(keyword, "this is a whole number from 0", "a whole number from 0")
         return int(number)
 
     def _decimal(self, keyword: str) -> Decimal | None:
         if keyword not in self.value:
             return None
-        raw = self.value[keyword]
-        # Decimals keep a bound as it is written: 0.1 is one tenth, not the double nearest to it.
-        exact = as_decimal(raw) if isinstance(raw, int | float | Decimal) and not isinstance(raw, bool) else None
-        # JSON allows numbers such as 1e999, which validators read as infinity.
-        if exact is None or not exact.is_finite() or abs(exact.adjusted()) > _EXPONENT_MAX:
-            raise self.location.fault(keyword, f"{keyword} is a number", "a number that a double holds")
+        exact = exact_number(self.value[keyword])
+        if exact is None:
+            raise self.location.fault(keyword, f"{keyword} is a number{_SHORT}", f"a number{_SHORT}")
         return exact
 
     def values(self) -> tuple[tuple[Scalar, ...] | None, tuple[int, ...]]:
@@ -119,7 +113,7 @@ class TypeKeywords:
             # Both have to hold: of the listed values, only the constant is left.
             constants = [value for value in constants if equal(value, self.value["const"])]
         # A constant array or object is written as a schema of it: then it is ordered and spelled like any other.
-        scalars: list[Scalar] = [value for value in constants if not isinstance(value, list | dict)]
+        scalars = [self._scalar(value) for value in constants if not isinstance(value, list | dict)]
         return tuple(scalars), tuple(self._constant(value) for value in constants if isinstance(value, list | dict))
 
     def _constant(self, value: object) -> int:
@@ -139,7 +133,15 @@ class TypeKeywords:
                 prefix=tuple(map(self._constant, value)), items=None, minimum=len(value), maximum=len(value)
             )
             return self.add(Schema(field, types=frozenset({"array"}), arrays=facts))
-        return self.add(Schema(field, values=(value,)))  # type: ignore[arg-type]
+        return self.add(Schema(field, values=(self._scalar(value),)))
+
+    def _scalar(self, value: object) -> Scalar:
+        """A listed value that is no array and no object."""
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and exact_number(value) is None:
+            keyword = "enum" if "enum" in self.value else "const"
+            message = f"a listed number has over {SCHEMA_NUMBER_MAX} digits"
+            raise self.location.fault(keyword, message, f"a number{_SHORT}")
+        return value  # type: ignore[return-value]
 
     def numbers(self) -> NumberFacts | None:
         """The facts about numbers. None where no keyword speaks of them; likewise for the other types."""
@@ -163,15 +165,8 @@ class TypeKeywords:
         return [(bound, excluded) for bound, excluded in bounds if bound is not None]
 
     def _divisor(self, divisor: Decimal) -> Decimal:
-        """Check that a divisor is positive and exact as a double.
-
-        A validator that checks values with doubles may disagree about other divisors.
-        """
         if divisor <= 0:
             raise self.location.fault("multipleOf", "multipleOf is more than 0", "a positive number")
-        if Decimal(float(divisor)) != divisor:
-            whole_or_exact = "whole numbers and for fractions such as 0.5 that a double holds exactly"
-            raise self.location.unsupported("multipleOf", f"multipleOf is supported for {whole_or_exact}")
         return divisor
 
     def strings(self) -> StringFacts | None:

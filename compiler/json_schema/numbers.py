@@ -1,171 +1,245 @@
-"""Automata over the texts of numbers, with exact bounds and division.
+"""Automata over the texts of numbers, and how each number is written.
 
-A number is written without an exponent, with at most 19 digits as an integer and 15 with a fraction. A validator that
-reads it as a double then compares it as this module does. Short exponents are allowed where the schema places no
-condition on numbers. Where a schema divides by fractions, integers have at most 15 digits too, since validators divide
-doubles. Values that a schema lists may be written otherwise; they are compared by value. This module knows nothing of
-schemas beyond the facts about numbers.
+Every value has one text, so automata over texts combine as sets of values do. It is that of ECMAScript's
+Number.toString, which is also that of RFC 8785: `7`, `0.5`, `1e+21`, `1.5e-7`. All comparisons and divisions are exact
+over decimals. What is written is bounded: integers have at most `integer_digits` digits; other numbers have 15
+significant digits, which survive the way through a double, and an exponent of three digits. This module knows nothing
+of schemas beyond the facts about numbers.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
 from compiler.automata import Dfa, minimize
 from compiler.errors import LimitExceeded
-from compiler.json_schema.nodes import NumberFacts
+from compiler.json_schema.decimals import (
+    PLAIN_DIGITS_MAX,
+    PLAIN_EXPONENT_MAX,
+    as_decimal,
+    canonical_text,
+    is_integer,
+    significant_digits,
+)
+from compiler.json_schema.nodes import Bound, NumberFacts
 from compiler.limits import DEFAULT_LIMITS
 
-SYMBOLS = "-0123456789.eE+"
-INTEGER_DIGITS_MAX = 19  # such integers are below 2 ** 64
-DIGITS_MAX = 15  # decimals of 15 digits survive the way through a double
-_EXPONENT_DIGITS_MAX = 2
+SYMBOLS = "-0123456789.e+"
+DIGITS_MAX = 15  # significant digits of a number that is no integer: they survive the way through a double
+EXPONENT_MAX = 307  # such numbers are normal doubles, whatever their digits
+INTEGER_DIGITS_DEFAULT = DEFAULT_LIMITS.integer_digits_max
 _STATES_MAX = DEFAULT_LIMITS.dfa_states_max  # not the caller's limit, as automata are cached for all callers
 
 
 @dataclass(frozen=True, slots=True)
 class NumberSpelling:
-    """Which spellings of numbers are read. The fields allow exponents and bound the digits of integers."""
+    """Bounds of what is written.
 
-    exponents: bool = False
-    integer_digits: int = INTEGER_DIGITS_MAX
+    integer_digits  the most digits of an integer
+    long_integers   whether a larger integer is written too, with 15 significant digits; facts that ask for integers or
+                    multiples never allow it
+    exponents       whether numbers that need an exponent are written
+    """
+
+    integer_digits: int = INTEGER_DIGITS_DEFAULT
+    long_integers: bool = True
+    exponents: bool = True
+
+    def text(self, value: Decimal) -> str:
+        """The text of a value, with all of its digits."""
+        return canonical_text(value, max(self.integer_digits, PLAIN_DIGITS_MAX))
+
+    def own_text(self, value: int | float | Decimal, whole: bool) -> str:
+        """The text of a number that a schema lists.
+
+        It is as the schema writes it, unless that has an exponent.
+
+        whole  whether integers are written without a fraction all the same
+        """
+        if isinstance(value, int):
+            return str(value)
+        exact, text = as_decimal(value), str(as_decimal(value))
+        return self.text(exact) if "E" in text or not exact or (whole and is_integer(exact)) else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ScanState:
-    """The part of a number that has been read.
+class _ScanState(NamedTuple):
+    """The part of a magnitude that has been read.
 
-    phase       start, minus, zero, digits, point, fraction, e, sign or exponent
-    digits      the number of digits; a zero before the point is not counted
-    decimals    the number of digits behind the point, capped where more of them are not distinguished
-    orders      for each bound, how the magnitude so far compares with the same part of it: -1, 0, 1
-    remainders  for each divisor, the remainder of the digits so far
+    phase       start, zero, integer, fraction, placed (a fraction that no exponent follows) or exponent
+    digits      the number of digits from the first that is not zero on
+    exponent    that of the first digit, in a fraction
+    orders      for each bound, how the digits compare with its digits: -1, 0, 1, or _HOLDS
+    remainders  for each divisor, the remainder of the digits
+    incomplete  a fraction's last digit is zero or missing; or an integer has a digit behind the 15th that is not zero
+    rest        what may follow, in the exponent
     """
 
     phase: str
-    negative: bool
-    digits: int
-    decimals: int
-    orders: tuple[int, ...]
-    remainders: tuple[int, ...]
+    digits: int = 0
+    exponent: int = 0
+    orders: tuple[int, ...] = ()
+    remainders: tuple[int, ...] = ()
+    incomplete: bool = False
+    rest: frozenset[str] = frozenset()
+
+
+_HOLDS = 2  # the bound holds whatever follows
+_Magnitude = tuple[int, str, bool, bool]  # exponent and digits of a bound, whether it is the lower one and excluded
 
 
 class _Scanner:
-    """The transition function and acceptance of numbers that fit some facts."""
+    """The transition function and acceptance of positive numbers that fit some facts.
 
-    def __init__(self, facts: NumberFacts, spelling: NumberSpelling) -> None:
-        self._facts, self._spelling = facts, spelling
-        self._bounds = [bound for bound in (facts.lower, facts.upper) if bound is not None]
-        # The digits of each bound's magnitude before and behind the point.
-        self._integer_parts, self._fraction_parts = [], []
-        for value, _ in self._bounds:
-            integer_part, _, fraction_part = f"{abs(value):f}".partition(".")
-            self._integer_parts.append(integer_part.lstrip("0"))
-            self._fraction_parts.append(fraction_part.rstrip("0"))
-        # A multiple of the divisor modulus / 10 ** scale: with `scale` decimals, its digits are a multiple of modulus.
-        self._scales = [max(0, -int(divisor.normalize().as_tuple().exponent)) for divisor in facts.multiples]
-        scaled = zip(facts.multiples, self._scales, strict=True)
-        self._moduli = [int(divisor.scaleb(scale)) for divisor, scale in scaled]
-        # Positions behind the last decimal of every bound and divisor are not distinguished.
-        self._decimals_max = max([*map(len, self._fraction_parts), *self._scales], default=0)
-        self.start = _ScanState(
-            phase="start", negative=False, digits=0, decimals=0, orders=(0,) * len(self._bounds),
-            remainders=(0,) * len(facts.multiples),
-        )
+    bounds  the lower and the upper bound of the magnitude, both positive; None where there is none
+    """
+
+    def __init__(self, facts: NumberFacts, bounds: tuple[Bound | None, Bound | None], spelling: NumberSpelling) -> None:
+        self._integer, self._spelling = facts.integer, spelling
+        self._long = spelling.long_integers and not facts.integer and not facts.multiples
+        self._bounds: list[_Magnitude] = [
+            (bound[0].adjusted(), significant_digits(bound[0]), number == 0, bound[1])
+            for number, bound in enumerate(bounds) if bound is not None
+        ]
+        self._divisors = [divisor for value in facts.multiples for divisor in _divisors(value)]
+        self.start = _ScanState("start", orders=(0,) * len(self._bounds), remainders=(0,) * len(self._divisors))
+        self._classes: dict[tuple[int, ...], int] = {}
+        self._exponents: dict[tuple[tuple[int, ...], tuple[int, ...], int], frozenset[str]] = {}
 
     def step(self, state: _ScanState, symbol: str) -> _ScanState | None:
         """The state after a symbol. None where no number continues with it."""
-        if symbol == "-" and state.phase == "start":
-            return replace(state, phase="minus", negative=True)
-        # A plus sign occurs in exponents alone.
-        if symbol in "+-" and state.phase == "e":
-            return replace(state, phase="sign")
-        if symbol == "." and state.phase in ("zero", "digits") and state.digits < DIGITS_MAX:
-            # Only now is the number of digits before the point known, which decides before the digits do.
-            orders = tuple(self._integer_order(state, which) for which in range(len(self._bounds)))
-            return replace(state, phase="point", orders=orders)
-        if symbol in "eE" and self._spelling.exponents and state.phase in ("zero", "digits", "fraction"):
-            # Exponents are read only where nothing is compared, so all else can be forgotten.
-            return replace(self.start, phase="e") if state.digits <= DIGITS_MAX else None
+        if state.phase == "exponent":
+            rest = frozenset(text[1:] for text in state.rest if text.startswith(symbol))
+            return state._replace(rest=rest) if rest else None
+        if symbol == "e":
+            return self._exponent_of(state)
+        if symbol == ".":
+            return self._point(state)
         return self._digit(state, symbol) if symbol.isdigit() else None
 
+    def _point(self, state: _ScanState) -> _ScanState | None:
+        if self._integer or state.phase not in ("zero", "integer") or state.digits >= DIGITS_MAX:
+            return None
+        if state.phase == "zero":
+            return state._replace(phase="fraction", exponent=-1, incomplete=True)
+        # Behind one digit an exponent may follow, which decides first how the number compares.
+        point = state._replace(phase="fraction", exponent=state.digits - 1, incomplete=True)
+        return point if state.digits == 1 and self._spelling.exponents else self._placed(point)
+
+    def _placed(self, state: _ScanState) -> _ScanState | None:
+        """The state of a fraction that no exponent follows. Bounds that are certain to hold are settled.
+
+        None where one is certain not to hold, or the last digit is behind those that multiples have.
+        """
+        orders = []
+        for order, bound in zip(state.orders, self._bounds, strict=True):
+            order = order if order == _HOLDS else _order(state.exponent, bound[0]) or order
+            if order and order != _HOLDS:
+                if (order > 0) is not bound[2]:
+                    return None
+                order = _HOLDS
+            orders.append(order)
+        place = state.exponent - state.digits + 1  # of the last digit
+        left = min((place + divisor.scale for divisor in self._divisors), default=DIGITS_MAX)  # digits that may follow
+        if left < 0:
+            return None
+        state = state._replace(phase="placed", orders=tuple(orders))
+        if any(order != _HOLDS for order in orders):
+            return state
+        # States that the following digits cannot tell apart are the same.
+        digits = state.digits if state.digits + left > DIGITS_MAX else 1
+        return state._replace(digits=digits, exponent=place + digits - 1 if self._divisors else 0)
+
     def _digit(self, state: _ScanState, symbol: str) -> _ScanState | None:
-        if state.phase in ("e", "sign", "exponent"):
-            full = state.digits >= _EXPONENT_DIGITS_MAX
-            return None if full else replace(state, phase="exponent", digits=state.digits + 1)
-        if state.phase in ("start", "minus"):
-            return replace(state, phase="zero") if symbol == "0" else self._integer_digit(state, symbol)
-        if state.phase == "digits":
-            return self._integer_digit(state, symbol) if state.digits < self._spelling.integer_digits else None
-        if state.phase == "zero" or state.digits >= DIGITS_MAX:  # a leading zero, or too many digits
+        if state.phase == "start":
+            phase = "zero" if symbol == "0" else "integer"
+            return state._replace(phase=phase) if symbol == "0" else self._read(state._replace(phase=phase), symbol)
+        if state.phase == "integer":
+            return self._integer_digit(state, symbol)
+        if state.phase == "zero" or state.digits >= DIGITS_MAX:
             return None
-        return self._fraction_digit(state, symbol)
+        if state.digits == 0 and symbol == "0":  # zeros behind the point
+            return state._replace(exponent=state.exponent - 1) if state.exponent > -PLAIN_EXPONENT_MAX else None
+        following = self._read(state, symbol)._replace(incomplete=symbol == "0")
+        return following if state.exponent == 0 and state.phase == "fraction" else self._placed(following)
 
-    def _integer_digit(self, state: _ScanState, symbol: str) -> _ScanState:
-        # The first digit that differs decides, as long as both parts turn out to have as many digits.
+    def _integer_digit(self, state: _ScanState, symbol: str) -> _ScanState | None:
+        # An integer that is longer than others may be has zeros behind its significant digits.
+        incomplete = state.incomplete or (state.digits >= DIGITS_MAX and symbol != "0")
+        longest = PLAIN_DIGITS_MAX if self._long and not incomplete else 0
+        before_point = 0 if self._integer else DIGITS_MAX - 1
+        if state.digits >= max(self._spelling.integer_digits, longest, before_point):
+            return None
+        return self._read(state, symbol)._replace(incomplete=incomplete)
+
+    def _read(self, state: _ScanState, symbol: str) -> _ScanState:
+        # Bounds are compared digit by digit; behind its last digit a bound has zeros.
         orders = tuple(
-            order or (_order(symbol, integer_part[state.digits]) if state.digits < len(integer_part) else 0)
-            for order, integer_part in zip(state.orders, self._integer_parts, strict=True)
+            order or _order(symbol, digits[state.digits] if state.digits < len(digits) else "0")
+            for order, (_, digits, _, _) in zip(state.orders, self._bounds, strict=True)
         )
         remainders = tuple(
-            (remainder * 10 + int(symbol)) % modulus
-            for remainder, modulus in zip(state.remainders, self._moduli, strict=True)
+            self._class_of((remainder * 10 + int(symbol)) % divisor.modulus, divisor)
+            for remainder, divisor in zip(state.remainders, self._divisors, strict=True)
         )
-        return replace(state, phase="digits", digits=state.digits + 1, orders=orders, remainders=remainders)
+        return state._replace(digits=state.digits + 1, orders=orders, remainders=remainders)
 
-    def _fraction_digit(self, state: _ScanState, symbol: str) -> _ScanState | None:
-        # Behind the decimals of a divisor, a multiple of it has only zeros; so has an integer behind the point.
-        if symbol != "0" and (self._facts.integer or any(scale <= state.decimals for scale in self._scales)):
+    def _class_of(self, remainder: int, divisor: _Divisor) -> int:
+        """The first remainder met that the same further digits make a multiple."""
+        if not divisor.zeros:
+            return remainder
+        return self._classes.setdefault((divisor.modulus, *_needed(remainder, divisor)), remainder)
+
+    def _exponent_of(self, state: _ScanState) -> _ScanState | None:
+        """The state behind an `e`.
+
+        One digit precedes it, or a complete fraction behind one digit.
+        """
+        one_digit = state.phase == "integer" and state.digits == 1
+        fraction = state.phase == "fraction" and state.exponent == 0 and not state.incomplete
+        if not self._spelling.exponents or not (one_digit or fraction):
             return None
-        orders = tuple(
-            order or _order(symbol, fraction_part[state.decimals] if state.decimals < len(fraction_part) else "0")
-            for order, fraction_part in zip(state.orders, self._fraction_parts, strict=True)
-        )
-        remainders = tuple(
-            (remainder * 10 + int(symbol)) % modulus if state.decimals < scale else remainder
-            for remainder, modulus, scale in zip(state.remainders, self._moduli, self._scales, strict=True)
-        )
-        decimals = min(state.decimals + 1, self._decimals_max)
-        return replace(
-            state, phase="fraction", digits=state.digits + 1, decimals=decimals, orders=orders, remainders=remainders
-        )
-
-    def _integer_order(self, state: _ScanState, which: int) -> int:
-        """Compare the digits before the point with those of a bound. More digits are a larger number."""
-        return _order(state.digits, len(self._integer_parts[which])) or state.orders[which]
+        # The number of digits matters to divisors, and to a bound that begins with these digits.
+        digits = state.digits if self._divisors or 0 in state.orders else 0
+        key = (state.orders, state.remainders, digits)
+        if key not in self._exponents:
+            large = range(max(PLAIN_DIGITS_MAX, self._spelling.integer_digits), EXPONENT_MAX + 1) if self._long else ()
+            small = () if self._integer else range(PLAIN_EXPONENT_MAX + 1, EXPONENT_MAX + 1)
+            texts = [f"+{exponent}" for exponent in large if self._fits(state, exponent)]
+            texts += [f"-{exponent}" for exponent in small if self._fits(state, -exponent)]
+            self._exponents[key] = frozenset(texts)
+        rest = self._exponents[key]
+        return _ScanState("exponent", rest=rest) if rest else None
 
     def accepts(self, state: _ScanState) -> bool:
-        """True when a number may end here and is within all bounds."""
-        if state.phase in ("start", "minus", "point", "e", "sign"):
-            return False
-        if state.phase == "exponent":  # nothing is compared
-            return True
-        for which, (value, strict) in enumerate(self._bounds):
-            order = self._order_of(state, which, value)
-            is_lower = self._facts.lower is not None and which == 0
-            if (order == 0 and strict) or order == (-1 if is_lower else 1):
-                return False
-        # Missing decimals are zeros: the digits are shifted as if they had been written.
-        return all(
-            remainder * 10 ** (scale - min(state.decimals, scale)) % modulus == 0
-            for remainder, modulus, scale in zip(state.remainders, self._moduli, self._scales, strict=True)
-        )
+        """True when a number may end here and fits the facts."""
+        if state.phase == "exponent":
+            return "" in state.rest
+        if state.phase in ("fraction", "placed"):
+            return not state.incomplete and self._fits(state, state.exponent)
+        long = state.digits > self._spelling.integer_digits and (state.incomplete or not self._long)
+        return state.phase == "integer" and not long and self._fits(state, state.digits - 1)
 
-    def _order_of(self, state: _ScanState, which: int, value: Decimal) -> int:
-        """How the number compares with a bound, if it ends here."""
-        if (state.negative and value > 0) or (not state.negative and value < 0):
-            return -1 if state.negative else 1
-        order = state.orders[which] if state.phase == "fraction" else self._integer_order(state, which)
-        if order == 0 and len(self._fraction_parts[which]) > state.decimals:
-            order = -1  # the bound has more decimals, and the last of them is not zero
-        return -order if state.negative else order
+    def _fits(self, state: _ScanState, exponent: int) -> bool:
+        """Whether the number fits, given the exponent of its first digit."""
+        for order, (place, digits, is_lower, strict) in zip(state.orders, self._bounds, strict=True):
+            if order == _HOLDS:
+                continue
+            order = _order(exponent, place) or order or (-1 if state.digits < len(digits) else 0)
+            if (order == 0 and strict) or (order != 0 and (order > 0) is not is_lower):
+                return False
+        shift = exponent - state.digits + 1  # of the last digit
+        return all(
+            shift + divisor.scale >= 0
+            and remainder * pow(10, shift + divisor.scale, divisor.modulus) % divisor.modulus == 0
+            for remainder, divisor in zip(state.remainders, self._divisors, strict=True)
+        )
 
 
 def _order(left: str | int, right: str | int) -> int:
@@ -173,70 +247,97 @@ def _order(left: str | int, right: str | int) -> int:
     return (left > right) - (left < right)  # type: ignore[operator]
 
 
+class _Divisor(NamedTuple):
+    """A factor of a divisor, for digits and their exponent.
+
+    It divides digits * 10 ** n if the modulus divides digits * 10 ** (n + scale).
+
+    zeros  how many zeros behind them make any digits a multiple; 0 where none do
+    """
+
+    modulus: int
+    scale: int
+    zeros: int = 0
+
+
+def _divisors(value: Decimal) -> list[_Divisor]:
+    """The factors of a divisor: powers of 2 and 5, and others."""
+    digits = significant_digits(value)
+    shift = value.adjusted() - len(digits) + 1
+    modulus, scale = int(digits) * 10 ** max(0, shift), max(0, -shift)
+    powers = gcd(modulus, 10 ** modulus.bit_length())
+    zeros = next(count for count in range(modulus.bit_length() + 1) if 10**count % powers == 0)
+    return [_Divisor(powers, scale, zeros), _Divisor(modulus // powers, scale)]
+
+
+def _needed(remainder: int, divisor: _Divisor) -> tuple[int, ...]:
+    """The further digits that make a multiple, by their number.
+
+    It is -1 where none do.
+    """
+    needed = (-remainder * 10**count % divisor.modulus for count in range(divisor.zeros))
+    return tuple(digits if digits < 10**count else -1 for count, digits in enumerate(needed))
+
+
 @lru_cache(maxsize=256)
 def number_dfa(facts: NumberFacts, spelling: NumberSpelling) -> Dfa:
     """The minimal DFA over SYMBOLS of the numbers that fit the facts. Raises LimitExceeded over `dfa_states_max`.
 
     >>> dfa = number_dfa(NumberFacts(lower=(Decimal("0.5"), False)), NumberSpelling())
-    >>> [dfa.accepts(map(SYMBOLS.index, text)) for text in ("0.49", "0.5", "12", "-1")]
-    [False, True, True, False]
+    >>> [dfa.accepts(map(SYMBOLS.index, text)) for text in ("0.49", "0.5", "0.50", "12", "-1", "1e+21")]
+    [False, True, False, True, False, True]
     """
-    # The states of the scanner that can be reached, numbered from 1 in breadth-first order; 0 is the dead state.
-    scanner = _Scanner(facts, spelling)
-    index, order, rows = {scanner.start: 1}, [scanner.start], []
+    # State 0 is dead, 1 the start, 2 behind a minus, 3 behind a zero: zero has no sign.
+    rows: list[list[int]] = [[0] * len(SYMBOLS) for _ in range(4)]
+    accepting = [False, False, False, fits(Decimal(0), facts)]
+    starts = {}
+    # The magnitudes of both signs share their states where they have the same bounds.
+    for source, bounds in ((1, _magnitudes(facts.lower, facts.upper)), (2, _negative_magnitudes(facts))):
+        if bounds is None:
+            continue
+        if bounds not in starts:
+            starts[bounds] = _explore(_Scanner(facts, bounds, spelling), rows, accepting)
+        rows[source] = rows[starts[bounds]].copy()
+        zero = rows[source][SYMBOLS.index("0")]
+        if source == 1:
+            rows[3] = rows[zero].copy()
+    rows[1][SYMBOLS.index("0")] = 3
+    rows[1][SYMBOLS.index("-")] = 2 if _negative_magnitudes(facts) is not None else 0
+    table = np.array(rows, dtype=np.int32)
+    return minimize(Dfa(np.arange(len(SYMBOLS), dtype=np.int32), table, np.array(accepting), 1))
+
+
+def _explore(scanner: _Scanner, rows: list[list[int]], accepting: list[bool]) -> int:
+    """Add the states of a scanner that can be reached, breadth first. Returns the start's number."""
+    offset = len(rows)
+    index, order = {scanner.start: offset}, [scanner.start]
     for state in order:  # grows while it is walked
         row = []
         for symbol in SYMBOLS:
             following = scanner.step(state, symbol)
             if following is not None and following not in index:
-                index[following] = len(index) + 1
+                index[following] = offset + len(index)
                 order.append(following)
             row.append(0 if following is None else index[following])
         rows.append(row)
+        accepting.append(scanner.accepts(state))
         if len(rows) > _STATES_MAX:
             raise LimitExceeded("dfa_states_max", _STATES_MAX, len(rows))
-    accepting = np.array([False, *map(scanner.accepts, order)])
-    table = np.array([[0] * len(SYMBOLS), *rows], dtype=np.int32)
-    return minimize(Dfa(np.arange(len(SYMBOLS), dtype=np.int32), table, accepting, 1))
+    return offset
 
 
-def spellings(values: Iterable[int | float | Decimal]) -> list[str]:
-    """Every text of each value: 2 is 2 and 2.0 and 2.00. A value of more digits than are read has one text.
-
-    An integer of more digits that a double holds exactly may still end in ".0", as many programs print doubles.
-    """
-    texts: dict[str, None] = {}
-    for value in values:
-        exact = as_decimal(value)
-        integer_part, _, fraction_part = f"{abs(exact):f}".partition(".")
-        fraction_part = fraction_part.rstrip("0")
-        digits = len(integer_part.lstrip("0")) + len(fraction_part)
-        if digits > (DIGITS_MAX if fraction_part else INTEGER_DIGITS_MAX) or len(fraction_part) > DIGITS_MAX:
-            texts[json.dumps(float(value) if isinstance(value, Decimal) else value)] = None
-            continue
-        # Zero has both signs.
-        for sign in ("-",) if exact < 0 else ("",) if exact else ("", "-"):
-            zeros = range(0 if fraction_part else 1, DIGITS_MAX - digits + 1)
-            texts.update(dict.fromkeys(f"{sign}{integer_part}.{fraction_part}{'0' * count}" for count in zeros))
-            if not fraction_part:
-                texts[f"{sign}{integer_part}"] = None
-            if digits >= DIGITS_MAX and not fraction_part and int(float(integer_part)) == int(integer_part):
-                texts[f"{sign}{integer_part}.0"] = None
-    return list(texts)
+def _magnitudes(lower: Bound | None, upper: Bound | None) -> tuple[Bound | None, Bound | None] | None:
+    """The bounds of positive numbers; None where there are none."""
+    if upper is not None and upper[0] <= 0:
+        return None
+    return (lower if lower is not None and lower[0] > 0 else None, upper)
 
 
-def nonstandard_spellings(values: Iterable[int | float | Decimal], spelling: NumberSpelling) -> dict[str, Decimal]:
-    """The spellings of the values that `number_dfa` does not read. Each maps to its value."""
-    return {
-        text: as_decimal(value) for value in values for text in spellings([value]) if not _is_standard(text, spelling)
-    }
-
-
-def _is_standard(text: str, spelling: NumberSpelling) -> bool:
-    """True for a number without an exponent and with few enough digits."""
-    integer_part, _, fraction_part = text.lstrip("-").partition(".")
-    digits = len(integer_part.lstrip("0")) + len(fraction_part)
-    return "e" not in text and digits <= (DIGITS_MAX if fraction_part else spelling.integer_digits)
+def _negative_magnitudes(facts: NumberFacts) -> tuple[Bound | None, Bound | None] | None:
+    """The bounds of the magnitudes of negative numbers."""
+    bounds = (facts.lower, facts.upper)
+    lower, upper = (None if bound is None else (bound[0].copy_negate(), bound[1]) for bound in bounds)
+    return _magnitudes(upper, lower)
 
 
 def fits(value: Decimal, facts: NumberFacts) -> bool:
@@ -248,12 +349,3 @@ def fits(value: Decimal, facts: NumberFacts) -> bool:
     divisors = (*facts.multiples, *((Decimal(1),) if facts.integer else ()))
     # Decimals would divide in the limited precision of their context.
     return all((Fraction(value) / Fraction(divisor)).denominator == 1 for divisor in divisors)
-
-
-def as_decimal(value: int | float | Decimal) -> Decimal:
-    """The value of a number as a decimal. A float with a fraction counts as the shortest decimal that reads back as the
-    same double.
-
-    Floats without a fraction are exact: past 2 ** 53 the shortest spelling may be another integer.
-    """
-    return Decimal(repr(value)) if isinstance(value, float) and not value.is_integer() else Decimal(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import TypeAlias
@@ -17,20 +17,13 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import SpecUnsupported
-from compiler.json_schema.fragments import Fragment, Operation, combine, fragment_of
+from compiler.json_schema.decimals import PLAIN_EXPONENT_MAX, as_decimal, is_integer
+from compiler.json_schema.fragments import Fragment, Operation, combine, fragment_of, trim
 from compiler.json_schema.keywords import tightest
 from compiler.json_schema.nodes import NumberFacts, Scalar, Schema, tightest_counts
-from compiler.json_schema.numbers import (
-    DIGITS_MAX,
-    INTEGER_DIGITS_MAX,
-    SYMBOLS,
-    NumberSpelling,
-    fits,
-    nonstandard_spellings,
-    number_dfa,
-    spellings,
-)
+from compiler.json_schema.numbers import DIGITS_MAX, SYMBOLS, NumberSpelling, fits, number_dfa
 from compiler.json_schema.strings import ContentKey, StringAlphabet
+from compiler.json_schema.witnesses import exceeded_bound
 from compiler.limits import ResourceGuard
 
 
@@ -119,6 +112,21 @@ def subtract(
     return ValueSet(left.literals - right.literals, languages, left.duplicate_key_safe)
 
 
+def without_symbol(values: ValueSet, symbol: int) -> ValueSet:
+    """The values whose texts do not hold a symbol."""
+    return replace(values, languages=tuple(
+        _without_symbol(language, symbol) if isinstance(language, Fragment) else language
+        for language in values.languages
+    ))
+
+
+def _without_symbol(fragment: Fragment, symbol: int) -> TypeLanguage:
+    columns = fragment.columns.copy()
+    columns[symbol] = fragment.table.shape[1]
+    dead_column = np.zeros((fragment.states, 1), dtype=np.int32)
+    return from_fragment(trim(Fragment(columns, np.concatenate([fragment.table, dead_column], axis=1), fragment.label)))
+
+
 # The operations on one type: only where no operand is trivial does an automaton have to be built.
 
 
@@ -144,20 +152,46 @@ def _subtract(
 
 
 class ScalarCompiler:
-    """Compiles the facts of one document's nodes about numbers and strings. Raises LimitExceeded."""
+    """Compiles the facts of one document's nodes about numbers and strings. Raises LimitExceeded.
 
-    def __init__(self, nodes: Sequence[Schema], alphabet: StringAlphabet, guard: ResourceGuard) -> None:
+    spelling  how numbers are written
+    listed    the numbers that the schema lists
+    """
+
+    def __init__(
+        self, nodes: Sequence[Schema], alphabet: StringAlphabet, guard: ResourceGuard, extra: Sequence[Decimal] = ()
+    ) -> None:
+        """extra: numbers beyond the bounds that are written as well."""
         self._alphabet, self._guard, self._width = alphabet, guard, alphabet.width
-        # The spelling depends on the whole document, since automata of all its nodes are compared text by text.
-        self._spelling, self._free_spelling = _spellings(nodes)
-        listed = [value for node in nodes for value in node.values or ()]
-        self._nonstandard = nonstandard_spellings(_numbers(listed), self._spelling)
-        self._number_cache: dict[tuple[NumberFacts, NumberSpelling], Fragment | None] = {}
+        self.spelling, self.listed = number_texts(nodes, guard, extra)
+        self._negated = any(map(negates, nodes))
+        # Numbers beyond the bounds, and those that the schema writes in its own way: their other text is left out.
+        standard = {value: self.spelling.text(value) for value in self.listed}
+        self._own_texts = {
+            value: text
+            for value, text in self.listed.items()
+            if text != standard[value] or exceeded_bound(value, self.spelling) is not None
+        }
+        self._left_out = alphabet.texts(
+            standard[value] for value, text in self._own_texts.items() if text != standard[value]
+        )
+        self._number_written = False
+        self._number_cache: dict[NumberFacts, Fragment | None] = {}
         self.any_text = alphabet.lengths(0, None)
 
     def any_number(self) -> Fragment | None:
         """All numbers."""
-        return self._number(NumberFacts(), self._free_spelling)
+        return self._number(NumberFacts())
+
+    def open_number(self) -> Fragment | None:
+        """The numbers of a value of which the schema says nothing.
+
+        They have no exponents. Such values may be copied often, so their automaton is kept small. Where the schema
+        negates, they are all numbers.
+        """
+        if self._negated:
+            return self.any_number()
+        return self._standard(NumberFacts(), replace(self.spelling, long_integers=False, exponents=False))
 
     def number_language(self, nodes: Sequence[Schema], types: Sequence[frozenset[str]]) -> TypeLanguage:
         """The numbers that fit all nodes.
@@ -175,26 +209,27 @@ class ScalarCompiler:
         lower = tightest([fact.lower for fact in facts if fact.lower is not None], lower=True)
         upper = tightest([fact.upper for fact in facts if fact.upper is not None], lower=False)
         multiples = tuple(sorted({divisor for fact in facts for divisor in fact.multiples}))
-        return from_fragment(self._number(NumberFacts(integer, lower, upper, multiples), self._spelling))
+        return from_fragment(self._number(NumberFacts(integer, lower, upper, multiples)))
 
-    def _number(self, facts: NumberFacts, spelling: NumberSpelling) -> Fragment | None:
-        """The numbers that fit the facts.
+    def _number(self, facts: NumberFacts) -> Fragment | None:
+        """The numbers that fit the facts, each in its only text."""
+        if facts not in self._number_cache:
+            standard = combine(self._standard(facts, self.spelling), self._left_out, "less", self._guard)
+            own = self._alphabet.texts(text for value, text in self._own_texts.items() if fits(value, facts))
+            self._number_cache[facts] = combine(standard, own, "or", self._guard)
+        return self._number_cache[facts]
 
-        Numbers that the schema lists are added in the spellings that only they have (1e20 is above 0). Otherwise
-        "not above 0" would accept them. Where exponents are read, the schema lists no numbers or negates nothing.
-        """
-        if (facts, spelling) not in self._number_cache:
-            candidates = () if spelling.exponents else self._nonstandard.items()
-            listed = self._alphabet.texts(text for text, value in candidates if fits(value, facts))
-            self._number_cache[facts, spelling] = combine(self._standard(facts, spelling), listed, "or", self._guard)
-        return self._number_cache[facts, spelling]
+    def bounds(self) -> list[tuple[str, int]]:
+        """The bounds beyond which there may be numbers that are not written. None where no number was compiled."""
+        return [("integer_digits_max", self.spelling.integer_digits)] if self._number_written else []
 
     def _standard(self, facts: NumberFacts, spelling: NumberSpelling) -> Fragment | None:
-        """The numbers that fit the facts, in standard spellings."""
+        """The numbers that fit the facts, within the bounds."""
+        self._number_written = True
         fragment = fragment_of(number_dfa(facts, spelling))
         if fragment is None:
             return None
-        # From the 15 symbols of numbers to the alphabet. Column 0 is of the symbols that no number has.
+        # From the 14 symbols of numbers to the alphabet. Column 0 is of the symbols that no number has.
         columns = np.zeros(self._width, dtype=np.int32)
         columns[[ord(symbol) for symbol in SYMBOLS]] = 1 + fragment.columns
         dead_column = np.zeros((fragment.states, 1), dtype=np.int32)
@@ -221,11 +256,12 @@ class ScalarCompiler:
         return from_fragment(content)
 
     def constants(self, values: Sequence[Scalar]) -> ValueSet:
-        """Exactly these scalars; a number in each of its spellings."""
+        """Exactly these scalars."""
         # null and booleans need no automaton.
         texts = [value for value in values if isinstance(value, str)]
         literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}
-        languages = [from_fragment(self._alphabet.texts(each)) for each in (spellings(_numbers(values)), texts)]
+        numbers = [self.listed[as_decimal(number)] for number in _numbers(values)]
+        languages = [from_fragment(self._alphabet.texts(each)) for each in (numbers, texts)]
         return ValueSet(frozenset(literals), (*languages, Trivial.EMPTY, Trivial.EMPTY))
 
 
@@ -233,26 +269,41 @@ def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:
     return [value for value in values if not isinstance(value, str | bool) and value is not None]
 
 
-def _spellings(nodes: Sequence[Schema]) -> tuple[NumberSpelling, NumberSpelling]:
-    """The spelling of constrained numbers, and that of all others.
+def negates(node: Schema) -> bool:
+    """Whether a node takes values away.
 
-    Exponents are read in the second alone, and only where no number has a condition or the schema negates nothing.
-    Otherwise the complement of a condition would accept with an exponent what the condition holds of without one.
+    `oneOf`, `uniqueItems` and `contains` do so as `not` does.
     """
-    facts = [node.numbers for node in nodes if node.numbers is not None]
-    compared = bool(facts) or any(
-        node.values is not None or (node.types is not None and "integer" in node.types and "number" not in node.types)
-        for node in nodes
-    )
-    # `oneOf`, `uniqueItems` and `contains` subtract or count, which negates as `not` does.
-    negated = any(
+    return bool(
         node.none_of
         or any(not condition.only_evaluates() for condition in node.conditions)
         or any(choice.exactly_one for choice in node.choices)
         or (node.arrays is not None and (node.arrays.unique or node.arrays.contains))
-        for node in nodes
     )
-    # Validators divide doubles by fractions, so integers are kept to the digits that a double holds.
-    fractions = any(divisor != int(divisor) for fact in facts for divisor in fact.multiples)
-    digits = DIGITS_MAX if fractions else INTEGER_DIGITS_MAX
-    return NumberSpelling(False, digits), NumberSpelling(not (compared and negated), digits)
+
+
+def number_texts(
+    nodes: Sequence[Schema], guard: ResourceGuard, extra: Sequence[Decimal] = ()
+) -> tuple[NumberSpelling, dict[Decimal, str]]:
+    """The spelling of a document's numbers, and the texts of listed ones.
+
+    Both hold for the whole document, since automata of all its nodes are compared text by text. Integers of too many
+    digits are no integers to `type`, though they are numbers. Where the schema negates, the complement of an integer
+    would accept them, so there they are not written at all.
+
+    extra  numbers to list beside those of the document
+    """
+    facts = [node.numbers for node in nodes if node.numbers is not None]
+    integers = any(node.types is not None and "integer" in node.types and "number" not in node.types for node in nodes)
+    # Validators may divide doubles by fractions, so integers are kept to the digits that a double holds.
+    fractions = any(not is_integer(divisor) for fact in facts for divisor in fact.multiples)
+    digits = min(guard.limits.integer_digits_max, DIGITS_MAX if fractions else guard.limits.integer_digits_max)
+    negated, selective = any(map(negates, nodes)), integers or any(fact.multiples for fact in facts)
+    # Products of automata grow with each number, so exponents are left out where the schema's numbers need none.
+    bounds = [bound[0] for fact in facts for bound in (fact.lower, fact.upper) if bound is not None]
+    wide = not negated or any(bound and not 1 - PLAIN_EXPONENT_MAX <= bound.adjusted() < digits for bound in bounds)
+    spelling = NumberSpelling(digits, long_integers=wide and not (negated and selective), exponents=wide)
+    listed: dict[Decimal, str] = {}
+    for number in (*_numbers([value for node in nodes for value in node.values or ()]), *extra):
+        listed.setdefault(as_decimal(number), spelling.own_text(number, whole=integers))
+    return spelling, listed

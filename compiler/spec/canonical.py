@@ -118,8 +118,9 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
         case ChoiceSpec():
             return {"choice": sorted(set(spec.choices)), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
-            # As text, which keeps the order of properties.
-            return {**spec_to_json(spec), "json_schema": _schema_text(spec.schema), "schemas": spec.schemas}
+            # As text, which keeps the order of properties. What is written depends on a limit, too.
+            texts = {"json_schema": _schema_text(spec.schema), "schemas": spec.schemas}
+            return {**spec_to_json(spec), **texts, "integer_digits": guard.limits.integer_digits_max}
         case DfaSpec():
             return _dfa(spec, guard)
         case AllSpec() | AnySpec():

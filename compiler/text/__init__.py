@@ -22,11 +22,21 @@ from compiler.text.text_automaton import (
     replay,
     states_along,
 )
-from compiler.text.tree import BooleanNode, CharLeaf, ConstraintTree, LengthLeaf, LetterDfa, Negation, WordLeaf
+from compiler.text.tree import (
+    BooleanNode,
+    CharLeaf,
+    ConstraintTree,
+    LengthLeaf,
+    LetterDfa,
+    Negation,
+    WordLeaf,
+    without_bounded_leaves,
+)
 
 __all__ = [
     "SEPARATOR", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
     "Negation", "PerCharacterAutomaton", "TextAutomaton", "TextCheck", "WholeTextAutomaton", "WordLeaf",
     "WordTraceAutomaton", "answer_text", "check_labels", "check_text", "combine", "display_state_of",
     "label_automata", "replay", "states_along", "to_char_dfa", "to_text_automaton",
+    "without_bounded_leaves",
 ]  # fmt: skip

@@ -6,7 +6,8 @@ The leaves are automata, not specs: over the letters of the word trace, over cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from compiler.automata import (
     CharDfa,
@@ -15,9 +16,11 @@ from compiler.automata import (
     char_intersection,
     char_union,
     complement,
+    everything,
     intersection,
     union,
 )
+from compiler.errors import LimitExceeded
 from compiler.limits import ResourceGuard
 from compiler.spec import Proposition
 
@@ -44,10 +47,15 @@ class WordLeaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharLeaf:
-    """A constraint on the whole text. leading_space: None where it does not care about one space before it."""
+    """A constraint on the whole text.
+
+    leading_space  None where it does not care about one space before it
+    left_out       the bounds of ours that may leave texts out, which a proof that there is none cannot rest on
+    """
 
     texts: CharDfa
     leading_space: bool | None
+    left_out: tuple[LimitExceeded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +82,25 @@ class Negation:
 
 Leaf = WordLeaf | CharLeaf | LengthLeaf
 ConstraintTree = Leaf | BooleanNode | Negation
+
+
+def without_bounded_leaves(
+    tree: ConstraintTree, negated: bool = False
+) -> tuple[ConstraintTree, tuple[LimitExceeded, ...]]:
+    """The tree without the leaves whose bounds leave texts out.
+
+    All texts stand in place of such a leaf; the second value has these bounds. Under a negation such a leaf takes away
+    less than it could, so there it stays.
+    """
+    if isinstance(tree, Negation):
+        part, bounds = without_bounded_leaves(tree.part, not negated)
+        return Negation(part), bounds
+    if isinstance(tree, BooleanNode):
+        parts = [without_bounded_leaves(part, negated) for part in tree.parts]
+        return replace(tree, parts=tuple(part for part, _ in parts)), tuple(chain(*(bounds for _, bounds in parts)))
+    if isinstance(tree, CharLeaf) and tree.left_out and not negated:
+        return CharLeaf(everything(), tree.leading_space), tree.left_out
+    return tree, ()
 
 
 def leaves_of(tree: ConstraintTree) -> list[Leaf]:

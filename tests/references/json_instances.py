@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Literal
 
+from compiler.json_schema.decimals import as_decimal, canonical_text
 from compiler.json_schema.nodes import PropertyScope, PropertyScopes
 from compiler.json_schema.reader import SchemaReader
+from compiler.json_schema.value_sets import number_texts
 from compiler.limits import Limits, ResourceGuard
 
 
@@ -17,14 +21,34 @@ def write_instance(
 ) -> str:
     """The text of a value as a schema's automaton reads it.
 
-    The schema's properties come first in its order, then the others. Raises the errors of reading the schema.
+    The schema's properties come first in its order, then the others. Numbers are written as in the schema if it lists
+    them, else as in ECMAScript. Raises the errors of reading the schema.
     """
     guard = ResourceGuard(Limits())
-    scopes = PropertyScopes(SchemaReader(document, guard, schemas=schemas).nodes, guard)
-    ordered = _ordered(instance, scopes.scope((0,)))
+    nodes = SchemaReader(document, guard, schemas=schemas).nodes
+    ordered = _ordered(instance, PropertyScopes(nodes, guard).scope((0,)))
+    marked = _marked(ordered, number_texts(nodes, guard)[1])
     if whitespace == "pretty":
-        return json.dumps(ordered, ensure_ascii=False, indent=2)
-    return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
+        return _unmarked(json.dumps(marked, ensure_ascii=False, indent=2))
+    return _unmarked(json.dumps(marked, ensure_ascii=False, separators=(",", ":")))
+
+
+_MARK = "\ue000"  # around the text of a number, which `json.dumps` takes for a string
+
+
+def _marked(value: object, listed: dict[Decimal, str]) -> object:
+    if isinstance(value, dict):
+        return {name: _marked(item, listed) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_marked(item, listed) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return value
+    exact = as_decimal(value)
+    return f"{_MARK}{listed.get(exact, canonical_text(exact))}{_MARK}"
+
+
+def _unmarked(text: str) -> str:
+    return re.sub(f'"{_MARK}(.*?){_MARK}"', r"\1", text)
 
 
 def _ordered(instance: object, scope: PropertyScope) -> object:

@@ -10,6 +10,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
@@ -125,7 +126,7 @@ def _write(value: object, instance: Any, schema: Any, newline: str) -> str | Non
     newline  "" for no white space
     """
     if isinstance(value, _Number):
-        return value if re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) else None
+        return _number(Decimal(value))
     if not isinstance(value, list) or not value:
         return json.dumps(instance, ensure_ascii=False)
     inner = newline + "  " if newline else ""
@@ -142,6 +143,17 @@ def _write(value: object, instance: Any, schema: Any, newline: str) -> str | Non
     pairs = zip(value, instance, strict=True)
     parts = [_write(item, element, schema.get("items", {}), inner) for item, element in pairs]
     return None if None in parts else "[" + inner + ("," + inner).join(map(str, parts)) + newline + "]"
+
+
+def _number(value: Decimal) -> str:
+    """The number as ECMAScript writes it."""
+    if value == value.to_integral_value() and abs(value) < 10**21:
+        return str(int(value))
+    exponent = value.adjusted()
+    if -7 < exponent < 21:
+        return f"{value.normalize():f}"
+    mantissa = f"{value.scaleb(-exponent).normalize():f}"
+    return f"{mantissa}e{exponent:+d}"
 
 
 @functools.lru_cache

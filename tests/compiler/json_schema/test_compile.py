@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,8 +10,6 @@ import pytest
 from compiler.automata import minimize
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms import unenforced_keywords
-from compiler.json_schema.nodes import NumberFacts
-from compiler.json_schema.numbers import SYMBOLS, NumberSpelling, number_dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_text
 from compiler.spec import spec_from_json, spec_to_json
@@ -132,25 +128,3 @@ def test_an_instance_is_written_in_the_order_of_the_schema() -> None:
     assert text == '{"b":{"d":"é\\n","c":1,"e":2},"a":[{"y":2,"x":1}],"z":1}'
     assert json.loads(write_instance(schema, instance, "pretty")) == instance
     assert compiled(schema, depth=3).accepts(text)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_numbers_compare_and_divide_as_decimals_do(seed: int) -> None:
-    rng = random.Random(seed)
-
-    def number() -> str:
-        integer_part = str(rng.randrange(10 ** rng.randrange(1, 4)))
-        return rng.choice(("", "-")) + integer_part + rng.choice(("", ".0", f".{rng.randrange(1000)}", ".5", ".50"))
-
-    for _ in range(60):
-        lower = (Decimal(number()), rng.random() < 0.5) if rng.random() < 0.7 else None
-        upper = (Decimal(number()), rng.random() < 0.5) if rng.random() < 0.7 else None
-        divisors = (Decimal(rng.choice(("1", "3", "0.5", "2.5", "12"))),) if rng.random() < 0.4 else ()
-        integer = rng.random() < 0.3
-        dfa = number_dfa(NumberFacts(integer, lower, upper, divisors), NumberSpelling())
-        for text in (number() for _ in range(60)):
-            value = Decimal(text)
-            is_valid = (not integer or value == int(value)) and all(value % divisor == 0 for divisor in divisors)
-            is_valid &= lower is None or value > lower[0] or (value == lower[0] and not lower[1])
-            is_valid &= upper is None or value < upper[0] or (value == upper[0] and not upper[1])
-            assert dfa.accepts([SYMBOLS.index(char) for char in text]) == is_valid, (lower, upper, divisors, text)

@@ -1,0 +1,181 @@
+"""Refusals as unsatisfiable are proofs; other refusals name a bound."""
+
+from __future__ import annotations
+
+import json
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from compiler.errors import CompileError, LimitExceeded, SpecUnsatisfiable
+from compiler.json_schema.decimals import as_decimal
+from compiler.pipeline import compile_text
+from compiler.spec import JsonSchemaSpec, spec_from_json
+from compiler.text import check_text
+from tests.compiler.json_schema.test_random_schemas import NUMBERS, random_schema, random_value
+from tests.references.json_suite import suites
+
+
+def spec_of(text: str, depth: int = 3) -> JsonSchemaSpec:
+    return JsonSchemaSpec(text, max_depth=depth)
+
+
+PERIODS = {
+    "allOf": [{"$ref": "#/$defs/w"}, {"$ref": "#/$defs/x0"}, {"$ref": "#/$defs/y0"}],
+    "$defs": {
+        "w": {"type": "object", "properties": {"a": {"$ref": "#/$defs/w"}}, "additionalProperties": False},
+        "x0": {"properties": {"a": {"$ref": "#/$defs/x1"}}},
+        "x1": {"properties": {"a": {"$ref": "#/$defs/x0"}}, "minProperties": 1},
+        "y0": {"properties": {"a": {"$ref": "#/$defs/y1"}}},
+        "y1": {"properties": {"a": {"$ref": "#/$defs/y2"}}, "minProperties": 1},
+        "y2": {"properties": {"a": {"$ref": "#/$defs/y0"}}, "minProperties": 1},
+    },
+    "minProperties": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "instance"),
+    [
+        ('{"type":"number","minimum":1e20}', "100000000000000000000"),
+        ('{"type":"number","minimum":1e-300,"maximum":1e-299}', "1e-300"),
+        ('{"type":"number","exclusiveMinimum":0,"maximum":1e-20}', "1e-20"),
+        ('{"type":"number","minimum":1e300,"maximum":1.7e308}', "1e+300"),
+        ('{"type":"number","not":{"maximum":1e300}}', "1.1e+300"),
+        ('{"oneOf":[{"type":"number","minimum":1e30},{"type":"number","minimum":1e40}]}', "1e+30"),
+        ('{"const":123456789012345678901234567890}', "123456789012345678901234567890"),
+    ],
+)
+def test_a_number_that_can_be_written_is_never_refused(schema: str, instance: str) -> None:
+    assert check_text(compile_text(spec_of(schema)), instance).satisfied
+
+
+@pytest.mark.parametrize(
+    ("schema", "limit", "cap"),
+    [
+        ('{"type":"integer","minimum":1e20}', "integer_digits_max", 19),
+        ('{"type":"number","minimum":1e308}', "integer_digits_max", 19),
+        ('{"type":"number","exclusiveMinimum":1,"exclusiveMaximum":1.0000000000000001}', "number_digits", 15),
+        ('{"type":"number","not":{"anyOf":[{"maximum":1},{"minimum":1.0000000000000001}]}}', "number_digits", 15),
+        ('{"type":"number","exclusiveMinimum":0,"maximum":1e-310}', "number_exponent", 307),
+        ('{"type":"integer","exclusiveMinimum":0,"multipleOf":7e20}', "integer_digits_max", 19),
+        ('{"type":"array","minItems":1,"items":{"type":"integer","minimum":1e20}}', "integer_digits_max", 19),
+        (json.dumps(PERIODS), "max_depth", 3),
+        ('{"type":"array","minItems":1,"items":{"$ref":"#"},"$defs":{}}', "max_depth", 3),
+        ('{"not":{"type":["null","boolean","number","string","object"]},"minItems":1,"items":{"not":{"not":{"$ref":'
+         '"#/$defs/d"}}},"$defs":{"d":{"type":"array","minItems":1,"items":{"anyOf":[{"$ref":"#/$defs/e"}]}},'
+         '"e":{"type":"array","prefixItems":[{"$ref":"#/$defs/d"}]}}}', None, None),
+    ],
+)  # fmt: skip
+def test_a_bound_that_leaves_out_all_values_is_named(schema: str, limit: str | None, cap: int | None) -> None:
+    if limit is None:
+        compile_text(spec_of(schema))
+        return
+    with pytest.raises(LimitExceeded) as excinfo:
+        compile_text(spec_of(schema))
+    assert (excinfo.value.limit, excinfo.value.cap) == (limit, cap)
+    assert f"{limit} = {cap}" in str(excinfo.value)
+
+
+def test_a_higher_depth_meets_what_a_low_one_refuses() -> None:
+    text = '{"a":{"a":{"a":{"a":{"a":{"a":{}}}}}}}'
+    assert check_text(compile_text(spec_of(json.dumps(PERIODS), depth=6)), text).satisfied
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type":"integer","minimum":5,"maximum":3}',
+        '{"type":"integer","exclusiveMinimum":5,"exclusiveMaximum":6}',
+        '{"type":"number","minimum":1e400,"maximum":1e399}',
+        '{"type":"integer","exclusiveMinimum":0,"maximum":10,"allOf":[{"multipleOf":4},{"multipleOf":6}]}',
+        '{"type":"number","multipleOf":0.1,"not":{"multipleOf":0.1}}',
+        '{"type":"object","properties":{"a":{},"b":false},"required":["a","b"]}',
+        '{"type":"array","items":{"type":"array","items":{}},"minItems":2,"maxItems":1}',
+        '{"enum":[[[[[1]]]]],"type":"object"}',
+    ],
+)
+def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
+    with pytest.raises(SpecUnsatisfiable):
+        compile_text(spec_of(schema))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "limit"),
+    [
+        ({"all": [{"json_schema": {"type": "number"}}, {"regex": "[0-9]{30}"}]}, "integer_digits_max"),
+        ({"all": [{"json_schema": {"type": "array"}}, {"regex": r"\[{9}\]{9}"}]}, "max_depth"),
+        ({"json_schema": {"type": "string", "constraint": {"json_schema": {"type": "integer", "minimum": 1e20}}}},
+         "integer_digits_max"),
+        ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
+        ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
+        ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),
+        ({"any": [{"json_schema": {"type": "integer", "minimum": 1e20}}, {"regex": "a"}]}, "satisfiable"),
+    ],
+)  # fmt: skip
+def test_a_combination_with_a_schema_names_the_bound(constraint: Any, limit: str | None) -> None:
+    spec = spec_from_json(constraint)
+    if limit == "satisfiable":
+        compile_text(spec)
+        return
+    with pytest.raises(CompileError) as excinfo:
+        compile_text(spec)
+    assert limit is None or getattr(excinfo.value, "limit", None) == limit
+    assert isinstance(excinfo.value, SpecUnsatisfiable if limit is None else LimitExceeded)
+
+
+# Values around those that random schemas name, which a search for a counterexample tries.
+CANDIDATES: list[Any] = [*map(as_decimal, NUMBERS), Decimal(10**25), Decimal("1e-30"), [], {}, [[[[1]]]], None]
+
+
+def unsatisfiable(text: str) -> bool:
+    try:
+        compile_text(spec_of(text, depth=1))
+    except SpecUnsatisfiable:
+        return True
+    except CompileError:
+        return False
+    return False
+
+
+def has_instance(schema: Any, rng: random.Random, attempts: int = 200) -> bool:
+    """Whether a search among small values finds an instance. Numbers of the schema count among them, and near ones."""
+    validator, numbers = Draft202012Validator(schema), list(CANDIDATES)
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict | list):
+            for item in value.values() if isinstance(value, dict) else value:
+                collect(item)
+        elif isinstance(value, int | Decimal) and not isinstance(value, bool):
+            numbers.extend((value, value + 1, value - 1, value + Decimal("1e-25"), value - Decimal("1e-25")))
+
+    collect(schema)
+    texts = [json.dumps(random_value(rng, 4)) for _ in range(attempts)]
+    values = [*numbers, *([number] for number in numbers), *(json.loads(text, parse_float=Decimal) for text in texts)]
+    return any(validator.is_valid(value) for value in values)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_unsatisfiable_random_schemas_have_no_instance(seed: int) -> None:
+    rng, refused = random.Random(seed), 0
+    for _ in range(60):
+        parts = [random_schema(rng, 2) for _ in range(2)]
+        text = json.dumps({"allOf": parts})
+        if unsatisfiable(text):
+            refused += 1
+            assert not has_instance(json.loads(text, parse_float=Decimal), rng), text
+    assert refused > 5
+
+
+def test_unsatisfiable_schemas_of_the_suite_have_no_instance() -> None:
+    rng, refused = random.Random(0), 0
+    for group in suites()["draft2020-12"]["groups"]:
+        if isinstance(group["schema"], dict) and unsatisfiable(json.dumps(group["schema"])):
+            refused += 1
+            assert not any(test["valid"] for test in group["tests"]), group["description"]
+            schema = json.loads(json.dumps(group["schema"]), parse_float=Decimal)
+            assert not has_instance(schema, rng, 50), group["description"]
+    assert refused > 0
