@@ -34,7 +34,10 @@ _DFA = ("symbol_class", "next_state", "accepting")
 _LETTER_AUTOMATA: dict[str, type[TextAutomaton]] = {  # by kind, of those that display their letter DFA
     automaton.kind: automaton for automaton in (WordTraceAutomaton, PerCharacterAutomaton, LabelAutomaton)
 }
-_TOKENS = ("token_class", "edge_boundary", "edge_midchar", "edge_target", "edge_function", "function", "distance")
+_TOKENS = (
+    "token_class", "edge_boundary", "dense_row", "sparse_class", "sparse_edge", "edge_midchar", "edge_target",
+    "edge_function", "function", "distance",
+)  # fmt: skip
 
 
 def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -151,7 +151,7 @@ class _Trellis:
         labels = log_probs.shape[1]
         if automaton.eos_ids != (labels,) or automaton.vocabulary_size != labels + 1:
             raise VocabularyMismatch(automaton.vocabulary_size, labels + 1)
-        if automaton.letter_states != 1 or automaton.edge_midchar.size:
+        if automaton.letter_states != 1 or automaton.edge_midchar.size or automaton.sparse_class.size:
             raise ValueError("an automaton over labels is a plain table")
         if np.isnan(log_probs).any() or (log_probs == np.inf).any():
             raise ModelOutputInvalid("the log-probs hold NaN or infinity")
@@ -163,7 +163,7 @@ class _Trellis:
         # The automaton counts the end as a token. The state after the end is dead to labels.
         tokens = automaton.distance.astype(np.int64)
         distance = np.where((tokens == UNREACHABLE) | (tokens == 0), UNREACHABLE, tokens - 1)
-        table = automaton.edge_target[automaton.edge_boundary[:, classes]]
+        table = automaton.edge_target[automaton.edge_boundary[automaton.dense_row][:, classes]]
         best = np.maximum.reduceat(floored[:, order], first, axis=1)
         return cls(
             log_probs=floored, class_best=best, label_class=label_class, successor=table, distance=distance,

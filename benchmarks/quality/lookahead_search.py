@@ -138,7 +138,7 @@ def _merged_edges(automaton: TokenAutomaton, unigram: Reals) -> tuple[Integers, 
     """The live edges by source state, and their tokens' total log-probability."""
     mass = np.bincount(automaton.token_class, weights=np.exp(unigram), minlength=automaton.classes)
     sources, edges, probs = [], [], []
-    for state in range(len(automaton.edge_boundary) + len(automaton.edge_midchar) - 1):
+    for state in range(automaton.states // automaton.letter_states):
         edge, edge_of_class = np.unique(automaton.edges(state), return_inverse=True)
         prob = np.bincount(edge_of_class, weights=mass)
         live = (edge != DEAD_EDGE) & (prob > 0)
@@ -161,7 +161,7 @@ class BigramViterbi:
     def __init__(self, estimates: PriorEstimates, constraint: PreparedConstraint, max_tokens: int) -> None:
         automaton, nats = constraint.automaton, estimates.bigram
         self._unigram = self._WEIGHT * unigram_viterbi(constraint)
-        boundary_states = len(automaton.edge_boundary) * automaton.letter_states
+        boundary_states = automaton.boundary_states * automaton.letter_states
         successor = constraint.tables.for_search().successors(np.arange(boundary_states))  # [S', C]
         live = (automaton.distance[successor] != UNREACHABLE).any(axis=0)  # [C]
         relevant = _relevant_tokens(automaton.token_class, live, estimates.unigram)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from compiler.automata.characters import CharDfa, minterms, single
-from compiler.automata.dfa import Dfa, minimize
+from compiler.automata.dfa import Dfa, canonical
+from compiler.automata.interning import unique_rows
 from compiler.limits import ResourceGuard
 
 _DEAD = 0
@@ -20,7 +21,8 @@ def words_dfa(words: Iterable[Sequence[int]], symbols: int, guard: ResourceGuard
     symbols  how many symbols there are: 0 .. symbols - 1
     Built from the sorted words without their trie, so memory grows with the result alone (Daciuk et al. 2000,
     "Incremental construction of minimal acyclic finite-state automata", algorithm 1).
-    Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
+    The words bound the number of states, so `dfa_states_max` does not apply.
+    Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
 
     >>> from compiler.limits import Limits
     >>> tapes = words_dfa([(0, 1, 2), (3, 1, 2)], 4, ResourceGuard(Limits()))  # both share their end
@@ -47,9 +49,9 @@ def words_dfa(words: Iterable[Sequence[int]], symbols: int, guard: ResourceGuard
         path[-1] = (True, path[-1][1])
         last = word
         guard.check_time()
-        guard.check("dfa_states_max", len(numbers) + len(path))
+        guard.check("table_bytes_max", (len(numbers) + len(path)) * _ENTRY_BYTES)
     finish(0)
-    return minimize(_table([*numbers, (path[0][0], tuple(path[0][1]))], symbols, guard), guard)
+    return canonical(_table([*numbers, (path[0][0], tuple(path[0][1]))], symbols, guard))
 
 
 def texts_dfa(texts: Sequence[str], guard: ResourceGuard) -> CharDfa:
@@ -65,7 +67,10 @@ def texts_dfa(texts: Sequence[str], guard: ResourceGuard) -> CharDfa:
 
 
 def _table(rows: list[tuple[bool, tuple[tuple[int, int], ...]]], symbols: int, guard: ResourceGuard) -> Dfa:
-    """The DFA of states 1, 2, .. given by their edges. The last one is the start."""
+    """The DFA of states 1, 2, .. given by their edges. The last one is the start.
+
+    Without words the start has no edge either, and is the dead state.
+    """
     edges = np.array(
         [(state, *edge) for state, (_, edges) in enumerate(rows, 1) for edge in edges], dtype=np.int32
     ).reshape(-1, 3)
@@ -77,4 +82,6 @@ def _table(rows: list[tuple[bool, tuple[tuple[int, int], ...]]], symbols: int, g
     next_state = np.full((1 + len(rows), 1 + len(used)), _DEAD, dtype=np.int32)
     next_state[edges[:, 0], symbol_class[edges[:, 1]]] = edges[:, 2]
     accepting = np.array([False, *(ends for ends, _ in rows)])
-    return Dfa(symbol_class, next_state, accepting, len(rows))
+    first, merged = unique_rows(next_state.T)
+    start = len(rows) if accepting.any() else _DEAD
+    return Dfa(merged[symbol_class].astype(np.int32), next_state[:, first], accepting, start)

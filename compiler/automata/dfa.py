@@ -124,18 +124,26 @@ def minimize(dfa: Dfa, guard: ResourceGuard | None = None) -> Dfa:
     >>> minimize(ring).next_state.tolist()  # counting to four in order to count to two
     [[1], [0]]
     """
-    columns_read, symbol_class = _columns_read(dfa)
     # Unreachable states go first: they would be refined for nothing, and could keep their own blocks.
+    dfa = canonical(dfa)
+    # blocks numbered by their first states, which a breadth-first search of the blocks would meet in the same order
+    first, block = unique_rows(refine(dfa.next_state, dfa.accepting.astype(np.int64), guard).reshape(-1, 1))
+    table = block[dfa.next_state[first]]
+    # Symbols that all states treat alike share a column.
+    column, merged = unique_rows(table.T)
+    return Dfa(merged[dfa.symbol_class].astype(np.int32), table[:, column].astype(np.int32), dfa.accepting[first], 0)
+
+
+def canonical(dfa: Dfa) -> Dfa:
+    """The same DFA without unreachable states and unread columns.
+
+    Both are numbered as they are met.
+    """
+    columns_read, symbol_class = _columns_read(dfa)
     keep = _breadth_first(columns_read, dfa.start)
     index = np.zeros(dfa.states, dtype=np.int64)
     index[keep] = np.arange(len(keep))
-    table = index[columns_read[keep]]
-    # blocks numbered by their first states, which a breadth-first search of the blocks would meet in the same order
-    first, block = unique_rows(refine(table, dfa.accepting[keep].astype(np.int64), guard).reshape(-1, 1))
-    table = block[table[first]]
-    # Symbols that all states treat alike share a column.
-    column, merged = unique_rows(table.T)
-    return Dfa(merged[symbol_class].astype(np.int32), table[:, column].astype(np.int32), dfa.accepting[keep][first], 0)
+    return Dfa(symbol_class.astype(np.int32), index[columns_read[keep]].astype(np.int32), dfa.accepting[keep], 0)
 
 
 def complement(dfa: Dfa) -> Dfa:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
+_MARKED = 8  # numbers are marked in a table where it has at most this many entries per value
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -72,6 +73,16 @@ def distinct(values: np.ndarray) -> np.ndarray:
     new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return np.asarray(ordered[new])
+
+
+def ranks(values: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct values, ascending, and each value's index among them. All are in 0 .. end - 1."""
+    if end > _MARKED * len(values):
+        return np.unique(values, return_inverse=True)
+    # Where they are not far apart, marks in a table of all numbers take the place of a sort.
+    marked = np.zeros(end, dtype=bool)
+    marked[values] = True
+    return marked.nonzero()[0], (np.cumsum(marked) - 1)[values]
 
 
 def stable_order(keys: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from compiler.automata.characters import CODE_POINTS, NO_MINTERM, Minterms
-from compiler.automata.interning import mix, unique_rows
+from compiler.automata.interning import mix, ranks, unique_rows
 from compiler.automata.minimization import refine
 from compiler.limits import ResourceGuard
 
@@ -129,7 +129,7 @@ def to_byte_transducer(transducer: CharTransducer, start: int, guard: ResourceGu
     # The output on the way to the dead state is never read; as 0 it makes no distinction.
     silent = np.where(transducer.next_state == DEAD, 0, transducer.output)
     pairs = np.concatenate([[DEAD], (transducer.next_state.astype(np.int64) * outputs + silent).reshape(-1)])
-    arrivals, code = np.unique(pairs, return_inverse=True)  # the dead arrival sorts first: its code is DEAD
+    arrivals, code = ranks(pairs, states * outputs)  # the dead arrival sorts first: its code is DEAD
     expanded = expand(code[1:].reshape(transducer.next_state.shape), transducer.minterms, DEAD, guard)
     target_of, emission_of = (part.astype(np.int32) for part in np.divmod(arrivals, outputs))
     # An entry below 0 leads to a state inside a character, which writes nothing.
@@ -202,9 +202,16 @@ def expand(table: np.ndarray, parts: Minterms, dead: int, guard: ResourceGuard) 
     outer, outer_rows = _intern(middle, layout.outer, dead, len(leaf_rows) + len(middle_rows), guard=guard)
     # [D, 51]: the inner state behind each lead byte C2..F4.
     leads = np.concatenate([leaf[:, layout.two], middle[:, layout.three], outer[:, layout.four]], axis=1)
-    ascii_part = wide[:, 1 + parts.of(np.arange(_ASCII_END))]
     inner = np.concatenate([leaf_rows, middle_rows, outer_rows])
-    return _assemble(ascii_part, leads[row_of], inner, dead, guard=guard)
+    # The columns of the bytes that begin a character: none, U+0000 .. U+007F, C2 .. F4. Bytes of one minterm, or with
+    # equal columns among the distinct rows, are one column of the large table.
+    ascii_first, ascii_column = unique_rows(parts.of(np.arange(_ASCII_END))[:, None])
+    lead_first, lead_column = unique_rows(leads.T)
+    outside = np.concatenate([
+        wide[:, :1], wide[:, 1 + parts.of(ascii_first)], leads[:, lead_first][row_of],
+    ], axis=1)  # fmt: skip
+    of_byte = np.concatenate([[0], 1 + ascii_column, 1 + len(ascii_first) + lead_column])
+    return _assemble(outside, of_byte, inner, dead, guard=guard)
 
 
 def inner_estimate(table: np.ndarray, parts: Minterms) -> int:
@@ -268,20 +275,19 @@ def _rows_match(
 
 
 def _assemble(
-    ascii_part: np.ndarray, leads: np.ndarray, inner: np.ndarray, dead: int, *, guard: ResourceGuard
+    outside: np.ndarray, of_byte: np.ndarray, inner: np.ndarray, dead: int, *, guard: ResourceGuard
 ) -> ByteTable:
     """One table from boundary rows and inner rows, equal columns merged.
 
-    Boundary rows are [S, 128] and [S, 51] (leads C2..F4), inner rows [I, 64].
-
-    Column 0 is dead everywhere: it stands for the bytes that no UTF-8 text holds.
+    outside  int32 [S, X]   the boundary rows; column 0 is dead: it stands for the bytes that no UTF-8 text holds
+    of_byte  int [1 + 128 + 51]  the column of no byte, of each ASCII byte and of each lead byte C2..F4
+    inner    int32 [I, 64]  the inner rows
     """
-    states = len(leads)
-    nothing = np.full((states, 1), dead, dtype=np.int32)
-    outside = np.concatenate([nothing, ascii_part, leads], axis=1)
+    states = len(outside)
     # Bytes that begin a character and bytes that continue one share no class but the dead one, so their columns are
     # merged apart.
-    first, outside_class = unique_rows(outside.T)
+    first, merged = unique_rows(outside.T)
+    outside_class = merged[of_byte]
     inside = np.concatenate([np.full((len(inner), 1), dead, dtype=np.int32), inner], axis=1)
     inside_first, inside_class = unique_rows(inside.T)
     columns = len(first)
@@ -290,7 +296,7 @@ def _assemble(
     byte_class[_LEADS] = outside_class[1 + _ASCII_END :]
     byte_class[_CONTINUATIONS] = np.where(inside_class[1:] == 0, 0, columns - 1 + inside_class[1:])
     rows, width = states + len(inner), columns - 1 + len(inside_first)
-    guard.check("table_bytes_max", rows * width * leads.itemsize)
+    guard.check("table_bytes_max", rows * width * outside.itemsize)
     table = np.full((rows, width), dead, dtype=np.int32)
     table[:states, :columns] = outside[:, first]
     table[states:, columns:] = inside[:, inside_first[1:]]

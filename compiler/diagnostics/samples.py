@@ -157,8 +157,7 @@ class TextSampler:
         return tuple(word)
 
     def _inside_character(self, state: int) -> bool:
-        # States inside characters have no row of edges at character boundaries.
-        return state // self._automaton.letter_states >= len(self._automaton.edge_boundary)
+        return state // self._automaton.letter_states >= self._automaton.boundary_states
 
     def _goes_on(self, state: int) -> bool:
         """True when a letter leads nearer to the end. The word in progress is then not complete."""

@@ -1,236 +1,27 @@
 """Builds the token automaton from a byte transducer and a vocabulary.
 
-The vocabulary's tries are walked level by level. A node stands for what its bytes do from every transducer state at
-once: a row of effects, one for each state. Equal rows are stored once, so the work is (distinct rows) x (states)
-instead of (nodes) x (states). The ids whose rows are equal form a token class.
+States in which few tokens may follow are lifted one by one along the vocabulary's trie, the others together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, grown, hash_rows, hash_sparse_rows, spread
-from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, UNSEEN, Effects, LetterMaps
-from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton, distances
+from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, spread
+from compiler.lifting.distances import distances
+from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects, LetterMaps
+from compiler.lifting.sparse_walk import SparseTokens, sparse_tokens
+from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton, padded_rows
+from compiler.lifting.trie_walk import TokenClasses, token_classes
 from compiler.limits import ResourceGuard
-from compiler.vocab import Trie, Vocabulary
+from compiler.vocab import Vocabulary
 
-# The classes' columns int32 [R, C], the dead one first; ids, none twice, and the column of each: int [M]. The other ids
-# are dead.
-_Classes = tuple[np.ndarray, np.ndarray, np.ndarray]
-_DEAD_ROW = 0  # of a walk: dead from every transducer state
-_ROWS_MIN = 2  # of a walk: the dead one and the root's
-_SCAN_SHARE = 3  # a level is scanned where at least one node in this many is live; else live nodes are followed alone
-_ONE_BY_ONE = 6  # rows, at most, that are looked up without first finding the distinct ones
-_MARKED = 8  # keys are marked in a table of all keys where it has at most this many entries per listed key
 _SPARSE = 8  # in a table with less than one live entry in this many, the live entries are collected first
 _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
 _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the finished tables
-
-
-class _TrieWalk:
-    """Walks one trie over one group of transducer states.
-
-    The group is the states between characters, or those inside one.
-    """
-
-    def __init__(
-        self, effects: Effects, sources: np.ndarray, columns: int, nodes: int, *, guard: ResourceGuard
-    ) -> None:
-        self._effects = effects
-        self._guard = guard
-        self._columns = columns
-        self._ids: dict[int, int] = {}
-        # [rows, columns]: the row behind each byte class, computed at its first use and grown with the rows.
-        self._move = np.full((64, columns), UNSEEN, dtype=np.int32)
-        self._move[_DEAD_ROW] = _DEAD_ROW
-        # Each node adds one row at most; memory that is never written costs nothing.
-        most = max(_ROWS_MIN, guard.limits.table_bytes_max // max(1, sources.nbytes))
-        self.rows = np.empty((min(nodes + 1, most), len(sources)), dtype=np.int32)
-        self.count = 0
-        first = np.zeros((_ROWS_MIN, len(sources)), dtype=np.int32)  # all dead, and where the states are to begin with
-        first[1] = effects.intern(sources, np.full_like(sources, IDENTITY))
-        self.root = int(self._intern(first, hash_rows(first))[1])
-
-    def trie(self, trie: Trie, byte_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids that are not dead everywhere, and their rows: int [M]. `byte_class` is uint8 [256].
-
-        Only nodes below live rows are visited: under most constraints most tokens are dead after a byte or two.
-        """
-        frontier: _Frontier = _DenseFrontier(trie.levels[0], np.array([self.root], dtype=np.int32))
-        ends = [(trie.ids[:0], frontier.rows[:0])]
-        for level in trie.levels[1:]:
-            self._guard.check_time()
-            frontier = frontier.advance(self, trie, level, byte_class)
-            ends.append(frontier.ends(trie))
-            frontier = _cheaper_form(frontier)
-            if isinstance(frontier, _SparseFrontier) and not frontier.nodes.size:
-                break
-        return np.concatenate([ids for ids, _ in ends]), np.concatenate([rows for _, rows in ends])
-
-    def after(self, rows: np.ndarray, byte_class: np.ndarray) -> np.ndarray:
-        """The rows that `rows` reach by one byte class each: int32 [N]."""
-        keys = rows * np.int64(self._columns) + byte_class  # one flat index is faster than two
-        rows = self._move.reshape(-1).take(keys)
-        # Most keys were seen before: the table is read, the unseen keys are computed together, and it is read again.
-        if rows.size and rows.min() == UNSEEN:
-            self._extend(self._distinct(keys[rows == UNSEEN]))
-            rows = self._move.reshape(-1).take(keys)
-        return np.asarray(rows)
-
-    def _distinct(self, keys: np.ndarray) -> np.ndarray:
-        """The distinct keys, ascending."""
-        every = self.count * self._columns
-        if every > _MARKED * len(keys):
-            return distinct(keys)
-        marked = np.zeros(every, dtype=bool)
-        marked[keys] = True
-        return marked.nonzero()[0]
-
-    def _extend(self, keys: np.ndarray) -> None:
-        """Compute the rows of (row, byte class) keys. Blocks of keys fit into the processor's cache."""
-        block = max(1, _BLOCK_CELLS // max(1, self.rows.shape[1]))
-        for start in range(0, len(keys), block):
-            row, column = np.divmod(keys[start : start + block], self._columns)
-            rows, hashes = self._one_byte_further(self.rows[row], column)
-            self._move[row, column] = self._intern(rows, hashes)
-
-    def _one_byte_further(self, rows: np.ndarray, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of effects after one byte class each, with their hashes. `rows` is [N, S]."""
-        count, width = rows.shape
-        live = rows.reshape(-1) != DEAD_EFFECT
-        # A row whose states are mostly dead is advanced for its live states alone.
-        if np.count_nonzero(live) * _SPARSE >= live.size:
-            rows = self._effects.after(rows, column[:, None])
-            return rows, hash_rows(rows)
-        position = np.flatnonzero(live)
-        entry = self._effects.after(rows.reshape(-1)[position], column[position // width])
-        after = np.zeros_like(rows)
-        after.reshape(-1)[position] = entry
-        return after, hash_sparse_rows(position, entry, count, width)
-
-    def _intern(self, rows: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """The numbers of rows of effects; new ones are added. Hashes find them, comparison confirms."""
-        if len(rows) <= _ONE_BY_ONE:
-            return self._intern_one_by_one(rows, hashes)
-        # Python looks up each distinct hash once.
-        distinct_hashes, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-        keys = distinct_hashes.tolist()
-        numbers = np.array([self._ids.get(key, -1) for key in keys], dtype=np.int32)
-        fresh = np.flatnonzero(numbers < 0)
-        fresh = fresh[np.argsort(first[fresh])]  # numbered as they appear
-        numbers[fresh] = self.count + np.arange(len(fresh))
-        self._check(self.count + len(fresh))
-        # They are no rows yet, only what rows are compared with.
-        self.rows[self.count : self.count + len(fresh)] = rows[first[fresh]]
-        if not np.array_equal(self.rows[numbers[inverse]], rows):
-            return self._intern_one_by_one(rows, hashes)
-        self._ids.update((keys[position], self.count + i) for i, position in enumerate(fresh.tolist()))
-        self.count += len(fresh)
-        return np.asarray(numbers[inverse])
-
-    def _intern_one_by_one(self, rows: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """`intern` for a few rows, or for rows that share a hash. Keys are probed until the row or a free key is found.
-        """
-        numbers = np.empty(len(rows), dtype=np.int32)
-        for i, key in enumerate(hashes.tolist()):
-            while (number := self._ids.get(key, -1)) >= 0 and not np.array_equal(self.rows[number], rows[i]):
-                key = (key + 1) % 2**64
-            if number < 0:
-                self._check(self.count + 1)
-                number = self._ids[key] = self.count
-                self.rows[number] = rows[i]
-                self.count += 1
-            numbers[i] = number
-        return numbers
-
-    def _check(self, count: int) -> None:
-        """Room for `count` rows. Raises LimitExceeded over `table_bytes_max`."""
-        self._guard.check("table_bytes_max", count * self.rows[:1].nbytes)
-        if count > len(self._move):
-            self._move = grown(self._move, max(count, 2 * len(self._move)), UNSEEN)
-
-
-@dataclass(frozen=True, slots=True)
-class _DenseFrontier:
-    """The rows of all nodes of a level. Its level is read as one slice of the trie, without indices.
-
-    rows  int32 [n]
-    """
-
-    level: slice
-    rows: np.ndarray
-
-    def advance(self, walk: _TrieWalk, trie: Trie, level: slice, byte_class: np.ndarray) -> _Frontier:
-        """The rows of the next level."""
-        return _DenseFrontier(level, walk.after(self.rows.take(trie.parent[level]), byte_class.take(trie.byte[level])))
-
-    def ends(self, trie: Trie) -> tuple[np.ndarray, np.ndarray]:
-        """The ids that end at the level's nodes, and their rows. Both are int [M]."""
-        here = slice(trie.first_id[self.level.start], trie.first_id[self.level.stop])
-        return trie.ids[here], self.rows.take(trie.node[here])
-
-
-@dataclass(frozen=True, slots=True)
-class _SparseFrontier:
-    """The live nodes of a level, ascending, and their rows.
-
-    nodes  int64 [n]    rows  int32 [n], none dead
-    """
-
-    level: slice
-    nodes: np.ndarray
-    rows: np.ndarray
-
-    def advance(self, walk: _TrieWalk, trie: Trie, level: slice, byte_class: np.ndarray) -> _Frontier:
-        """The live children of the nodes."""
-        below, counts = spread(trie.first_child[self.nodes], trie.first_child[self.nodes + 1])
-        rows = walk.after(self.rows.repeat(counts), byte_class.take(trie.byte[below]))
-        alive = rows.nonzero()[0]
-        return _SparseFrontier(level, below[alive], rows[alive])
-
-    def ends(self, trie: Trie) -> tuple[np.ndarray, np.ndarray]:
-        """The ids that end at the nodes, and their rows: int [M]."""
-        positions, counts = spread(trie.first_id[self.nodes], trie.first_id[self.nodes + 1])
-        return trie.ids[positions], self.rows.repeat(counts)
-
-
-_Frontier: TypeAlias = _DenseFrontier | _SparseFrontier
-
-
-def _cheaper_form(frontier: _Frontier) -> _Frontier:
-    """The frontier in the form that the next level costs less in.
-
-    Reading a whole level takes about a third of the time per node that the indices of live nodes take.
-    """
-    nodes = frontier.level.stop - frontier.level.start
-    match frontier:
-        case _SparseFrontier(level, live, rows) if len(live) * _SCAN_SHARE > nodes:
-            all_rows = np.zeros(nodes, dtype=np.int32)
-            all_rows[live - level.start] = rows
-            return _DenseFrontier(level, all_rows)
-        case _DenseFrontier(level, rows) if np.count_nonzero(rows) * _SCAN_SHARE < nodes:
-            positions = rows.nonzero()[0]
-            return _SparseFrontier(level, level.start + positions, rows[positions])
-    return frontier
-
-
-def _classes(
-    effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, *, guard: ResourceGuard
-) -> _Classes:
-    """The effects of a trie's tokens from a group of states."""
-    # A trie has one row for each node at most; equal rows are one.
-    walk = _TrieWalk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard=guard)
-    ids, ends = walk.trie(trie, transducer.byte_class.astype(np.uint8))
-    # Rows at which no token ends are only steps on the way; the others are the token classes.
-    used = np.zeros(walk.count, dtype=bool)
-    used[ends] = used[_DEAD_ROW] = True
-    column = np.cumsum(used, dtype=np.int32) - 1
-    return walk.rows[: walk.count][used].T, ids, column.take(ends)
 
 
 def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard: ResourceGuard) -> TokenAutomaton:
@@ -249,70 +40,120 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     2
     """
     effects = Effects(transducer, LetterMaps(letters, transducer.outputs, guard), guard)
-    groups = np.split(np.arange(transducer.states, dtype=np.int32), [transducer.boundary_states])
-    boundary, boundary_ids, boundary_column = _classes(
-        effects, transducer, groups[0], vocabulary.boundary_trie, guard=guard
-    )
-    midchar, midchar_ids, midchar_column = _classes(
-        effects, transducer, groups[1], vocabulary.midchar_trie, guard=guard
-    )
-    cells, pairs = boundary.size + midchar.size, (transducer.states + 1) * letters.states
+    between, within = np.split(np.arange(transducer.states, dtype=np.int32), [transducer.boundary_states])
+    sparse = sparse_tokens(effects, transducer, between, vocabulary.boundary_trie, guard=guard)
+    dense = token_classes(effects, transducer, between[sparse.dense], vocabulary.boundary_trie, guard=guard)
+    boundary = _merged(dense, sparse, vocabulary.size, len(effects))
+    midchar = token_classes(effects, transducer, within, vocabulary.midchar_trie, guard=guard)
+    cells = boundary.dense.size + 2 * len(boundary.state) + midchar.effects.size
     # Checked before the large tables are written.
-    guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * pairs)
-    token_class = np.zeros(vocabulary.size, dtype=np.int32)
-    token_class[boundary_ids] = boundary_column
-    midchar_live = midchar_column != _DEAD_ROW
-    token_class[midchar_ids[midchar_live]] = boundary.shape[1] + 1 + midchar_column[midchar_live]
+    guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * (transducer.states + 1) * letters.states)
     # EOS has a class of its own. It stands between the classes of the two groups.
-    token_class[list(vocabulary.eos_ids)] = boundary.shape[1]
-    edges = _LiftedEdges(boundary=_add_end(transducer, effects, boundary), midchar=midchar, token_class=token_class)
-    return _assemble(transducer, letters, effects, edges, eos_ids=vocabulary.eos_ids)
+    eos_class, token_class = boundary.dense.shape[1], boundary.token_class
+    token_class[list(vocabulary.eos_ids)] = eos_class
+    live = midchar.column != 0
+    token_class[midchar.ids[live]] = eos_class + 1 + midchar.column[live]
+    return _assemble(
+        transducer, letters, effects, boundary=_with_end(transducer, effects, boundary), midchar=midchar.effects,
+        eos_ids=vocabulary.eos_ids,
+    )
 
 
-def _add_end(transducer: ByteTransducer, effects: Effects, boundary: np.ndarray) -> np.ndarray:
-    """The boundary table with EOS: one more column and row. The row is that of the state after EOS, which only EOS
-    keeps.
+class _Boundary(NamedTuple):
+    """The edges between characters while they are still effects. B transducer states, C0 token classes.
 
-    That state is numbered after the transducer's own. EOS applies the letters that the end of the text emits.
+    dense_row    int32 [B]      row of each state in `dense`; row 0 is all dead
+    dense        int32 [D, C0]  effect by row and class; class 0 is dead
+    state, column, effect  int [N]  the entries of the states that have no row
+    token_class  int32 [V]      the class of each id
     """
-    end = transducer.states
+
+    dense_row: np.ndarray
+    dense: np.ndarray
+    state: np.ndarray
+    column: np.ndarray
+    effect: np.ndarray
+    token_class: np.ndarray
+
+
+def _merged(dense: TokenClasses, sparse: SparseTokens, size: int, effects: int) -> _Boundary:
+    """The token classes over dense and sparse states. Two ids share a class where they act alike in all states."""
+    token_class = np.zeros(size, dtype=np.int32)
+    token_class[dense.ids] = dense.column
+    order = np.lexsort((sparse.source, sparse.ids))
+    source, effect = sparse.source[order], sparse.effect[order]
+    ids, first, count = np.unique(sparse.ids[order], return_index=True, return_counts=True)
+    # What an id does in the sparse states, as the bytes of its entries.
+    entries, width = (source * effects + effect).tobytes(), source.itemsize
+    classes: dict[tuple[int, bytes], int] = {}
+    number = np.array([
+        classes.setdefault((column, entries[width * begin : width * end]), len(classes))
+        for column, begin, end in zip(token_class[ids].tolist(), first.tolist(), (first + count).tolist(), strict=True)
+    ], dtype=np.int32)  # fmt: skip
+    example = np.unique(number, return_index=True)[1]  # the first id of each of these classes
+    own_column = token_class[ids[example]]
+    # Classes of dense states whose ids are all in `ids` go; class 0 stays.
+    alone = np.ones(size, dtype=bool)
+    alone[ids] = False
+    kept = np.union1d(token_class[alone], [0])
+    renumbered = np.zeros(dense.effects.shape[1], dtype=np.int32)
+    renumbered[kept] = np.arange(len(kept))
+    token_class = renumbered[token_class]
+    token_class[ids] = len(kept) + number
+    dense_row = np.cumsum(sparse.dense, dtype=np.int32) * sparse.dense
+    table = np.zeros((1 + len(dense.effects), len(kept) + len(example)), dtype=np.int32)
+    table[1:] = dense.effects[:, np.concatenate([kept, own_column])]
+    place, counts = spread(first[example], (first + count)[example])
+    column = np.repeat(len(kept) + np.arange(len(example)), counts)
+    return _Boundary(dense_row, table, source[place], column, effect[place], token_class)
+
+
+def _with_end(transducer: ByteTransducer, effects: Effects, boundary: _Boundary) -> _Boundary:
+    """The same with one more class, that of EOS.
+
+    The state after EOS, which only EOS keeps, is numbered after the transducer's own. EOS applies the letters that
+    the end of the text emits.
+    """
+    end, eos_class = transducer.states, boundary.dense.shape[1]
     final_output = transducer.final_output[: transducer.boundary_states]
     # Where a text may not end, EOS leads to the dead state.
     ends = final_output != NO_END
     end_function = effects.letter_maps.after(
         np.full(len(final_output), IDENTITY, dtype=np.int32), np.where(ends, final_output, 0)
     )
-    column = effects.intern(np.where(ends, end, DEAD), end_function)
-    row = np.full((1, boundary.shape[1] + 1), DEAD_EFFECT, dtype=np.int32)
-    row[0, -1] = effects.intern(np.array([end]), np.array([IDENTITY]))[0]
-    return np.concatenate([np.concatenate([boundary, column[:, None]], axis=1), row])
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _LiftedEdges:
-    """The tables of a token automaton while its edges are still effects. C0 and C1 token classes.
-
-    boundary     int32 [B+1, C0]  effect by transducer state between characters; the last row is the state after EOS
-    midchar      int32 [L-B, C1]  effect by transducer state inside a character
-    token_class  int32 [V]        the column each id reads, those of `midchar` behind those of `boundary`
-    """
-
-    boundary: np.ndarray
-    midchar: np.ndarray
-    token_class: np.ndarray
+    effect = effects.intern(np.where(ends, end, DEAD), end_function)
+    stays = effects.intern(np.array([end]), np.array([IDENTITY]))
+    row = boundary.dense_row
+    dense_column = np.zeros(len(boundary.dense), dtype=np.int32)
+    dense_column[row[row != 0]] = effect[row != 0]
+    state = np.flatnonzero((row == 0) & (effect != DEAD_EFFECT))
+    return _Boundary(
+        dense_row=np.append(row, np.int32(0)),
+        dense=np.column_stack([boundary.dense, dense_column]),
+        state=np.concatenate([boundary.state, state, [len(row)]]),
+        column=np.concatenate([boundary.column, np.full(len(state) + 1, eos_class)]),
+        effect=np.concatenate([boundary.effect, effect[state], stays]),
+        token_class=boundary.token_class,
+    )
 
 
 def _assemble(
-    transducer: ByteTransducer, letters: Dfa, effects: Effects, lifted: _LiftedEdges, *, eos_ids: tuple[int, ...]
+    transducer: ByteTransducer, letters: Dfa, effects: Effects, *, boundary: _Boundary, midchar: np.ndarray,
+    eos_ids: tuple[int, ...],
 ) -> TokenAutomaton:
-    """Number the reachable effects as edges, and compute the distances. The result is checked."""
-    boundary, midchar = lifted.boundary, lifted.midchar
-    number, used_effects = _numbers(boundary, midchar, len(effects))
-    edge_boundary = np.zeros(boundary.shape, dtype=number.dtype)
+    """Number the reachable effects as edges, and compute the distances. The result is checked.
+
+    midchar  int32 [L-B, C1]  effect by transducer state inside a character
+    """
+    number, used_effects = _numbers((boundary.dense, boundary.effect[:, None], midchar), len(effects))
+    edge_boundary = np.zeros(boundary.dense.shape, dtype=number.dtype)
     edge_midchar = np.zeros((len(midchar) + 1, midchar.shape[1]), dtype=number.dtype)  # its row 0 is dead
-    for edges, table in ((edge_boundary, boundary), (edge_midchar[1:], midchar)):
+    for edges, table in ((edge_boundary, boundary.dense), (edge_midchar[1:], midchar)):
         for rows in _row_blocks(table):
             edges[rows] = number.take(table[rows])
+    sparse_class, sparse_edge = padded_rows(
+        boundary.state, boundary.column, number[boundary.effect], len(boundary.dense_row)
+    )
     # The state after EOS moves between the two groups.
     state, eos_state = effects.state[used_effects], transducer.boundary_states
     edge_target = np.where(state == transducer.states, eos_state, state + (state >= eos_state)).astype(np.int32)
@@ -320,13 +161,22 @@ def _assemble(
     edge_function, function = edge_function.astype(np.int32), effects.letter_maps.table(used)
     accepting = np.zeros((transducer.states + 1, letters.states), dtype=bool)
     accepting[eos_state] = letters.accepting  # only the state after EOS accepts
-    source, edge = _pairs(edge_boundary, edge_midchar)
+    row, dense_edge = _distinct(edge_boundary)
+    place, midchar_edge = _distinct(edge_midchar)
+    sparse_pair = distinct(boundary.state * len(used_effects) + number[boundary.effect])
+    dense_states = np.append(0, np.flatnonzero(boundary.dense_row))  # by row; no edge leaves row 0
+    source = [dense_states[row], sparse_pair // len(used_effects), place + eos_state]
+    edge = [dense_edge, sparse_pair % len(used_effects), midchar_edge]
     distance = distances(
-        source, edge, edge_target, edge_function, function=function, accepting=accepting, guard=effects.guard
+        np.concatenate(source), np.concatenate(edge), edge_target, edge_function, function=function,
+        accepting=accepting, guard=effects.guard,
     )
     return TokenAutomaton(
-        token_class=lifted.token_class,
+        token_class=boundary.token_class,
         edge_boundary=edge_boundary,
+        dense_row=boundary.dense_row,
+        sparse_class=sparse_class,
+        sparse_edge=sparse_edge,
         edge_midchar=edge_midchar,
         edge_target=edge_target,
         edge_function=edge_function,
@@ -337,14 +187,14 @@ def _assemble(
     )
 
 
-def _numbers(boundary: np.ndarray, midchar: np.ndarray, effects: int) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(tables: Sequence[np.ndarray], effects: int) -> tuple[np.ndarray, np.ndarray]:
     """The edge number of each effect, and the effects of the edges.
 
     These are [A] and [P]. Only effects that tokens reach are edges. 0 stays 0.
     """
     used = np.zeros(effects, dtype=bool)
     used[DEAD_EFFECT] = True
-    for table in (boundary, midchar):
+    for table in tables:
         for rows in _row_blocks(table):
             used[table[rows]] = True
     used_effects = np.flatnonzero(used)
@@ -359,23 +209,17 @@ def _row_blocks(table: np.ndarray) -> Iterator[slice]:
     return (slice(first, first + rows) for first in range(0, len(table), rows))
 
 
-def _pairs(edge_boundary: np.ndarray, edge_midchar: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct live (transducer state, edge) pairs of both tables. They are two int arrays [N]."""
-    pairs = [_distinct(edge_boundary, 0), _distinct(edge_midchar[1:], len(edge_boundary))]
-    return np.concatenate([source for source, _ in pairs]), np.concatenate([edge for _, edge in pairs])
-
-
-def _distinct(table: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct edges of each row. Most classes of a state lead to few states, and distances need each edge once."""
+def _distinct(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct live edges of each row: rows and edges. Distances need each edge once."""
     live = table != DEAD_EDGE
     if np.count_nonzero(live) * _SPARSE < live.size:
         position = np.flatnonzero(live)
         # Row and edge in one integer sort together.
         width = int(table.max()) + 1
         row, edge = np.divmod(distinct(position // table.shape[1] * width + table.reshape(-1)[position]), width)
-        return row + first, edge
+        return row, edge
     ordered = np.sort(table, axis=1)
     new = ordered != DEAD_EDGE
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
     row, column = np.nonzero(new)
-    return row + first, ordered[row, column]
+    return row, ordered[row, column]

@@ -8,20 +8,17 @@ nothing else of the compiler.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import DEAD, UNREACHABLE, spread, stable_order, steps_along
-from compiler.limits import ResourceGuard
+from compiler.automata import DEAD, UNREACHABLE, stable_order
+from compiler.lifting.distances import distances
 
 __all__ = ["DEAD_EDGE", "UNREACHABLE", "TokenAutomaton", "from_table"]
 
 DEAD_EDGE = 0  # the edge to the dead state
-_WORD_BITS, _WORD_BYTES = 64, 8
-_BLOCK_CELLS = 1 << 18  # of rows under work, unpacked
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -29,8 +26,11 @@ class TokenAutomaton:
     """A DFA over the ids of a vocabulary. V ids, C token classes, L transducer states, Q letter states, P edges.
 
     token_class    int32 [V]          the column each id reads; ids that act alike everywhere share one
-    edge_boundary  int [B, C0]        edge by (l, class) for the B transducer states between characters, l = 0..B-1
-    edge_midchar   int [L-B+1, C1]    the same inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
+    edge_boundary  int [D, C0]        edge by class, in the rows of some of the B transducer states between characters
+    dense_row      int32 [B]          the row of edge_boundary for l = 0..B-1; row 0 is all DEAD_EDGE
+    sparse_class   int [B, W]         classes with an edge beside that row, where few tokens can follow; padded with 0
+    sparse_edge    int [B, W]         their edges; padded with DEAD_EDGE
+    edge_midchar   int [L-B+1, C1]    edge by class inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
     edge_target    int32 [P]          the transducer state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
     edge_function  int32 [P]          the row of `function` that an edge applies to q
     function       int32 [F, Q]       letter state after it
@@ -40,7 +40,8 @@ class TokenAutomaton:
 
     The state (l, q) has the number l * Q + q. Classes 0..C0-1 are those of edge_boundary, C0..C-1 those of
     edge_midchar: tokens whose first byte continues a character live only inside one, so two small tables replace one
-    that is mostly dead. Raises ValueError where a shape, an index or the dead state's rows are off.
+    that is mostly dead. With W > 0 class 0 is dead in every state. Raises ValueError where a shape, an index or the
+    dead state's rows are off.
 
     >>> table, accepting = np.array([[1], [1]]), np.array([False, True])  # at least one token of id 0, then EOS (id 1)
     >>> automaton = from_table(np.array([0, 0]), table, accepting, start=0, eos_ids=(1,))
@@ -50,6 +51,9 @@ class TokenAutomaton:
 
     token_class: np.ndarray
     edge_boundary: np.ndarray
+    dense_row: np.ndarray
+    sparse_class: np.ndarray
+    sparse_edge: np.ndarray
     edge_midchar: np.ndarray
     edge_target: np.ndarray
     edge_function: np.ndarray
@@ -59,7 +63,7 @@ class TokenAutomaton:
     eos_ids: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        transducer_states = len(self.edge_boundary) + len(self.edge_midchar) - 1
+        transducer_states = self.boundary_states + len(self.edge_midchar) - 1
         letter_states = self.function.shape[1]
         if self.distance.shape != (transducer_states * letter_states,):
             raise ValueError("distance is [L * Q]")
@@ -67,13 +71,22 @@ class TokenAutomaton:
             raise ValueError("start names a state that does not exist")
         _check_range("token_class", self.token_class, self.classes)
         _check_range("edge_boundary", self.edge_boundary, len(self.edge_target))
+        _check_range("dense_row", self.dense_row, len(self.edge_boundary))
+        _check_range("sparse_class", self.sparse_class, self.edge_boundary.shape[1])
+        _check_range("sparse_edge", self.sparse_edge, len(self.edge_target))
         _check_range("edge_midchar", self.edge_midchar, len(self.edge_target))
         _check_range("edge_target", self.edge_target, transducer_states)
         _check_range("edge_function", self.edge_function, len(self.function))
         _check_range("function", self.function, letter_states)
         if self.edge_function.shape != self.edge_target.shape:
             raise ValueError("edge_function and edge_target are [P]")
-        if self.edge_target[DEAD_EDGE] != DEAD or self.edge_boundary[DEAD].any() or self.edge_midchar[0].any():
+        if self.sparse_class.shape != self.sparse_edge.shape or len(self.sparse_class) != len(self.dense_row):
+            raise ValueError("sparse_class and sparse_edge are [B, W], dense_row is [B]")
+        pads = self.sparse_class == 0
+        if pads.size and (self.edge_boundary[:, 0].any() or self.sparse_edge[pads].any()):
+            raise ValueError("class 0, which pads sparse_class, is not dead")
+        dead_rows = self.edge_boundary[0], self.edge_midchar[0], self.dense_row[DEAD], self.sparse_edge[DEAD]
+        if self.edge_target[DEAD_EDGE] != DEAD or any(row.any() for row in dead_rows):
             raise ValueError("the dead state is left, or edge 0 does not lead to it")
         if (self.distance < 0).any() or (self.distance[:letter_states] != UNREACHABLE).any():
             raise ValueError("distances are not negative, and the dead state has none")
@@ -89,7 +102,23 @@ class TokenAutomaton:
         token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
         token_class[ids] = np.arange(columns, columns + len(ids))
         edge_boundary = np.concatenate([self.edge_boundary, self.edge_boundary[:, columns_of_ids]], axis=1)
-        return replace(self, token_class=token_class, edge_boundary=edge_boundary)
+        state, place = self.sparse_edge.nonzero()
+        column, edge = self.sparse_class[state, place], self.sparse_edge[state, place]
+        # Each sparse entry of the class of such an id is an entry of its own class, too.
+        number, own = np.nonzero(columns_of_ids[:, None] == column)
+        sparse_class, sparse_edge = padded_rows(
+            np.append(state, state[own]), np.append(column, columns + number), np.append(edge, edge[own]),
+            self.boundary_states,
+        )
+        return replace(
+            self, token_class=token_class, edge_boundary=edge_boundary, sparse_class=sparse_class,
+            sparse_edge=sparse_edge,
+        )
+
+    @property
+    def boundary_states(self) -> int:
+        """B, the number of transducer states between characters."""
+        return len(self.dense_row)
 
     @property
     def states(self) -> int:
@@ -115,15 +144,38 @@ class TokenAutomaton:
     @property
     def table_bytes(self) -> int:
         """Bytes of everything but the map from ids to classes. All automata of a vocabulary share that map."""
-        edges = (self.edge_boundary, self.edge_midchar, self.edge_target, self.edge_function)
+        edges = (
+            self.edge_boundary, self.dense_row, self.sparse_class, self.sparse_edge, self.edge_midchar,
+            self.edge_target, self.edge_function,
+        )  # fmt: skip
         return sum(int(table.nbytes) for table in (*edges, self.function, self.distance))
 
     def edges(self, transducer_state: int) -> np.ndarray:
         """The edge each class takes from a transducer state: int [C]."""
-        boundary_states = len(self.edge_boundary)
-        boundary = transducer_state if transducer_state < boundary_states else DEAD
-        midchar = transducer_state - boundary_states + 1 if transducer_state >= boundary_states else 0
-        return np.concatenate([self.edge_boundary[boundary], self.edge_midchar[midchar]])
+        boundary = transducer_state if transducer_state < self.boundary_states else DEAD
+        midchar = transducer_state - self.boundary_states + 1 if transducer_state >= self.boundary_states else 0
+        edges = np.concatenate([self.edge_boundary[self.dense_row[boundary]], self.edge_midchar[midchar]])
+        edges[self.sparse_class[boundary]] = self.sparse_edge[boundary]
+        return edges
+
+    def live_entries(self, cells: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """All live entries of the tables, ascending by transducer state.
+
+        Yields transducer states, token classes and edges: int64 [n] each, in blocks of about `cells` cells.
+        """
+        outer, inner = self.edge_boundary.shape[1], max(1, self.edge_midchar.shape[1])
+        for states in _blocks(0, self.boundary_states, cells // outer):
+            row, column = self.edge_boundary[self.dense_row[states]].nonzero()
+            edge = self.edge_boundary[self.dense_row[states][row], column]
+            sparse_row, place = self.sparse_edge[states].nonzero()
+            sparse = self.sparse_class[states][sparse_row, place], self.sparse_edge[states][sparse_row, place]
+            rows, columns, edges = map(np.concatenate, ((row, sparse_row), (column, sparse[0]), (edge, sparse[1])))
+            order = stable_order(rows)
+            yield rows[order] + states.start, columns[order].astype(np.int64), edges[order].astype(np.int64)
+        for states in _blocks(1, len(self.edge_midchar), cells // inner):
+            row, column = self.edge_midchar[states].nonzero()
+            edge = self.edge_midchar[states][row, column].astype(np.int64)
+            yield row + (states.start + self.boundary_states - 1), column + outer, edge
 
     def successors(self, state: int) -> np.ndarray:
         """The state after one token of each class: int64 [C]."""
@@ -137,6 +189,28 @@ class TokenAutomaton:
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""
         return int(self.successors(state)[self.token_class[token]])
+
+
+def _blocks(first: int, end: int, length: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + max(1, length), end)) for begin in range(first, end, max(1, length)))
+
+
+def padded_rows(
+    state: np.ndarray, token_class: np.ndarray, edge: np.ndarray, states: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays `sparse_class` and `sparse_edge` of entries.
+
+    state, token_class, edge  int [N]  the entries, in any order
+    """
+    order = stable_order(state)
+    state = state[order]
+    counts = np.bincount(state, minlength=states)
+    place = np.arange(len(state)) - np.repeat(np.cumsum(counts) - counts, counts)
+    shape = states, int(counts.max(initial=0))
+    narrow = np.min_scalar_type(-int(token_class.max(initial=1)))  # signed: torch has few unsigned types
+    sparse_class, sparse_edge = np.zeros(shape, dtype=narrow), np.zeros(shape, dtype=edge.dtype)
+    sparse_class[state, place], sparse_edge[state, place] = token_class[order], edge[order]
+    return sparse_class, sparse_edge
 
 
 def _check_range(name: str, values: np.ndarray, end: int) -> None:
@@ -171,161 +245,13 @@ def from_table(
     target[:, np.setdiff1d(np.arange(columns), ids)] = DEAD  # no id reads these columns: they shorten no distance
     accept = (np.arange(states + 2) == end)[:, None]
     source, used = np.divmod(np.unique(np.arange(states + 2)[:, None] * (states + 2) + target), states + 2)
-    edge_target = np.arange(states + 2, dtype=np.int32)
+    edge_target, no_entries = np.arange(states + 2, dtype=np.int32), np.zeros((states + 2, 0), dtype=np.int32)
     effect, function = np.zeros(states + 2, dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
     live = (source != DEAD) & (used != DEAD)
     distance = distances(source[live], used[live], edge_target, effect, function=function, accepting=accept)
     return TokenAutomaton(
-        token_class=ids, edge_boundary=target.astype(np.int32), edge_midchar=np.zeros((1, 0), dtype=np.int32),
+        token_class=ids, edge_boundary=target.astype(np.int32), dense_row=edge_target,
+        sparse_class=no_entries, sparse_edge=no_entries, edge_midchar=np.zeros((1, 0), dtype=np.int32),
         edge_target=edge_target, edge_function=effect, function=function, distance=distance.reshape(-1),
         start=start + 1, eos_ids=eos_ids,
     )
-
-
-def distances(
-    source: np.ndarray,
-    edge: np.ndarray,
-    edge_target: np.ndarray,
-    edge_function: np.ndarray,
-    *,
-    function: np.ndarray,
-    accepting: np.ndarray,
-    guard: ResourceGuard | None = None,
-) -> np.ndarray:
-    """Fewest tokens from each state (l, q) to acceptance: int32 [L, Q]. UNREACHABLE where no path leads there.
-
-    source, edge   int [N]       the (transducer state, edge) pairs of the table, in any order, without the dead edge
-    edge_target    int32 [P]     transducer state an edge leads to
-    edge_function  int32 [P]     what the edge does to the letter state
-    function       int32 [F, Q]  letter state after that
-    accepting      bool  [L, Q]
-
-    A multi-source reverse breadth-first search over the pairs (l, q), one level for each distance. A level touches
-    only the edges into the transducer states at which the level before has settled pairs. The Q letter states of a
-    transducer state are the bits of a few 64-bit words, and rows are worked on in blocks that fit a core's cache.
-    Raises LimitExceeded over `compile_s_max`.
-    """
-    letter_states = accepting.shape[1]
-    if letter_states == 1:  # no letters: an edge is the transducer state that it leads to
-        return steps_along(source, edge_target[edge], accepting[:, 0], guard).astype(np.int32).reshape(-1, 1)
-    return _search(
-        _ReverseGraph(source, edge, edge_target, edge_function, function=function, transducer_states=len(accepting)),
-        accepting, guard,
-    )
-
-
-def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
-    """The distances by the levels of the search."""
-    distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
-    distance[accepting] = 0
-    settled = _pack(accepting)
-    rows = np.flatnonzero(settled.any(axis=1))
-    fresh = settled[rows]  # uint64 [n, W]: what the level before has settled, by transducer state
-    for level in itertools.count(1):
-        if not rows.size:
-            break
-        if guard:
-            guard.check_time()
-        reached_pairs = []
-        for into_row, reached in graph.step_back(rows, fresh):
-            new = reached & ~settled[into_row]
-            changed_rows = np.flatnonzero(new.any(axis=1))
-            reached_pairs.append((into_row[changed_rows], new[changed_rows]))
-            _settle(distance, settled, *reached_pairs[-1], level=level)
-        rows = np.concatenate([into_row for into_row, _ in reached_pairs]) if reached_pairs else rows[:0]
-        fresh = np.concatenate([new for _, new in reached_pairs]) if reached_pairs else fresh[:0]
-    return distance
-
-
-class _ReverseGraph:
-    """The edges of the pairs (l, q), by target transducer state. Takes the arrays of `distances`."""
-
-    def __init__(
-        self,
-        source: np.ndarray,
-        edge: np.ndarray,
-        edge_target: np.ndarray,
-        edge_function: np.ndarray,
-        *,
-        function: np.ndarray,
-        transducer_states: int,
-    ) -> None:
-        self._source, self._edge_function, self._function = source, edge_function, function
-        self._edge_index, self._pair_index = _Index(edge_target, transducer_states), _Index(edge, len(edge_target))
-        self._letter_states = function.shape[1]
-        # bool [P]: the edges that keep the letter state need no look at its bits
-        self._is_identity = (function == np.arange(self._letter_states)).all(axis=1)[edge_function]
-        self._block_rows = max(1, _BLOCK_CELLS // max(1, self._letter_states))
-
-    def step_back(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The pairs with one edge to a pair of `rows` and `fresh`. These are [n] and [n, W].
-
-        Yields transducer states int [m], each once, and their letter states uint64 [m, W], in blocks.
-        """
-        edges, leads_to = self._edge_index.of(rows)
-        before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
-        # Only the edges that change the letter state need their bits permuted.
-        non_identity = np.flatnonzero(~self._is_identity[edges])
-        for block in np.split(non_identity, range(self._block_rows, len(non_identity), self._block_rows)):
-            # the letter state q leads to a fresh pair where the bit function[q] of the edge's target row is set
-            first = np.arange(len(block))[:, None] * self._letter_states
-            # Places in the bits below, as one flat index.
-            after = first + self._function[self._edge_function[edges[block]]]
-            before[block] = _pack(_unpack(before[block], self._letter_states).reshape(-1)[after])
-        used = np.flatnonzero(before.any(axis=1))
-        pair, by_edge = self._pair_index.of(edges[used])
-        return _unions(self._source[pair], before[used], by_edge, self._block_rows)
-
-
-def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, *, level: int) -> None:
-    """Write the distances of the pairs of a level.
-
-    These are the letter states `new` [n, W] of the transducer states `rows` [n].
-    """
-    settled[rows] |= new
-    reached_pairs = distance[rows]
-    np.copyto(reached_pairs, level, where=_unpack(new, distance.shape[1]))
-    distance[rows] = reached_pairs
-
-
-def _pack(bits: np.ndarray) -> np.ndarray:
-    """Pack the rows of a Boolean matrix into words. The matrix is [N, Q], the result uint64 [N, W]."""
-    packed = np.zeros((len(bits), -(-bits.shape[1] // _WORD_BITS) * _WORD_BYTES), dtype=np.uint8)
-    # Rows are padded to whole words, so that unions and differences work on 64 letter states at once.
-    packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1)
-    return packed.view(np.uint64)
-
-
-def _unpack(words: np.ndarray, bits: int) -> np.ndarray:
-    """The inverse of `_pack`: bool [N, bits]."""
-    return np.unpackbits(words.view(np.uint8), axis=1, count=bits).view(bool)
-
-
-class _Index:
-    """The places at which each key 0..K-1 stands in an array."""
-
-    def __init__(self, keys: np.ndarray, count: int) -> None:
-        self._order = stable_order(keys)
-        self._first = np.searchsorted(keys[self._order], np.arange(count + 1))
-
-    def of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of `keys` [n], and for each position its key's index. Both are int64 arrays."""
-        positions, counts = spread(self._first[keys], self._first[keys + 1])
-        return self._order[positions], np.repeat(np.arange(len(keys)), counts)
-
-
-def _unions(
-    index: np.ndarray, rows: np.ndarray, row: np.ndarray, block_rows: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The distinct indices, ascending, each with the union of its rows.
-
-    The rows of an index are rows[row[i]]; `block_rows` indices are worked on at a time.
-    """
-    order = stable_order(index)
-    index, row = index[order], row[order]
-    # Equal indices are adjacent: one reduceat makes the unions of a block.
-    first = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]])) if index.size else index
-    ends = np.append(first, len(index))
-    for at in range(0, len(first), block_rows):
-        begin, end, block = ends[at], ends[min(at + block_rows, len(first))], first[at : at + block_rows]
-        yield index[block], np.bitwise_or.reduceat(rows[row[begin:end]], block - begin, axis=0)

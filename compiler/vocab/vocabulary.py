@@ -16,6 +16,7 @@ class Trie:
     levels      per depth the slice of its nodes; level 0 is the root alone
     parent      int64 [N]    the parent's place in its own level; 0 at the root
     byte        uint8 [N]    the byte on the edge from the parent; 0 at the root
+    key         int64 [N]    256 * parent's node + byte, ascending; -1 at the root
     first_child int64 [N+1]  the children of node n are first_child[n] .. first_child[n + 1] - 1
     ids         int32 [M]    the vocabulary ids that the trie spells, by the node at which they end
     node        int64 [M]    that node's place in its level
@@ -25,6 +26,7 @@ class Trie:
     levels: tuple[slice, ...]
     parent: np.ndarray
     byte: np.ndarray
+    key: np.ndarray
     first_child: np.ndarray
     ids: np.ndarray
     node: np.ndarray
@@ -38,8 +40,7 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
     flat = np.frombuffer(b"".join(text for _, text in tokens), dtype=np.uint8)
     offset = np.cumsum(lengths) - lengths
     at = np.zeros(len(tokens), dtype=np.int64)
-    levels, parents, edge_bytes, nodes = [slice(0, 1)], [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.uint8)], 1
-    children = []
+    levels, parents, keys, children, nodes = [slice(0, 1)], [np.zeros(1, dtype=np.int64)], [np.array([-1])], [], 1
     # One level a round: all tokens that are longer than `depth` step down by one byte.
     for depth in range(int(lengths.max()) if len(tokens) else 0):
         active = np.flatnonzero(lengths > depth)
@@ -52,15 +53,18 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
         # Children of one node are adjacent, since the keys are sorted by parent.
         children.append(np.bincount(parents[-1], minlength=above.stop - above.start))
         levels.append(slice(nodes, nodes + len(children_keys)))
-        edge_bytes.append((children_keys % 256).astype(np.uint8))
+        keys.append(children_keys)
         nodes += len(children_keys)
     children.append(np.zeros(levels[-1].stop - levels[-1].start, dtype=np.int64))
     # Ids by the node at which they end; ids with equal bytes end at one node.
     by_node = np.argsort(at, kind="stable")
     # Nodes are numbered over all levels; the arrays name them within their level.
     starts = np.array([level.start for level in levels])
+    key = np.concatenate(keys)
+    byte = (key % 256).astype(np.uint8)
+    byte[0] = 0
     return Trie(
-        levels=tuple(levels), parent=np.concatenate(parents), byte=np.concatenate(edge_bytes),
+        levels=tuple(levels), parent=np.concatenate(parents), byte=byte, key=key,
         first_child=1 + np.concatenate([[0], np.cumsum(np.concatenate(children))]), ids=ids[by_node],
         node=at[by_node] - starts[np.searchsorted(starts, at[by_node], side="right") - 1],
         first_id=np.concatenate([[0], np.cumsum(np.bincount(at, minlength=nodes))]),

@@ -7,7 +7,6 @@ estimate, not a bound: a token is often more probable in its context than under 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,15 +82,11 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
     """
     # Shortest paths by value iteration in the manner of Bellman and Ford. A token costs minus its log prior, so only
     # the most probable token of a class counts.
-    if automaton.edge_boundary.size + automaton.edge_midchar.size > _EDGE_CELLS_MAX:
+    if automaton.edge_boundary.size + automaton.sparse_edge.size + automaton.edge_midchar.size > _EDGE_CELLS_MAX:
         return None
     class_cost = np.full(automaton.classes, np.inf)
     np.minimum.at(class_cost, automaton.token_class, -prior.numpy())
-    boundary_states, boundary_classes = automaton.edge_boundary.shape
-    blocks = [
-        *_distinct_edges(automaton.edge_boundary, class_cost[:boundary_classes], 0),
-        *_distinct_edges(automaton.edge_midchar, class_cost[boundary_classes:], boundary_states - 1),
-    ]
+    blocks = [_distinct_edges(*entries, class_cost) for entries in automaton.live_entries(_CELLS)]
     edges = EdgeList(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
     cost = np.where(automaton.distance.reshape(-1, automaton.letter_states) == 0, 0.0, np.inf)  # [L, Q]
     _value_iteration(automaton, edges, cost)
@@ -106,23 +101,17 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
     return torch.from_numpy(np.where(automaton.distance == UNREACHABLE, 0.0, cost))
 
 
-def _distinct_edges(table: NDArray[Any], class_cost: Reals, first_state: int) -> Iterator[EdgeList]:
-    """The distinct edges of blocks of transducer states.
+def _distinct_edges(state: Integers, column: Integers, edge: Integers, class_cost: Reals) -> EdgeList:
+    """The distinct edges of some states, each with its least cost.
 
-    table  int [n, c]  the edge that each token class takes from the states from `first_state` on, 0 for none
+    state, column, edge  int64 [n]  live entries of the tables: a transducer state, a token class and its edge
     """
-    # Many classes of a state take the same edge, and only the cheapest counts: sorted by (row, edge), the edges of a
+    # Many classes of a state take the same edge, and only the cheapest counts: sorted by (state, edge), the edges of a
     # group are adjacent, and one reduction finds the least cost of each group.
-    block = max(1, _CELLS // max(1, table.shape[1]))
-    for begin in range(0, max(1, len(table)), block):
-        rows, columns = table[begin : begin + block].nonzero()
-        edge = table[begin + rows, columns].astype(np.int64)
-        order = np.lexsort((edge, rows))
-        rows, edge = rows[order], edge[order]
-        first = np.flatnonzero((np.diff(rows, prepend=-1) != 0) | (np.diff(edge, prepend=-1) != 0))
-        cost = class_cost[columns[order]]
-        least = np.minimum.reduceat(cost, first) if len(first) else cost
-        yield EdgeList(rows[first].astype(np.int64) + (begin + first_state), edge[first], least)
+    order = np.lexsort((edge, state))
+    state, edge, cost = state[order], edge[order], class_cost[column[order]]
+    first = np.flatnonzero((np.diff(state, prepend=-1) != 0) | (np.diff(edge, prepend=-1) != 0))
+    return EdgeList(state[first], edge[first], np.minimum.reduceat(cost, first) if len(first) else cost)
 
 
 def _value_iteration(automaton: TokenAutomaton, edges: EdgeList, cost: Reals) -> None:

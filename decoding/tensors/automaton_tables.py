@@ -70,7 +70,10 @@ class ChunkLayout(NamedTuple):
 class Tables:
     """A TokenAutomaton on the device. V ids, C classes, M chunks of at most W ids; the rest as in `TokenAutomaton`.
 
-    edge_boundary  int   [B, C0]
+    edge_boundary  int   [D, C0]
+    dense_row      int   [B]
+    sparse_class   int   [B, W]
+    sparse_edge    int   [B, W]
     edge_midchar   int   [L-B+1, C1]
     edge_target    int64 [P]        transducer state an edge leads to, times Q
     edge_function  int64 [P]        row of `function` an edge applies, times Q
@@ -93,6 +96,9 @@ class Tables:
     """
 
     edge_boundary: Array
+    dense_row: Array
+    sparse_class: Array
+    sparse_edge: Array
     edge_midchar: Array
     edge_target: Array
     edge_function: Array
@@ -125,6 +131,9 @@ class Tables:
 
         return cls(
             edge_boundary=to_device(automaton.edge_boundary, torch.int32),
+            dense_row=to_device(automaton.dense_row, torch.int32),
+            sparse_class=to_device(automaton.sparse_class),
+            sparse_edge=to_device(automaton.sparse_edge, torch.int32),
             edge_midchar=to_device(automaton.edge_midchar, torch.int32),
             edge_target=to_device(automaton.edge_target.astype(np.int64) * letter_states),
             edge_function=to_device(automaton.edge_function.astype(np.int64) * letter_states),
@@ -157,10 +166,12 @@ class Tables:
         # the other table it reads row 0, whose edges all lead to the dead state.
         xp = library(state)
         transducer_state, letter = state // self.letter_states, state % self.letter_states
-        boundary_states = self.edge_boundary.shape[0]
+        boundary_states = len(self.dense_row)
         boundary = xp.where(transducer_state < boundary_states, transducer_state, 0)
         midchar = xp.where(transducer_state >= boundary_states, transducer_state - boundary_states + 1, 0)
-        edge = xp.concatenate([self.edge_boundary[boundary], self.edge_midchar[midchar]], axis=1)
+        edge = xp.concatenate([self.edge_boundary[self.dense_row[boundary]], self.edge_midchar[midchar]], axis=1)
+        if self.sparse_class.shape[1]:
+            edge[arange(state, len(state))[:, None], self.sparse_class[boundary]] = self.sparse_edge[boundary]
         # An edge moves the transducer to its target and maps the letter state by its function.
         read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
         return take(self.function, read) + take(self.edge_target, edge)

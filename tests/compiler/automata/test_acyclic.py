@@ -49,12 +49,12 @@ def test_texts_that_are_prefixes_of_each_other() -> None:
 
 def test_many_random_texts_fit_the_default_limits() -> None:
     rng = random.Random(0)
-    texts = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=13)) for _ in range(2_000)]
+    texts = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=13)) for _ in range(5_000)]
     dfa = texts_dfa(texts, guard())
     assert all(dfa.accepts(text) for text in texts) and not dfa.accepts(texts[0][:-1])
 
 
 def test_too_many_states_meet_the_limit() -> None:
     with pytest.raises(LimitExceeded) as excinfo:
-        texts_dfa(["abc", "bcd", "cde"], guard(Limits(dfa_states_max=4)))
-    assert excinfo.value.limit == "dfa_states_max"
+        texts_dfa(["abc", "bcd", "cde"], guard(Limits(table_bytes_max=16)))
+    assert excinfo.value.limit == "table_bytes_max"

@@ -17,7 +17,7 @@ from compiler.automata import (
     steps_to,
 )
 from compiler.automata.minimization import refine
-from compiler.lifting.token_automaton import distances
+from compiler.lifting.distances import distances
 
 
 def naive_partition(table: np.ndarray, block: np.ndarray) -> list[int]:

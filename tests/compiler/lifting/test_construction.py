@@ -138,10 +138,30 @@ def test_distance_falls_by_at_most_one_a_token() -> None:
 def test_hashes_that_collide_do_not_merge_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = RegexSpec("(?:ab|ba|é)*")
     honest = compile_spec(spec, byte_vocabulary()).tokens
-    monkeypatch.setattr("compiler.lifting.construction.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
+    monkeypatch.setattr("compiler.lifting.trie_walk.hash_rows", lambda rows: np.zeros(len(rows), dtype=np.uint64))
     colliding = compile_spec(spec, byte_vocabulary()).tokens
     assert np.array_equal(honest.token_class, colliding.token_class)
     assert np.array_equal(honest.distance, colliding.distance)
+
+
+def test_sparse_and_dense_states_spell_the_same_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = Vocabulary((b"a", b"b", b"ab", b"ba", "é".encode(), b"aba", b"bb", b"aab", None), (8,))
+    draw, checked = random.Random(5), 0
+    while checked < 30:
+        spec = random_spec(draw)
+        try:
+            sparse = compile_spec(spec, vocabulary).tokens
+        except (SpecError, LimitExceeded):
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr("compiler.lifting.sparse_walk.TOKENS_MAX", 0)
+            dense = compile_spec(spec, vocabulary).tokens
+        assert len(dense.edge_boundary) >= len(sparse.edge_boundary)
+        assert np.array_equal(sparse.distance, dense.distance)
+        for state in range(sparse.states):
+            pair = [each.successors(state)[each.token_class] for each in (sparse, dense)]
+            assert np.array_equal(*pair)
+        checked += 1
 
 
 def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
@@ -176,6 +196,9 @@ def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
         ("eos_ids", ()),
         ("eos_ids", (5,)),
         ("function", np.array([[3]], np.int32)),
+        ("dense_row", np.array([0, 1, 9], np.int32)),
+        ("dense_row", np.array([1, 1, 2], np.int32)),
+        ("sparse_edge", np.zeros((3, 1), np.int32)),
     ],
 )
 def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: object) -> None:

@@ -1,0 +1,163 @@
+"""Distances in tokens from pairs of a transducer and a letter state."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from compiler.automata import UNREACHABLE, spread, stable_order, steps_along
+from compiler.limits import ResourceGuard
+
+_WORD_BITS, _WORD_BYTES = 64, 8
+_BLOCK_CELLS = 1 << 18  # of rows under work, unpacked
+
+
+def distances(
+    source: np.ndarray,
+    edge: np.ndarray,
+    edge_target: np.ndarray,
+    edge_function: np.ndarray,
+    *,
+    function: np.ndarray,
+    accepting: np.ndarray,
+    guard: ResourceGuard | None = None,
+) -> np.ndarray:
+    """Fewest tokens from each state (l, q) to acceptance: int32 [L, Q]. UNREACHABLE where no path leads there.
+
+    source, edge   int [N]       the (transducer state, edge) pairs of the table, in any order, without the dead edge
+    edge_target    int32 [P]     transducer state an edge leads to
+    edge_function  int32 [P]     what the edge does to the letter state
+    function       int32 [F, Q]  letter state after that
+    accepting      bool  [L, Q]
+
+    A multi-source reverse breadth-first search over the pairs (l, q), one level for each distance. A level touches
+    only the edges into the transducer states at which the level before has settled pairs. The Q letter states of a
+    transducer state are the bits of a few 64-bit words, and rows are worked on in blocks that fit a core's cache.
+    Raises LimitExceeded over `compile_s_max`.
+    """
+    letter_states = accepting.shape[1]
+    if letter_states == 1:  # no letters: an edge is the transducer state that it leads to
+        return steps_along(source, edge_target[edge], accepting[:, 0], guard).astype(np.int32).reshape(-1, 1)
+    return _search(
+        _ReverseGraph(source, edge, edge_target, edge_function, function=function, transducer_states=len(accepting)),
+        accepting, guard,
+    )
+
+
+def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
+    """The distances by the levels of the search."""
+    distance = np.full(accepting.shape, UNREACHABLE, dtype=np.int32)
+    distance[accepting] = 0
+    settled = _pack(accepting)
+    rows = np.flatnonzero(settled.any(axis=1))
+    fresh = settled[rows]  # uint64 [n, W]: what the level before has settled, by transducer state
+    for level in itertools.count(1):
+        if not rows.size:
+            break
+        if guard:
+            guard.check_time()
+        reached_pairs = []
+        for into_row, reached in graph.step_back(rows, fresh):
+            new = reached & ~settled[into_row]
+            changed_rows = np.flatnonzero(new.any(axis=1))
+            reached_pairs.append((into_row[changed_rows], new[changed_rows]))
+            _settle(distance, settled, *reached_pairs[-1], level=level)
+        rows = np.concatenate([into_row for into_row, _ in reached_pairs]) if reached_pairs else rows[:0]
+        fresh = np.concatenate([new for _, new in reached_pairs]) if reached_pairs else fresh[:0]
+    return distance
+
+
+class _ReverseGraph:
+    """The edges of the pairs (l, q), by target transducer state. Takes the arrays of `distances`."""
+
+    def __init__(
+        self,
+        source: np.ndarray,
+        edge: np.ndarray,
+        edge_target: np.ndarray,
+        edge_function: np.ndarray,
+        *,
+        function: np.ndarray,
+        transducer_states: int,
+    ) -> None:
+        self._source, self._edge_function, self._function = source, edge_function, function
+        self._edge_index, self._pair_index = _Index(edge_target, transducer_states), _Index(edge, len(edge_target))
+        self._letter_states = function.shape[1]
+        # bool [P]: the edges that keep the letter state need no look at its bits
+        self._is_identity = (function == np.arange(self._letter_states)).all(axis=1)[edge_function]
+        self._block_rows = max(1, _BLOCK_CELLS // max(1, self._letter_states))
+
+    def step_back(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The pairs with one edge to a pair of `rows` and `fresh`. These are [n] and [n, W].
+
+        Yields transducer states int [m], each once, and their letter states uint64 [m, W], in blocks.
+        """
+        edges, leads_to = self._edge_index.of(rows)
+        before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
+        # Only the edges that change the letter state need their bits permuted.
+        non_identity = np.flatnonzero(~self._is_identity[edges])
+        for block in np.split(non_identity, range(self._block_rows, len(non_identity), self._block_rows)):
+            # the letter state q leads to a fresh pair where the bit function[q] of the edge's target row is set
+            first = np.arange(len(block))[:, None] * self._letter_states
+            # Places in the bits below, as one flat index.
+            after = first + self._function[self._edge_function[edges[block]]]
+            before[block] = _pack(_unpack(before[block], self._letter_states).reshape(-1)[after])
+        used = np.flatnonzero(before.any(axis=1))
+        pair, by_edge = self._pair_index.of(edges[used])
+        return _unions(self._source[pair], before[used], by_edge, self._block_rows)
+
+
+def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, *, level: int) -> None:
+    """Write the distances of the pairs of a level.
+
+    These are the letter states `new` [n, W] of the transducer states `rows` [n].
+    """
+    settled[rows] |= new
+    reached_pairs = distance[rows]
+    np.copyto(reached_pairs, level, where=_unpack(new, distance.shape[1]))
+    distance[rows] = reached_pairs
+
+
+def _pack(bits: np.ndarray) -> np.ndarray:
+    """Pack the rows of a Boolean matrix into words. The matrix is [N, Q], the result uint64 [N, W]."""
+    packed = np.zeros((len(bits), -(-bits.shape[1] // _WORD_BITS) * _WORD_BYTES), dtype=np.uint8)
+    # Rows are padded to whole words, so that unions and differences work on 64 letter states at once.
+    packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1)
+    return packed.view(np.uint64)
+
+
+def _unpack(words: np.ndarray, bits: int) -> np.ndarray:
+    """The inverse of `_pack`: bool [N, bits]."""
+    return np.unpackbits(words.view(np.uint8), axis=1, count=bits).view(bool)
+
+
+class _Index:
+    """The places at which each key 0..K-1 stands in an array."""
+
+    def __init__(self, keys: np.ndarray, count: int) -> None:
+        self._order = stable_order(keys)
+        self._first = np.searchsorted(keys[self._order], np.arange(count + 1))
+
+    def of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of `keys` [n], and for each position its key's index. Both are int64 arrays."""
+        positions, counts = spread(self._first[keys], self._first[keys + 1])
+        return self._order[positions], np.repeat(np.arange(len(keys)), counts)
+
+
+def _unions(
+    index: np.ndarray, rows: np.ndarray, row: np.ndarray, block_rows: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The distinct indices, ascending, each with the union of its rows.
+
+    The rows of an index are rows[row[i]]; `block_rows` indices are worked on at a time.
+    """
+    order = stable_order(index)
+    index, row = index[order], row[order]
+    # Equal indices are adjacent: one reduceat makes the unions of a block.
+    first = np.flatnonzero(np.concatenate([[True], index[1:] != index[:-1]])) if index.size else index
+    ends = np.append(first, len(index))
+    for at in range(0, len(first), block_rows):
+        begin, end, block = ends[at], ends[min(at + block_rows, len(first))], first[at : at + block_rows]
+        yield index[block], np.bitwise_or.reduceat(rows[row[begin:end]], block - begin, axis=0)
