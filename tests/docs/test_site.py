@@ -118,7 +118,7 @@ def test_the_page_of_settings_is_fresh() -> None:
     assert "| `ABS_BODY_BYTES_MAX` | `1048576` (1 MiB) | bytes |" in text
 
 
-NOT_OF_THE_SERVICE = {"ABS_BASE_URL", "ABS_KEY", "ABS_MODEL_DIR", "ABS_MODEL_NAME", "ABS_CHROMIUM"}
+NOT_OF_THE_SERVICE = {"ABS_BASE_URL", "ABS_KEY", "ABS_MODEL_DIR", "ABS_MODEL_NAME", "ABS_CHROMIUM", "ABS_ADDRESS"}
 
 
 def test_settings_that_the_pages_name_exist() -> None:

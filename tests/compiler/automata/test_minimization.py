@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import compiler.lifting.token_automaton
+import compiler.lifting.distances
 from compiler.automata import (
     UNREACHABLE,
     distinct,
@@ -107,7 +107,7 @@ def reference_distances(
 @pytest.mark.parametrize("block_cells", [1, 50, 1 << 18])
 @pytest.mark.parametrize("letter_states", [1, 2, 8, 63, 64, 65, 200])
 def test_distances_agree_with_relaxation(letter_states: int, block_cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler.lifting.token_automaton, "_BLOCK_CELLS", block_cells)
+    monkeypatch.setattr(compiler.lifting.distances, "_BLOCK_CELLS", block_cells)
     rng, reachable_count = np.random.default_rng(letter_states), 0
     for transducer_states in (1, 3, 12, 40):
         edges = 2 * transducer_states
