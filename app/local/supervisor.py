@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -161,10 +161,12 @@ class Supervisor:
         """Copy output to the log, and with the name to standard error."""
         output, rest = asyncio.StreamReader(), b""
         with open(read_end, "rb", buffering=0) as pipe:
-            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), pipe)
-            while chunk := await output.read(2**16):
-                *lines, rest = (rest + chunk).split(b"\n")
-                self._write(name, lines)
+            loop = asyncio.get_running_loop()
+            transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), pipe)
+            with closing(transport):  # a child of the program may hold the pipe open to the end
+                while chunk := await output.read(2**16):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    self._write(name, lines)
         self._write(name, [rest] if rest else [])
 
     def _write(self, name: str, lines: list[bytes]) -> None:
