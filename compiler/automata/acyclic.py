@@ -61,8 +61,9 @@ def texts_dfa(texts: Sequence[str], guard: ResourceGuard) -> CharDfa:
     >>> texts_dfa(["yes", "no"], ResourceGuard(Limits())).accepts("no")
     True
     """
-    alphabet = minterms([single(code) for code in sorted({ord(char) for text in texts for char in text})])
-    symbol = {char: alphabet.word(char)[0] for char in set().union(*texts)}
+    characters = "".join(sorted(set().union(*texts)))
+    alphabet = minterms([single(ord(char)) for char in characters])
+    symbol = dict(zip(characters, alphabet.word(characters), strict=True))
     return CharDfa(words_dfa(([symbol[char] for char in text] for text in texts), alphabet.count, guard), alphabet)
 
 

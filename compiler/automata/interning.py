@@ -66,8 +66,13 @@ def unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first[order], rank[inverse.reshape(-1)]
 
 
-def distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct values of an integer array, ascending. For short arrays it is much faster than np.unique."""
+def distinct(values: np.ndarray, end: int | None = None) -> np.ndarray:
+    """The distinct values of an integer array, ascending. For short arrays it is much faster than np.unique.
+
+    end  where it is given, all values are in 0 .. end - 1, and many of them are marked in a table, without a sort
+    """
+    if end is not None and end <= _MARKED * values.size:
+        return _marks(values, end).nonzero()[0]
     # np.unique does the same, behind checks that cost more than the sort of a short array.
     ordered = np.sort(values, axis=None)
     new = np.ones(len(ordered), dtype=bool)
@@ -77,12 +82,17 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 def ranks(values: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:
     """The distinct values, ascending, and each value's index among them. All are in 0 .. end - 1."""
-    if end > _MARKED * len(values):
+    if end > _MARKED * values.size:
         return np.unique(values, return_inverse=True)
-    # Where they are not far apart, marks in a table of all numbers take the place of a sort.
+    marked = _marks(values, end)
+    return marked.nonzero()[0], (np.cumsum(marked) - 1)[values]
+
+
+def _marks(values: np.ndarray, end: int) -> np.ndarray:
+    """Which numbers below `end` are among the values: bool [end]."""
     marked = np.zeros(end, dtype=bool)
     marked[values] = True
-    return marked.nonzero()[0], (np.cumsum(marked) - 1)[values]
+    return marked
 
 
 def stable_order(keys: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from compiler.automata.interning import distinct, spread, stable_order, unique_r
 from compiler.limits import ResourceGuard
 
 UNREACHABLE = int(np.iinfo(np.int32).max)  # the number of steps where no path leads: compared, never computed with
-_MARKED = 8  # states are marked in a table of all states where it has at most this many entries per listed state
 _NARROW = 8  # states that are looked at one by one
 _UNSETTLED = -1  # in place of the block of a state that has none yet
 _ENTRY = np.dtype("<i4")  # of a state's row, which is hashed as bytes
@@ -45,12 +44,7 @@ class _Predecessors:
     def of(self, states: np.ndarray) -> np.ndarray:
         """The states with an edge into any of `states`, each once, ascending."""
         near_states = self._source[spread(self._first[states], self._first[states + 1])[0]]
-        # A few states are sorted; many are marked in a table of all states, which needs no sort.
-        if len(near_states) * _MARKED < len(self._first):
-            return distinct(near_states)
-        marked = np.zeros(len(self._first), dtype=bool)
-        marked[near_states] = True
-        return marked.nonzero()[0]
+        return distinct(near_states, len(self._first))
 
     def into(self, state: int) -> list[int]:
         """The states with an edge into a state, perhaps more than once."""

@@ -21,7 +21,6 @@ _DEAD_ROW = 0  # of a walk: dead from every transducer state
 _ROWS_MIN = 2  # of a walk: the dead one and the root's
 _SCAN_SHARE = 3  # a level is scanned where at least one node in this many is live; else live nodes are followed alone
 _ONE_BY_ONE = 6  # rows, at most, that are looked up without first finding the distinct ones
-_MARKED = 8  # keys are marked in a table of all keys where it has at most this many entries per listed key
 _SPARSE = 8  # in a table with less than one live entry in this many, the live entries are collected first
 _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
 
@@ -85,18 +84,9 @@ class _TrieWalk:
         rows = self._move.reshape(-1).take(keys)
         # Most keys were seen before: the table is read, the unseen keys are computed together, and it is read again.
         if rows.size and rows.min() == UNSEEN:
-            self._extend(self._distinct(keys[rows == UNSEEN]))
+            self._extend(distinct(keys[rows == UNSEEN], self.count * self._columns))
             rows = self._move.reshape(-1).take(keys)
         return np.asarray(rows)
-
-    def _distinct(self, keys: np.ndarray) -> np.ndarray:
-        """The distinct keys, ascending."""
-        every = self.count * self._columns
-        if every > _MARKED * len(keys):
-            return distinct(keys)
-        marked = np.zeros(every, dtype=bool)
-        marked[keys] = True
-        return marked.nonzero()[0]
 
     def _extend(self, keys: np.ndarray) -> None:
         """Compute the rows of (row, byte class) keys. Blocks of keys fit into the processor's cache."""

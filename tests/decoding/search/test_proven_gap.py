@@ -192,7 +192,7 @@ def test_gaps_are_not_negative_and_rise(make: Callable[[int], Language]) -> None
 @MAKERS
 def test_some_gaps_are_zero_and_some_answers_suboptimal(make: Callable[[int], Language]) -> None:
     assert 40 < sum(result.gaps[0] > 0.0 for result in searches(make)) < len(searches(make)) - 40
-    assert sum(result.values[0] < result.best - TOLERANCE for result in searches(make)) >= 10
+    assert sum(result.values[0] < result.best - TOLERANCE for result in searches(make)) > 10
 
 
 def test_forced_spelling_excludes_some_better_sequences() -> None:
