@@ -120,7 +120,8 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard, left_out
                 left_out=left_out,
             )
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
-    return CharDfa(*engines.node(node, guard))
+    with blame_field(spec.form):
+        return CharDfa(*engines.node(node, guard))
 
 
 def _embed_constraint(

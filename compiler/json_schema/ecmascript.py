@@ -23,6 +23,11 @@ _SPACES: _Ranges = (
 _CLASSES: dict[str, _Ranges] = {
     "d": ((0x30, 0x39),), "w": ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)), "s": _SPACES,
 }  # fmt: skip
+_WORD = "[0-9A-Z_a-z]"
+_BOUNDARIES = {
+    "b": f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))",
+    "B": f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))",
+}
 _LINE_ENDS: _Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 _CATEGORIES = {  # the long names of general categories
     "Letter": "L", "Cased_Letter": "LC", "Uppercase_Letter": "Lu", "Lowercase_Letter": "Ll", "Titlecase_Letter": "Lt",
@@ -40,7 +45,7 @@ _PROPERTY = re.compile(r"\\([pP])\{(?:(?:gc|General_Category)=)?(\w+)\}")
 _TOKEN = re.compile(
     rf"(?P<empty>\[\^?\])|(?P<property>{_PROPERTY.pattern})|\\(?P<class>[dDwWsS])|\\c(?P<control>[A-Za-z])"
     r"|\\u(?P<high>[dD][89abAB]\w\w)\\u(?P<low>[dD][c-fC-F]\w\w)|\\u\{(?P<code>[0-9A-Fa-f]{1,6})\}|\\(?P<null>0)(?![0-9])"
-    r"|\\(?P<slash>/)|(?P<other>\\.)|(?P<name>\(\?<(?![=!]))|(?P<bracket>[\[\].])",
+    r"|\\(?P<slash>/)|\\(?P<boundary>[bB])|(?P<other>\\.)|(?P<name>\(\?<(?![=!]))|(?P<bracket>[\[\].])",
     re.DOTALL,
 )
 
@@ -93,6 +98,8 @@ def _translated(token: re.Match[str], inside: bool) -> str:
         return "\\x00"
     elif token["slash"]:
         return "/"
+    elif token["boundary"] and not inside:
+        return _BOUNDARIES[token["boundary"]]
     elif token["name"]:
         return "(?<" if inside else "(?P<"
     if ranges is None:

@@ -7,6 +7,7 @@ pattern, name or constant tells apart share a symbol.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -34,6 +35,7 @@ from compiler.regex import (
     Anchor,
     Chars,
     Concat,
+    Look,
     Node,
     Repeat,
     blame_field,
@@ -83,7 +85,7 @@ class StringAlphabet:
         for pattern, field in patterns:
             if ("pattern", pattern) not in self._contents:
                 with blame_field(field):
-                    self._contents["pattern", pattern] = _search_dfa(pattern, self._guard)
+                    self._contents["pattern", pattern] = search_dfa(pattern, self._guard)
         for name in strings.formats:
             self._contents["format", name] = _format(name)
         for constraint in strings.constraints:
@@ -138,7 +140,7 @@ def _literals(node: Schema) -> list[str]:
     return texts + [name for name in node.order if isinstance(name, str)]
 
 
-def _search_dfa(pattern: str, guard: ResourceGuard) -> CharDfa:
+def search_dfa(pattern: str, guard: ResourceGuard) -> CharDfa:
     """The texts that contain a match of the pattern. `$` is the very end."""
     # JSON Schema searches for a pattern: text may stand before and behind it.
     tree = concat([_ANY_TEXT, _at_the_end(_parse(pattern, guard)), _ANY_TEXT])
@@ -149,7 +151,7 @@ def _parse(pattern: str, guard: ResourceGuard) -> Node:
     """The tree of a pattern of ECMAScript."""
     guard.check("pattern_chars_max", len(pattern))
     try:
-        return parse_pattern(to_python(pattern), guard)
+        return parse_pattern(to_python(pattern), guard, rewritten=True)
     except (SpecSyntaxError, SpecUnsupported):
         # The offset in the error is then that in the pattern as it is written.
         parse_pattern(pattern, guard)
@@ -165,6 +167,8 @@ def _at_the_end(node: Node) -> Node:
         return type(node)(tuple(map(_at_the_end, node.items)))
     if isinstance(node, Repeat):
         return Repeat(_at_the_end(node.item), node.minimum, node.maximum)
+    if isinstance(node, Look):
+        return replace(node, item=_at_the_end(node.item))
     return Anchor("end") if node == Anchor("final") else node
 
 

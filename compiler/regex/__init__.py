@@ -1,34 +1,36 @@
 """Patterns to automata.
 
 A pattern in Python's syntax is parsed into a tree, translated by Glushkov's construction and determinized by the
-powerset construction. FAdo is an optional second engine behind the same interface. What no regular language can express
-is refused with the construct and its place.
+powerset construction. Look-arounds are conditions between positions, and obligations on the rest of the text. FAdo is
+an optional second engine behind the same interface. What no regular language can express is refused with the construct
+and its place.
 """
 
 from __future__ import annotations
 
 from compiler.regex.fado import node_to_dfa_fado, require_fado
-from compiler.regex.glushkov import CharNfa, node_nfa, node_to_dfa, pattern_dfa
-from compiler.regex.syntax import (
+from compiler.regex.glushkov import CharNfa
+from compiler.regex.native import node_nfa, node_to_dfa, pattern_dfa
+from compiler.regex.nodes import (
     Alternation,
     Anchor,
     Chars,
     Concat,
+    Look,
     Node,
     Repeat,
     alternation,
-    blame_field,
     concat,
     has_anchor,
     literal_node,
-    parse_pattern,
     space_run_node,
     words_node,
 )
+from compiler.regex.syntax import blame_field, parse_pattern
 from compiler.regex.unsupported import COMMENT_OR_CLASS, ESCAPE
 
 __all__ = [
-    "COMMENT_OR_CLASS", "ESCAPE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Node", "Repeat",
+    "COMMENT_OR_CLASS", "ESCAPE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Look", "Node", "Repeat",
     "alternation", "blame_field", "concat", "has_anchor", "literal_node", "node_nfa", "node_to_dfa", "node_to_dfa_fado",
     "parse_pattern", "pattern_dfa", "require_fado", "space_run_node", "words_node",
 ]  # fmt: skip

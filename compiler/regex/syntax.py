@@ -1,5 +1,4 @@
-"""Parses patterns into trees of six node types. Python's own parser reads them, so syntax and verdicts are those of
-`re.fullmatch`.
+"""Parses patterns into trees. Python's own parser reads them, so syntax and verdicts are those of `re.fullmatch`.
 
 Owns the syntax, the flags and the refusals. Knows nothing of automata.
 """
@@ -10,11 +9,9 @@ import contextlib
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
 from re import _constants, _parser  # type: ignore[attr-defined]
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from compiler.automata import (
     ANYTHING,
@@ -29,79 +26,9 @@ from compiler.automata import (
 )
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
+from compiler.regex.nodes import Anchor, Chars, Look, Node, Repeat, alternation, concat
 from compiler.regex.unsupported import place_of
 
-Node: TypeAlias = "Chars | Words | Concat | Alternation | Repeat | Anchor"
-
-NO_LETTER = -1  # in `Words.before`: a word begins here
-_SHARED_DEPTH_MAX = 32  # of alternatives with common beginnings inside one another
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character of a set; the empty set matches nothing."""
-
-    charset: CharSet
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Any one of several words, stored as a flat trie. A nested tree of a long list of words would be too deep to walk.
-
-    letters   the set of characters that each letter of the trie may be; it is reached by one way only
-    before    the letter before each, which has a lower number, NO_LETTER where a word begins
-    ends      the letters at which a word may end
-    nullable  whether the empty text is one of the words
-    """
-
-    letters: tuple[CharSet, ...]
-    before: tuple[int, ...]
-    ends: tuple[int, ...]
-    nullable: bool
-
-    def spelled(self) -> Alternation:
-        """The same, each word written out on its own."""
-        words: list[Node] = [EMPTY] if self.nullable else []
-        for end in self.ends:
-            word, at = list[Node](), end
-            while at != NO_LETTER:
-                word.append(Chars(self.letters[at]))
-                at = self.before[at]
-            words.append(concat(word[::-1]))
-        return Alternation(tuple(words))
-
-
-@dataclass(frozen=True, slots=True)
-class Concat:
-    """The items one after the other; without items, the empty text."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alternation:
-    """Any one of the items; without items, nothing at all."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """The item `minimum` to `maximum` times, None for any number. Greedy or not is the same language."""
-
-    item: Node
-    minimum: int
-    maximum: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """A place in the text: `start`, `end`, or `final` (the end, or before a newline that is the last character)."""
-
-    position: Literal["start", "end", "final"]
-
-
-EMPTY = Concat(())
 _ANCHORS: dict[Any, Anchor] = {
     _constants.AT_BEGINNING: Anchor("start"),
     _constants.AT_BEGINNING_STRING: Anchor("start"),
@@ -123,7 +50,12 @@ _REFUSED: dict[Any, str] = {
     _constants.POSSESSIVE_REPEAT: "possessive repeat",
 }
 _BOUNDARIES = (_constants.AT_BOUNDARY, _constants.AT_NON_BOUNDARY)
-_MULTILINE_ONLY = (_constants.AT_BEGINNING, _constants.AT_END)
+_INSIDE_EMPTY_TEXT = re.compile(r"\B").search("") is not None  # from Python 3.14
+_NO_NEWLINE = charset_complement(single(ord("\n")))
+_LINE_ANCHORS: dict[Any, Look] = {
+    _constants.AT_BEGINNING: Look(Chars(_NO_NEWLINE), behind=True, negative=True),
+    _constants.AT_END: Look(Chars(_NO_NEWLINE), behind=False, negative=True),
+}
 # plain ints: the parser counts in ints, and arithmetic on the enumeration is slow
 _ASCII, _DOTALL, _IGNORECASE, _MULTILINE = int(re.ASCII), int(re.DOTALL), int(re.IGNORECASE), int(re.MULTILINE)
 _TYPE_FLAGS = int(re.ASCII | re.LOCALE | re.UNICODE)
@@ -131,20 +63,22 @@ _TEMPLATE = getattr(_constants, "SRE_FLAG_TEMPLATE", 0)  # gone from Python 3.13
 _warnings_lock = threading.Lock()  # catch_warnings swaps a list that the whole process shares
 
 
-def parse_pattern(pattern: str, guard: ResourceGuard) -> Node:
+def parse_pattern(pattern: str, guard: ResourceGuard, *, rewritten: bool = False) -> Node:
     """The tree of a pattern.
 
+    rewritten  whether it was of another syntax, which has look-behinds of any width; its length was checked then
     Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, SpecUnsupported (with the offset, where
     that is found) for what no finite automaton of ours reads, LimitExceeded over `pattern_chars_max` or
     `nesting_depth_max`.
     """
-    guard.check("pattern_chars_max", len(pattern))
+    if not rewritten:
+        guard.check("pattern_chars_max", len(pattern))
     tree = _parse(pattern, guard)
     # The undocumented flag disables backtracking in old versions of Python.
     if tree.state.flags & _TEMPLATE:
         _refuse("template flag")
     try:
-        return _PatternReader(guard).sequence(tree, int(tree.state.flags), 0)
+        return _PatternReader(guard, None if rewritten else pattern).sequence(tree, int(tree.state.flags), 0)
     except SpecUnsupported as error:
         error.position = place_of(error.construct, pattern)
         raise
@@ -183,8 +117,9 @@ def _parse(pattern: str, guard: ResourceGuard) -> Any:
 class _PatternReader:
     """Walks the parser's tree. `flags`: those in force where it is; `depth`: groups, repeats and branches around it."""
 
-    def __init__(self, guard: ResourceGuard) -> None:
-        self._guard = guard
+    def __init__(self, guard: ResourceGuard, source: str | None) -> None:
+        """source: the pattern, where its look-behinds need a fixed width."""
+        self._guard, self._source = guard, source
         self._literals: dict[tuple[int, int], Chars] = {}
 
     def sequence(self, tree: Any, flags: int, depth: int) -> Node:
@@ -217,16 +152,35 @@ class _PatternReader:
             return Repeat(self.sequence(tree, flags, depth + 1), int(minimum), last)
         if op is _constants.AT:
             return _anchor(value, flags)
+        if op in (_constants.ASSERT, _constants.ASSERT_NOT):
+            direction, tree = value
+            if direction < 0 and self._source is not None and len(set(tree.getwidth())) > 1:
+                raise SpecSyntaxError("not a pattern: look-behind requires fixed-width pattern", source=self._source)
+            return Look(self.sequence(tree, flags, depth + 1), direction < 0, op is _constants.ASSERT_NOT)
         self._guard.check_time()
         return Chars(_leaf(op, value, flags))
 
 
-def _anchor(where: Any, flags: int) -> Anchor:
+def _anchor(where: Any, flags: int) -> Node:
     if where in _BOUNDARIES:
-        _refuse("word boundary")
-    if flags & _MULTILINE and where in _MULTILINE_ONLY:
-        _refuse("multi-line anchor")
-    return _ANCHORS[where]
+        return _boundary(category(r"\w", bool(flags & _ASCII)), where is _constants.AT_BOUNDARY)
+    return (flags & _MULTILINE and _LINE_ANCHORS.get(where)) or _ANCHORS[where]
+
+
+def _boundary(word: CharSet, at_boundary: bool) -> Node:
+    """A place where a word begins or ends, or any other place."""
+    inside = {behind: Look(Chars(word), behind, negative=False) for behind in (True, False)}
+    outside = {behind: Look(Chars(word), behind, negative=True) for behind in (True, False)}
+    if at_boundary:
+        return alternation([concat([inside[True], outside[False]]), concat([outside[True], inside[False]])])
+    between = [concat([outside[True], outside[False]])]
+    if not _INSIDE_EMPTY_TEXT:
+        # Some character is there, on one side or the other.
+        other = charset_complement(word)
+        between = [
+            concat([outside[not behind], Look(Chars(other), behind, negative=False)]) for behind in (True, False)
+        ]
+    return alternation([concat([inside[True], inside[False]]), *between])
 
 
 def _leaf(op: Any, value: Any, flags: int) -> CharSet:
@@ -240,8 +194,8 @@ def _leaf(op: Any, value: Any, flags: int) -> CharSet:
         return ANYTHING if flags & _DOTALL else charset_complement(single(ord("\n")))
     if op is _constants.IN:
         return _class(value, fold, ascii_only)
-    if op in (_constants.ASSERT, _constants.ASSERT_NOT):
-        _refuse("look-ahead" if value[0] > 0 else "look-behind")
+    if op is _constants.FAILURE:  # (?!)
+        return ()
     _refuse(_REFUSED.get(op, str(op).lower()))
 
 
@@ -274,94 +228,4 @@ def _class_source(op: Any, value: Any) -> str:
 
 
 def _refuse(construct: str) -> NoReturn:
-    raise SpecUnsupported(f"the pattern holds a {construct}, which is not supported", construct=construct)
-
-
-def concat(nodes: Sequence[Node]) -> Node:
-    """The nodes one after the other, flattened."""
-    items = [item for node in nodes for item in (node.items if isinstance(node, Concat) else (node,))]
-    # A sequence of one node is that node: equal patterns should have equal trees.
-    return items[0] if len(items) == 1 else Concat(tuple(items))
-
-
-def alternation(nodes: Sequence[Node], depth: int = 0) -> Node:
-    """Any one of the nodes. Common beginnings are shared, so that a list of words costs a trie, not their sum.
-
-    depth  common beginnings already taken out around these nodes
-    """
-    words, groups = list[list[CharSet]](), dict[object, list[tuple[Node, ...]]]()
-    for number, node in enumerate(nodes):
-        items = node.items if isinstance(node, Concat) else (node,)
-        # A branch of characters alone is a word: all words together become one trie.
-        word = [item.charset for item in items if isinstance(item, Chars)]
-        if len(word) == len(items):
-            words.append(word)
-            continue
-        # Branches are grouped by their first character, so that a common beginning is read once.
-        shareable = isinstance(items[0], Chars) and depth < _SHARED_DEPTH_MAX
-        groups.setdefault(items[0] if shareable else number, []).append(items)
-    branches = [words_node(words)] if words else []
-    branches += [_share(group, depth + 1) for group in groups.values()]
-    return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
-
-
-def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
-    """Factor out the longest common prefix of a group of alternatives."""
-    if len(group) == 1:
-        return concat(group[0])
-    # The common beginning ends at the first place where two branches differ, or are not characters.
-    columns = zip(*group, strict=False)
-    alike = (isinstance(column[0], Chars) and all(item == column[0] for item in column) for column in columns)
-    length = sum(takewhile(bool, alike))
-    return concat([*group[0][:length], alternation([concat(items[length:]) for items in group], depth)])
-
-
-def words_node(words: Iterable[Sequence[CharSet]]) -> Node:
-    """The pattern of any one of the words.
-
-    Each word is given by its characters' sets. Without words the language is empty.
-    """
-    # The trie grows by one letter for each character that no earlier word has there.
-    below: list[dict[CharSet, int]] = [{}]  # the letters after no letter, then after each letter
-    letters, before, ends = list[CharSet](), list[int](), dict[int, None]()
-    for word in words:
-        at = NO_LETTER
-        for charset_of_char in word:
-            letter = below[at + 1].setdefault(charset_of_char, len(letters))
-            if letter == len(letters):
-                letters.append(charset_of_char)
-                before.append(at)
-                below.append({})
-            at = letter
-        ends[at] = None
-    if not ends:
-        return Alternation(())
-    # A trie of one word is a sequence, which other branches can share beginnings with.
-    if len(ends) == 1 and all(len(after) < 2 for after in below):  # one word
-        return concat([Chars(charset_of_char) for charset_of_char in letters])
-    last = tuple(letter for letter in ends if letter != NO_LETTER)
-    return Words(tuple(letters), tuple(before), last, NO_LETTER in ends)
-
-
-def literal_node(text: str, ignore_case: bool) -> Node:
-    """Exactly `text`, in any case when `ignore_case`."""
-    return concat([Chars(literal(ord(char), ignore_case)) for char in text])
-
-
-def space_run_node() -> Node:
-    r"""One or more white-space characters, `\s+`."""
-    return Repeat(Chars(category(r"\s")), 1, None)
-
-
-def has_anchor(node: Node) -> bool:
-    """True when the tree holds an anchor. An anchor only makes sense where the whole text is matched."""
-    return any(isinstance(leaf, Anchor) for leaf in leaves_of(node))
-
-
-def leaves_of(node: Node) -> Iterator[Chars | Words | Anchor]:
-    """The nodes of a tree without nodes below them, left to right."""
-    if isinstance(node, Chars | Words | Anchor):
-        yield node
-    else:
-        for item in (node.item,) if isinstance(node, Repeat) else node.items:
-            yield from leaves_of(item)
+    raise SpecUnsupported(f"the construct {construct} is not supported in a pattern", construct=construct)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 
 _MARKS = {  # by the name that refusals give it
-    "word boundary": r"\\[bB]",
-    "look-ahead": r"\(\?[=!]",
-    "look-behind": r"\(\?<[=!]",
     "back-reference": r"\\[1-9]|\(\?P=",
     "conditional group": r"\(\?\(",
     "atomic group": r"\(\?>",

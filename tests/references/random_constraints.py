@@ -6,7 +6,7 @@ import functools
 import gzip
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -39,6 +39,9 @@ PATTERNS = (
     *("a", "b", "c", "ab", "é", "日", "😀", ".", r"\w", r"\s", r"\d", "[ab]", "[^a]", "[a-c ]", " ", r"\.", ""),
     *(r"[^\W\d]", "(?i:b)", r"\S", "[é日]", "[^é]", "(?s:.)", r"\W"),
 )
+PROPOSITIONS = (
+    r"\d+", "[ab]+", r"a.*b", r"\w+\.", "(?i)b+", "é|日", r"[^\w\s]", "a(?: b)?", r"(?!b)\w+", r"a\b.+",
+)  # fmt: skip
 NAMES = ("p", "q", "r", "a", "b", "dot", "nomatch", "eos", '"a b"', '"é"')
 
 
@@ -47,7 +50,9 @@ def random_regex(draw: random.Random, depth: int = 3) -> str:
     if depth == 0 or draw.random() < 0.25:
         return draw.choice(PATTERNS)
     below = functools.partial(random_regex, draw, depth - 1)
-    shape = draw.randrange(8)
+    shape = draw.randrange(9)
+    if shape == 8:
+        return draw.choice((r"\b", r"\B", "(?m:^)", "(?m:$)", *_looks(draw, below()))) + below()
     if shape < 3:
         return below() + below()
     if shape == 3:
@@ -59,6 +64,12 @@ def random_regex(draw: random.Random, depth: int = 3) -> str:
     if shape == 6:
         return draw.choice(("", "^", r"\A")) + below() + draw.choice(("", "$", r"\Z"))
     return below() + draw.choice((" ", ", ", ".")) + below()
+
+
+def _looks(draw: random.Random, ahead: str) -> Iterator[str]:
+    """Look-arounds. What is looked at behind has one width, as `re` demands."""
+    yield from (f"(?={ahead})", f"(?!{ahead})")
+    yield from (f"(?{look}{draw.choice(PATTERNS)})" for look in ("<=", "<!"))
 
 
 def random_formula(draw: random.Random, names: Sequence[str], depth: int = 3) -> str:
@@ -74,9 +85,7 @@ def random_formula(draw: random.Random, names: Sequence[str], depth: int = 3) ->
 
 def random_proposition(draw: random.Random) -> Proposition:
     if draw.random() < 0.2:
-        return Proposition(
-            regex=draw.choice((r"\d+", "[ab]+", r"a.*b", r"\w+\.", "(?i)b+", "é|日", r"[^\w\s]", "a(?: b)?"))
-        )
+        return Proposition(regex=draw.choice(PROPOSITIONS))
     return Proposition(tuple(draw.sample(WORDS, draw.randint(1, 3))), None, draw.random() < 0.3)
 
 

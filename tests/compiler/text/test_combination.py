@@ -118,7 +118,7 @@ def test_an_error_inside_a_combination_names_its_path(constraint: dict[str, Any]
 @pytest.mark.parametrize(
     ("part", "field", "construct"),
     [
-        ({"regex": "(?=a)b"}, "all.1.not.regex", "look-ahead"),
+        ({"regex": "(?>a)b"}, "all.1.not.regex", "atomic group"),
         ({"ltlf": "N dog"}, "all.1.not.ltlf", "N"),
         ({"ltlf": "X[!] dog"}, "all.1.not.ltlf", "X[!]"),
     ],

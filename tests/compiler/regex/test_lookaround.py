@@ -1,0 +1,138 @@
+"""Compares look-arounds, word boundaries and anchors of lines with `re.fullmatch`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+import shutil
+import subprocess
+import warnings
+
+import pytest
+
+from compiler.automata import CharDfa
+from compiler.errors import LimitExceeded
+from compiler.json_schema.strings import search_dfa
+from compiler.limits import Limits, ResourceGuard
+from compiler.pipeline import compile_text
+from compiler.regex import node_nfa, parse_pattern, pattern_dfa
+from compiler.spec import spec_from_json
+from compiler.text import check_text
+
+TEXTS = ["".join(chars) for length in range(6) for chars in itertools.product("ab\n-", repeat=length)]
+SHORT_TEXTS = ["".join(chars) for length in range(5) for chars in itertools.product("ab\né ", repeat=length)]
+COMMON_LEAVES = ("a", "b", r"\n", ".", r"\w", r"\W", "[ab]", "[^a]", "^", "$", r"\b", r"\B")
+PYTHON_LEAVES = (*COMMON_LEAVES, "-", r"\A", r"\Z")
+ECMASCRIPT_LEAVES = (*COMMON_LEAVES, r"\s", r"\d", r"\p{L}", r"[\b]", r"\u{61}", r"\cJ", "[]", "[^]", r"\/")
+REPEATS = ("*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}")
+LOOKS = ("=", "!", "<=", "<!")
+
+
+def random_pattern(rng: random.Random, leaves: tuple[str, ...], depth: int = 4) -> str:
+    kind = rng.random()
+    if depth == 0 or kind < 0.25:
+        return rng.choice(leaves)
+    if kind < 0.5:
+        return "".join(random_pattern(rng, leaves, depth - 1) for _ in range(rng.randint(1, 3)))
+    if kind < 0.6:
+        return f"(?:{'|'.join(random_pattern(rng, leaves, depth - 1) for _ in range(rng.randint(1, 3)))})"
+    if kind < 0.72:
+        return f"(?:{random_pattern(rng, leaves, depth - 1)}){rng.choice(REPEATS)}"
+    if kind < 0.92 or leaves is ECMASCRIPT_LEAVES:
+        return f"(?{rng.choice(LOOKS)}{random_pattern(rng, leaves, depth - 1)})"
+    return f"(?{rng.choice(('m', 's', 'i', '-m', 'a'))}:{random_pattern(rng, leaves, depth - 1)})"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_look_arounds_accept_what_fullmatch_accepts(seed: int) -> None:
+    rng, comparisons = random.Random(900 + seed), 0
+    while comparisons < 60:
+        pattern = rng.choice(("", "(?m)")) + random_pattern(rng, PYTHON_LEAVES)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                reference = re.compile(pattern)
+        except re.error:  # a look-behind of several widths
+            continue
+        comparisons += 1
+        dfa, parts = pattern_dfa(pattern, ResourceGuard(Limits()))
+        for text in TEXTS if comparisons % 10 == 0 else rng.sample(TEXTS, 120):
+            assert dfa.accepts(parts.word(text)) == bool(reference.fullmatch(text)), (pattern, text)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_patterns_are_found_where_node_finds_them(seed: int) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    rng = random.Random(50 + seed)
+    patterns = [random_pattern(rng, ECMASCRIPT_LEAVES) for _ in range(60)]
+    program = """
+        const {patterns, texts} = JSON.parse(require("fs").readFileSync(0))
+        const verdicts = patterns.map(p => texts.map(t => new RegExp(p, "u").test(t)))
+        console.log(JSON.stringify(verdicts))"""
+    given = json.dumps({"patterns": patterns, "texts": SHORT_TEXTS})
+    run = subprocess.run([node, "-e", program], input=given, capture_output=True, text=True, check=True)
+    for pattern, verdicts in zip(patterns, json.loads(run.stdout), strict=True):
+        dfa = search_dfa(pattern, ResourceGuard(Limits()))
+        assert [dfa.accepts(text) for text in SHORT_TEXTS] == verdicts, pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found", "not_found"),
+    [
+        (r"\bcat\b", ("cat", "a cat.", "écat", "cat\n"), ("cats", "_cat", "bobcat1")),
+        (r"^\B$", ("",), ("a", " ")),
+        (r"(?<=a+)b", ("aab", "xab"), ("b", "xb")),
+        (r"(?<!a|bc)d", ("d", "cd"), ("ad", "bcd")),
+        (r"^(?!con$|prn$).*$", ("cons", "", "prnx"), ("con", "prn")),
+        (r"^(?=.*\d)(?=.*[a-z]).{3,5}$", ("a1b", "1111a"), ("aaa", "a1", "a1b2c3")),
+        (r"a(?=$)", ("a", "ba"), ("a\n", "ab")),
+        (r"(?<=^\p{Lu})\p{Ll}(?!\P{L})", ("Ab", "Éa", "Äbc"), ("ab", "Ab1", "xAb")),
+    ],
+)
+def test_patterns_of_ecmascript_are_found(pattern: str, found: tuple[str, ...], not_found: tuple[str, ...]) -> None:
+    dfa = search_dfa(pattern, ResourceGuard(Limits()))
+    assert [text for text in (*found, *not_found) if dfa.accepts(text)] == list(found)
+
+
+@pytest.mark.parametrize("pattern", [r"(?:(?!ab)[ab])*-?", r"\b\w+\b|-", "(?m)(?:^a$\n?)+", "a(?=b)b|(?<=b)a", "(?!)"])
+def test_a_position_automaton_of_look_arounds_accepts_the_same(pattern: str) -> None:
+    guard, reference = ResourceGuard(Limits()), re.compile(pattern)
+    nfa = node_nfa(parse_pattern(pattern, guard), guard)
+    for text in TEXTS:
+        positions, last = nfa.first, nfa.nullable
+        for char in text:
+            read = [
+                number for number in range(nfa.positions)
+                if positions >> number & 1
+                and any(low <= ord(char) < high for low, high in nfa.sets[nfa.position_set[number]])
+            ]  # fmt: skip
+            positions, last = 0, any(nfa.last >> number & 1 for number in read)
+            for number in read:
+                positions |= nfa.follow[number]
+        assert last == bool(reference.fullmatch(text)), text
+
+
+def test_a_proposition_may_hold_a_look_around() -> None:
+    compiled = compile_text(spec_from_json({"ltlf": "F p", "propositions": {"p": {"regex": r"(?!cat\b)\w+"}}}))
+    verdicts = {text: check_text(compiled, text).satisfied for text in ("cat", "a cat", "cats", "cat cat")}
+    assert verdicts == {"cat": False, "a cat": True, "cats": True, "cat cat": False}
+
+
+def test_copies_of_a_look_around_are_built_once() -> None:
+    limits = Limits(nfa_positions_max=1_100)
+    dfa = CharDfa(*pattern_dfa("(?:(?!foo|bar)[a-z]){1,1000}", ResourceGuard(limits)))
+    assert dfa.accepts("fo" * 500) and not dfa.accepts("xxfoox") and not dfa.accepts("a" * 1001)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "limit"),
+    [("(?=(?:a{1000}){1000})a", "nfa_positions_max"), ("(?:(?=.*a.{12}b)(?!.*b.{9}a).)*", "dfa_states_max")],
+)
+def test_a_look_around_that_outgrows_a_limit_names_it(pattern: str, limit: str) -> None:
+    with pytest.raises(LimitExceeded) as excinfo:
+        pattern_dfa(pattern, ResourceGuard(Limits(dfa_states_max=500)))
+    assert excinfo.value.limit == limit
