@@ -169,7 +169,7 @@ def _assemble(
     edge = [dense_edge, sparse_pair % len(used_effects), midchar_edge]
     distance = distances(
         np.concatenate(source), np.concatenate(edge), edge_target, edge_function, function=function,
-        accepting=accepting, guard=effects.guard,
+        accepting=accepting, inside=eos_state + 1, guard=effects.guard,
     )
     return TokenAutomaton(
         token_class=boundary.token_class,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from compiler.automata import UNREACHABLE, spread, stable_order, steps_along
+from compiler.automata import DEAD, UNREACHABLE, spread, stable_order, steps_along
 from compiler.limits import ResourceGuard
 
 _WORD_BITS, _WORD_BYTES = 64, 8
 _BLOCK_CELLS = 1 << 18  # of rows under work, unpacked
+_INSIDE_MANY = 8  # states inside characters, per state between them, from which on they are searched apart
 
 
 def distances(
@@ -22,6 +24,7 @@ def distances(
     *,
     function: np.ndarray,
     accepting: np.ndarray,
+    inside: int | None = None,
     guard: ResourceGuard | None = None,
 ) -> np.ndarray:
     """Fewest tokens from each state (l, q) to acceptance: int32 [L, Q]. UNREACHABLE where no path leads there.
@@ -31,6 +34,7 @@ def distances(
     edge_function  int32 [P]     what the edge does to the letter state
     function       int32 [F, Q]  letter state after that
     accepting      bool  [L, Q]
+    inside         the first of the transducer states inside characters, which come last; None where there are none
 
     A multi-source reverse breadth-first search over the pairs (l, q), one level for each distance. A level touches
     only the edges into the transducer states at which the level before has settled pairs. The Q letter states of a
@@ -40,10 +44,63 @@ def distances(
     letter_states = accepting.shape[1]
     if letter_states == 1:  # no letters: an edge is the transducer state that it leads to
         return steps_along(source, edge_target[edge], accepting[:, 0], guard).astype(np.int32).reshape(-1, 1)
-    return _search(
-        _ReverseGraph(source, edge, edge_target, edge_function, function=function, transducer_states=len(accepting)),
-        accepting, guard,
-    )
+    edges = _PairEdges(source, edge, edge_target, edge_function, function)
+    if inside is not None and len(accepting) - inside > _INSIDE_MANY * inside:
+        distance = _search_between(edges, accepting, inside, guard)
+        if distance is not None:
+            return distance
+    return _search(_ReverseGraph(edges, len(accepting)), accepting, guard)
+
+
+class _PairEdges(NamedTuple):
+    """The arrays of `distances`."""
+
+    source: np.ndarray
+    edge: np.ndarray
+    edge_target: np.ndarray
+    edge_function: np.ndarray
+    function: np.ndarray
+
+    def chosen(self, pairs: np.ndarray) -> _PairEdges:
+        """The same with some of the pairs."""
+        return self._replace(source=self.source[pairs], edge=self.edge[pairs])
+
+
+def _search_between(
+    edges: _PairEdges, accepting: np.ndarray, inside: int, guard: ResourceGuard | None
+) -> np.ndarray | None:
+    """The distances where no path is shorter for a token that ends inside a character; else None.
+
+    The search leaves out such tokens, and with them the many states inside characters. Their distances follow from
+    the others. Then each distance is one more than the least behind its edges, which only the true ones are.
+    """
+    from_inside, into_inside = edges.source >= inside, edges.edge_target[edges.edge] >= inside
+    distance = _search(_ReverseGraph(edges.chosen(~from_inside & ~into_inside), len(accepting)), accepting, guard)
+    within = edges.chosen(from_inside)
+    while _relax(distance, within):
+        if guard:
+            guard.check_time()
+    return None if _relax(distance, edges.chosen(~from_inside & into_inside)) else distance
+
+
+def _relax(distance: np.ndarray, edges: _PairEdges) -> bool:
+    """Lower each distance to one more than the least behind its edges. Returns whether one has changed."""
+    order = stable_order(edges.source)
+    source, edge = edges.source[order], edges.edge[order]
+    first = np.flatnonzero(np.diff(source, prepend=-1))  # of the pairs of each source
+    ends, changed, letter_states = np.append(first, len(source)), False, distance.shape[1]
+    sources = max(1, _BLOCK_CELLS * len(first) // max(1, len(source) * letter_states))
+    for at in range(0, len(first), sources):
+        begin, end = ends[at], ends[min(at + sources, len(first))]
+        after = edges.edge_target[edge[begin:end]].astype(np.int64)[:, None] * letter_states
+        after = distance.reshape(-1).take(after + edges.function[edges.edge_function[edge[begin:end]]])
+        least = np.minimum.reduceat(after, first[at : at + sources] - begin, axis=0)
+        least += least != UNREACHABLE
+        rows = source[first[at : at + sources]]
+        before = distance[rows]
+        changed |= bool((least < before).any())
+        distance[rows] = np.minimum(least, before)
+    return changed
 
 
 def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | None) -> np.ndarray:
@@ -70,23 +127,18 @@ def _search(graph: _ReverseGraph, accepting: np.ndarray, guard: ResourceGuard | 
 
 
 class _ReverseGraph:
-    """The edges of the pairs (l, q), by target transducer state. Takes the arrays of `distances`."""
+    """The edges of the pairs (l, q), by target transducer state."""
 
-    def __init__(
-        self,
-        source: np.ndarray,
-        edge: np.ndarray,
-        edge_target: np.ndarray,
-        edge_function: np.ndarray,
-        *,
-        function: np.ndarray,
-        transducer_states: int,
-    ) -> None:
-        self._source, self._edge_function, self._function = source, edge_function, function
-        self._edge_index, self._pair_index = _Index(edge_target, transducer_states), _Index(edge, len(edge_target))
-        self._letter_states = function.shape[1]
+    def __init__(self, edges: _PairEdges, transducer_states: int) -> None:
+        self._source, self._edge_function, self._function = edges.source, edges.edge_function, edges.function
+        # Edges that no state has lead to the dead state here, which is never settled.
+        target = np.full_like(edges.edge_target, DEAD)
+        target[edges.edge] = edges.edge_target[edges.edge]
+        self._edge_index = _Index(target, transducer_states)
+        self._pair_index = _Index(edges.edge, len(edges.edge_target))
+        self._letter_states = edges.function.shape[1]
         # bool [P]: the edges that keep the letter state need no look at its bits
-        self._is_identity = (function == np.arange(self._letter_states)).all(axis=1)[edge_function]
+        self._is_identity = (edges.function == np.arange(self._letter_states)).all(axis=1)[edges.edge_function]
         self._block_rows = max(1, _BLOCK_CELLS // max(1, self._letter_states))
 
     def step_back(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
