@@ -182,7 +182,8 @@ def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: 
 def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
     """Keywords as a leaf over letters.
 
-    Keywords that only have to occur become a formula; where they are counted, the automaton is built directly.
+    Keywords that only have to occur become a formula. Where they are ordered or counted, the automaton is built
+    directly: as a formula an order would be nested as often as there are keywords.
     """
     names = [name for name, _ in concepts_of(spec).values()]
     propositions = {}
@@ -191,11 +192,11 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
             # Inflection may fail for want of its dictionary, which is a fault of that concept's field.
             propositions[name] = _inflect_proposition(proposition) if spec.inflect else proposition
     build: LetterDfa
-    # As a formula, a count would be nested that often.
-    if spec.counts:
-        build = partial(keyword_counts_dfa, names=names, bounds=spec.counts, ordered=spec.ordered)
+    if spec.counts or spec.ordered:
+        bounds = spec.counts or ((1, None),) * len(names)
+        build = partial(keyword_counts_dfa, names=names, bounds=bounds, ordered=spec.ordered)
     else:
-        build = partial(engines.formula, _occurrences(names, spec.ordered))
+        build = partial(engines.formula, _occurrences(names))
     return WordLeaf(propositions=propositions, build=build)
 
 
@@ -204,24 +205,11 @@ def _inflect_proposition(proposition: Proposition) -> Proposition:
     return Proposition(tuple(forms), case_sensitive=proposition.case_sensitive)
 
 
-def _occurrences(names: Sequence[str], ordered: bool) -> LtlfFormula:
-    """The formula of keywords: F(a) & F(b) & ..., or in order !a & !b U (a & X(!b U b)), generalised.
-
-    Before concept j occurs for the first time, neither it nor any concept behind it occurs. That also holds where
-    concepts share a form.
-    """
+def _occurrences(names: Sequence[str]) -> LtlfFormula:
+    """The formula of keywords: F(a) & F(b) & ..."""
     build = Builder()
-    concepts = [build.add(Op.NAME, (), name) for name in names]
-    if not ordered:
-        occurs = list(dict.fromkeys(build.add(Op.FINALLY, (concept,)) for concept in concepts))
-        return build.formula(build.add(Op.AND, occurs) if len(occurs) > 1 else occurs[0])
-    # From the last concept to the first: each formula contains the one of the concepts behind it.
-    root = build.add(Op.FINALLY, concepts[-1:])
-    for number in range(len(concepts) - 2, -1, -1):
-        here = build.add(Op.AND, (concepts[number], build.add(Op.NEXT, (root,))))
-        absent = list(dict.fromkeys(build.add(Op.NOT, (concept,)) for concept in concepts[number:]))
-        root = build.add(Op.UNTIL, (build.add(Op.AND, absent) if len(absent) > 1 else absent[0], here))
-    return build.formula(root)
+    occurs = list(dict.fromkeys(build.add(Op.FINALLY, (build.add(Op.NAME, (), name),)) for name in names))
+    return build.formula(build.add(Op.AND, occurs) if len(occurs) > 1 else occurs[0])
 
 
 def _length(spec: LengthSpec) -> ConstraintTree:

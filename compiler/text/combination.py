@@ -163,7 +163,6 @@ def _word_trace(leaves: Sequence[WordLeaf], guard: ResourceGuard) -> WordTransdu
         for name, meaning in leaf.propositions.items():
             if normalize(propositions.setdefault(name, meaning)) != normalize(meaning):
                 raise ValueError(f"two meanings go by one name, {name!r}")
-    guard.check("propositions_max", len(propositions))
     return word_transducer(propositions, any(leaf.with_eos for leaf in leaves), guard)
 
 
