@@ -7,12 +7,12 @@ from collections.abc import Callable
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
-from compiler.errors import CompileError, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
+from compiler.errors import CompileError, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
 from compiler.forms import constraint_tree, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import LabelsSpec, LengthSpec, Spec, check_input_size, drop_unused_propositions, leaves
-from compiler.text import TextAutomaton, label_automata, to_text_automaton, without_bounded_leaves
+from compiler.text import ConstraintTree, TextAutomaton, label_automata, to_text_automaton, without_bounded_leaves
 from compiler.vocab import Vocabulary
 
 
@@ -98,11 +98,26 @@ def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> CompileError
 
     It names a bound of ours if texts may satisfy the constraint beyond it, else the parts that contradict each other.
     """
-    if not isinstance(spec, LabelsSpec):
-        tree, bounds = without_bounded_leaves(constraint_tree(_read(spec, guard), engines, guard))
-        if bounds and to_text_automaton(tree, guard).byte_automaton.min_tokens != UNREACHABLE:
-            return bounds[0]
-    return explain_unsatisfiable(spec, engines, guard)
+    bound = None if isinstance(spec, LabelsSpec) else _bound_in_the_way(_read(spec, guard), engines, guard)
+    return bound or explain_unsatisfiable(spec, engines, guard)
+
+
+def _bound_in_the_way(spec: Spec, engines: Engines, guard: ResourceGuard) -> LimitExceeded | None:
+    """A bound of ours beyond which texts may satisfy the constraint."""
+    tree, bounds = without_bounded_leaves(constraint_tree(spec, engines, guard))
+    if not bounds or not _has_texts(tree, guard):
+        return None
+    # Without the bounds that only keep automata small, less is left to doubt.
+    longer = constraint_tree(spec, engines, guard, shortens=False)
+    tree, others = without_bounded_leaves(longer)
+    if _has_texts(longer, guard):
+        names = {bound.limit for bound in others}
+        return next((bound for bound in bounds if bound.limit not in names), bounds[0])
+    return others[0] if others and _has_texts(tree, guard) else None
+
+
+def _has_texts(tree: ConstraintTree, guard: ResourceGuard) -> bool:
+    return to_text_automaton(tree, guard).byte_automaton.min_tokens != UNREACHABLE
 
 
 def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:

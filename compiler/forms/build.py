@@ -61,10 +61,14 @@ from compiler.text import (
 )
 
 
-def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = ()) -> ConstraintTree:
+def constraint_tree(
+    spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = (), *, shortens: bool = True
+) -> ConstraintTree:
     """The tree of a constraint.
 
-    path  where the constraint stands in the outermost one: leaves that are built later name their faults from there on
+    path      where the constraint stands in the outermost one: leaves that are built later name their faults from there
+              on
+    shortens  as in `schema_dfa`
     Raises SpecSyntaxError or SpecUnsupported, whose `field` is the path from this constraint on, where a part cannot be
     read, SpecUnsatisfiable where a schema's part has no text, LimitExceeded where one outgrows a limit.
     """
@@ -74,11 +78,12 @@ def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tu
             parts = []
             for number, part in enumerate(spec.parts):
                 with field_prefix(f"{spec.form}.{number}"):
-                    parts.append(constraint_tree(part, engines, guard, (*path, f"{spec.form}.{number}")))
+                    inside = (*path, f"{spec.form}.{number}")
+                    parts.append(constraint_tree(part, engines, guard, inside, shortens=shortens))
             return BooleanNode(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
             with field_prefix("not"):
-                return Negation(constraint_tree(spec.part, engines, guard, (*path, "not")))
+                return Negation(constraint_tree(spec.part, engines, guard, (*path, "not"), shortens=shortens))
         case LtlfSpec():
             formula = parse_formula(spec.formula, guard)
             # A leaf over letters is built late: which letters there are depends on the other leaves too.
@@ -95,11 +100,13 @@ def constraint_tree(spec: Spec, engines: Engines, guard: ResourceGuard, path: tu
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
         case _:
             left_out: list[LimitExceeded] = []
-            texts = _texts(spec, engines, guard, left_out)
+            texts = _texts(spec, engines, guard, left_out, shortens=shortens)
             return CharLeaf(texts, spec.leading_space == "strip", tuple(left_out))
 
 
-def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded]) -> CharDfa:
+def _texts(
+    spec: WholeTextSpec, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded], *, shortens: bool
+) -> CharDfa:
     """The texts of a form that speaks of the whole text. `left_out` receives the bounds that leave texts out."""
     node: Node
     match spec:
@@ -117,7 +124,7 @@ def _texts(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard, left_out
             document, schemas = (json.loads(text, parse_float=read_decimal) for text in (spec.schema, spec.schemas))
             return schema_dfa(
                 document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
-                left_out=left_out,
+                shortens=shortens, left_out=left_out,
             )
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     with blame_field(spec.form):

@@ -11,6 +11,7 @@ from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema, t
 if TYPE_CHECKING:  # `compiler` imports this module
     from compiler.json_schema.compiler import SchemaCompiler
 
+_FEW_ITEMS = 8  # a maximum up to which arrays are never shortened
 _Counts = tuple[int, ...]  # of items so far, for each constant of `uniqueItems` and each `contains`; capped
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
 
@@ -30,6 +31,10 @@ class ArrayBuilder:
         self._contains: list[Contains] = [contains for facts in self._facts for contains in facts.contains]
         self._safe = True
         prefix = max((len(facts.prefix) for facts in self._facts), default=0)
+        if self._maximum is not None and self._maximum > max(_FEW_ITEMS, prefix) and not self._contains:
+            item = compiler.text(self._item(prefix), position.item(prefix))[0]
+            least = max(self._minimum, prefix)
+            self._maximum = compiler.scalars.item_count(least, self._maximum, item.states) if item else least
         # From this index on, all items are alike: a larger index is never distinguished from it.
         self._last = max(prefix, position.scope.prefix, self._minimum, self._maximum or 0)
         self._constants: list[Fragment | None] = []  # values of which each occurs at most once, for `uniqueItems`

@@ -10,6 +10,7 @@ them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -49,7 +50,7 @@ class SchemaCompiler:
 
     no_nesting  a position where neither array nor object may stand, for the contents of strings
     marks       whether a mark stands for the arrays and objects that are nested too deep
-    cut         whether arrays or objects were left out because of the depth
+    cuts        the bounds of depth because of which arrays or objects were left out
     Raises SpecUnsupported and LimitExceeded.
     """
 
@@ -73,7 +74,8 @@ class SchemaCompiler:
         self._active: set[_Key] = set()  # under construction, to notice a schema that negates itself
         self._strings: dict[Fragment, Fragment] = {}  # contents to strings
         self._bytes = 0  # of all texts in the cache
-        self.scalars, self._marks, self.cut = scalars, marks, False
+        self.scalars, self._marks = scalars, marks
+        self.cuts: dict[tuple[str, int], None] = {}  # ordered, each once
 
     def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes.
@@ -173,8 +175,10 @@ class SchemaCompiler:
     def _choice(self, conjunction: Conjunction, choice: Alternatives, position: Position) -> ValueSet:
         """The values of a conjunction whose first clause is a choice."""
         others, plan = conjunction.without(choice), self._choice_plan(conjunction, choice)
-        if plan is ChoicePlan.LIST:
-            union = self.scalars.constants(self._constants(choice))
+        texts = self._container_texts(conjunction, choice, position)
+        if plan is ChoicePlan.LIST or texts is not None:
+            plan = ChoicePlan.LIST
+            union = self.scalars.constants(self._constants(choice), texts or ())
         else:
             # The nodes without clauses stay: beside them, an option is far smaller than alone.
             base = others if plan is ChoicePlan.DISTRIBUTE else replace(conjunction, clauses=())
@@ -194,6 +198,44 @@ class SchemaCompiler:
             return ChoicePlan.LIST
         many = len(conjunction.clauses) > 1 and conjunction.combination_count() > _COMBINATIONS_MAX
         return ChoicePlan.INTERSECT if many else ChoicePlan.DISTRIBUTE
+
+    def _container_texts(
+        self, conjunction: Conjunction, choice: Alternatives, position: Position
+    ) -> list[str] | None:
+        """The texts of the arrays and objects that a choice lists.
+
+        None where it has other options, other facts speak of arrays and objects, or one is nested too deep.
+        """
+        nodes = [self.nodes[number] for number in choice.nodes]
+        others = [self.nodes[number] for number in conjunction.nodes]
+        if (
+            choice.exactly_one
+            or not all(node.constant is not None or node.only_constants() for node in nodes)
+            or all(node.constant is None for node in nodes)
+            or any(node.arrays is not None or node.objects is not None for node in others)
+            or len(conjunction.clauses) > 1
+        ):
+            return None
+        texts = [self._constant_text(node.constant, position) for node in nodes if node.constant is not None]
+        return None if None in texts else [text for text in texts if text is not None]
+
+    def _constant_text(self, value: object, position: Position) -> str | None:
+        """The text of a listed value. None where it is nested too deep."""
+        parts: list[str | None] = []
+        if isinstance(value, list):
+            parts += [self._constant_text(item, position.item(index)) for index, item in enumerate(value)]
+        elif isinstance(value, dict):
+            for name in sorted(value, key=position.scope.names.index):
+                text = self._constant_text(value[name], position.property(name))
+                parts.append(text and json.dumps(name, ensure_ascii=False) + self.layout.colon + text)
+        else:
+            return self.scalars.text(value)  # type: ignore[arg-type]
+        if None in parts or not position.may_nest():
+            return None
+        opening, closing = "[]" if isinstance(value, list) else "{}"
+        inside = self.layout.inside(position.level)
+        text = ",".join(f"{inside}{part}" for part in parts)
+        return opening + text + (self.layout.closing(position.level) if parts else "") + closing
 
     def _constants(self, choice: Alternatives) -> list[Scalar]:
         """The scalars that the options of a choice list."""
@@ -293,12 +335,14 @@ class SchemaCompiler:
         if not (allowed and constrained):
             return Trivial.ALL if allowed else Trivial.EMPTY, True
         # Where no array or object may stand, there is none.
-        fragment, safe = builder(self, node_ids, position).build() if position.may_nest() else self._deeper(builder)
+        fragment, safe = self._build(builder, node_ids, position)
         return from_fragment(fragment), safe
 
-    def _deeper(self, builder: _Builder) -> tuple[Fragment | None, bool]:
-        """What stands for the arrays or objects that are nested too deep."""
-        self.cut = True
+    def _build(self, builder: _Builder, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
+        """The arrays or the objects. Where they are nested too deep, it is what stands for them."""
+        if position.may_nest():
+            return builder(self, node_ids, position).build()
+        self.cuts[position.bound] = None
         opening, closing = "[]" if builder is ArrayBuilder else "{}"
         return self.alphabet.texts([opening + _MARK + closing] if self._marks else []), True
 
@@ -309,7 +353,7 @@ class SchemaCompiler:
         if name == "string":
             return self.scalars.any_text
         builder: _Builder = ArrayBuilder if name == "array" else ObjectBuilder
-        return (builder(self, (), position).build() if position.may_nest() else self._deeper(builder))[0]
+        return self._build(builder, (), position)[0]
 
     def _fragment(self, name: str, language: TypeLanguage, position: Position) -> Fragment | None:
         if isinstance(language, Fragment):
@@ -320,7 +364,7 @@ class SchemaCompiler:
         if content is None:
             return None
         if content not in self._strings:
-            self._strings[content] = string_fragment(content, self.guard)
+            self._strings[content] = string_fragment(content, self.alphabet.escapes, self.guard)
         return self._strings[content]
 
     def _text_of(self, values: ValueSet, position: Position) -> Fragment | None:

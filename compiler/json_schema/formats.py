@@ -141,6 +141,8 @@ FORMATS: dict[str, str] = {
     "cidr": _CIDR,
 }
 FORMATS |= {"ip-address": _IPV4, "host-name": _HOSTNAME}  # their names in draft 3
+_ADDRESSES = (_LITERAL, _international(_LITERAL), rf"\[(?:{_IPV4}|IPv6:(?:{_ipv6()}))\]")  # hosts in brackets
+SHORT_CHARS_MAX = 253  # of a host name
 INTEGERS = {"int32": 31, "int64": 63}  # formats of numbers: the bits beside the sign
 SILENT = frozenset(  # formats that say how a value is meant or kept: nothing is asserted
     {"binary", "byte", "double", "float", "json-string", "password", "path", "utc-millisec"}
@@ -152,3 +154,14 @@ EXCEPT: dict[str, str] = {  # what a format's pattern matches and the format doe
     "idn-hostname": _ENCODED,
     "idn-email": rf".*@{_ENCODED}",
 }
+
+
+def short_pattern(name: str) -> str:
+    """The pattern of a format without hosts in brackets.
+
+    It has a tenth of the states. It is right for texts of up to SHORT_CHARS_MAX characters.
+    """
+    pattern = FORMATS[name].replace(_HOSTNAME, rf"(?:{_LABEL})(?:\.(?:{_LABEL}))*")
+    for host in _ADDRESSES:
+        pattern = pattern.replace(f"|{host}", "")
+    return pattern

@@ -24,7 +24,7 @@ ENTRY_BYTES = 4  # of an int32
 Operation = Literal["and", "or", "less"]
 QUOTE, BACKSLASH = ord('"'), ord("\\")
 _ESCAPED = (*range(32), QUOTE, BACKSLASH)
-_ESCAPES = {json.dumps(chr(code))[2:-1]: code for code in _ESCAPED}  # what follows the backslash: "n", "u001f", ...
+ESCAPES = {json.dumps(chr(code))[2:-1]: code for code in _ESCAPED}  # what follows the backslash: "n", "u001f", ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,9 +285,10 @@ class Assembler:
         return compressed(table, accepting.astype(np.int32))
 
 
-def escaped(table: np.ndarray) -> np.ndarray:
+def escaped(table: np.ndarray, escapes: Mapping[str, int]) -> np.ndarray:
     """The spelling in JSON of texts of plain characters. Returns int32 [S', M], whose first S states are those before.
 
+    escapes  those of ESCAPES that are written; texts with other such characters are left out
     Each string has one spelling, that of `json.dumps(text, ensure_ascii=False)`. The edges of characters that JSON
     escapes become paths through new states. After a backslash, and after each character of an escape but the last,
     there is one new state for all old states that go on alike from there.
@@ -313,17 +314,17 @@ def escaped(table: np.ndarray) -> np.ndarray:
         parts.append(rows)
         return np.asarray(number[which.reshape(-1)])
 
-    after_backslash = after(_ESCAPES)
-    parts[0][:, list(_ESCAPES.values())] = DEAD
+    after_backslash = after(escapes)
+    parts[0][:, _ESCAPED] = DEAD
     parts[0][:, BACKSLASH] = after_backslash
     return np.concatenate(parts)
 
 
-def string_fragment(content: Fragment, guard: ResourceGuard) -> Fragment:
-    """The JSON strings whose content is a text of `content`."""
+def string_fragment(content: Fragment, escapes: Mapping[str, int], guard: ResourceGuard) -> Fragment:
+    """The JSON strings whose content is a text of `content`. `escapes` as in `escaped`."""
     assembler = Assembler(len(content.columns), guard)
     # The first states of the escaped table are those of the content, with their labels.
-    offset = assembler.add_table(escaped(content.full_table))
+    offset = assembler.add_table(escaped(content.full_table, escapes))
     assembler.add_text(START, '"', offset + START)
     assembler.add_quotes(np.flatnonzero(content.label) + offset, assembler.new_end())
     return assembler.finish()

@@ -126,13 +126,14 @@ class TypeKeywords:
                 properties=properties, patterns=(), additional=self.add(Schema(field, never=True)), names=None,
                 required=tuple(value),
             )
-            return self.add(Schema(field, types=frozenset({"object"}), objects=declared, order=tuple(value)))
+            types = frozenset({"object"})
+            return self.add(Schema(field, types=types, constant=value, objects=declared, order=tuple(value)))
         if isinstance(value, list):
             # An array of exactly these items.
             facts = ArrayFacts(
                 prefix=tuple(map(self._constant, value)), items=None, minimum=len(value), maximum=len(value)
             )
-            return self.add(Schema(field, types=frozenset({"array"}), arrays=facts))
+            return self.add(Schema(field, types=frozenset({"array"}), constant=value, arrays=facts))
         return self.add(Schema(field, values=(self._scalar(value),)))
 
     def _scalar(self, value: object) -> Scalar:

@@ -21,6 +21,7 @@ Scalar: TypeAlias = "str | int | float | Decimal | bool | None"
 Bound: TypeAlias = tuple[Decimal, bool]  # the value, and whether the value itself is excluded
 
 TYPES = frozenset({"null", "boolean", "number", "integer", "string", "array", "object"})
+UNDECLARED_DEPTH = 1  # levels of nesting in a property of which a schema that declares others says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class Schema:
     never    no value at all is valid
     types    the allowed types, None for all
     values   the allowed scalars, None for all
+    constant the array or object that alone is valid, as the other facts say too; None for other nodes
     all_of, choices, none_of, conditions        nodes that speak of the same value
     order    the property names and nodes in the order in which the document has them
     unevaluated_items, unevaluated_properties   nodes, until `unevaluated` has replaced them by plain facts
@@ -168,6 +170,7 @@ class Schema:
     never: bool = False
     types: frozenset[str] | None = None
     values: tuple[Scalar, ...] | None = None
+    constant: list[object] | dict[str, object] | None = None
     numbers: NumberFacts | None = None
     strings: StringFacts | None = None
     arrays: ArrayFacts | None = None
@@ -234,19 +237,23 @@ class PropertyScope:
     def property(self, name: str | None) -> PropertyScope:
         """The scope of a property's value. None for a name that is not in `names`."""
         if name not in self._child:
-            node_ids = []
-            for facts in self._objects:
-                declared = dict(facts.properties)
-                # Every pattern is taken, also one that the name does not match: the scope then has more names than it
-                # needs, never fewer.
-                patterns = [node for _, _, node in facts.patterns]
-                if name in declared:
-                    node_ids.append(declared[name])
-                elif facts.additional is not None:
-                    patterns.append(facts.additional)
-                node_ids.extend(patterns)
-            self._child[name] = self._scopes.scope(node_ids)
+            self._child[name] = self._scopes.scope(self._value_nodes(name))
         return self._child[name]
+
+    def _value_nodes(self, name: str | None) -> list[int]:
+        """The nodes of a property's value."""
+        node_ids = []
+        for facts in self._objects:
+            declared = dict(facts.properties)
+            # Every pattern is taken, also one that the name does not match: the scope then has more names than it
+            # needs, never fewer.
+            patterns = [node for _, _, node in facts.patterns]
+            if name in declared:
+                node_ids.append(declared[name])
+            elif facts.additional is not None:
+                patterns.append(facts.additional)
+            node_ids.extend(patterns)
+        return node_ids
 
     def item(self, index: int) -> PropertyScope:
         """The scope of an item; all from `prefix` on share one."""
@@ -266,6 +273,13 @@ class PropertyScope:
         keys = [*self.names, None] if self._objects else []
         # An item behind `prefix` stands for all of them.
         return [*map(self.property, keys), *(self.item(index) for index in range(self.prefix + 1) if self._arrays)]
+
+    @cached_property
+    def ignores_undeclared(self) -> bool:
+        """Whether properties are declared here, and nothing is said of any others."""
+        return bool(self.names) and all(
+            self._scopes.nodes[node].is_unconstrained() for node in self._value_nodes(None)
+        )
 
     @cached_property
     def counts_against_depth(self) -> bool:
@@ -330,12 +344,15 @@ class Position:
     """A place in a text.
 
     depth     how many more levels may be nested, of those that count against the depth
+    bound     the name and the value of the bound that the depth comes from
     level     how many arrays and objects are around it, where the white space shows that; else 0
     indented  whether the white space shows it
     """
 
     scope: PropertyScope
     depth: int
+    _: KW_ONLY
+    bound: tuple[str, int]
     level: int
     indented: bool
 
@@ -349,9 +366,13 @@ class Position:
 
     def property(self, name: str | None) -> Position:
         """The position of the value of a property of an object here."""
-        return self._child(self.scope.property(name))
+        inside = self._child(self.scope.property(name))
+        # The states of an open value double with each level, and every object with declared properties holds one.
+        if name is None and self.scope.ignores_undeclared and inside.depth > UNDECLARED_DEPTH:
+            return replace(inside, depth=UNDECLARED_DEPTH, bound=("undeclared_depth", UNDECLARED_DEPTH))
+        return inside
 
     def _child(self, scope: PropertyScope) -> Position:
         depth = self.depth - 1 if self.scope.counts_against_depth else self.depth
         # Without indentation all levels are 0: then equal values at different levels share one automaton.
-        return Position(scope, depth, self.level + 1 if self.indented else self.level, self.indented)
+        return replace(self, scope=scope, depth=depth, level=self.level + 1 if self.indented else self.level)

@@ -29,12 +29,15 @@ from compiler.json_schema.decimals import (
     significant_digits,
 )
 from compiler.json_schema.nodes import Bound, NumberFacts
-from compiler.limits import DEFAULT_LIMITS
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.regex import pattern_dfa
 
 SYMBOLS = "-0123456789.e+"
 DIGITS_MAX = 15  # significant digits of a number that is no integer: they survive the way through a double
 EXPONENT_MAX = 307  # such numbers are normal doubles, whatever their digits
 INTEGER_DIGITS_DEFAULT = DEFAULT_LIMITS.integer_digits_max
+OPEN_DIGITS_MAX = 15  # of an integer that a schema leaves open
+_OPEN_PLACES = 9, 6  # digits before and behind the point of another such number, which is then no less than 1e-6
 _STATES_MAX = DEFAULT_LIMITS.dfa_states_max  # not the caller's limit, as automata are cached for all callers
 
 
@@ -305,6 +308,21 @@ def number_dfa(facts: NumberFacts, spelling: NumberSpelling) -> Dfa:
     rows[1][SYMBOLS.index("-")] = 2 if _negative_magnitudes(facts) is not None else 0
     table = np.array(rows, dtype=np.int32)
     return minimize(Dfa(np.arange(len(SYMBOLS), dtype=np.int32), table, np.array(accepting), 1))
+
+
+@lru_cache(maxsize=8)
+def open_number_dfa(integer_digits: int) -> Dfa:
+    """The minimal DFA over SYMBOLS of short numbers. Values that a schema leaves open hold only these.
+
+    integer_digits  the most digits of an integer elsewhere
+
+    >>> [open_number_dfa(19).accepts(map(SYMBOLS.index, text)) for text in ("-12.5", "0", "1.50", "-0", "0.0000001")]
+    [True, True, False, False, False]
+    """
+    longest, before, behind = (min(digits, integer_digits) for digits in (OPEN_DIGITS_MAX, *_OPEN_PLACES))
+    pattern = rf"0|-?[1-9][0-9]{{0,{longest - 1}}}|-?(0|[1-9][0-9]{{0,{before - 1}}})\.[0-9]{{0,{behind - 1}}}[1-9]"
+    dfa, minterms = pattern_dfa(pattern, ResourceGuard(DEFAULT_LIMITS))
+    return Dfa(dfa.symbol_class[minterms.word(SYMBOLS)], dfa.next_state, dfa.accepting, dfa.start)
 
 
 def _explore(scanner: _Scanner, rows: list[list[int]], accepting: list[bool]) -> int:

@@ -31,7 +31,7 @@ class ObjectBuilder:
         self._compiler, self._position, self._duplicate_key_safe = compiler, position, True
         self._nodes: list[Schema] = [compiler.nodes[number] for number in node_ids]
         self._facts: list[ObjectFacts] = [node.objects for node in self._nodes if node.objects is not None]
-        self._names = position.scope.names
+        self._names, self.escapes = position.scope.names, compiler.alphabet.escapes
         # What `propertyNames` allows of keys.
         self._key_content = compiler.content([facts.names for facts in self._facts if facts.names is not None])
         self._values = [self._declared(name) for name in self._names]
@@ -210,7 +210,7 @@ class _ObjectStateGraph:
         if not entries:
             return
         table, label_of = key_table.finish()
-        offset = assembler.add_table(escaped(table))
+        offset = assembler.add_table(escaped(table, self._builder.escapes))
         self.before.update({control: offset + entry for control, entry in entries.items()})
         # What follows a key depends on its label and the count alone, so each value is written once a layer.
         for label in sorted({label for control in controls for label in self._labels(control)}):

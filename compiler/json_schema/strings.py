@@ -20,14 +20,15 @@ from compiler.automata import (
     char_complement,
     char_intersection,
     common_minterms,
+    everything,
     minterms,
     single,
     words_dfa,
 )
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.json_schema.ecmascript import to_python
-from compiler.json_schema.formats import EXCEPT, FORMATS
-from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, START, Fragment, fragment_of
+from compiler.json_schema.formats import EXCEPT, FORMATS, short_pattern
+from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, ESCAPES, START, Fragment, fragment_of
 from compiler.json_schema.nodes import EmbeddedConstraint, Schema, StringFacts
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import (
@@ -47,7 +48,8 @@ from compiler.regex import (
 
 ASCII = 128
 Embed = Callable[[object, str], CharDfa]
-ContentKey = tuple[str, str] | EmbeddedConstraint  # ("pattern", its text), ("format", its name), or a constraint
+# ("pattern", its text), ("format", its name), ("short format", its name), or a constraint
+ContentKey = tuple[str, str] | EmbeddedConstraint
 _ANY_TEXT = Repeat(Chars(ANYTHING), 0, None)
 
 
@@ -56,10 +58,15 @@ class StringAlphabet:
 
     minterms  sets of characters; symbol i is minterm i, and the ASCII character i for i < 128
     width     the number of symbols
+    escapes   the escapes that are written
     Raises what parsing a pattern and `embed` raise, and LimitExceeded.
     """
 
-    def __init__(self, nodes: Iterable[Schema], embed: Embed, guard: ResourceGuard) -> None:
+    def __init__(self, nodes: Iterable[Schema], embed: Embed, guard: ResourceGuard, *, shortens: bool = True) -> None:
+        """shortens: whether control characters of long escapes are left out.
+
+        Those are written all the same that no other character can stand for.
+        """
         self._guard = guard
         # Automata over characters first: their minterms decide the alphabet.
         self._contents: dict[ContentKey, CharDfa] = {}
@@ -73,9 +80,18 @@ class StringAlphabet:
         families = [singles, *(content.minterms for content in self._contents.values())]
         self.minterms, symbols = common_minterms(families)
         self.width = self.minterms.count
+        self.escapes = self._short_escapes(literals) if shortens else dict(ESCAPES)
         # For each automaton, the symbol of its own that each symbol of the schema is: int64 [width].
         self._symbols = dict(zip(self._contents, symbols[1:], strict=True))
         self._fragments: dict[ContentKey, Fragment | None] = {}
+
+    def _short_escapes(self, literals: Iterable[str]) -> dict[str, int]:
+        parts = common_minterms([everything().minterms, *(content.minterms for content in self._contents.values())])[0]
+        printable = {int(parts.of(np.array([ord(" ")]))[0]), *parts.cell[parts.cuts > ord(" ")].tolist()}
+        needed = {
+            chr(code) for code, part in enumerate(parts.of(np.arange(ord(" "))).tolist()) if part not in printable
+        }.union(*literals)
+        return {text: code for text, code in ESCAPES.items() if len(text) == 1 or chr(code) in needed}
 
     def _compile_contents(self, node: Schema, embed: Embed) -> None:
         """Compile a node's conditions on strings and keys. Each pattern and format is compiled once."""
@@ -87,7 +103,9 @@ class StringAlphabet:
                 with blame_field(field):
                     self._contents["pattern", pattern] = search_dfa(pattern, self._guard)
         for name in strings.formats:
-            self._contents["format", name] = _format(name)
+            self._contents["format", name] = _format(FORMATS[name], name)
+            if short_pattern(name) != FORMATS[name]:
+                self._contents["short format", name] = _format(short_pattern(name), name)
         for constraint in strings.constraints:
             self._contents[constraint] = embed(constraint.value, constraint.field)
 
@@ -107,6 +125,11 @@ class StringAlphabet:
                 Dfa(dfa.symbol_class[self._symbols[key]], dfa.next_state, dfa.accepting, dfa.start)
             )
         return self._fragments[key]
+
+    def short_key(self, key: ContentKey) -> ContentKey:
+        """The key of the short form of a format. Other keys stay."""
+        short = ("short format", key[1]) if isinstance(key, tuple) and key[0] == "format" else key
+        return short if short in self._contents else key
 
     def matches(self, pattern: str, text: str) -> bool:
         """True when a pattern is found in the text."""
@@ -172,12 +195,12 @@ def _at_the_end(node: Node) -> Node:
     return Anchor("end") if node == Anchor("final") else node
 
 
-@lru_cache(maxsize=len(FORMATS))
-def _format(name: str) -> CharDfa:
+@lru_cache(maxsize=2 * len(FORMATS))
+def _format(pattern: str, name: str) -> CharDfa:
     """The texts of a format. Its pattern is part of the program, so the caller's limits do not apply."""
     guard = ResourceGuard(Limits(pattern_chars_max=100_000))
     # Cached for the life of the process, since a format means the same in all schemas.
-    allowed = CharDfa(*pattern_dfa(FORMATS[name], guard))
+    allowed = CharDfa(*pattern_dfa(pattern, guard))
     if name not in EXCEPT:
         return allowed
     return char_intersection([allowed, char_complement(CharDfa(*pattern_dfa(EXCEPT[name], guard)))], guard)

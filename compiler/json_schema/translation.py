@@ -8,7 +8,7 @@ deeper. If nothing is written even then, there is no instance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Literal
@@ -16,7 +16,7 @@ from typing import Literal
 from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.compiler import SchemaCompiler
-from compiler.json_schema.fragments import Fragment, ObjectLayout, dfa_of, trim
+from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, dfa_of, trim
 from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
 from compiler.json_schema.numbers import DIGITS_MAX
 from compiler.json_schema.reader import SchemaReader
@@ -38,6 +38,7 @@ def schema_dfa(
     guard: ResourceGuard,
     schemas: Mapping[str, object] | None = None,
     strict: bool = False,
+    shortens: bool = True,
     left_out: list[LimitExceeded] | None = None,
 ) -> CharDfa:
     """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
@@ -48,6 +49,7 @@ def schema_dfa(
                over a string's characters
     schemas    the documents that references may lead to, by URI
     strict     whether unknown keywords and formats are refused
+    shortens   whether values may be shorter than the schema allows, to keep the automaton small
     left_out   receives the bounds of ours that leave values out. Where nothing is written, they are the reason;
                without one, the schema has no instance
     Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
@@ -62,18 +64,24 @@ def schema_dfa(
     # Nodes may recurse through references far deeper than the document is nested.
     with guard.recursion():
         nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
-        alphabet = StringAlphabet(nodes, embed, guard)
-        scalars = ScalarCompiler(nodes, alphabet, guard)
+        alphabet = StringAlphabet(nodes, embed, guard, shortens=shortens)
+        scalars = ScalarCompiler(nodes, alphabet, guard, shortens=shortens)
         texts = partial(_texts, nodes, alphabet, whitespace == "pretty", max_depth, guard=guard)
-        fragment, cut = texts(scalars=scalars)
+        fragment, cuts = texts(scalars=scalars)
+        if fragment is None and scalars.shortens:
+            # Values that are too long on one side may be all that fits the other.
+            scalars = ScalarCompiler(nodes, alphabet, guard, shortens=False)
+            fragment, cuts = texts(scalars=scalars)
 
         def again(extra: Sequence[Decimal], marks: bool) -> Fragment | None:
-            return texts(scalars=ScalarCompiler(nodes, alphabet, guard, extra), marks=marks)[0]
+            return texts(scalars=ScalarCompiler(nodes, alphabet, guard, extra, shortens=False), marks=marks)[0]
 
         if left_out is not None:
-            depth = max_depth if cut else None
-            bounds = [] if depth is None else [("max_depth", depth)]
-            bounds = _bound_in_the_way(nodes, again, depth, guard) if fragment is None else bounds + scalars.bounds()
+            # Values that the schema says nothing of are never all in the way: short ones are as good as deep ones.
+            depth = max_depth if ("max_depth", max_depth) in cuts else None
+            bounds = [*cuts, *scalars.bounds()]
+            bounds += [("control_characters", 0)] if alphabet.escapes != ESCAPES else []
+            bounds = _bound_in_the_way(nodes, again, depth, guard) if fragment is None else bounds
             left_out += [_bound_exceeded(*bound) for bound in bounds]
     # The empty language has no fragment.
     if fragment is None:
@@ -91,15 +99,16 @@ def _texts(
     scalars: ScalarCompiler,
     guard: ResourceGuard,
     marks: bool = False,
-) -> tuple[Fragment | None, bool]:
-    """The texts of node 0, and whether the depth left some out."""
+) -> tuple[Fragment | None, Collection[tuple[str, int]]]:
+    """The texts of node 0, and the bounds that left some out."""
     scopes = PropertyScopes(nodes, guard)
     # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
-    no_nesting = Position(scopes.scope(()), 0, 0, pretty)
+    position = partial(Position, bound=("max_depth", max_depth), level=0, indented=pretty)
+    no_nesting = position(scopes.scope(()), 0)
     layout = ObjectLayout(pretty)
     compiler = SchemaCompiler(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, marks=marks)
-    text = compiler.text((0,), Position(scopes.scope((0,)), max_depth, 0, pretty))[0]
-    return None if text is None else trim(text), compiler.cut
+    text = compiler.text((0,), position(scopes.scope((0,)), max_depth))[0]
+    return None if text is None else trim(text), compiler.cuts
 
 
 def _bound_exceeded(limit: str, cap: int) -> LimitExceeded:

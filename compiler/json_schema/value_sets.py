@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -16,12 +16,22 @@ from typing import TypeAlias
 
 import numpy as np
 
+from compiler.automata import Dfa
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.decimals import PLAIN_EXPONENT_MAX, as_decimal, is_integer
+from compiler.json_schema.formats import SHORT_CHARS_MAX
 from compiler.json_schema.fragments import Fragment, Operation, combine, fragment_of, trim
 from compiler.json_schema.keywords import tightest
 from compiler.json_schema.nodes import NumberFacts, Scalar, Schema, tightest_counts
-from compiler.json_schema.numbers import DIGITS_MAX, SYMBOLS, NumberSpelling, fits, number_dfa
+from compiler.json_schema.numbers import (
+    DIGITS_MAX,
+    OPEN_DIGITS_MAX,
+    SYMBOLS,
+    NumberSpelling,
+    fits,
+    number_dfa,
+    open_number_dfa,
+)
 from compiler.json_schema.strings import ContentKey, StringAlphabet
 from compiler.json_schema.witnesses import exceeded_bound
 from compiler.limits import ResourceGuard
@@ -58,6 +68,7 @@ class ValueSet:
         return self.languages[AUTOMATON_TYPES.index(name)]
 
 
+_COUNTED_STATES = 8_192  # of an array or a string whose length has a maximum, about
 # The empty set, for nodes that no value fits.
 NO_VALUES = ValueSet(frozenset(), (Trivial.EMPTY,) * len(AUTOMATON_TYPES))
 
@@ -156,15 +167,17 @@ class ScalarCompiler:
 
     spelling  how numbers are written
     listed    the numbers that the schema lists
+    shortens  whether numbers, strings and arrays may be shorter than the schema allows, to keep automata small
     """
 
     def __init__(
-        self, nodes: Sequence[Schema], alphabet: StringAlphabet, guard: ResourceGuard, extra: Sequence[Decimal] = ()
+        self, nodes: Sequence[Schema], alphabet: StringAlphabet, guard: ResourceGuard, extra: Sequence[Decimal] = (),
+        *, shortens: bool = True,
     ) -> None:
-        """extra: numbers beyond the bounds that are written as well."""
+        """extra: numbers that are written too."""
         self._alphabet, self._guard, self._width = alphabet, guard, alphabet.width
         self.spelling, self.listed = number_texts(nodes, guard, extra)
-        self._negated = any(map(negates, nodes))
+        self.shortens = shortens and not any(map(negates, nodes))
         # Numbers beyond the bounds, and those that the schema writes in its own way: their other text is left out.
         standard = {value: self.spelling.text(value) for value in self.listed}
         self._own_texts = {
@@ -175,7 +188,7 @@ class ScalarCompiler:
         self._left_out = alphabet.texts(
             standard[value] for value, text in self._own_texts.items() if text != standard[value]
         )
-        self._number_written = False
+        self._bounds: dict[str, int] = {}  # beyond which there may be values that are not written
         self._number_cache: dict[NumberFacts, Fragment | None] = {}
         self.any_text = alphabet.lengths(0, None)
 
@@ -186,12 +199,12 @@ class ScalarCompiler:
     def open_number(self) -> Fragment | None:
         """The numbers of a value of which the schema says nothing.
 
-        They have no exponents. Such values may be copied often, so their automaton is kept small. Where the schema
-        negates, they are all numbers.
+        Such values may be copied often, so short numbers keep their automaton small.
         """
-        if self._negated:
+        if not self.shortens:
             return self.any_number()
-        return self._standard(NumberFacts(), replace(self.spelling, long_integers=False, exponents=False))
+        self._bounds["open_digits"] = OPEN_DIGITS_MAX
+        return self._fragment(open_number_dfa(self.spelling.integer_digits))
 
     def number_language(self, nodes: Sequence[Schema], types: Sequence[frozenset[str]]) -> TypeLanguage:
         """The numbers that fit all nodes.
@@ -214,19 +227,26 @@ class ScalarCompiler:
     def _number(self, facts: NumberFacts) -> Fragment | None:
         """The numbers that fit the facts, each in its only text."""
         if facts not in self._number_cache:
-            standard = combine(self._standard(facts, self.spelling), self._left_out, "less", self._guard)
+            standard = combine(self._fragment(number_dfa(facts, self.spelling)), self._left_out, "less", self._guard)
             own = self._alphabet.texts(text for value, text in self._own_texts.items() if fits(value, facts))
             self._number_cache[facts] = combine(standard, own, "or", self._guard)
         return self._number_cache[facts]
 
     def bounds(self) -> list[tuple[str, int]]:
-        """The bounds beyond which there may be numbers that are not written. None where no number was compiled."""
-        return [("integer_digits_max", self.spelling.integer_digits)] if self._number_written else []
+        """The bounds that may leave out values, by what was compiled."""
+        return list(self._bounds.items())
 
-    def _standard(self, facts: NumberFacts, spelling: NumberSpelling) -> Fragment | None:
-        """The numbers that fit the facts, within the bounds."""
-        self._number_written = True
-        fragment = fragment_of(number_dfa(facts, spelling))
+    def item_count(self, minimum: int, maximum: int, states: int) -> int:
+        """The most items of an array. `states` is how many states an item has."""
+        cap = min(maximum, max(minimum, 1, _COUNTED_STATES // states)) if self.shortens else maximum
+        if cap < maximum:
+            self._bounds["array_items"] = min(cap, self._bounds.get("array_items", cap))
+        return cap
+
+    def _fragment(self, numbers: Dfa) -> Fragment | None:
+        """The fragment of an automaton over the symbols of numbers."""
+        self._bounds["integer_digits_max"] = self.spelling.integer_digits
+        fragment = fragment_of(numbers)
         if fragment is None:
             return None
         # From the 14 symbols of numbers to the alphabet. Column 0 is of the symbols that no number has.
@@ -243,26 +263,57 @@ class ScalarCompiler:
             keys.update(dict.fromkeys(("pattern", pattern) for pattern, _ in fact.patterns))
             keys.update(dict.fromkeys(("format", name) for name in fact.formats))
             keys.update(dict.fromkeys(fact.constraints))
-        parts = [self._alphabet.content(key) for key in keys]
-        # All bounds on lengths become one automaton, and none if they say nothing.
         minimum, maximum = tightest_counts(facts)
-        if minimum or maximum is not None:
-            parts.append(self._alphabet.lengths(minimum, maximum))
-        if not parts:
-            return Trivial.ALL
-        content = parts[0]
-        for part in parts[1:]:
-            content = combine(content, part, "and", self._guard)
-        return from_fragment(content)
+        if self.shortens and maximum is not None:
+            # Counting multiplies the states, so fewer of both are written where that leaves anything.
+            short = self._counted([self._alphabet.short_key(key) for key in keys], minimum, maximum, short=True)
+            if isinstance(short, Fragment):
+                return short
+        return self._counted(list(keys), minimum, maximum)
 
-    def constants(self, values: Sequence[Scalar]) -> ValueSet:
-        """Exactly these scalars."""
+    def _counted(
+        self, keys: Sequence[ContentKey], minimum: int, maximum: int | None, *, short: bool = False
+    ) -> TypeLanguage:
+        """The strings of all these contents with lengths within bounds.
+
+        short  whether a lower maximum keeps the automaton small; else it only ensures that some string is left
+        """
+        contents = [self._alphabet.content(key) for key in keys]
+        content = contents[0] if contents else None
+        for other in contents[1:]:
+            content = combine(content, other, "and", self._guard)
+        if contents and (content is None or (not minimum and maximum is None)):
+            return from_fragment(content)
+        if not minimum and maximum is None:
+            return Trivial.ALL
+        if self.shortens and maximum is not None:
+            states = content.states if content is not None else 2
+            # Of n states, some string is shorter than n, or than the minimum and n.
+            cap = min(maximum, max(minimum, _COUNTED_STATES // states) if short else minimum + states)
+            short_format = any(isinstance(key, tuple) and key[0] == "short format" for key in keys)
+            cap = min(cap, SHORT_CHARS_MAX) if short_format else cap
+            if cap < maximum or short_format:
+                self._bounds["string_chars"] = min(cap, self._bounds.get("string_chars", cap))
+            maximum = cap
+        # All bounds on lengths become one automaton.
+        lengths = self._alphabet.lengths(minimum, maximum)
+        return from_fragment(combine(content, lengths, "and", self._guard) if contents else lengths)
+
+    def text(self, value: Scalar) -> str:
+        """The text of a listed scalar."""
+        if isinstance(value, bool | str) or value is None:
+            return json.dumps(value, ensure_ascii=False)
+        return self.listed[as_decimal(value)]
+
+    def constants(self, values: Sequence[Scalar], containers: Iterable[str] = ()) -> ValueSet:
+        """Exactly these scalars, and the arrays and objects of these texts."""
         # null and booleans need no automaton.
-        texts = [value for value in values if isinstance(value, str)]
+        strings = [value for value in values if isinstance(value, str)]
         literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}
-        numbers = [self.listed[as_decimal(number)] for number in _numbers(values)]
-        languages = [from_fragment(self._alphabet.texts(each)) for each in (numbers, texts)]
-        return ValueSet(frozenset(literals), (*languages, Trivial.EMPTY, Trivial.EMPTY))
+        numbers = map(self.text, _numbers(values))
+        arrays, objects = ([text for text in containers if text[0] == bracket] for bracket in "[{")
+        languages = (from_fragment(self._alphabet.texts(each)) for each in (numbers, strings, arrays, objects))
+        return ValueSet(frozenset(literals), tuple(languages))
 
 
 def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:

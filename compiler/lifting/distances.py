@@ -69,7 +69,7 @@ class _PairEdges(NamedTuple):
 def _search_between(
     edges: _PairEdges, accepting: np.ndarray, inside: int, guard: ResourceGuard | None
 ) -> np.ndarray | None:
-    """The distances where no path is shorter for a token that ends inside a character; else None.
+    """The distances, unless tokens that end inside a character shorten some.
 
     The search leaves out such tokens, and with them the many states inside characters. Their distances follow from
     the others. Then each distance is one more than the least behind its edges, which only the true ones are.

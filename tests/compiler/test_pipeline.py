@@ -244,6 +244,14 @@ def test_tokens_that_cannot_combine_are_refused_without_a_character() -> None:
     assert refusal.value.characters == ()
 
 
+def test_two_hundred_ordered_keywords_compile() -> None:
+    words = [f"w{number}" for number in range(200)]
+    text = compile_text(KeywordsSpec(tuple((word,) for word in words), ordered=True))
+    assert text.letters.states == 202  # one is dead
+    assert check_text(text, " ".join(words)).satisfied
+    assert not check_text(text, " ".join([*words[:100], *words[101:]])).satisfied
+
+
 @pytest.mark.parametrize(
     ("spec", "limits", "limit"),
     [
@@ -255,7 +263,7 @@ def test_tokens_that_cannot_combine_are_refused_without_a_character() -> None:
         (RegexSpec("(?:a{1000}){1000}"), Limits(), "nfa_positions_max"),
         (KeywordsSpec(tuple((f"word{i}",) for i in range(33))), Limits(), "propositions_max"),
         (KeywordsSpec((("a" * 20_000,),)), Limits(), "keyword_chars_max"),
-        (LtlfSpec("F " + " & F ".join(f"w{i}" for i in range(16))), Limits(), "dfa_states_max"),
+        (LtlfSpec("F " + " & F ".join(f"w{i}" for i in range(16))), Limits(dfa_states_max=20_000), "dfa_states_max"),
         (RegexSpec(r"\w+(?: \w+){0,20}"), Limits(compile_s_max=0.0), "compile_s_max"),
         (
             LtlfSpec("F p", (("p", Proposition(tuple(map(chr, range(0x4E00, 0x9000))))),)),

@@ -1,4 +1,4 @@
-"""Distances with states inside characters searched apart, against one search over all states."""
+"""Compares distances with states inside characters searched apart and together."""
 
 from __future__ import annotations
 

@@ -1,0 +1,84 @@
+"""Sizes of schemas that compile under the default limits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from compiler.pipeline import compile_text
+from compiler.spec import spec_from_json
+from compiler.text import TextAutomaton, check_text
+
+OPEN_OBJECT = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+
+def automaton(schema: Any, **fields: Any) -> TextAutomaton:
+    return compile_text(spec_from_json({"json_schema": schema, **fields}))
+
+
+def accepts(text_automaton: TextAutomaton, value: object) -> bool:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return check_text(text_automaton, text).satisfied
+
+
+def test_fifteen_open_objects_take_few_states() -> None:
+    names = [f"p{number}" for number in range(15)]
+    objects = automaton({"type": "object", "properties": dict.fromkeys(names, OPEN_OBJECT)})
+    assert objects.transducer.states < 5_000
+    value = {name: {"x": name, "y": [1, "a"], "z": {"deep": -1.5}} for name in names}
+    assert accepts(objects, value)
+    assert not accepts(objects, value | {"p3": {"x": 1}})
+
+
+def test_values_declared_open_are_deeper_than_undeclared_ones() -> None:
+    schema = {"properties": {"a": {}, "b": {"additionalProperties": {"type": "array"}}}}
+    objects = automaton(schema)
+    assert accepts(objects, {"a": [[[]]], "b": {"c": [[]]}, "d": [0]})
+    assert not accepts(objects, {"d": [[]]})
+    assert accepts(automaton(schema | {"additionalProperties": {"type": "array"}}), {"d": [[]]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "accepted", "rejected"),
+    [
+        ({"format": "email", "maxLength": 256}, ["a@b", "a" * 200 + "@example.com"], ["a" * 256 + "@b", "a"]),
+        ({"format": "uri", "maxLength": 128}, ["http://a.example/?q#f"], ["http://" + "a" * 128, "a"]),
+        ({"format": "hostname", "maxLength": 64}, ["a.example", "a" * 63], ["a" * 64, "-"]),
+        ({"maxLength": 100_000}, ["", "a" * 4_096], []),
+        ({"minLength": 5_000, "maxLength": 100_000}, ["a" * 5_000], ["a" * 4_999]),
+        ({"pattern": "^a{6000}$", "maxLength": 100_000}, ["a" * 6_000], ["a" * 5_999]),
+        ({"maxLength": 2, "minLength": 1, "not": {"const": "a"}}, ["b", "ab"], ["", "a", "abc"]),
+    ],
+    ids=range(7),
+)
+def test_counted_strings_compile(schema: dict[str, Any], accepted: list[str], rejected: list[str]) -> None:
+    strings = automaton({"type": "string", **schema})
+    assert [text for text in accepted if not accepts(strings, text)] == []
+    assert [text for text in rejected if accepts(strings, text)] == []
+
+
+def test_ten_thousand_items_are_written_in_part() -> None:
+    items = automaton({"type": "array", "items": {"type": "boolean"}, "maxItems": 10_000})
+    assert accepts(items, [True] * 500)
+    assert accepts(automaton({"type": "array", "items": {"type": "boolean"}, "minItems": 2_000, "maxItems": 10_000}),
+                   [False] * 2_000)
+
+
+@pytest.mark.parametrize("whitespace", ["compact", "pretty"])
+def test_many_objects_in_an_enum_share_states(whitespace: str) -> None:
+    values = [{"b": [number] * 2, "a": number} for number in range(1_500)]
+    listed = automaton({"enum": [*values, [1, "x"], "x", 5]}, whitespace=whitespace)
+    separators = None if whitespace == "pretty" else (",", ":")
+    texts = [json.dumps(value, indent=2 if separators is None else None, separators=separators)
+             for value in (values[0], values[1_499], [1, "x"], "x", 5, {"b": [1, 2], "a": 1}, {"b": [1, 1]})]
+    assert [check_text(listed, text).satisfied for text in texts] == [True] * 5 + [False] * 2
+
+
+def test_an_enum_beside_other_facts_keeps_their_values() -> None:
+    schema = {"enum": [{"a": 1e30}, {"a": [[1]]}, [1], 2], "properties": {"a": {}}}
+    listed = automaton(schema)
+    assert all(accepts(listed, value) for value in ({"a": [[1]]}, [1], 2))
+    assert check_text(listed, '{"a":1e+30}').satisfied
+    assert not accepts(listed, {"a": [1]})
