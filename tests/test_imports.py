@@ -85,6 +85,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "compiler": "keyword_patterns memory report runs",
         "decoding": "compiler keyword_patterns memory report runs systems",
         "quality": "report runs systems",
+        "maskbench": "compiler report runs",
         "tasks": "compiler decoding keyword_patterns quality report runs systems",
     },
 }
@@ -132,6 +133,7 @@ DISTRIBUTION = {  # where the import name is not the distribution's; the first t
     "opentelemetry.sdk": "opentelemetry-sdk",
     "opentelemetry": "opentelemetry-api",
     "pythonjsonlogger": "python-json-logger",
+    "referencing": "jsonschema",  # the type of an argument of its validators
 }
 READERS = ("app.settings", "abs_client._transport")  # of the environment
 LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40

@@ -2,9 +2,10 @@
 
     python -m benchmarks.compiler.engine_process ENGINE TOKENIZER
 
-`EngineProcess` starts it. Each line of standard input is a `MeasureRequest` as JSON, each line of output an `Outcome`.
-The vocabulary is loaded once, before the first request. Each request is compiled in a fork, which is killed after the
-time limit, so that no compile leaves caches or memory to the next.
+`EngineProcess` starts it, or another module that calls `serve` with a measurement of its own. Each line of standard
+input is a `MeasureRequest` as JSON, each line of output an `Outcome`. The vocabulary is loaded once, before the first
+request. Each request is measured in a fork, which is killed after the time limit, so that no compile leaves caches or
+memory to the next.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,11 +40,16 @@ _MESSAGE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class MeasureRequest:
-    """memory_bytes_max  of address space beyond the loaded vocabulary"""
+    """One measurement.
+
+    memory_bytes_max  of address space beyond the loaded vocabulary
+    case              what the measurement needs besides the constraint, as JSON
+    """
 
     expression: Expression
     seconds_max: float
     memory_bytes_max: int
+    case: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +60,26 @@ class Outcome:
               "failed"
     figures   ms, peak_bytes, first_ids (how many ids may start a text), look_up_p50 and look_up_p99 in microseconds
               (for our engine also expand_p50 and expand_p99, of the look-up over all ids), and the engine's own counts
+    details   other results of the measurement, as JSON
     """
 
     outcome: str
     message: str = ""
     figures: dict[str, float] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+# A measurement yields its outcome after each of its stages; a later one replaces an earlier one.
+Measurement: TypeAlias = Callable[[MaskEngine, MeasureRequest], Iterator[Outcome]]
 
 
 class EngineProcess:
-    """The client of an engine's process, which the stack ends."""
+    """The client of an engine's process, which the stack ends. `module` calls `serve`."""
 
-    def __init__(self, engine: str, tokenizer: Path, stack: ExitStack) -> None:
-        command = [sys.executable, "-m", "benchmarks.compiler.engine_process", engine, str(tokenizer)]
+    def __init__(
+        self, engine: str, tokenizer: Path, stack: ExitStack, module: str = "benchmarks.compiler.engine_process"
+    ) -> None:
+        command = [sys.executable, "-m", module, engine, str(tokenizer)]
         self._process = stack.enter_context(
             subprocess.Popen(
                 command, env=os.environ | SINGLE_THREAD, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -136,24 +152,44 @@ def compile_outcome(engine: MaskEngine, expression: Expression) -> Outcome:
         return Outcome("memory")
 
 
-def _run_child(engine: MaskEngine, request: MeasureRequest, report: Path) -> None:
+def _compile_alone(engine: MaskEngine, request: MeasureRequest) -> Iterator[Outcome]:
+    yield compile_outcome(engine, request.expression)
+
+
+def _run_child(engine: MaskEngine, request: MeasureRequest, measure: Measurement, report: Path) -> None:
     limit_more_memory(request.memory_bytes_max)
+    outcome = Outcome("failed")
     try:
-        outcome = compile_outcome(engine, request.expression)
+        for outcome in measure(engine, request):
+            _write_report(report, outcome)
     except BaseException as error:  # a Rust panic is no Exception, and the report must be written
         message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS]
-        outcome = Outcome("memory" if "alloc" in str(error) else "failed", message)
-    report.write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+        is_memory = isinstance(error, MemoryError) or "alloc" in str(error)
+        _write_report(report, replace(outcome, outcome="memory" if is_memory else "failed", message=message))
 
 
-def forked_outcome(engine: MaskEngine, request: MeasureRequest) -> Outcome:
-    """The outcome of one compile in a fork. The fork is killed after the time limit."""
+def _write_report(report: Path, outcome: Outcome) -> None:
+    """Write an outcome. A process that is killed meanwhile leaves the earlier one."""
+    temporary = report.with_suffix(".new")
+    temporary.write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+    temporary.replace(report)
+
+
+def _read_report(report: Path) -> Outcome | None:
+    return Outcome(**json.loads(report.read_text(encoding="utf-8"))) if report.exists() else None
+
+
+def forked_outcome(engine: MaskEngine, request: MeasureRequest, measure: Measurement = _compile_alone) -> Outcome:
+    """The outcome of one measurement in a fork. The fork is killed after the time limit.
+
+    A fork that ends early leaves the figures of the stages before.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report, errors = Path(folder) / "report", Path(folder) / "errors"
         child = os.fork()
         if not child:
             os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
-            _run_child(engine, request, report)
+            _run_child(engine, request, measure, report)
             os._exit(0)
         deadline = time.monotonic() + request.seconds_max
         while True:
@@ -163,15 +199,18 @@ def forked_outcome(engine: MaskEngine, request: MeasureRequest) -> Outcome:
             if time.monotonic() > deadline:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                return Outcome("time")
+                return replace(_read_report(report) or Outcome("time"), outcome="time")
             time.sleep(_POLL_S)
-        if report.exists():
-            return Outcome(**json.loads(report.read_text(encoding="utf-8")))
+        outcome = _read_report(report)
+        if outcome and not status:
+            return outcome
         stderr = errors.read_text(encoding="utf-8", errors="replace")[-_MESSAGE_CHARS:]
-        return Outcome("memory" if "alloc" in stderr else "failed", f"ended with status {status}: {stderr}")
+        message = f"ended with status {status}: {stderr}"
+        return replace(outcome or Outcome(""), outcome="memory" if "alloc" in stderr else "failed", message=message)
 
 
-def main() -> None:
+def serve(measure: Measurement) -> None:
+    """Load the engine of the command line, and answer requests from stdin."""
     pin_to_one_core()
     engine = load_engine(sys.argv[1], Path(sys.argv[2]))
     gc.collect()
@@ -180,8 +219,8 @@ def main() -> None:
     for line in sys.stdin:
         fields = json.loads(line)
         request = MeasureRequest(Expression(**fields.pop("expression")), **fields)
-        print(json.dumps(asdict(forked_outcome(engine, request))), flush=True)
+        print(json.dumps(asdict(forked_outcome(engine, request, measure))), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve(_compile_alone)

@@ -16,14 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.compiler.cases import Expression
+from compiler.artifact import CompiledConstraint
 from compiler.json_schema import FORMATS
-from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 WARM_UP = "(?:umbrella|violin)"
-_END_OF_TEXT = ("<|endoftext|>", "</s>")
+_END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>")
 _WORD_BITS = 32
 _COMPACT = (",", ":")
 Figures = dict[str, int]
@@ -45,6 +46,9 @@ class Masks(Protocol):
     def allowed(self) -> np.ndarray:
         """The ids that the last look-up allowed, including EOS: int64 [N]."""
 
+    def allows(self, token: int) -> bool:
+        """Whether the last look-up allowed this id."""
+
     def advance(self, token: int) -> None:
         """Append an allowed token other than EOS."""
 
@@ -52,6 +56,7 @@ class Masks(Protocol):
 class MaskEngine(Protocol):
     """An engine with a vocabulary."""
 
+    vocabulary: Vocabulary
     eos: int
 
     def warm_up(self) -> None:
@@ -78,8 +83,9 @@ class OurMasks:
     A look-up computes the allowed token classes of a state; `expand` also spreads them over the ids.
     """
 
-    def __init__(self, tokens: TokenAutomaton) -> None:
-        self.tokens = tokens
+    def __init__(self, compiled: CompiledConstraint) -> None:
+        self.compiled = compiled
+        self.tokens = tokens = compiled.tokens
         self._state = tokens.start
         self._class_of = tokens.token_class.astype(np.intp)
         self._expanded = np.zeros(tokens.vocabulary_size, dtype=bool)
@@ -91,7 +97,8 @@ class OurMasks:
     def look_up(self) -> None:
         """The search's work for one beam: successor and permission by class."""
         self._successors = self.tokens.successors(self._state)
-        self._open = self.tokens.distance[self._successors] < UNREACHABLE  # with a budget: <= the tokens left
+        self._distance = self.tokens.distance[self._successors]
+        self._open = self._distance < UNREACHABLE  # with a budget: <= the tokens left
 
     def expand(self) -> None:
         """The same for each id of the vocabulary: bool [V]."""
@@ -99,6 +106,13 @@ class OurMasks:
 
     def allowed(self) -> np.ndarray:
         return np.flatnonzero(self._open[self._class_of])
+
+    def allowed_within(self, tokens_left: int) -> np.ndarray:
+        """The ids that leave a distance of at most `tokens_left`: int64 [N]."""
+        return np.flatnonzero((self._distance <= tokens_left)[self._class_of])
+
+    def allows(self, token: int) -> bool:
+        return bool(self._open[self._class_of[token]])
 
     def advance(self, token: int) -> None:
         self._state = int(self._successors[self._class_of[token]])
@@ -108,8 +122,8 @@ class OurEngine:
     """Compiles constraints in our JSON form."""
 
     def __init__(self, tokenizer: Path) -> None:
-        self._vocabulary = read_vocabulary(tokenizer)
-        self.eos = self._vocabulary.eos_ids[0]
+        self.vocabulary = read_vocabulary(tokenizer)
+        self.eos = self.vocabulary.eos_ids[0]
 
     def warm_up(self) -> None:
         formats = {name: {"type": "string", "format": name} for name in sorted(FORMATS)}
@@ -121,7 +135,7 @@ class OurEngine:
             self.compile(Expression("constraint", json.dumps(constraint)))
 
     def compile(self, expression: Expression) -> OurMasks:
-        masks = OurMasks(compile_spec(spec_from_json(json.loads(expression.text)), self._vocabulary).tokens)
+        masks = OurMasks(compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary))
         masks.expand()
         return masks
 
@@ -139,6 +153,11 @@ def _set_bits(words: np.ndarray, size: int) -> np.ndarray:
     return np.flatnonzero(np.unpackbits(words.reshape(-1).view(np.uint8), bitorder="little")[:size])
 
 
+def _is_set(words: np.ndarray, token: int) -> bool:
+    """Whether the bit of an id is set in a mask. The mask has 32-bit words."""
+    return bool(words.reshape(-1)[token // _WORD_BITS] >> (token % _WORD_BITS) & 1)
+
+
 def _new_mask(size: int) -> np.ndarray:
     return np.zeros(-(-size // _WORD_BITS), dtype=np.int32)
 
@@ -147,8 +166,8 @@ class _PeerEngine:
     """An engine with the vocabulary of a gzipped `tokenizer.json`."""
 
     def __init__(self, tokenizer: Path) -> None:
-        self._vocabulary = read_vocabulary(tokenizer)
-        self.eos, self._size = self._vocabulary.eos_ids[0], self._vocabulary.size
+        self.vocabulary = read_vocabulary(tokenizer)
+        self.eos, self._size = self.vocabulary.eos_ids[0], self.vocabulary.size
 
     def warm_up(self) -> None:
         self.compile(Expression("regex", WARM_UP))
@@ -175,6 +194,9 @@ class OutlinesMasks:
     def allowed(self) -> np.ndarray:
         return _set_bits(self._mask, self._mask.size * _WORD_BITS)
 
+    def allows(self, token: int) -> bool:
+        return _is_set(self._mask, token)
+
     def advance(self, token: int) -> None:
         self._guide.advance(token, return_tokens=False)
 
@@ -188,7 +210,7 @@ class OutlinesCoreEngine(_PeerEngine):
         super().__init__(tokenizer)
         self._library = outlines_core
         ids: dict[bytes, list[int]] = {}
-        for token, text in enumerate(self._vocabulary.tokens):
+        for token, text in enumerate(self.vocabulary.tokens):
             if text:
                 ids.setdefault(text, []).append(token)
         self._token_ids = outlines_core.Vocabulary(self.eos, ids)
@@ -218,13 +240,19 @@ class XGrammarMasks:
             return np.arange(self._size)
         return _set_bits(self._mask.numpy(), self._size)
 
+    def allows(self, token: int) -> bool:
+        return not self._is_limited or _is_set(self._mask.numpy(), token)
+
     def advance(self, token: int) -> None:
         if not self._matcher.accept_token(token):
             raise ExpressionRefused(f"token {token} was allowed and then not accepted")
 
 
 class XGrammarEngine(_PeerEngine):
-    """XGrammar: one thread, without its cache, JSON without white space."""
+    """XGrammar: one thread, without its cache, JSON without white space.
+
+    Its strict mode would close every object and list that a schema leaves open.
+    """
 
     def __init__(self, tokenizer: Path) -> None:
         import xgrammar
@@ -232,15 +260,15 @@ class XGrammarEngine(_PeerEngine):
         super().__init__(tokenizer)
         self._library = xgrammar
         info = xgrammar.TokenizerInfo(
-            [text or b"" for text in self._vocabulary.tokens], xgrammar.VocabType.RAW, vocab_size=self._size,
-            stop_token_ids=list(self._vocabulary.eos_ids),
+            [text or b"" for text in self.vocabulary.tokens], xgrammar.VocabType.RAW, vocab_size=self._size,
+            stop_token_ids=list(self.vocabulary.eos_ids),
         )  # fmt: skip
         self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
     def compile(self, expression: Expression) -> XGrammarMasks:
         if expression.kind == "json_schema":
             compiled = self._compiler.compile_json_schema(
-                expression.text, any_whitespace=False, separators=_COMPACT, strict_mode=True
+                expression.text, any_whitespace=False, separators=_COMPACT, strict_mode=False
             )
         else:
             compiled = self._compiler.compile_regex(expression.text)
@@ -265,6 +293,9 @@ class LlguidanceMasks:
 
     def allowed(self) -> np.ndarray:
         return _set_bits(self._mask, self._mask.size * _WORD_BITS)
+
+    def allows(self, token: int) -> bool:
+        return _is_set(self._mask, token)
 
     def advance(self, token: int) -> None:
         if not self._matcher.consume_token(token):

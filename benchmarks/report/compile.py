@@ -14,8 +14,8 @@ from benchmarks.report.layout import MIB, grouped, median_and_range, picture, se
 Run = dict[str, Any]
 Rows = dict[tuple[str, str], list[dict[str, Any]]]  # by case and engine, in the order measured
 MS_MAX, PEAK_MIB_MAX, LOOK_UP_US_MAX = 1000.0, 200.0, 50.0  # the goals
-_NAMES = {"ours": "ours", "outlines_core": "outlines-core", "xgrammar": "XGrammar", "llguidance": "llguidance"}
-ENGINES = tuple(_NAMES)
+ENGINE_NAMES = {"ours": "ours", "outlines_core": "outlines-core", "xgrammar": "XGrammar", "llguidance": "llguidance"}
+ENGINES = tuple(ENGINE_NAMES)
 PEERS = ENGINES[1:]
 PRECOMPUTING = PEERS[:2]  # llguidance computes a mask when it is looked up
 _COUNTS = ("states", "classes", "min_tokens")
@@ -84,7 +84,7 @@ def ratios(rows: Rows, cases: Iterable[str], engine: str, name: str) -> dict[str
 
 
 def _cost_table(run: Run, rows: Rows, name: str, scale: float) -> str:
-    head = ["constraint", *(_NAMES[engine] for engine in ENGINES), *(f"{_NAMES[peer]} / ours" for peer in PEERS)]
+    head = ["constraint", *ENGINE_NAMES.values(), *(f"{ENGINE_NAMES[peer]} / ours" for peer in PEERS)]
     body = []
     names = [case["name"] for case in run["cases"]]
     against = {peer: ratios(rows, names, peer, name) for peer in PEERS}
@@ -117,7 +117,7 @@ def _look_up_table(run: Run, rows: Rows) -> str:
         name = case["name"]
         ours = [cell(name, "ours", "look_up"), cell(name, "ours", "expand")]
         body.append([name, *ours, *(cell(name, peer, "look_up") for peer in PEERS)])
-    return table(["constraint", "ours", "ours, all ids", *(_NAMES[peer] for peer in PEERS)], body)
+    return table(["constraint", "ours", "ours, all ids", *(ENGINE_NAMES[peer] for peer in PEERS)], body)
 
 
 def _summary(run: Run, rows: Rows) -> str:
@@ -129,7 +129,7 @@ def _summary(run: Run, rows: Rows) -> str:
         times, memory = (ratios(rows, names, engine, name) for name in ("ms", "peak_bytes"))
         stopped_cases = [name for name in names if rows.get((name, engine)) and not _figures(rows, name, engine, "ms")]
         missing = sum(1 for name in names if not rows.get((name, engine)))
-        line = f"- {_NAMES[engine]} ({kind}): cannot express {missing}, does not finish {len(stopped_cases)}"
+        line = f"- {ENGINE_NAMES[engine]} ({kind}): cannot express {missing}, does not finish {len(stopped_cases)}"
         if times:
             wins = sum(1 for ratio in times.values() if ratio > 1)
             line += f"; over the {len(times)} that both finish, theirs over ours: time {_mean(times)}, ours faster on "
@@ -149,7 +149,7 @@ def _common(run: Run, rows: Rows, names: list[str]) -> str:
         engine: statistics.geometric_mean([statistics.median(_figures(rows, name, engine, "ms")) for name in common])
         for engine in engines
     }
-    means_text = ", ".join(f"{_NAMES[engine]} {short_number(mean)} ms" for engine, mean in means.items())
+    means_text = ", ".join(f"{ENGINE_NAMES[engine]} {short_number(mean)} ms" for engine, mean in means.items())
     return f"- geometric mean over the {len(common)} that all precomputing engines finish: {means_text}"
 
 
@@ -184,7 +184,7 @@ def _losses(run: Run, rows: Rows) -> str:
     for engine in PEERS:
         by_case = sorted(ratios(rows, names, engine, "ms").items(), key=lambda pair: pair[1])
         losses = [f"{name} ({short_number(1 / ratio)})" for name, ratio in by_case if ratio < 1]
-        lines.append(f"- to {_NAMES[engine]}, {len(losses)}: {', '.join(losses) or 'none'}")
+        lines.append(f"- to {ENGINE_NAMES[engine]}, {len(losses)}: {', '.join(losses) or 'none'}")
     for name in names:
         repeats = rows.get((name, "ours"), [])
         if repeats and repeats[-1]["outcome"] != "ok":
@@ -197,7 +197,7 @@ def _stars(run: Run) -> str:
     for case in run["cases"]:
         for engine, note in case["notes"].items():
             if note:
-                notes[f"{_NAMES[engine]}: {note}"].append(case["name"])
+                notes[f"{ENGINE_NAMES[engine]}: {note}"].append(case["name"])
     return "\n".join(f"- {note}: {', '.join(names)}" for note, names in sorted(notes.items()))
 
 
@@ -207,7 +207,7 @@ def _first_tokens(run: Run, rows: Rows) -> str:
     for case, engine in product(run["cases"], PEERS):
         ours, theirs = (_figures(rows, case["name"], name, "first_ids") for name in ("ours", engine))
         if ours and theirs and not case["notes"].get(engine) and ours[0] != theirs[0]:
-            lines.append(f"- {case['name']}, {_NAMES[engine]}: {theirs[0]:,.0f} tokens, ours {ours[0]:,.0f}")
+            lines.append(f"- {case['name']}, {ENGINE_NAMES[engine]}: {theirs[0]:,.0f} tokens, ours {ours[0]:,.0f}")
     return "\n".join(lines) or "None."
 
 
@@ -217,14 +217,14 @@ def _errors(run: Run, rows: Rows) -> str:
         repeats = rows.get((case["name"], engine), [])
         if repeats and repeats[-1]["outcome"] in ("refused", "failed"):
             message = " ".join(repeats[-1]["message"].split())[:160].replace("|", "\\|")
-            lines.append(f"- {case['name']}, {_NAMES[engine]}: {message}")
+            lines.append(f"- {case['name']}, {ENGINE_NAMES[engine]}: {message}")
     return "\n".join(lines) or "None."
 
 
 def compile_section(run: Run) -> str:
     """Time, memory and look-ups of all engines."""
     rows = grouped(run["rows"], "case", "engine")
-    versions = [f"{_NAMES[engine]} {version}" for engine, version in run["versions"].items()]
+    versions = [f"{ENGINE_NAMES[engine]} {version}" for engine, version in run["versions"].items()]
     parts = {
         "In short": _summary(run, rows),
         "Goals": _goals(run, rows),

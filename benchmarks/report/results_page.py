@@ -7,7 +7,8 @@ from typing import Any
 
 from benchmarks.report.compile import compile_section, ltlf_section, scale_section
 from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, step_section
-from benchmarks.report.quality import beam_widths_section, quality_section
+from benchmarks.report.maskbench import maskbench_section
+from benchmarks.report.quality import beam_widths_section, json_forms_section, quality_section
 from benchmarks.report.readme import write_readme
 from benchmarks.report.service import chaos_section, load_section, page_section, queue_section
 from benchmarks.report.tasks import commongen_section, fashion_section, infilling_section, truncation_section
@@ -22,8 +23,10 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "compile": compile_section,
     "scale": scale_section,
     "ltlf": ltlf_section,
+    "maskbench": maskbench_section,
     "search_quality": quality_section,
     "beam_widths": beam_widths_section,
+    "json_forms": json_forms_section,
     "decode": decode_section,
     "step": step_section,
     "batch": batch_section,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app.models import open_model_files
-from benchmarks.quality import search_quality
+from benchmarks.quality import json_forms, search_quality
 from benchmarks.quality.caption_scores import bleu_4, cider, words
 from benchmarks.quality.cases import PATTERNS, QualityCase, families
-from benchmarks.quality.search_quality import QualityAnswer, Setting
+from benchmarks.quality.search_quality import QualityAnswer, QualityModel, Setting
 from benchmarks.report.quality import REFERENCE, gap, quality_section
 from benchmarks.runs import RowStore
 from compiler.pipeline import compile_spec
@@ -175,3 +175,17 @@ def test_words_common_to_all_references_score_zero() -> None:
 
 def test_punctuation_marks_are_separate_words() -> None:
     assert words("A dog's ball.") == ["A", "dog", "'", "s", "ball", "."]
+
+
+def test_each_form_of_json_is_measured_on_values() -> None:
+    assert list(json_forms.leaves({"a": ["x", 1.5], "b": {"c": None}})) == ["x", "1.5", "null"]
+    model = QualityModel("captions", Path())
+    schema: dict[str, Any] = {"type": "object", "properties": {"colour": {"enum": ["red"]}}, "required": ["colour"]}
+    schema["additionalProperties"] = False
+    figures = {
+        form: json_forms.measure(model, QualityCase("colour", "sentence:", {"json_schema": schema} | fields), 2)
+        for form, fields in json_forms.FORMS.items()
+    }
+    assert {figure["characters"] for figure in figures.values()} == {len('{"colour":"red"}')}
+    assert {figure["plain"] for figure in figures.values()} == {figures["whitespace compact"]["plain"]}
+    assert figures["whitespace pretty"]["tokens"] > figures["whitespace compact"]["tokens"]

@@ -1,0 +1,119 @@
+"""The section of RESULTS.md about the schemas of MaskBench."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report.compile import ENGINE_NAMES
+from benchmarks.report.layout import grouped, section, short_number, table
+from benchmarks.runs import RESULTS_DIRECTORY, Row, link
+
+ROWS = RESULTS_DIRECTORY / "maskbench.jsonl"
+CUT_TIMES = ("1", "1.5", "2")
+_REASONS_SHOWN = 12
+NOTES = """
+Schemas of the repository guidance-ai/jsonschemabench, folder `maskbench/data`, each with instances and their verdicts.
+Compiled: within the limits of time and memory, and ours within the service's own. "Valid accepted" and "invalid
+rejected" count instances of what an engine compiles; ours decides as `/check` does, the others by their masks on the
+instance as it is written in the data, without white space. "As written" is the same for our masks: the share of valid
+instances whose order of properties and spelling of numbers generation may write. Compile times are milliseconds of the
+processor until the first mask, mask times microseconds of the processor from a token to the next mask over all ids,
+over at most 20 masks of each schema drawn at random.
+"""
+CUT_NOTES = """
+Valid when cut: the share of texts that `jsonschema` accepts when generation under an engine's masks ends at 1, 1.5 and
+2 times the least budget of our compiler, EOS included, over the schemas that both compile. "Random" takes the allowed
+token with the highest random score. "Hurried" prefers EOS, and then closing quotes and brackets: it is the shortest
+that a model could want to write. A text that is cut is judged as it stands. Texts on which `jsonschema` raises an error
+are left out.
+"""
+
+
+def stored_rows() -> list[Row]:
+    """One row for each schema and engine, of the file of figures."""
+    return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
+
+
+def maskbench_section(run: dict[str, Any]) -> str:
+    """Verdicts and times of all engines, and the reasons of refusals."""
+    rows = grouped(stored_rows(), "engine")
+    by_engine = {name: rows[engine,] for engine, name in ENGINE_NAMES.items() if (engine,) in rows}
+    versions = ", ".join(f"{ENGINE_NAMES[engine]} {version}" for engine, version in run["versions"].items())
+    limits = f"{run['limits']['seconds']:g} s and {run['limits']['gigabytes']} GB a schema"
+    sample = f"{run['part']} part, seed {run['seed']}"
+    details = (f"data {run['commit']}", sample, f"vocabulary {run['vocabulary']}", limits, versions)
+    reasons = "\n".join(_reasons(name, engine_rows) for name, engine_rows in by_engine.items())
+    parts = [_overview(by_engine), CUT_NOTES, _cuts(by_engine), "### By origin", _origins(by_engine)]
+    parts += ["### Why schemas do not compile", reasons, f"Every verdict by file: [{ROWS.name}]({link(ROWS)})."]
+    return section("Schemas of MaskBench", run, NOTES, *parts, details=details)
+
+
+def is_compiled(row: Row) -> bool:
+    """Whether the compile ended well. The time limit may still have ended what followed."""
+    return "ms" in row
+
+
+def verdicts(rows: Iterable[Row], valid: bool, column: int) -> tuple[int, int]:
+    """How many instances a column accepts and decides."""
+    tests = [test for row in rows for test in row.get("tests", ())]
+    decided = [test[column] for test in tests if test[0] is valid and test[column] is not None]
+    return sum(decided), len(decided)
+
+
+def _overview(by_engine: dict[str, list[Row]]) -> str:
+    head = ["", "compiled", "valid accepted", "invalid rejected", "as written"]
+    head += ["compile ms, p50 / p99", "mask us, p50 / p99"]
+    body = []
+    for name, rows in by_engine.items():
+        compiled = [row for row in rows if is_compiled(row)]
+        accepted, valid = verdicts(rows, True, 1)
+        wrong, invalid = verdicts(rows, False, 1)
+        body.append([
+            name, _share(len(compiled), len(rows)), f"{accepted:,} of {valid:,}", f"{invalid - wrong:,} of {invalid:,}",
+            _share(*verdicts(rows, True, 2)), _percentiles([row["ms"] for row in compiled]),
+            _percentiles([time for row in compiled for time in row.get("mask_us", ())]),
+        ])  # fmt: skip
+    return table(head, body)
+
+
+def _share(part: int, total: int) -> str:
+    return f"{part:,} of {total:,} ({part / total:.1%})".replace("%", " %") if total else "-"
+
+
+def _percentiles(values: Sequence[float]) -> str:
+    return " / ".join(short_number(float(value)) for value in np.percentile(values, [50, 99])) if values else "-"
+
+
+def _cuts(by_engine: dict[str, list[Row]]) -> str:
+    kinds = ("random", "hurried")
+    body = []
+    for name, rows in by_engine.items():
+        cuts = [row["cuts"] for row in rows if row.get("cuts")]
+        cells = []
+        for kind in kinds:
+            for index in range(len(CUT_TIMES)):
+                judged = [cut[kind][index] for cut in cuts if len(cut[kind]) > index and cut[kind][index] is not None]
+                cells.append(_share(sum(judged), len(judged)))
+        body.append([name, *cells])
+    return table(["valid when cut", *(f"{kind}, {times} x" for kind in kinds for times in CUT_TIMES)], body)
+
+
+def _origins(by_engine: dict[str, list[Row]]) -> str:
+    counts = {name: grouped(rows, "origin") for name, rows in by_engine.items()}
+    body = []
+    for origin in sorted({origin for groups in counts.values() for (origin,) in groups}):
+        rows = [groups.get((origin,), []) for groups in counts.values()]
+        body.append([origin, *(f"{sum(map(is_compiled, each))} of {len(each)}" if each else "" for each in rows)])
+    return table(["compiled, by origin", *counts], body)
+
+
+def _reasons(name: str, rows: Iterable[Row]) -> str:
+    reasons = Counter(row.get("reason", row["outcome"]) for row in rows if not is_compiled(row))
+    shown = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common(_REASONS_SHOWN))
+    others = reasons.total() - sum(count for _, count in reasons.most_common(_REASONS_SHOWN))
+    return f"- {name}: {shown or 'none'}{f', others {others}' if others else ''}"

@@ -1,0 +1,130 @@
+"""The benchmark on the schemas of MaskBench."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.compiler.engine_process import EngineProcess
+from benchmarks.compiler.engines import ExpressionRefused
+from benchmarks.maskbench.__main__ import MODULE, request_for, row_of
+from benchmarks.maskbench.measure import refusal
+from benchmarks.maskbench.suite import is_in, read_case, select
+from benchmarks.report import maskbench as report
+from compiler.errors import LimitExceeded
+from tests.references.json_validator import is_valid
+
+CAPTIONS = Path(__file__).resolve().parents[2] / "app" / "models" / "captions" / "tokenizer.json"
+SCHEMA = {
+    "type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "string"}}, "required": ["a"],
+    "additionalProperties": False,
+}  # fmt: skip
+TESTS = [({"b": 1, "a": "x"}, True), ({"a": "x", "b": 1}, True), ({"b": 1}, False), ({"a": 1}, False)]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "maskbench" / "data"
+    folder.mkdir(parents=True)
+    contents = {"A---1.json": SCHEMA, "A---2.json": {"type": "integer", "minimum": 5, "maximum": 3}}
+    for name, schema in contents.items():
+        tests = [{"data": data, "valid": valid, "description": ""} for data, valid in TESTS if schema is SCHEMA]
+        (folder / name).write_text(json.dumps({"schema": schema, "tests": tests}), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_parts_divide_the_files_by_their_names(checkout: Path) -> None:
+    names = [f"{number}.json" for number in range(400)]
+    development = [name for name in names if is_in(name, "development")]
+    assert 60 < len(development) < 140 and {name for name in names if not is_in(name, "final")} == set(development)
+    assert is_in("5.json", "all") and [path.name for path in select(checkout, "all", None, 1)] != []
+
+
+def test_a_smaller_sample_is_the_start_of_a_larger_one(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"{number}.json").touch()
+    assert select(tmp_path, "all", 9, 3) == select(tmp_path, "all", 20, 3)[:9]
+    assert select(tmp_path, "all", 50, 3) != select(tmp_path, "all", 50, 4)
+
+
+def test_a_row_holds_verdicts_and_valid_cuts(checkout: Path, tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer.json.gz"
+    tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))
+    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 60.0, "memory_limit_gb": 4})
+    cases = {path.name: read_case(path) for path in select(checkout, "all", None, 1)}
+    with ExitStack() as stack:
+        process = EngineProcess("ours", tokenizer, stack, MODULE)
+        rows = {name: row_of(case, "ours", process.measure(request_for(case, "ours", None, limits)))
+                for name, case in cases.items()}  # fmt: skip
+    row = rows["A---1.json"]
+    assert row["outcome"] == "ok" and row["origin"] == "A" and row["ms"] > 0 and 0 < len(row["mask_us"]) <= 20
+    assert row["tests"] == [[True, True, True], [True, True, False], [False, False, False], [False, False, False]]
+    assert row["cuts"] == {"random": [True] * 3, "hurried": [True] * 3}
+    assert "x" not in json.dumps(row["tests"]) and SCHEMA["type"] not in json.dumps(row)
+    assert rows["A---2.json"] == {
+        "name": "A---2.json", "origin": "A", "engine": "ours", "outcome": "refused",
+        "reason": "constraint_unsatisfiable",
+    }  # fmt: skip
+
+
+def test_a_schema_over_the_time_limit_keeps_its_compile(checkout: Path, tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer.json.gz"
+    tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))
+    case = next(read_case(path) for path in select(checkout, "all", None, 1) if path.name == "A---1.json")
+    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 3.0, "memory_limit_gb": 4})
+    request = request_for(case, "ours", None, limits)
+    request.case["tests"] = [{"data": {"a": "x" * 100_000}, "valid": True}] * 100
+    with ExitStack() as stack:
+        row = row_of(case, "ours", EngineProcess("ours", tokenizer, stack, MODULE).measure(request))
+    assert row["outcome"] == "time" and report.is_compiled(row) and "tests" not in row
+
+
+def test_reasons_quote_nothing_of_a_schema() -> None:
+    message = "Unimplemented keys: [\"if\", \"then\", \"my secret\"]"
+    assert refusal(ExpressionRefused(message), is_ours=False).details == {"reason": "Unimplemented keys if then"}
+    assert refusal(LimitExceeded("dfa_states_max", 1, 2), is_ours=True).details == {"reason": "dfa_states_max"}
+    with pytest.raises(KeyError):
+        refusal(KeyError("a defect"), is_ours=True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "verdict"),
+    [
+        ({"multipleOf": 0.1}, "0.3", True),
+        ({"multipleOf": 0.1}, "0.35", False),
+        ({"type": "integer"}, '{"a":', False),
+        ({"type": "number"}, "NaN", False),
+        ({"format": "date"}, '"2026-02-30"', False),
+        ({"pattern": "(", "type": "string"}, '"a"', None),
+        ({"minimum": 1, "exclusiveMinimum": True}, "1", False),
+        ({"items": [{"type": "null"}]}, "[1]", False),
+        ({"$ref": "https://example.com/other"}, "1", None),
+    ],
+)
+def test_texts_are_judged_by_the_draft_and_exactly(schema: Any, text: str, verdict: bool | None) -> None:
+    assert is_valid(schema, text) is verdict
+
+
+def test_the_report_counts_verdicts_by_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = {"outcome": "ok", "origin": "A", "ms": 12.0, "mask_us": [3.0, 5.0]}
+    tests = [[True, True, False], [True, None, None], [False, False, False]]
+    rows: list[dict[str, Any]] = [
+        compiled | {"engine": "ours", "tests": tests, "cuts": {"random": [True] * 3, "hurried": [True, None, True]}},
+        {"engine": "ours", "origin": "B", "outcome": "limit", "reason": "dfa_states_max"},
+        compiled | {"engine": "xgrammar", "tests": [[False, True, True]], "cuts": {"random": [False], "hurried": []}},
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    monkeypatch.setattr(report, "ROWS", tmp_path / "rows.jsonl")
+    text = report.maskbench_section({
+        "date": "d", "machine": "m", "command": "c", "commit": "0123", "part": "final", "seed": 7, "vocabulary": "v",
+        "limits": {"seconds": 20, "gigabytes": 4}, "versions": {"xgrammar": "1"},
+    })  # fmt: skip
+    assert "| ours | 1 of 2 (50.0 %) | 1 of 1 | 1 of 1 | 0 of 1 (0.0 %) | 12 / 12 | 4.0 / 5.0 |" in text
+    assert "| XGrammar | 1 of 1 (100.0 %) | 0 of 0 | 0 of 1 | - | 12 / 12 | 4.0 / 5.0 |" in text
+    assert "| ours | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | - |" in text
+    assert "| B | 0 of 1 |  |" in text and "- ours: dfa_states_max 1" in text and "- XGrammar: none" in text
