@@ -1,0 +1,127 @@
+"""Fuzzes generation under random and public JSON schemas.
+
+    python -m tests.long.schema_fuzz --generations 20000 --seed 1 [--data CHECKOUT]
+
+Budgets go from the least up. Every answer must fit its budget, parse as JSON, be valid by `jsonschema`, and pass the
+check. With `--data`, a checkout of guidance-ai/jsonschemabench, half of the schemas are those of its development
+quarter. A failure prints its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import random
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+
+from benchmarks.maskbench.suite import read_case, select
+from compiler.artifact import CompiledConstraint
+from compiler.errors import CompileError, LimitExceeded, SpecError
+from compiler.limits import Limits
+from compiler.pipeline import compile_spec
+from compiler.spec import spec_from_json
+from compiler.spec.types import WhiteSpace
+from compiler.text import answer_text, check_text
+from compiler.vocab import Vocabulary, byte_vocabulary
+from tests.compiler.json_schema.test_random_schemas import random_schema
+from tests.fake_models import HashModel
+from tests.long.fuzz_paths import Case, by_sampling, by_search, text_bytes
+from tests.references.json_validator import is_valid
+from tests.references.random_constraints import open_real_model, real_vocabulary
+
+BUDGETS = (0, 0, 0, 1, 2, 5, 12, 40)  # tokens beyond the least budget, one generation each
+LEAST_MAX = 400  # tokens; longer answers take too long
+REAL_MODEL_SHARE = 0.1
+LIMITS = Limits(compile_s_max=30.0)
+
+
+def vocabulary_and_model(draw: random.Random) -> tuple[Vocabulary, Any]:
+    """A small vocabulary that spells every byte, and a model.
+
+    The model is random, or seldom a trained one.
+    """
+    if draw.random() < REAL_MODEL_SHARE:
+        model, vocabulary = open_real_model(draw)
+        return vocabulary, model
+    vocabulary = byte_vocabulary()
+    if draw.random() < 0.7:
+        vocabulary = real_vocabulary("stories260k", 512, 2) or vocabulary
+    spread = draw.choice((1.0, 3.0, 30.0))
+    return vocabulary, HashModel(vocabulary.size, vocabulary.eos_ids, seed=draw.randrange(2**30), spread=spread)
+
+
+def run_schema(seed: int, paths: list[Path]) -> collections.Counter[str]:
+    """The outcomes of one schema's generations by name.
+
+    The name of a failure begins with "FAILED".
+    """
+    draw = random.Random(seed)
+    path = draw.choice(paths) if paths and draw.random() < 0.5 else None
+    schema = read_case(path).schema if path else random_schema(draw, 2)
+    source = "public" if path else "random"
+    vocabulary, model = vocabulary_and_model(draw)
+    depth, whitespace = draw.randint(1, 3), draw.choice(get_args(WhiteSpace))
+    constraint = {"json_schema": schema, "max_depth": depth, "whitespace": whitespace}
+    try:
+        compiled = compile_spec(spec_from_json(constraint), vocabulary, LIMITS)
+    except (SpecError, LimitExceeded):
+        return collections.Counter([f"{source} schemas refused"])
+    outcomes = collections.Counter([f"{source} schemas compiled"])
+    least = compiled.tokens.min_tokens
+    if least > LEAST_MAX:
+        return outcomes
+    for extra in BUDGETS:
+        case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0],), least + extra, compiled.tokens.start)
+        answers = (by_search if draw.random() < 0.3 else by_sampling)(case, draw)
+        outcomes["generations"] += 1
+        for tokens in answers:
+            text = answer_text(compiled.text, text_bytes(vocabulary, tokens[:-1]).decode())
+            outcomes[judge(schema, compiled, text, len(tokens) <= least + extra)] += 1
+    return outcomes
+
+
+def judge(schema: Any, compiled: CompiledConstraint, text: str, is_within: bool) -> str:
+    """The outcome of one answer."""
+    try:
+        passes = check_text(compiled.text, text).satisfied
+    except CompileError as error:
+        return f"FAILED: the check of {text!r} raises {error}"
+    verdict = is_valid(schema, text)
+    if not is_within or not passes or verdict is False:
+        return f"FAILED: {text!r} within the budget: {is_within}, by the check {passes}, by jsonschema {verdict}"
+    return "answers valid" if verdict else "answers that jsonschema cannot judge"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--generations", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data", type=Path, help="a checkout of guidance-ai/jsonschemabench, or its folder of files")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")  # of `re` and `jsonschema` about odd schemas
+    torch.set_num_threads(1)
+    paths = select(args.data, "development", None, args.seed) if args.data else []
+    outcomes, start, seed = collections.Counter[str](), time.monotonic(), args.seed * 10_000_000
+    while outcomes["generations"] < args.generations and time.monotonic() - start < args.seconds:
+        try:
+            found = run_schema(seed, paths)
+        except Exception as error:  # whatever it is, the seed must be known
+            found = collections.Counter([f"FAILED: {type(error).__name__}: {error}"])
+        for failure in [name for name in found if name.startswith("FAILED")]:
+            print(f"seed {seed}: {failure}", flush=True)
+            outcomes["failures"] += found.pop(failure)
+        outcomes.update(found)
+        seed += 1
+    print(f"{outcomes['generations']} generations, {time.monotonic() - start:.0f} s: {dict(outcomes)}")
+    return 1 if outcomes["failures"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
