@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from jsonschema.validators import validator_for
+from referencing import Registry
 
 from compiler.errors import CompileError, LimitExceeded, SpecUnsatisfiable
 from compiler.json_schema.decimals import as_decimal
@@ -16,7 +19,7 @@ from compiler.pipeline import compile_text
 from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.text import check_text
 from tests.compiler.json_schema.test_random_schemas import NUMBERS, random_schema, random_value
-from tests.references.json_suite import suites
+from tests.references.json_suite import METASCHEMAS, suites
 
 
 def spec_of(text: str, depth: int = 3) -> JsonSchemaSpec:
@@ -139,9 +142,9 @@ def test_a_combination_with_a_schema_names_the_bound(constraint: Any, limit: str
 CANDIDATES: list[Any] = [*map(as_decimal, NUMBERS), Decimal(10**25), Decimal("1e-30"), [], {}, [[[[1]]]], None]
 
 
-def unsatisfiable(text: str) -> bool:
+def unsatisfiable(text: str, schemas: dict[str, object] | None = None) -> bool:
     try:
-        compile_text(spec_of(text, depth=1))
+        compile_text(replace(spec_of(text, depth=1), schemas=json.dumps(schemas or {})))
     except SpecUnsatisfiable:
         return True
     except CompileError:
@@ -151,7 +154,8 @@ def unsatisfiable(text: str) -> bool:
 
 def has_instance(schema: Any, rng: random.Random, attempts: int = 200) -> bool:
     """Whether a search among small values finds an instance. Numbers of the schema count among them, and near ones."""
-    validator, numbers = Draft202012Validator(schema), list(CANDIDATES)
+    validator = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
+    numbers = list(CANDIDATES)
 
     def collect(value: Any) -> None:
         if isinstance(value, dict | list):
@@ -178,12 +182,15 @@ def test_unsatisfiable_random_schemas_have_no_instance(seed: int) -> None:
     assert refused > 5
 
 
-def test_unsatisfiable_schemas_of_the_suite_have_no_instance() -> None:
-    rng, refused = random.Random(0), 0
-    for group in suites()["draft2020-12"]["groups"]:
-        if isinstance(group["schema"], dict) and unsatisfiable(json.dumps(group["schema"])):
+@pytest.mark.parametrize("draft", METASCHEMAS)
+def test_unsatisfiable_schemas_of_the_suite_have_no_instance(draft: str) -> None:
+    rng, refused, suite = random.Random(0), 0, suites()[draft]
+    for group in suite["groups"]:
+        if not isinstance(group["schema"], dict):
+            continue
+        text = json.dumps({"$schema": METASCHEMAS[draft], **group["schema"]})
+        if unsatisfiable(text, suite["remotes"]):
             refused += 1
             assert not any(test["valid"] for test in group["tests"]), group["description"]
-            schema = json.loads(json.dumps(group["schema"]), parse_float=Decimal)
-            assert not has_instance(schema, rng, 50), group["description"]
+            assert not has_instance(json.loads(text, parse_float=Decimal), rng, 50), group["description"]
     assert refused > 0
