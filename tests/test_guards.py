@@ -17,8 +17,6 @@ PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
 PUBLIC = {"_exit", "_replace"}  # of os and of named tuples: public for all their underscore
 PRIVATE = {  # name: where it is used; an entry may go, none may come
     "_attn_implementation": {"decoding/model/compatibility.py", "decoding/model/plain_cache.py"},
-    "_linear_pointwise": {"decoding/model/cpu_layers.py"},
-    "_reorder_linear_weight": {"decoding/model/cpu_layers.py"},
     "_supports_attention_backend": {"decoding/model/compatibility.py"},
 }
 POSITIONAL_MAX = 4

@@ -1,54 +1,56 @@
-"""Faster layers on the CPU. Linear layers have weights laid out for oneDNN, and GPT-2's activation runs in one kernel.
+"""Layers of oneDNN for the CPU, and GPT-2's activation in one kernel.
 
-They compute the same sums in another order, up to three times as fast. A row's result is the same to the last bit for
-any number of rows beside it, which the products of a BLAS do not offer.
+They compute the same sums in another order. A row's result is the same to the last bit for any number of rows beside
+it, which the products of a BLAS do not offer.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.mkldnn import to_mkldnn
 from transformers import PreTrainedModel
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-_WEIGHTS_MIN = 2**15  # below, the call costs more than the layout saves
+_WEIGHTS_MIN = 2**15  # below, the call costs more than it saves
 _ROWS_TRIED = 5
 _FINEST = 4  # a small number of rows is rounded up to a multiple of this
 _SHARES = 8  # a large number of rows grows by less than one part in 8
-_TOLERANCE = 1e-4  # of the largest value: the layout must not change what is computed
+_TOLERANCE = 1e-4  # of the largest value: oneDNN must compute the same
 
 
-class PackedLinear(nn.Module):
-    """A linear layer with its weight in oneDNN's layout.
+class OneDnnLinear(nn.Module):
+    """A linear layer that oneDNN computes.
 
     It maps x [..., in] to x W' + b [..., out], with W [out, in].
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        self.out_features = len(weight)
-        self._packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-        self._bias = bias
+        self.out_features, in_features = weight.shape
+        layer = nn.Linear(in_features, self.out_features, bias=bias is not None, device="meta")
+        layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias}, assign=True)
+        self._layer: nn.Module = to_mkldnn(layer)
 
     @property
     def weight(self) -> Tensor:
         """A copy of W. Code that reads the weights of a layer needs it."""
-        return self._packed.to_dense()
+        return self._layer.get_buffer("weight").to_dense()
 
     def forward(self, rows: Tensor) -> Tensor:
         """The layer's output, computed over `rows_computed` rows."""
         flat = rows.reshape(-1, rows.shape[-1])
         count = len(flat)
-        fill = rows_computed(count) - count
-        if fill:
-            flat = nn.functional.pad(flat, (0, 0, 0, fill))
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(flat, self._packed, self._bias, "none", [], "")
+        if count == 0:  # oneDNN takes no empty product
+            return rows.new_empty(*rows.shape[:-1], self.out_features)
+        flat = nn.functional.pad(flat, (0, 0, 0, rows_computed(count) - count))
+        out: Tensor = self._layer(flat)
         return out[:count].view(*rows.shape[:-1], self.out_features)
 
 
 def rows_computed(count: int) -> int:
-    """How many rows a packed layer computes when it gets `count` rows.
+    """How many rows such a layer computes when it gets `count` rows.
 
     >>> [rows_computed(count) for count in (1, 2, 5, 9, 70, 129)]
     [1, 4, 8, 12, 72, 144]
@@ -62,10 +64,10 @@ def rows_computed(count: int) -> int:
 
 
 @torch.no_grad()
-def pack_layers(model: PreTrainedModel) -> int:
+def use_onednn_layers(model: PreTrainedModel) -> int:
     """Speed up a float32 model's layers on the CPU without changing results. Returns how many layers were replaced.
 
-    A weight that no other layer shares is kept in the new layout alone; one shared with the embeddings, in both.
+    oneDNN copies the weights; one shared with the embeddings stays in memory twice.
     """
     if model.device.type != "cpu" or model.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return 0
@@ -73,15 +75,15 @@ def pack_layers(model: PreTrainedModel) -> int:
     # Over copies of the lists of children, since `setattr` changes them.
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
-            packed = _packed(layer) if type(layer) is not NewGELUActivation else nn.GELU(approximate="tanh")
-            if packed is not None:
-                setattr(parent, name, packed)
+            replacement = _onednn_layer(layer) if type(layer) is not NewGELUActivation else nn.GELU(approximate="tanh")
+            if replacement is not None:
+                setattr(parent, name, replacement)
                 replaced += 1
     return replaced
 
 
-def _packed(layer: nn.Module) -> PackedLinear | None:
-    """The layer in oneDNN's layout. None where it is not linear, too small, or gives another result there."""
+def _onednn_layer(layer: nn.Module) -> OneDnnLinear | None:
+    """The layer that oneDNN computes. None where it is not linear, too small, or gets another result."""
     if type(layer) is nn.Linear:
         weight = layer.weight
     elif type(layer) is Conv1D:
@@ -90,11 +92,11 @@ def _packed(layer: nn.Module) -> PackedLinear | None:
         return None
     if weight.dtype != torch.float32 or weight.numel() < _WEIGHTS_MIN:
         return None
-    packed = PackedLinear(weight.detach(), None if layer.bias is None else layer.bias.detach())
+    replacement = OneDnnLinear(weight.detach(), None if layer.bias is None else layer.bias.detach())
     rows = torch.linspace(-1.0, 1.0, _ROWS_TRIED * weight.shape[1]).sin().view(_ROWS_TRIED, -1)
     expected = layer(rows)
-    error = (packed(rows) - expected).abs().max()
-    return packed if bool(error <= _TOLERANCE * expected.abs().max()) else None
+    error = (replacement(rows) - expected).abs().max()
+    return replacement if bool(error <= _TOLERANCE * expected.abs().max()) else None
 
 
 def layer_widths(model: PreTrainedModel) -> set[int]:

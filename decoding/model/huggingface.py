@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from decoding.errors import PromptEmpty
 from decoding.model.compatibility import enable_prefix_sharing
-from decoding.model.cpu_layers import pack_layers
+from decoding.model.cpu_layers import use_onednn_layers
 from decoding.model.loading import context_length_of, eos_ids_of, load_model
 from decoding.model.plain_cache import PlainReader
 from decoding.model.protocol import ScoredSequence, Scores, StepInput
@@ -41,7 +41,7 @@ class HuggingFaceModel:
         self.context_length = context_length_of(text)
         self.device = torch.device(model.device)
         self.tolerance = _TOLERANCE.get(model.dtype, _TOLERANCE_HALF)
-        pack_layers(self._model)  # before the readers, which measure and compare what they will compute
+        use_onednn_layers(self._model)  # before the readers, which measure and compare what they will compute
         self._plain_reader = PlainReader(model)
         shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain_reader, self.tolerance)
         self._reader: Any = shared or self._plain_reader

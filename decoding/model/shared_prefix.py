@@ -120,7 +120,7 @@ class SharedReader:
     def _fill(self, rows: int) -> int:
         """The number of padding rows for a pass over `rows` rows.
 
-        On the CPU the packed layers round the number up themselves, so the pass is padded to what they compute.
+        On the CPU the layers of oneDNN round the number up themselves, so the pass is padded to what they compute.
         """
         filled = rows + -rows % self.rows_multiple
         return (rows_computed(filled) if self._model.device.type == "cpu" else filled) - rows

@@ -105,11 +105,12 @@ class _LiveBytes(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for tensor in result if isinstance(result, tuple | list) else [result]:
             if isinstance(tensor, torch.Tensor) and not func.is_view:
-                storage = tensor.untyped_storage()
-                address = storage.data_ptr()  # unique among the storages that are alive
+                # A tensor of oneDNN has no storage; the address is unique among what is alive.
+                owner: Any = tensor if tensor.is_mkldnn else tensor.untyped_storage()
+                address = id(tensor) if tensor.is_mkldnn else owner.data_ptr()
                 if address not in self._alive:
-                    self._alive[address] = storage.nbytes()
-                    weakref.finalize(storage, self._alive.pop, address, None)
+                    self._alive[address] = tensor.nbytes if tensor.is_mkldnn else owner.nbytes()
+                    weakref.finalize(owner, self._alive.pop, address, None)
         self.peak = max(self.peak, sum(self._alive.values()))
         return result
 

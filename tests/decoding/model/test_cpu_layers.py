@@ -1,4 +1,4 @@
-"""Packed linear layers against plain ones."""
+"""Linear layers of oneDNN against plain ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-from decoding.model.cpu_layers import PackedLinear, pack_layers, rows_computed
+from decoding.model.cpu_layers import OneDnnLinear, rows_computed, use_onednn_layers
 from tests.decoding.random_models import gpt2_of, llama_of
 
 
@@ -24,24 +24,24 @@ def _llama(tied: bool, width: int = 192) -> PreTrainedModel:
 
 
 @pytest.mark.parametrize("model", [_gpt2(), _llama(True), _llama(False)], ids=["gpt2", "tied", "untied"])
-def test_a_packed_model_computes_the_same(model: PreTrainedModel) -> None:
+def test_a_model_with_onednn_layers_computes_the_same(model: PreTrainedModel) -> None:
     ids = torch.arange(20)[None] * 7 % 301
     with torch.inference_mode():
         expected = model(ids).logits
         layers = sum(type(layer) in (nn.Linear, Conv1D, NewGELUActivation) for layer in model.modules())
         embeddings = model.get_input_embeddings().weight.clone()
-        assert pack_layers(model) == layers
+        assert use_onednn_layers(model) == layers
         torch.testing.assert_close(model(ids).logits, expected, atol=1e-5, rtol=1e-4)
     assert torch.equal(model.get_input_embeddings().weight, embeddings)
 
 
-def test_a_packed_layer_gives_its_weights_back() -> None:
+def test_a_layer_gives_its_weights_back() -> None:
     weight = torch.randn(200, 300)
-    assert torch.equal(PackedLinear(weight, None).weight, weight)
+    assert torch.equal(OneDnnLinear(weight, None).weight, weight)
 
 
 def test_a_rows_result_is_independent_of_the_batch_size() -> None:
-    layer = PackedLinear(torch.randn(500, 192), torch.randn(500))
+    layer = OneDnnLinear(torch.randn(500, 192), torch.randn(500))
     rows = torch.randn(70, 192)
     expected = layer(rows)
     for count in range(2, 70):
@@ -49,11 +49,11 @@ def test_a_rows_result_is_independent_of_the_batch_size() -> None:
 
 
 @pytest.mark.parametrize("shape", [(192,), (0, 192), (1, 5, 192), (3, 7, 192), (2, 3, 11, 192)])
-def test_a_packed_layer_keeps_the_shape_of_its_input(shape: tuple[int, ...]) -> None:
+def test_a_layer_keeps_the_shape_of_its_input(shape: tuple[int, ...]) -> None:
     weight, bias = torch.randn(300, 192), torch.randn(300)
     rows = torch.randn(shape)
     expected = nn.functional.linear(rows, weight, bias)
-    torch.testing.assert_close(PackedLinear(weight, bias)(rows), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(OneDnnLinear(weight, bias)(rows), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_batch_sizes_are_rounded_up_to_few_close_values() -> None:
@@ -65,19 +65,19 @@ def test_batch_sizes_are_rounded_up_to_few_close_values() -> None:
     assert len(set(result[:1001])) <= 50
 
 
-def test_small_half_precision_and_subclassed_layers_are_not_packed() -> None:
-    assert pack_layers(_llama(False, width=12)) == 0
-    assert pack_layers(_gpt2().bfloat16()) == 0
+def test_small_half_precision_and_subclassed_layers_are_not_replaced() -> None:
+    assert use_onednn_layers(_llama(False, width=12)) == 0
+    assert use_onednn_layers(_gpt2().bfloat16()) == 0
 
     class Own(nn.Linear):
         pass
 
     model = _llama(False)
     model.lm_head = Own(192, 301, bias=False)
-    pack_layers(model)
+    use_onednn_layers(model)
     assert type(model.lm_head) is Own
 
 
-def test_a_layer_with_a_different_result_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PackedLinear, "forward", lambda self, rows: rows.new_ones(*rows.shape[:-1], len(self.weight)))
-    assert pack_layers(_llama(False)) == 0
+def test_a_layer_with_a_different_result_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OneDnnLinear, "forward", lambda self, rows: rows.new_ones(*rows.shape[:-1], len(self.weight)))
+    assert use_onednn_layers(_llama(False)) == 0

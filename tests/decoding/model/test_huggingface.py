@@ -86,9 +86,7 @@ def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", [gpt2_of, lambda: mistral_of(5)], ids=["shared", "plain"])
-def test_long_inputs_are_read_in_chunks(
-    make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_inputs_are_read_in_chunks(make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
     _check_against_full_passes(HuggingFaceModel(make()), make())
 
