@@ -27,6 +27,7 @@ from decoding.search import generate
 
 MODELS = ("captions", "stories260k")
 MAX_TOKENS = 200
+SPELLINGS: dict[str, dict[str, Any]] = {"compact": {"separators": (",", ":")}, "spaced": {}, "pretty": {"indent": 2}}
 FORMS: dict[str, dict[str, str]] = {f"whitespace {name}": {"whitespace": name} for name in get_args(WhiteSpace)}
 
 
@@ -39,23 +40,29 @@ def leaves(value: Any) -> Iterator[str]:
         yield value if isinstance(value, str) else json.dumps(value)
 
 
+def log_prob(model: QualityModel, case: QualityCase, text: str) -> float:
+    """The log-prob of a text behind the prompt, in the tokenizer's own tokens."""
+    ids = list(model.tokenizer.encode(text, add_special_tokens=False).ids)
+    return sum(model.model.score(model.prompt_ids(case), ids).log_probs)
+
+
 def measure(model: QualityModel, case: QualityCase, beams: int) -> dict[str, float]:
     """The log-prob and lengths of the best answer.
 
     `characters` are those of the value without white space, so that they are comparable between the forms; `plain` is
-    the log-prob of its strings and numbers as plain text.
+    the log-prob of its strings and numbers as plain text; those of `SPELLINGS` are of the same value, in that spelling.
     """
-    prompt = model.prompt_ids(case)
     options = SearchOptions(MAX_TOKENS, beams=beams, length_penalty=0.0)
-    best = generate(model.model, prompt, model.constraint(case), options)[0]
+    best = generate(model.model, model.prompt_ids(case), model.constraint(case), options)[0]
     text = b"".join(model.files.vocabulary.tokens[token] or b"" for token in best.tokens[:-1]).decode()
     value = json.loads(text)
     words = " ".join(leaves(value))
-    plain = model.model.score(prompt, list(model.tokenizer.encode(f" {words}", add_special_tokens=False).ids))
-    return {
+    spelled = {name: log_prob(model, case, json.dumps(value, ensure_ascii=False, **arguments))
+               for name, arguments in SPELLINGS.items()}  # fmt: skip
+    return spelled | {
         "log_prob": best.log_prob, "tokens": len(best.tokens),
         "characters": len(json.dumps(value, ensure_ascii=False, separators=(",", ":"))),
-        "plain": sum(plain.log_probs), "plain_characters": len(words),
+        "plain": log_prob(model, case, f" {words}"), "plain_characters": len(words),
     }  # fmt: skip
 
 
@@ -77,7 +84,7 @@ def form_rows(shared: Path, beams: int) -> list[Row]:
                 "model": name, "form": form, "cases": len(cases), "log_prob": sums["log_prob"] / len(cases),
                 "per_character": sums["log_prob"] / sums["characters"], "tokens": sums["tokens"] / len(cases),
                 "plain_per_character": statistics.fmean(a["plain"] / a["plain_characters"] for a in column),
-                "first": firsts,
+                "first": firsts, "spelled": {spelling: sums[spelling] / len(cases) for spelling in SPELLINGS},
             })  # fmt: skip
             print(json.dumps(rows[-1]), flush=True)
     return rows

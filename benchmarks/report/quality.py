@@ -34,7 +34,8 @@ JSON_NOTES = """
 The best answers to the JSON schemas of the ablation, by what generation writes. All figures are means over the schemas,
 in nats: the log-prob of an answer, the same for each character of its value without white space, and the log-prob for
 each character of the values alone, as plain text behind the prompt. "First": in how many cases no form finds a more
-probable answer.
+probable answer. The last columns are the log-prob of the same values in other white space, in the tokenizer's own
+tokens and without EOS.
 """
 Row = dict[str, Any]
 FamilyRows = dict[tuple[str, int], Row]  # by algorithm and beams
@@ -253,10 +254,12 @@ def json_forms_section(run: dict[str, Any]) -> str:
     """Log-probs of JSON answers by white space and order."""
     body = [
         [row["model"], row["form"], f"{row['log_prob']:.1f}", f"{row['per_character']:.3f}",
-         f"{row['plain_per_character']:.3f}", f"{row['tokens']:.0f}", f"{row['first']} of {row['cases']}"]
+         f"{row['plain_per_character']:.3f}", f"{row['tokens']:.0f}", f"{row['first']} of {row['cases']}",
+         *(f"{value:.1f}" for value in row["spelled"].values())]
         for row in run["rows"]
     ]  # fmt: skip
     head = ["model", "form", "log-prob", "a character", "values alone, a character", "tokens", "first"]
+    head += run["rows"][0]["spelled"]
     return section("How JSON is written", run, JSON_NOTES, table(head, body), details=(f"{run['beams']} beams",))
 
 

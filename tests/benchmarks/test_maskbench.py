@@ -104,6 +104,9 @@ def test_reasons_quote_nothing_of_a_schema() -> None:
         ({"minimum": 1, "exclusiveMinimum": True}, "1", False),
         ({"items": [{"type": "null"}]}, "[1]", False),
         ({"$ref": "https://example.com/other"}, "1", None),
+        ({"pattern": r"^.\d[.]$"}, '"a1."', True),
+        ({"pattern": r"^.\d[.]$"}, '"\\r1."', False),
+        ({"patternProperties": {r"^\w$": False}}, '{"é": 1}', True),
     ],
 )
 def test_texts_are_judged_by_the_draft_and_exactly(schema: Any, text: str, verdict: bool | None) -> None:

@@ -119,6 +119,8 @@ def main() -> int:
             outcomes["failures"] += found.pop(failure)
         outcomes.update(found)
         seed += 1
+        if seed % 100 == 0:
+            print(f"before seed {seed}: {dict(outcomes)}", flush=True)
     print(f"{outcomes['generations']} generations, {time.monotonic() - start:.0f} s: {dict(outcomes)}")
     return 1 if outcomes["failures"] else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -20,7 +21,7 @@ def is_valid(schema: Any, text: str) -> bool | None:
         instance = json.loads(text, parse_float=Decimal, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return False
-    exact = json.loads(json.dumps(schema), parse_float=Decimal)
+    exact = _with_patterns_of_python(json.loads(json.dumps(schema), parse_float=Decimal))
     validator = jsonschema.validators.validator_for(schema, default=_draft_of(schema))
     try:  # the empty registry: nothing is fetched
         return bool(validator(exact, registry=Registry(), format_checker=validator.FORMAT_CHECKER).is_valid(instance))
@@ -30,6 +31,33 @@ def is_valid(schema: Any, text: str) -> bool | None:
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
+
+
+# What ECMAScript, whose patterns those of JSON Schema are, means by a dot, the classes and an end.
+_MEANINGS = {
+    ".": r"[^\n\r\u2028\u2029]", r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[A-Za-z0-9_]", r"\W": "[^A-Za-z0-9_]",
+    "$": r"\Z",
+}  # fmt: skip
+_PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+
+
+def _of_python(pattern: str) -> str:
+    """A pattern with the meaning of ECMAScript in Python's syntax. What is within brackets stays."""
+    return "".join(_MEANINGS.get(piece, piece) for piece in _PIECE.findall(pattern))
+
+
+def _with_patterns_of_python(value: Any) -> Any:
+    """The schema with the patterns of its keywords translated."""
+    if isinstance(value, list):
+        return [_with_patterns_of_python(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    translated = {name: _with_patterns_of_python(item) for name, item in value.items()}
+    if isinstance(pattern := value.get("pattern"), str):
+        translated["pattern"] = _of_python(pattern)
+    if isinstance(patterns := translated.get("patternProperties"), dict):
+        translated["patternProperties"] = {_of_python(name): item for name, item in patterns.items()}
+    return translated
 
 
 def _draft_of(schema: Any) -> Any:
