@@ -53,6 +53,18 @@ def maskbench_section(run: dict[str, Any]) -> str:
     return section("Schemas of MaskBench", run, NOTES, *parts, details=details)
 
 
+def summary_line() -> str:
+    """A line for the README: what compiles, and what is valid at twice the least budget."""
+    rows = grouped(stored_rows(), "engine")
+    by_engine = {name: rows[engine,] for engine, name in ENGINE_NAMES.items() if (engine,) in rows}
+    compiled = ", ".join(f"{name} {_share(sum(map(is_compiled, rows)), len(rows))}" for name, rows in by_engine.items())
+    cuts = ", ".join(f"{name} {_share(*cut_verdicts(rows, 'hurried', -1))}" for name, rows in by_engine.items())
+    return (
+        f"Public JSON schemas (MaskBench) that compile: {compiled}. Valid when a generation that prefers to end is cut "
+        f"at twice the least budget: {cuts}."
+    )
+
+
 def is_compiled(row: Row) -> bool:
     """Whether the compile ended well. The time limit may still have ended what followed."""
     return "ms" in row
@@ -63,6 +75,13 @@ def verdicts(rows: Iterable[Row], valid: bool, column: int) -> tuple[int, int]:
     tests = [test for row in rows for test in row.get("tests", ())]
     decided = [test[column] for test in tests if test[0] is valid and test[column] is not None]
     return sum(decided), len(decided)
+
+
+def cut_verdicts(rows: Iterable[Row], kind: str, index: int) -> tuple[int, int]:
+    """How many texts of a kind are valid at one of the budgets, and how many are judged."""
+    complete = [row["cuts"][kind] for row in rows if len(row.get("cuts", {}).get(kind, ())) == len(CUT_TIMES)]
+    judged = [cuts[index] for cuts in complete if cuts[index] is not None]
+    return sum(judged), len(judged)
 
 
 def _overview(by_engine: dict[str, list[Row]]) -> str:
@@ -93,12 +112,7 @@ def _cuts(by_engine: dict[str, list[Row]]) -> str:
     kinds = ("random", "hurried")
     body = []
     for name, rows in by_engine.items():
-        cuts = [row["cuts"] for row in rows if row.get("cuts")]
-        cells = []
-        for kind in kinds:
-            for index in range(len(CUT_TIMES)):
-                judged = [cut[kind][index] for cut in cuts if len(cut[kind]) > index and cut[kind][index] is not None]
-                cells.append(_share(sum(judged), len(judged)))
+        cells = [_share(*cut_verdicts(rows, kind, index)) for kind in kinds for index in range(len(CUT_TIMES))]
         body.append([name, *cells])
     return table(["valid when cut", *(f"{kind}, {times} x" for kind in kinds for times in CUT_TIMES)], body)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.report.decoding import complete_pairs
 from benchmarks.report.layout import grouped, table
+from benchmarks.report.maskbench import summary_line
 from benchmarks.report.quality import cases_ahead, families_ahead, gaps_at
 from benchmarks.report.tasks import by_system, is_unsupported
 
@@ -90,6 +91,8 @@ def sentences(runs: Mapping[str, Run]) -> list[str]:
                     f"constraint, GPT-2's shape on a CPU: {_ratios(run)}.")  # fmt: skip
     if run := runs.get("runtimes"):
         lines.append(f"Seconds for a request with 16 beams, 32 tokens, the built-in model: {_seconds(run, 16)}.")
+    if "maskbench" in runs:
+        lines.append(summary_line())
     if run := runs.get("fashion"):
         lines.append(f"Ordered Fashion-MNIST, images and sequences classified rightly: {_fashion(run)}.")
     if run := runs.get("page"):

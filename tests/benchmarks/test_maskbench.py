@@ -119,7 +119,7 @@ def test_the_report_counts_verdicts_by_engine(tmp_path: Path, monkeypatch: pytes
     rows: list[dict[str, Any]] = [
         compiled | {"engine": "ours", "tests": tests, "cuts": {"random": [True] * 3, "hurried": [True, None, True]}},
         {"engine": "ours", "origin": "B", "outcome": "limit", "reason": "dfa_states_max"},
-        compiled | {"engine": "xgrammar", "tests": [[False, True, True]], "cuts": {"random": [False], "hurried": []}},
+        compiled | {"engine": "xgrammar", "tests": [[False, True, True]], "cuts": {"random": [False] * 3}},
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     monkeypatch.setattr(report, "ROWS", tmp_path / "rows.jsonl")
@@ -130,4 +130,5 @@ def test_the_report_counts_verdicts_by_engine(tmp_path: Path, monkeypatch: pytes
     assert "| ours | 1 of 2 (50.0 %) | 1 of 1 | 1 of 1 | 0 of 1 (0.0 %) | 12 / 12 | 4.0 / 5.0 |" in text
     assert "| XGrammar | 1 of 1 (100.0 %) | 0 of 0 | 0 of 1 | - | 12 / 12 | 4.0 / 5.0 |" in text
     assert "| ours | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | - |" in text
+    assert report.summary_line().endswith("ours 1 of 1 (100.0 %), XGrammar -.")
     assert "| B | 0 of 1 |  |" in text and "- ours: dfa_states_max 1" in text and "- XGrammar: none" in text
