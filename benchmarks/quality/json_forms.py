@@ -41,7 +41,7 @@ def leaves(value: Any) -> Iterator[str]:
 
 
 def log_prob(model: QualityModel, case: QualityCase, text: str) -> float:
-    """The log-prob of a text behind the prompt, in the tokenizer's own tokens."""
+    """The log-prob of a text behind the prompt."""
     ids = list(model.tokenizer.encode(text, add_special_tokens=False).ids)
     return sum(model.model.score(model.prompt_ids(case), ids).log_probs)
 

@@ -54,7 +54,7 @@ def maskbench_section(run: dict[str, Any]) -> str:
 
 
 def summary_line() -> str:
-    """A line for the README: what compiles, and what is valid at twice the least budget."""
+    """The README's line: what compiles, and what is valid when cut."""
     rows = grouped(stored_rows(), "engine")
     by_engine = {name: rows[engine,] for engine, name in ENGINE_NAMES.items() if (engine,) in rows}
     compiled = ", ".join(f"{name} {_share(sum(map(is_compiled, rows)), len(rows))}" for name, rows in by_engine.items())
@@ -78,7 +78,7 @@ def verdicts(rows: Iterable[Row], valid: bool, column: int) -> tuple[int, int]:
 
 
 def cut_verdicts(rows: Iterable[Row], kind: str, index: int) -> tuple[int, int]:
-    """How many texts of a kind are valid at one of the budgets, and how many are judged."""
+    """How many texts are valid at a budget, and are judged."""
     complete = [row["cuts"][kind] for row in rows if len(row.get("cuts", {}).get(kind, ())) == len(CUT_TIMES)]
     judged = [cuts[index] for cuts in complete if cuts[index] is not None]
     return sum(judged), len(judged)
