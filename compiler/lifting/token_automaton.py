@@ -207,7 +207,7 @@ def padded_rows(
     counts = np.bincount(state, minlength=states)
     place = np.arange(len(state)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = states, int(counts.max(initial=0))
-    narrow = np.min_scalar_type(-int(token_class.max(initial=1)))  # signed: torch has few unsigned types
+    narrow = np.min_scalar_type(-1 - int(token_class.max(initial=1)))  # signed: torch has few unsigned types
     sparse_class, sparse_edge = np.zeros(shape, dtype=narrow), np.zeros(shape, dtype=edge.dtype)
     sparse_class[state, place], sparse_edge[state, place] = token_class[order], edge[order]
     return sparse_class, sparse_edge

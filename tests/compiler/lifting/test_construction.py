@@ -13,6 +13,7 @@ from compiler.artifact import CompiledConstraint
 from compiler.automata import DEAD, NO_END
 from compiler.errors import LimitExceeded, SpecError
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table, lift
+from compiler.lifting.token_automaton import padded_rows
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
@@ -207,3 +208,10 @@ def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: obje
     TokenAutomaton(**fields)
     with pytest.raises(ValueError, match=r"index|state|distance|eos|\["):
         TokenAutomaton(**{**fields, field: value})
+
+
+@pytest.mark.parametrize("largest", [1, 127, 128, 32_767, 32_768])
+def test_listed_classes_keep_their_numbers_at_any_width(largest: int) -> None:
+    numbers = np.array([largest - 1, largest])
+    classes, edges = padded_rows(np.array([1, 1]), numbers, np.array([5, 6], dtype=np.int16), 3)
+    assert classes.tolist() == [[0, 0], [largest - 1, largest], [0, 0]] and edges.tolist() == [[0, 0], [5, 6], [0, 0]]
