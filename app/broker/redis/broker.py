@@ -89,7 +89,7 @@ class RedisBroker:
     async def events(self, job_id: str, after: str = "") -> AsyncIterator[base.JobEvent]:
         after = after if _EVENT_ID.fullmatch(after) else ""
         while True:
-            change = self._notifications.next_change(job_id)
+            change = self._notifications.next_change(f"events:{job_id}")
             arguments = (job_id, self._scripts.process, after, EVENTS_PER_READ)
             reply = await self._scripts.call("read", "", *arguments, keys=event_keys(job_id))
             if reply is None:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class JobNotifications:
-    """Wakes tasks that wait for a job or a queue. The subject of a notification is the job's id or the queue's name."""
+    """Wakes tasks that wait for a job, its events or a queue. The subject is its id, `events:<id>` or the name."""
 
     def __init__(self, link: Connection, process: str) -> None:
         self._link = link
@@ -37,9 +37,10 @@ class JobNotifications:
         return self._changes.setdefault(subject, asyncio.Event())
 
     def wake(self, subject: str) -> None:
-        """Wake the tasks that wait for a job or a queue."""
-        if (change := self._changes.pop(subject, None)) is not None:
-            change.set()
+        """Wake the tasks that wait for this subject. A change of a job may also end its events."""
+        for woken in (subject, f"events:{subject}"):
+            if change := self._changes.pop(woken, None):
+                change.set()
 
     async def close(self) -> None:
         """End the subscription."""

@@ -26,8 +26,8 @@ local function first_time(token)
   return redis.call('ZADD', SEEN, 'NX', integer(now), token) == 1
 end
 
-local function notify(id, job)
-  for process in pairs(job.processes) do redis.call('PUBLISH', '{abs}:news:' .. process, id) end
+local function notify(subject, job)
+  for process in pairs(job.processes) do redis.call('PUBLISH', '{abs}:news:' .. process, subject) end
 end
 
 -- Throughput of the queue: the work taken while other work waited, and the time in which jobs waited while others ran.

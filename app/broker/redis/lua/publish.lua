@@ -20,5 +20,5 @@ else
   end
 end
 save(id, job)
-notify(id, job)
+notify('events:' .. id, job)
 return 1
