@@ -106,6 +106,7 @@ from abs_client.results import (
     TracedWord,
     Transition,
     Usage,
+    Violation,
 )
 
 __all__ = [
@@ -122,6 +123,6 @@ __all__ = [
     "PromptTooLongError", "PromptViolationError", "QueueFullError", "R", "RateLimitError", "RawConstraint",
     "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError", "Restart", "Result", "Retry",
     "ServerError", "ServiceUnavailableError", "State", "Step", "Stream", "Timings", "TokenStep", "TracedWord",
-    "Transition", "U", "UnknownAutomatonError", "UnknownJobError", "UnknownModelError", "Usage", "W", "Word",
-    "WorkerLostError", "X", "constraint_of", "gap",
+    "Transition", "U", "UnknownAutomatonError", "UnknownJobError", "UnknownModelError", "Usage", "Violation", "W",
+    "Word", "WorkerLostError", "X", "constraint_of", "gap",
 ]  # fmt: skip

@@ -172,6 +172,21 @@ class ConjunctCheck:
 
 
 @dataclass(frozen=True)
+class Violation:
+    """Why a JSON text does not fit its schema.
+
+    path     the value that is at fault, such as "$.items[3].price"
+    keyword  the keyword that it violates; "json" where the text is no JSON text
+    field    the schema that has the keyword, as in errors
+    """
+
+    path: str
+    keyword: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True)
 class State:
     """A state of an automaton. `distance`: fewest tokens to the end; None for a dead state."""
 
@@ -294,12 +309,16 @@ class CheckResult:
     violated_at  offset of the first character (or label) after which no continuation satisfies; the text's length if it
                  only ends too early; None if it satisfies
     conjuncts    None unless the request sets conjuncts=True
+    canonical    whether generation could write the text; None where the constraint is too large to compile
+    violation    why a JSON text does not fit its schema
     """
 
     satisfied: bool
     words: tuple[TracedWord, ...]
     violated_at: int | None = None
     conjuncts: tuple[ConjunctCheck, ...] | None = None
+    canonical: bool | None = None
+    violation: Violation | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata=_NOT_JSON)
 
     def __bool__(self) -> bool:

@@ -89,6 +89,10 @@ def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None
     """Whether the text satisfies the constraint, and the first violation."""
     console.print(_word_table(answer["words"]))
     console.print(f"satisfied: {_yes(answer['satisfied'])}")
+    if answer["satisfied"] and answer["canonical"] is False:
+        console.print("generation would write it otherwise")
+    if violation := answer["violation"]:
+        console.print(Text(f"{violation['path']} violates {violation['keyword']}: {violation['message']}"))
     at = answer["violated_at"]
     if at is not None and at < len(text):
         console.print(f"the text violates the constraint at character {at + 1}:")

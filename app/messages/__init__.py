@@ -83,6 +83,7 @@ from app.messages.parts import (
     TimingsBody,
     TokenStepBody,
     UsageBody,
+    ViolationBody,
     WordBody,
 )
 from app.messages.readiness import NotReadyCode, NotReadyReason
@@ -96,7 +97,8 @@ __all__ = [
     "GenerateJobResult", "GeneratedBody", "GenerationOptions", "Job", "LabelStepBody", "NotReadyCode",
     "NotReadyReason", "OwnedJob", "Priority", "Progress", "Reason", "RejectedTokenBody", "RestartEventBody",
     "RestartMessage", "Result", "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel",
-    "TimingsBody", "TokenStepBody", "UsageBody", "WordBody", "automaton_hash", "automaton_key", "charge_key",
+    "TimingsBody", "TokenStepBody", "UsageBody", "ViolationBody", "WordBody", "automaton_hash", "automaton_key",
+    "charge_key",
     "compile_job_key", "dump", "explain_job_key", "explanation_key", "failure_key", "failure_of",
     "idempotent_job_key", "is_expected_error", "load", "named_decoding", "named_generation", "named_words",
     "probe_key", "read_signed", "request_id", "sign", "signing_keys", "slots_key", "spec_to_wire",

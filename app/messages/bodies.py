@@ -16,6 +16,7 @@ from app.messages.parts import (
     StepRowBody,
     TimingsBody,
     UsageBody,
+    ViolationBody,
     WordBody,
 )
 from compiler.diagnostics import ConstraintExplanation
@@ -84,12 +85,17 @@ class CheckResponse:
 
     `violated_at` is null where satisfied; else the offset of the first character (or label) after which nothing can
     satisfy any more, or the text's length where it only ends too early. `conjuncts` is null unless requested.
+
+    A JSON text is decided by its value: `violated_at` is where the value begins that is at fault, and `violation` says
+    why. `canonical` says whether generation could write the text; null where the constraint is too large to compile.
     """
 
     satisfied: bool
     words: tuple[WordBody, ...]
     violated_at: int | None
     conjuncts: tuple[ConjunctBody, ...] | None = None
+    canonical: bool | None = None
+    violation: ViolationBody | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

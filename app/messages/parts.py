@@ -147,6 +147,21 @@ class ConjunctBody:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class ViolationBody:
+    """Why a JSON text does not fit its schema.
+
+    path     the value that is at fault, as `$.items[3].price`
+    keyword  the keyword that it violates; `json` where the text is no JSON text
+    field    the schema that has the keyword, as in errors
+    """
+
+    path: str
+    keyword: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, config=CONFIG)
 class TokenStepBody:
     """One token of an answer.
 

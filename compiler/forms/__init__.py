@@ -6,6 +6,6 @@ over characters or over lengths. Templates, inflected keywords and automata of t
 
 from __future__ import annotations
 
-from compiler.forms.build import constraint_tree, unenforced_keywords
+from compiler.forms.build import constraint_tree, unenforced_keywords, value_violation
 
-__all__ = ["constraint_tree", "unenforced_keywords"]
+__all__ = ["constraint_tree", "unenforced_keywords", "value_violation"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa, texts_dfa
 from compiler.engines import Engines
@@ -13,7 +14,15 @@ from compiler.errors import LimitExceeded, SpecSyntaxError, require
 from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
-from compiler.json_schema import SchemaReader, public_pointer, read_decimal, report, schema_dfa
+from compiler.json_schema import (
+    SchemaReader,
+    SchemaViolation,
+    public_pointer,
+    read_decimal,
+    report,
+    schema_dfa,
+    schema_violation,
+)
 from compiler.limits import ResourceGuard
 from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import Node, blame_field, parse_pattern
@@ -120,8 +129,7 @@ def _texts(
         case JsonSchemaSpec():
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
             embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out)
-            # Numbers keep the digits that the schema writes.
-            document, schemas = (json.loads(text, parse_float=read_decimal) for text in (spec.schema, spec.schemas))
+            document, schemas = _documents(spec)
             return schema_dfa(
                 document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
                 shortens=shortens, left_out=left_out,
@@ -129,6 +137,20 @@ def _texts(
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     with blame_field(spec.form):
         return CharDfa(*engines.node(node, guard))
+
+
+def _documents(spec: JsonSchemaSpec) -> tuple[Any, dict[str, object]]:
+    """The schema and the documents beside it. Numbers keep the digits that they are written with."""
+    document, schemas = (json.loads(text, parse_float=read_decimal) for text in (spec.schema, spec.schemas))
+    return document, schemas
+
+
+def value_violation(spec: JsonSchemaSpec, text: str, engines: Engines, guard: ResourceGuard) -> SchemaViolation | None:
+    """Why the value of a JSON text does not fit the schema. None where it fits, however it is written."""
+    check_input_size(spec, guard.limits)
+    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=[])
+    document, schemas = _documents(spec)
+    return schema_violation(document, text, embed, guard, schemas=schemas, strict=spec.strict)
 
 
 def _embed_constraint(
@@ -160,7 +182,7 @@ def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:
             continue
         reader = SchemaReader(json.loads(leaf.schema), guard, schemas=json.loads(leaf.schemas))
         yield from reader.unenforced
-        for constraint in (c for node in reader.nodes if node.strings for c in node.strings.constraints):
+        for constraint in (c for node in reader.document_nodes if node.strings for c in node.strings.constraints):
             inside = _unenforced(spec_from_json(constraint.value), guard)
             yield from ((*constraint.path, *path) for path in inside)
 

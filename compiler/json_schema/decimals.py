@@ -78,3 +78,14 @@ def is_integer(value: Decimal) -> bool:
 def significant_digits(value: Decimal) -> str:
     """The significant digits of a number, without zeros at the end."""
     return "".join(map(str, value.as_tuple().digits)).rstrip("0") or "0"
+
+
+def is_multiple(number: Decimal, divisor: Decimal) -> bool:
+    """Whether a number is a multiple of a divisor, exactly."""
+    digits, exponent = int(Decimal(significant_digits(number))), number.adjusted() - len(significant_digits(number)) + 1
+    step, place = int(significant_digits(divisor)), divisor.adjusted() - len(significant_digits(divisor)) + 1
+    if not number:
+        return True
+    if exponent >= place:
+        return digits * pow(10, exponent - place, step) % step == 0
+    return False  # the digits do not end in 0, so that they are no multiple of ten

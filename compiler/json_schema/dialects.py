@@ -63,6 +63,7 @@ class Dialect:
     boolean_bounds  whether `exclusiveMinimum` and `exclusiveMaximum` may be booleans
     numeric_bounds  whether they may be numbers
     list_items      whether `items` may be a list
+    contains_evaluates  whether the items that fit `contains` count as evaluated
     """
 
     name: str
@@ -72,6 +73,7 @@ class Dialect:
     boolean_bounds: bool = False
     numeric_bounds: bool = True
     list_items: bool = True
+    contains_evaluates: bool = True
 
     def may_have(self, keyword: str) -> bool:
         """Whether a schema may have this keyword without a report."""
@@ -79,7 +81,7 @@ class Dialect:
 
 
 _2020 = Dialect(name="draft 2020-12", keywords=_ALL_2020, list_items=False)
-_2019 = Dialect(name="draft 2019-09", keywords=(_ALL_2020 - _OF_2020) | _OF_2019)
+_2019 = Dialect(name="draft 2019-09", keywords=(_ALL_2020 - _OF_2020) | _OF_2019, contains_evaluates=False)
 _7 = Dialect(name="draft-07", keywords=_2019.keywords - _SINCE_2019 - {"$recursiveRef"}, lone_reference=True)
 _6 = replace(_7, name="draft-06", keywords=_7.keywords - {"if", "then", "else"})
 _4 = replace(

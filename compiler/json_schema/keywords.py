@@ -200,7 +200,8 @@ class TypeKeywords:
         if "contains" in value:  # without it, minContains and maxContains say nothing
             minimum = self._count("minContains")
             minimum = 1 if minimum is None else minimum
-            contains = (Contains(self.child("contains")[0], minimum, self._count("maxContains")),)
+            item, evaluates = self.child("contains")[0], self.dialect.contains_evaluates
+            contains = (Contains(item, minimum, self._count("maxContains"), evaluates),)
         unique = value.get("uniqueItems", False)
         # `uniqueItems: false` is the default.
         if not isinstance(unique, bool):

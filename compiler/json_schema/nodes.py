@@ -75,12 +75,13 @@ class StringFacts:
 class Contains:
     """Bounds the number of items that fit the node `item`.
 
-    There are `minimum` to `maximum` of them; None is no upper bound.
+    There are `minimum` to `maximum` of them; None is no upper bound. `evaluates` tells whether they count as evaluated.
     """
 
     item: int
     minimum: int
     maximum: int | None
+    evaluates: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -131,10 +132,14 @@ def tightest_counts(facts: Sequence[StringFacts | ArrayFacts | ObjectFacts]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alternatives:
-    """A choice among nodes: `anyOf`, or `oneOf` with `exactly_one`, where no two of them may hold."""
+    """A choice among nodes, by its keyword. Of `oneOf` no two may hold."""
 
     nodes: tuple[int, ...]
-    exactly_one: bool = False
+    keyword: str = "anyOf"
+
+    @property
+    def exactly_one(self) -> bool:
+        return self.keyword == "oneOf"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.dialects import Dialect, UnenforcedKeywords
@@ -31,8 +31,9 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 class SchemaReader:
     """Reads the nodes that a document's root leads to. Node 0 is the root.
 
-    schemas     documents that references may lead to, by URI
-    unenforced  the paths of keywords and formats that have no effect; `strict` refuses them
+    schemas         documents that references may lead to, by URI
+    document_nodes  the nodes as the document has them
+    unenforced      the paths of keywords and formats that have no effect; `strict` refuses them
     Raises SpecSyntaxError for JSON that is no schema, SpecUnsupported for a schema that is not compiled, LimitExceeded
     over `nesting_depth_max` or `compile_s_max`.
     """
@@ -55,10 +56,18 @@ class SchemaReader:
             number, location, scope = self._waiting.pop()
             guard.check_time()
             self._nodes[number] = self._read(location, scope)
+        self.document_nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))
+        self.unenforced = tuple(self._unenforced.paths)
+
+    @cached_property
+    def nodes(self) -> tuple[Schema, ...]:
+        """The nodes with `unevaluatedItems` and `unevaluatedProperties` as facts.
+
+        Raises SpecUnsupported where the value decides what these speak of.
+        """
         # Only now are all nodes known that a value is evaluated by.
         self._nodes.update(_write_out_unevaluated(self._nodes, self.add))
-        self.nodes = tuple(self._nodes[number] for number in range(len(self._nodes)))
-        self.unenforced = tuple(self._unenforced.paths)
+        return tuple(self._nodes[number] for number in range(len(self._nodes)))
 
     def node(self, location: SchemaLocation, scope: Scope) -> int:
         """The number of the node of a schema in a scope. The schema is read later."""
@@ -117,12 +126,12 @@ class _ObjectReader(TypeKeywords):
     def schema(self) -> Schema:
         field = self.location.field
         present = [keyword for keyword in ("anyOf", "oneOf") if keyword in self.value]
-        choices = [Alternatives(self.children(keyword), exactly_one=keyword == "oneOf") for keyword in present]
+        choices = [Alternatives(self.children(keyword), keyword) for keyword in present]
         values, containers = self.values()
         # `enum` with arrays or objects is a choice between all its scalars, and each of those.
         if containers:
             scalars = (self.add(Schema(field, values=values)),) if values else ()
-            choices.append(Alternatives((*scalars, *containers)))
+            choices.append(Alternatives((*scalars, *containers), "enum"))
             values = None
         order = self._order()
         references = [self._reference(keyword) for keyword in self.value if keyword in _REFERENCES]
@@ -166,7 +175,7 @@ class _ObjectReader(TypeKeywords):
                 # Where the key is present, its dependencies are required.
                 facts = ObjectFacts(required=names)
                 present = self.add(Schema(self.location.field, objects=facts, order=facts.required))
-            choices.append(Alternatives((self._absence_node(name), present)))
+            choices.append(Alternatives((self._absence_node(name), present), keyword))
         return choices
 
     def _dependents(self) -> Iterator[tuple[str, str, tuple[str, ...] | None]]:

@@ -103,9 +103,9 @@ class StringAlphabet:
                 with blame_field(field):
                     self._contents["pattern", pattern] = search_dfa(pattern, self._guard)
         for name in strings.formats:
-            self._contents["format", name] = _format(FORMATS[name], name)
+            self._contents["format", name] = format_dfa(FORMATS[name], name)
             if short_pattern(name) != FORMATS[name]:
-                self._contents["short format", name] = _format(short_pattern(name), name)
+                self._contents["short format", name] = format_dfa(short_pattern(name), name)
         for constraint in strings.constraints:
             self._contents[constraint] = embed(constraint.value, constraint.field)
 
@@ -196,7 +196,7 @@ def _at_the_end(node: Node) -> Node:
 
 
 @lru_cache(maxsize=2 * len(FORMATS))
-def _format(pattern: str, name: str) -> CharDfa:
+def format_dfa(pattern: str, name: str) -> CharDfa:
     """The texts of a format. Its pattern is part of the program, so the caller's limits do not apply."""
     guard = ResourceGuard(Limits(pattern_chars_max=100_000))
     # Cached for the life of the process, since a format means the same in all schemas.

@@ -38,6 +38,7 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
     results.TracedWord: "WordBody",
     results.Transition: "TransitionBody",
     results.Usage: "UsageBody",
+    results.Violation: "ViolationBody",
     events.Beam: "StepRowBody",
     events.Compilation: "CompiledEventBody",
     events.RejectedToken: "RejectedTokenBody",

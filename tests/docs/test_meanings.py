@@ -9,10 +9,12 @@ from functools import cache, partial
 
 import pytest
 
+from compiler.engines import NATIVE
 from compiler.errors import SpecError
-from compiler.limits import Limits
+from compiler.forms import value_violation
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import spec_from_json
+from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.spec.parse import FORMS
 from compiler.text import TextAutomaton, check_text
 from compiler.vocab import byte_vocabulary
@@ -34,6 +36,12 @@ PYTHON = ("search", "match", "fullmatch", "findall")  # that the left side of th
 @cache
 def automaton(constraint: str) -> TextAutomaton:
     return compile_text(spec_from_json(json.loads(constraint)), LIMITS)
+
+
+def json_schema(constraint: str) -> JsonSchemaSpec:
+    spec = spec_from_json(json.loads(constraint))
+    assert isinstance(spec, JsonSchemaSpec)
+    return spec
 
 
 def of_formula(formula: str) -> TextAutomaton:
@@ -60,6 +68,12 @@ def test_each_text_of_a_table_has_its_verdict(table: Table) -> None:
     assert table.above is not None and table.above in CONSTRAINTS
     for row in table.rows:
         check = check_text(automaton(table.above.code), code_of(row[0]))
+        if table.header[2:4] == ("canonical", "violation"):
+            assert check.satisfied == {"yes": True, "no": False}[row[2]], row
+            found = value_violation(json_schema(table.above.code), code_of(row[0]), NATIVE, ResourceGuard(LIMITS))
+            assert (found is None) == {"yes": True, "no": False}[row[1]], row
+            assert row[3] == ("" if found is None else f"`{found.path}` `{found.keyword}`"), row
+            continue
         assert check.satisfied == {"yes": True, "no": False}[row[1]], row
         if table.header[2:3] == ("violated_at",):
             assert check.violated_at == (int(row[2]) if row[2] else None), (row, check.violated_at)

@@ -23,11 +23,13 @@ import warnings
 import torch
 
 from compiler.artifact import CompiledConstraint
+from compiler.engines import NATIVE
 from compiler.errors import BudgetTooSmall, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.forms import value_violation
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.limits import Limits
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.spec import RegexSpec, Spec, leaves
+from compiler.spec import JsonSchemaSpec, RegexSpec, Spec, leaves
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.options import SearchOptions
@@ -167,6 +169,8 @@ def _judge(
         raise Broken(f"the text {text!r} violates {spec}")
     if not check_text(compiled.text, text).satisfied:
         raise Broken(f"check_text rejects the good text {text!r} of {spec}")
+    if isinstance(spec, JsonSchemaSpec) and value_violation(spec, text, NATIVE, ResourceGuard(LIMITS)) is not None:
+        raise Broken(f"the value of {text!r} is called invalid for {spec}")
 
 
 def _allowed(spec: Spec, raw: bytes) -> bool:

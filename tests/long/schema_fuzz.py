@@ -22,10 +22,12 @@ import torch
 
 from benchmarks.maskbench.suite import read_case, select
 from compiler.artifact import CompiledConstraint
+from compiler.engines import NATIVE
 from compiler.errors import CompileError, LimitExceeded, SpecError
-from compiler.limits import Limits
+from compiler.forms import value_violation
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.spec import spec_from_json
+from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.spec.types import WhiteSpace
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
@@ -90,6 +92,8 @@ def judge(schema: Any, compiled: CompiledConstraint, text: str, is_within: bool)
     """The outcome of one answer."""
     try:
         passes = check_text(compiled.text, text).satisfied
+        assert isinstance(compiled.spec, JsonSchemaSpec)
+        passes &= value_violation(compiled.spec, text, NATIVE, ResourceGuard(LIMITS)) is None
     except CompileError as error:
         return f"FAILED: the check of {text!r} raises {error}"
     verdict = is_valid(schema, text)

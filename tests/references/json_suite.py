@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from compiler.automata import CharDfa
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.json_schema import schema_dfa
+from compiler.json_schema import schema_dfa, schema_violation
 from compiler.limits import Limits, ResourceGuard
 from tests.references.json_instances import write_instance
 
@@ -49,6 +49,15 @@ class Tally:
     def correct(self) -> int:
         return self.tests - len(self.narrower) - len(self.wider)
 
+    def add(self, group: dict[str, Any], verdicts: list[bool]) -> None:
+        """Count a group by its verdicts."""
+        self.compiled += 1
+        for verdict, test in zip(verdicts, group["tests"], strict=True):
+            self.tests += 1
+            if verdict != test["valid"]:
+                name = f"{group['description']}: {test['description']}"
+                (self.narrower if test["valid"] else self.wider).append(name)
+
 
 @cache
 def suites() -> dict[str, dict[str, Any]]:
@@ -75,13 +84,16 @@ def refusal(error: Exception) -> str:
     return error.limit if isinstance(error, LimitExceeded) else "pattern syntax"
 
 
+def of_draft(schema: object, draft: str) -> object:
+    """The schema with its draft, which older suites do not write."""
+    return {"$schema": METASCHEMAS[draft], **schema} if isinstance(schema, dict) else schema
+
+
 def judge_group(
     group: dict[str, Any], draft: str, schemas: Mapping[str, object], whitespace: Literal["compact", "pretty"]
 ) -> list[bool] | str:
     """The verdict on each instance of a group, or the refusal's name."""
-    schema, guard = group["schema"], ResourceGuard(Limits())
-    if isinstance(schema, dict):  # the suites of older drafts do not write it
-        schema = {"$schema": METASCHEMAS[draft], **schema}
+    schema, guard = of_draft(group["schema"], draft), ResourceGuard(Limits())
     try:
         depth = max(nesting(test["data"]) for test in group["tests"])
         automaton = schema_dfa(schema, whitespace, depth, no_constraint, guard=guard, schemas=schemas)
@@ -101,18 +113,32 @@ def run(draft: str, whitespace: Literal["compact", "pretty"] = "compact") -> dic
         if isinstance(verdicts, str):
             tally.refused[verdicts] = tally.refused.get(verdicts, 0) + 1
             continue
-        tally.compiled += 1
-        for verdict, test in zip(verdicts, group["tests"], strict=True):
-            tally.tests += 1
-            name = f"{group['description']}: {test['description']}"
-            if verdict != test["valid"]:
-                (tally.narrower if test["valid"] else tally.wider).append(name)
+        tally.add(group, verdicts)
+    return tallies
+
+
+@cache
+def check_by_value(draft: str) -> dict[str, Tally]:
+    """The whole suite of a draft by file, decided by value."""
+    tallies: dict[str, Tally] = {}
+    schemas = suites()[draft]["remotes"]
+    for group in suites()[draft]["groups"]:
+        tally, schema = tallies.setdefault(group["file"], Tally()), of_draft(group["schema"], draft)
+        try:
+            found = [
+                schema_violation(schema, text, no_constraint, ResourceGuard(Limits()), schemas=schemas)
+                for text in (json.dumps(test["data"], indent=1) for test in group["tests"])
+            ]
+        except (SpecUnsupported, LimitExceeded, SpecSyntaxError) as error:
+            tally.refused[refusal(error)] = tally.refused.get(refusal(error), 0) + 1
+            continue
+        tally.add(group, [violation is None for violation in found])
     return tallies
 
 
 def markdown_table() -> str:
-    """The table of docs/constraints/json_schema.md: a row for each draft."""
-    lines = ["| draft | groups compiled | tests right | refused by name |", "|---|---|---|---|"]
+    """The table of docs/json.md: a row for each draft."""
+    lines = ["| draft | groups compiled | tests right | refused by name | by value |", "|---|---|---|---|---|"]
     for draft in METASCHEMAS:
         tallies = run(draft).values()
         refused: collections.Counter[str] = collections.Counter()
@@ -122,7 +148,10 @@ def markdown_table() -> str:
             sum(getattr(tally, key) for tally in tallies) for key in ("compiled", "correct", "tests")
         )
         reasons = ", ".join(f"`{reason}` {count}" for reason, count in sorted(refused.items()))
-        lines.append(f"| {draft} | {compiled} of {compiled + refused.total()} | {correct} of {tests} | {reasons} |")
+        values = check_by_value(draft).values()
+        by_value = f"{sum(tally.correct for tally in values)} of {sum(tally.tests for tally in values)}"
+        groups = f"{compiled} of {compiled + refused.total()}"
+        lines.append(f"| {draft} | {groups} | {correct} of {tests} | {reasons} | {by_value} |")
     return "\n".join(lines)
 
 

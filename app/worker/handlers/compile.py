@@ -7,25 +7,20 @@ up tables of bounded size.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
-from collections.abc import Iterator
 
-from app.automaton_cache import open_automaton, open_decoder, summary
+from app.automaton_cache import open_decoder, summary
 from app.errors import AutomatonMissing, JobFailed
 from app.messages import (
     CheckJob,
-    CheckJobResult,
     CompileJob,
     CompileJobResult,
-    ConjunctBody,
     DescribeJob,
     DescribeJobResult,
     ExplainJob,
     ExplainJobResult,
     Failure,
     Progress,
-    automaton_hash,
     automaton_key,
     dump,
     explanation_key,
@@ -33,21 +28,24 @@ from app.messages import (
     failure_of,
     read_signed,
     sign,
-    spec_to_wire,
 )
 from app.models import open_model_files
 from app.settings import Settings
-from app.worker.handlers.base import Context, Handler, dispatcher, load_constraint, stall_reason, word_trace
+from app.worker.handlers.base import Context, Handler, dispatcher, load_constraint, stall_reason
+from app.worker.handlers.check import TextChecker
 from app.worker.sandbox.client import Sandbox
-from app.worker.sandbox.compile_task import TARGET, compile_request, explain_request, pack_setup, read_answer
-from compiler.diagnostics import ConstraintExplanation, conjuncts, with_caller_names
-from compiler.errors import LimitExceeded
-from compiler.limits import ResourceGuard
-from compiler.spec import Spec, spec_from_json, spec_to_json
-from compiler.text import TextCheck, check_labels, check_text
-from compiler.vocab import Vocabulary, byte_vocabulary
+from app.worker.sandbox.compile_task import (
+    TARGET,
+    SandboxResult,
+    compile_request,
+    explain_request,
+    pack_setup,
+    read_answer,
+)
+from compiler.diagnostics import ConstraintExplanation, with_caller_names
+from compiler.spec import spec_from_json
+from compiler.vocab import Vocabulary
 
-PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
 log = logging.getLogger(__name__)
 
 
@@ -73,8 +71,9 @@ class CompileHandler:
     def __init__(self, settings: Settings, vocabulary: Vocabulary) -> None:
         self._settings = settings
         self._decode = open_decoder(settings, vocabulary.fingerprint)
-        self._over_bytes = byte_vocabulary().fingerprint
         self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
+        failures = (self._raise_cached_failure, self._cache_failure)
+        self.check = TextChecker(settings, self._decode, self._run, *failures).check
 
     def compile(self, job: CompileJob, context: Context) -> CompileJobResult:
         """Compile and store an automaton, unless it is stored. A cached failure is raised again."""
@@ -145,38 +144,8 @@ class CompileHandler:
             signed = sign(self._settings.auth.secret, key, dump(failure_of(failed)))
             context.save(key, signed, failed.facts.cache_s, owner)
 
-    def check(self, job: CheckJob, context: Context) -> CheckJobResult:
-        """Check a text or labels. On request each conjunct is checked too."""
-        spec = spec_from_json(job.spec)
-        check = self._check(spec, job.text, context)
-        parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
-        return CheckJobResult(check.satisfied, word_trace(check), check.violated_at, parts)
-
-    def _check(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> TextCheck:
-        """Check by the constraint compiled for single bytes. That automaton is cached between checks."""
-        # Over bytes the check depends on no tokenizer, and any text has exactly one tokenization.
-        automaton = automaton_hash(spec, self._over_bytes, self._settings.limits)
-        cached = self._decode.text(automaton)
-        if cached is None:
-            _, data = self._run(compile_request(automaton, spec_to_json(spec), "bytes"), context)
-            constraint = open_automaton(data, self._settings.auth.secret, automaton, self._over_bytes)
-            cached = dataclasses.replace(constraint.text, lifted=constraint.tokens)
-            self._decode.keep_text(automaton, cached)
-        return check_text(cached, text) if isinstance(text, str) else check_labels(cached, text)
-
-    def _parts(self, spec: Spec, text: str | tuple[str, ...], context: Context) -> Iterator[ConjunctBody]:
-        """The checks of the first conjuncts. A conjunct that alone exceeds a limit is left out."""
-        for part in conjuncts(spec, ResourceGuard(self._settings.limits))[:PARTS_CHECKED_MAX]:
-            try:
-                check = self._check(part.spec, text, context)
-            except JobFailed as failed:
-                if failed.facts != LimitExceeded.facts:
-                    raise
-                continue
-            yield ConjunctBody(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
-
-    def _run(self, request: bytes, context: Context) -> tuple[CompileJobResult | ExplainJobResult, bytes]:
-        """Compile or explain in the sandbox. Raises the sandbox's errors, and JobFailed for those inside it."""
+    def _run(self, request: bytes, context: Context) -> tuple[SandboxResult, bytes]:
+        """Run a request in the sandbox. Raises the sandbox's errors, and JobFailed for those inside it."""
         result, data = read_answer(self.sandbox.run(request, context.cancelled))
         if isinstance(result, Failure):
             if data:  # only a bug has a text for the log

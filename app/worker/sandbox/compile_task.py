@@ -1,9 +1,9 @@
-"""Runs a compilation or an explanation in the sandbox. Requests and answers are bytes.
+"""Compiles, explains and checks in the sandbox. Requests and answers are bytes.
 
 setup    JSON: the settings of compilations, and the vocabulary
 request  JSON: `automaton`, a hash, and either `spec`, the constraint, and `over`, what it is compiled for, or
-         `stored`, the codec's bytes in base 64, which are to be explained
-answer   a line: a CompileJobResult, ExplainJobResult or Failure; then the codec's bytes, or the log's text about a bug
+         `stored`, the codec's bytes in base 64, which are to be explained; or `text` and `schema`, a json_schema form
+answer   a line: a SandboxResult; then the codec's bytes, or the log's text about a bug
 
 This module does not depend on processes.
 """
@@ -14,26 +14,40 @@ import base64
 import contextlib
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Literal
 
 from app.automaton_cache import automaton_secret, open_automaton, summary
 from app.errors import without_message
-from app.messages import CompileJobResult, ExplainJobResult, Failure, dump, failure_of, is_expected_error, load
+from app.messages import (
+    CheckJobResult,
+    CompileJobResult,
+    ExplainJobResult,
+    Failure,
+    ViolationBody,
+    dump,
+    failure_of,
+    is_expected_error,
+    load,
+)
 from app.settings import Settings
 from compiler.codec import encode
 from compiler.diagnostics import explain
 from compiler.engines import Engines, open_engines
 from compiler.errors import CompileError
+from compiler.forms import value_violation
 from compiler.json_schema import FORMATS
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.spec import spec_from_json
+from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.vocab import Vocabulary, byte_vocabulary
 
 TARGET = "app.worker.sandbox.compile_task:open_job"
+SandboxResult = CompileJobResult | ExplainJobResult | CheckJobResult | Failure
 Over = Literal["tokens", "bytes"]  # the model's vocabulary, or single bytes
+_RECURSION_MAX = 200_000  # calls, for values nested as deep as a text may be; a job's process ends with it
 _TOKEN_CODING = "latin-1"  # any bytes as a text, which JSON can hold
 _WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache that lives as long as the process
     {"regex": r"(?i)[^\wk]*\d\s\D\S\W[[:é]?.|" + "x{1,3}"},
@@ -55,6 +69,11 @@ def compile_request(automaton: str, spec: dict[str, object], over: Over) -> byte
 def explain_request(automaton: str, stored: bytes) -> bytes:
     """The request for an explanation. `stored` is the constraint as the codec's bytes."""
     return json.dumps({"automaton": automaton, "stored": base64.b64encode(stored).decode()}).encode()
+
+
+def value_request(schema: dict[str, object], text: str) -> bytes:
+    """The request to check the value of a JSON text. `schema` is a constraint of the form json_schema."""
+    return json.dumps({"schema": schema, "text": text}).encode()
 
 
 def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
@@ -82,11 +101,11 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     return compiler.answer, compile_request("", _REHEARSAL, "tokens")
 
 
-def read_answer(answer: bytes) -> tuple[CompileJobResult | ExplainJobResult | Failure, bytes]:
+def read_answer(answer: bytes) -> tuple[SandboxResult, bytes]:
     """The two parts of an answer. Raises MessageInvalid."""
     message, _, data = answer.partition(b"\n")
     result = load(message)
-    assert isinstance(result, CompileJobResult | ExplainJobResult | Failure)
+    assert isinstance(result, SandboxResult)
     return result, data
 
 
@@ -112,6 +131,8 @@ class _Compiler:
             fields = json.loads(request)
             if "stored" in fields:
                 return _join(self._explain(fields["automaton"], base64.b64decode(fields["stored"])), b"")
+            if "schema" in fields:
+                return _join(self._check(fields["schema"], fields["text"]), b"")
             return _join(*self._compile(**fields))
         except MemoryError:
             raise
@@ -134,7 +155,17 @@ class _Compiler:
         explanation = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(self._limits))
         return ExplainJobResult(automaton, explanation)
 
+    def _check(self, schema: dict[str, object], text: str) -> CheckJobResult:
+        read = spec_from_json(schema)
+        assert isinstance(read, JsonSchemaSpec)
+        sys.setrecursionlimit(_RECURSION_MAX)
+        found = value_violation(read, text, self._engines, ResourceGuard(self._limits))
+        if found is None:
+            return CheckJobResult(True, (), None)
+        violation = ViolationBody(found.path, found.keyword, found.field, found.message)
+        return CheckJobResult(False, (), found.offset, violation=violation)
 
-def _join(message: CompileJobResult | ExplainJobResult | Failure, data: bytes) -> bytes:
+
+def _join(message: SandboxResult, data: bytes) -> bytes:
     """The bytes of an answer."""
     return dump(message) + b"\n" + data

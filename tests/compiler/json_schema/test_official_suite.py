@@ -10,7 +10,7 @@ from compiler.json_schema.dialects import ANNOTATIONS, ASSERTIONS
 from tests.references.json_suite import METASCHEMAS, markdown_table, run
 from tests.tables import table
 
-PAGE = Path(__file__).parents[3] / "docs" / "constraints" / "json_schema.md"
+PAGE = Path(__file__).parents[3] / "docs" / "json.md"
 REFUSED_SHARE_MAX = 0.1  # of a draft's groups
 WRONG = {entry["file"]: entry for entry in table("json_schema")["suite"]}
 

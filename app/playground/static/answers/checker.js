@@ -64,7 +64,8 @@ export class Checker {
   #render(text, answer) {
     this.highlights.replaceChildren(...markViolation(text, answer), "\n");
     this.highlights.scrollTop = this.area.scrollTop;
-    if (answer.satisfied) this.#setVerdict("✓ It satisfies the constraint.", "good");
+    if (answer.satisfied) this.#setVerdict(answer.canonical === false ? "✓ It satisfies the constraint, in a spelling that generation does not write." : "✓ It satisfies the constraint.", "good");
+    else if (answer.violation && answer.violation.keyword !== "json") this.#setVerdict(`✗ ${answer.violation.path} violates ${answer.violation.keyword}: ${answer.violation.message}.`, "bad");
     else if (answer.violated_at >= countCharacters(text)) this.#setVerdict("✗ It ends too early: more text could still satisfy the constraint.", "bad");
     else this.#setVerdict(`✗ It breaks the constraint at character ${answer.violated_at + 1}${lastWord(text, answer.violated_at)}: no continuation can repair it.`, "bad");
     const conjuncts = answer.conjuncts.length > 1 ? answer.conjuncts : [];

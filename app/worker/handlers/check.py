@@ -1,0 +1,160 @@
+"""Checks texts and sequences of labels.
+
+The automaton of the constraint accepts every text that generation writes. A JSON text that it does not accept may be
+another spelling of a valid value: then the parts of the constraint are decided one by one, its schemas by the value.
+Under a negation a schema stands for the texts that generation writes for it, because these are what is negated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from app.automaton_cache import Decoder, open_automaton
+from app.errors import JobFailed
+from app.messages import (
+    CheckJob,
+    CheckJobResult,
+    ConjunctBody,
+    ViolationBody,
+    WordBody,
+    automaton_hash,
+    failure_key,
+    spec_to_wire,
+)
+from app.settings import Settings
+from app.worker.handlers.base import Context, word_trace
+from app.worker.sandbox.compile_task import SandboxResult, compile_request, value_request
+from compiler.diagnostics import conjuncts
+from compiler.errors import LimitExceeded, SpecUnsupported
+from compiler.limits import ResourceGuard
+from compiler.spec import AllSpec, AnySpec, JsonSchemaSpec, NotSpec, Spec, leaves, spec_from_json, spec_to_json
+from compiler.text import TextAutomaton, check_labels, check_text
+from compiler.vocab import byte_vocabulary
+
+PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
+Subject = str | tuple[str, ...]  # a text or labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    """The check of a part. The fields are those of `CheckResponse`."""
+
+    satisfied: bool
+    violated_at: int | None = None
+    words: tuple[WordBody, ...] = ()
+    canonical: bool | None = None
+    violation: ViolationBody | None = None
+
+
+class TextChecker:
+    """Checks by automata over bytes, which stay cached, and by values.
+
+    run            runs a request in the sandbox
+    raise_failure  raises the stored failure of an earlier compilation; cache_failure stores one
+    """
+
+    def __init__(
+        self, settings: Settings, decode: Decoder, run: Callable[[bytes, Context], tuple[SandboxResult, bytes]],
+        raise_failure: Callable[[str, Context], None], cache_failure: Callable[[str, JobFailed, Context, str], None],
+    ) -> None:
+        self._settings, self._decode, self._run = settings, decode, run
+        self._raise_failure, self._cache_failure = raise_failure, cache_failure
+        # Over bytes the check depends on no tokenizer, and any text has exactly one tokenization.
+        self._vocabulary = byte_vocabulary().fingerprint
+
+    def check(self, job: CheckJob, context: Context) -> CheckJobResult:
+        """Check a text or labels. On request each conjunct is checked too."""
+        spec = spec_from_json(job.spec)
+        check = self._check(spec, job.text, context)
+        parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
+        return CheckJobResult(
+            check.satisfied, check.words, check.violated_at, parts, check.canonical, check.violation
+        )
+
+    def _parts(self, spec: Spec, text: Subject, context: Context) -> Iterator[ConjunctBody]:
+        """The checks of the first conjuncts. A conjunct that alone exceeds a limit is left out."""
+        for part in conjuncts(spec, ResourceGuard(self._settings.limits))[:PARTS_CHECKED_MAX]:
+            try:
+                check = self._check(part.spec, text, context)
+            except JobFailed as failed:
+                if failed.facts != LimitExceeded.facts:
+                    raise
+                continue
+            yield ConjunctBody(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
+
+    def _check(self, spec: Spec, text: Subject, context: Context) -> _Check:
+        """Check by the automaton, and where that rejects by value."""
+        by_value = isinstance(text, str) and any(isinstance(leaf, JsonSchemaSpec) for leaf in leaves(spec))
+        try:
+            check = self._by_automaton(spec, text, context)
+        except JobFailed as failed:
+            # A schema that is too large to compile may still be decided.
+            if not by_value or failed.facts not in (LimitExceeded.facts, SpecUnsupported.facts):
+                raise
+            check = None
+        if check is not None and (check.satisfied or not by_value):
+            return check
+        assert isinstance(text, str)
+        found = self._by_value(spec, text, context)
+        canonical, words = (None, ()) if check is None else (False, check.words)
+        return dataclasses.replace(found, words=words, canonical=canonical)
+
+    def _by_automaton(self, spec: Spec, text: Subject, context: Context) -> _Check:
+        automaton = self._automaton(spec, context)
+        check = check_text(automaton, text) if isinstance(text, str) else check_labels(automaton, text)
+        return _Check(
+            satisfied=check.satisfied, violated_at=check.violated_at, words=word_trace(check), canonical=check.satisfied
+        )
+
+    def _automaton(self, spec: Spec, context: Context) -> TextAutomaton:
+        automaton = automaton_hash(spec, self._vocabulary, self._settings.limits)
+        cached = self._decode.text(automaton)
+        if cached is None:
+            key = failure_key(automaton, spec_to_wire(spec), self._settings.limits)
+            self._raise_failure(key, context)
+            try:
+                _, data = self._run(compile_request(automaton, spec_to_json(spec), "bytes"), context)
+            except JobFailed as failed:
+                self._cache_failure(key, failed, context, "")
+                raise
+            constraint = open_automaton(data, self._settings.auth.secret, automaton, self._vocabulary)
+            cached = dataclasses.replace(constraint.text, lifted=constraint.tokens)
+            self._decode.keep_text(automaton, cached)
+        return cached
+
+    def _by_value(self, spec: Spec, text: str, context: Context, negated: bool = False) -> _Check:
+        """Check part by part. Under an odd number of negations only automata decide."""
+        match spec:
+            case JsonSchemaSpec() if not negated:
+                result, _ = self._run(value_request(spec_to_json(spec), text), context)
+                assert isinstance(result, CheckJobResult)
+                return _Check(
+                    satisfied=result.satisfied, violated_at=result.violated_at, violation=result.violation
+                )
+            case AllSpec() | AnySpec():
+                parts = [
+                    _inside(self._by_value(part, text, context, negated), f"{spec.form}.{number}")
+                    for number, part in enumerate(spec.parts)
+                ]
+                failed = [part for part in parts if not part.satisfied]
+                if not failed or (isinstance(spec, AnySpec) and len(failed) < len(parts)):
+                    return _Check(satisfied=True)
+                # All parts are violated where the first is, any of them where the last is.
+                choose = min if isinstance(spec, AllSpec) else max
+                return choose(failed, key=lambda part: part.violated_at or 0)
+            case NotSpec():
+                part = self._by_value(spec.part, text, context, not negated)
+                return _Check(satisfied=not part.satisfied, violated_at=len(text) if part.satisfied else None)
+            case _:
+                return self._by_automaton(spec, text, context)
+
+
+def _inside(check: _Check, step: str) -> _Check:
+    """The check of a part of a combination, which stands under `step`."""
+    if check.violation is None:
+        return check
+    return dataclasses.replace(
+        check, violation=dataclasses.replace(check.violation, field=f"{step}.{check.violation.field}")
+    )

@@ -1,0 +1,109 @@
+"""POST /check decides JSON texts by their values."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+SCHEMA = {
+    "type": "object", "properties": {"name": {"type": "string"}, "price": {"type": "number", "maximum": 10}},
+    "required": ["name"],
+}  # fmt: skip
+FORM: dict[str, Any] = {"json_schema": SCHEMA}
+WHOLE = {"json_schema": {"items": {"type": "integer"}, "uniqueItems": True}}  # refused by the compiler
+DEEP = 8_000
+
+
+def check(client: TestClient, constraint: object, text: str) -> dict[str, Any]:
+    response = client.post("/check", json={"constraint": constraint, "text": text})
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text", "satisfied", "canonical"),
+    [
+        (FORM, '{"name":"Ada","price":9.5}', True, True),
+        (FORM, ' { "price" : 95e-1,\r\n"name":"\\u0041da" } ', True, False),
+        (FORM, '{"name":"Ada","more":[[[[[[[[1.50]]]]]]]]}', True, False),
+        (FORM, '{"name":"Ada","price":123456789012345678901234567890}', False, False),
+        (FORM, '{"name":"Ada","price":-123456789012345678901234567890.25}', True, False),
+        (WHOLE, "[1, 2, 3]", True, None),
+        (WHOLE, "[1, 2, 1.0]", False, None),
+        ({"all": [FORM, {"max_chars": 20}]}, '{ "name": "Ada" }', True, False),
+        ({"all": [FORM, {"max_chars": 14}]}, '{ "name": "Ada" }', False, False),
+        ({"any": [{"regex": "a+"}, FORM]}, '{ "name": "Ada" }', True, False),
+        ({"any": [{"regex": "a+"}, FORM]}, "{ }", False, False),
+        ({"not": FORM}, '{"name":"Ada"}', False, False),
+        ({"not": FORM}, '{ "name": "Ada" }', True, True),
+        ({"not": {"not": FORM}}, '{ "name": "Ada" }', True, False),
+        ({"json_schema": {"not": SCHEMA}}, '{ "name": "Ada" }', False, False),
+        ({"regex": "a+"}, "aa", True, True),
+        ({"regex": "a+"}, "ab", False, False),
+    ],
+)
+def test_a_json_text_is_decided_by_its_value(
+    client: TestClient, constraint: object, text: str, satisfied: bool, canonical: bool | None
+) -> None:
+    answer = check(client, constraint, text)
+    assert (answer["satisfied"], answer["canonical"]) == (satisfied, canonical)
+    assert (answer["violated_at"] is None) == satisfied
+
+
+@pytest.mark.parametrize(
+    ("text", "violated_at", "path", "keyword"),
+    [
+        ('{"name": "Ada", "price": 11}', 25, "$.price", "maximum"),
+        ('{"price": 1}', 0, "$", "required"),
+        ('{"name": 1}', 9, "$.name", "type"),
+        ('{"name": "Ada"', 14, "$", "json"),
+        ('{"name": "Ad', 12, "$", "json"),
+        ('{"name": "A", "name": "B"}', 14, "$", "json"),
+        ('{"name": NaN}', 9, "$", "json"),
+        ('{"name": "Ada",}', 15, "$", "json"),
+        ('{"name": "\\ud800"}', 9, "$", "json"),
+        ("{'name': 1}", 1, "$", "json"),
+        ('{"name":"Ada"} x', 15, "$", "json"),
+        ('{"name":"Ada","price":1e9999999999999999999}', 22, "$", "json"),
+    ],
+)
+def test_a_violation_names_path_and_keyword(
+    client: TestClient, text: str, violated_at: int, path: str, keyword: str
+) -> None:
+    answer = check(client, FORM, text)
+    assert answer["violated_at"] == violated_at
+    assert (answer["violation"]["path"], answer["violation"]["keyword"]) == (path, keyword)
+
+
+def test_a_violation_names_the_schema_that_has_the_keyword(client: TestClient) -> None:
+    answer = check(client, {"all": [FORM, {"max_chars": 90}]}, '{"name":"Ada","price":11}')
+    assert answer["violation"]["field"] == "all.0.json_schema.properties.price"
+
+
+def test_values_are_decided_at_any_depth(client: TestClient) -> None:
+    deep = "[" * DEEP + "]" * DEEP
+    assert check(client, {"json_schema": {"type": "array"}}, deep)["satisfied"]
+    recursive = {"json_schema": {"type": "array", "items": {"$ref": "#"}}}
+    assert check(client, recursive, deep)["satisfied"]
+    assert not check(client, recursive, "[" * DEEP + "1" + "]" * DEEP)["satisfied"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"multipleOf": 3}, "1" * 30_000 + "e99999999"),
+        ({"enum": [1]}, "1e-99999999"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}, "1"),
+        ({"pattern": "(a|a)*b"}, json.dumps("a" * 30_000)),
+        ({"uniqueItems": True}, json.dumps(list(range(5_000)))),
+    ],
+)
+def test_hostile_numbers_schemas_and_texts_are_decided_soon(client: TestClient, schema: object, text: str) -> None:
+    started = time.monotonic()
+    check(client, {"json_schema": schema}, text)
+    assert time.monotonic() - started < 8
