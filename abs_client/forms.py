@@ -96,7 +96,7 @@ class JsonSchema(Constraint):
     """The text is JSON that satisfies a schema.
 
     schema      a dict, a boolean, a pydantic model or a pydantic TypeAdapter
-    whitespace  "compact" (the service's default) or "pretty"
+    whitespace  "compact" (the service's default), "spaced", "pretty", "flexible" or "any"
     max_depth   the deepest nesting of a recursive schema
     schemas     documents that references may lead to, by URI; nothing is fetched
     strict      refuse unknown keywords and formats, which otherwise have no effect
@@ -108,7 +108,8 @@ class JsonSchema(Constraint):
     FORM = "json_schema"
 
     def __init__(
-        self, schema: Any, *, whitespace: Literal["compact", "pretty"] | None = None, max_depth: int | None = None,
+        self, schema: Any, *, whitespace: Literal["compact", "spaced", "pretty", "flexible", "any"] | None = None,
+        max_depth: int | None = None,
         leading_space: LeadingSpace | None = None, schemas: Mapping[str, Any] | None = None, strict: bool | None = None,
     ) -> None:
         super().__init__(

@@ -78,7 +78,7 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     }),
     ("json_schema", "A JSON text of the schema, its properties in the schema's order", {
         "json_schema": {"type": ["object", "boolean"]},
-        "whitespace": {"enum": ["compact", "pretty"], "default": "compact"},
+        "whitespace": {"enum": ["compact", "spaced", "pretty", "flexible", "any"], "default": "compact"},
         "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH},
         "schemas": {
             "type": "object", "additionalProperties": {"type": ["object", "boolean"]}, "default": {},

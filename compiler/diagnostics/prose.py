@@ -210,7 +210,10 @@ def _bounds(spec: LengthSpec) -> list[str]:
 
 
 def _json_schema(spec: JsonSchemaSpec) -> str:
-    layout = "without white space" if spec.whitespace == "compact" else "indented by two spaces"
+    layout = {
+        "compact": "without white space", "spaced": "with a space after commas and colons",
+        "pretty": "indented by two spaces", "flexible": "with spaces or line breaks", "any": "with any white space",
+    }[spec.whitespace]  # fmt: skip
     depth = f"nested at most {counted(spec.max_depth, 'level')} deep where the schema sets no bound"
     return f"it is {_value(json.loads(spec.schema))}, as JSON {layout}, {depth}"
 

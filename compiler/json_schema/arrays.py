@@ -109,7 +109,7 @@ class ArrayBuilder:
         end, opened = assembler.new_end(), assembler.new_state()
         assembler.add_text(START, "[", opened)
         start: _Control = (0, (0,) * (len(self._constants) + len(self._contains)))
-        # The empty array has no white space inside, in either layout.
+        # The empty array has no white space inside, in any layout.
         if self._may_end(*start):
             assembler.add_text(opened, "]", end)
         # The state before the first item is not `opened`: after a comma the array may not end.
@@ -145,6 +145,6 @@ class ArrayBuilder:
         """Add the continuations after an item. They are a comma with the next item, and the end."""
         layout, level = self._compiler.layout, self._position.level
         if self._maximum is None or control[0] < self._maximum:
-            assembler.add_text(after, "," + layout.inside(level), before)
+            assembler.add_text(after, layout.comma(level), before)
         if self._may_end(*control):
             assembler.add_text(after, layout.closing(level) + "]", end)

@@ -1,7 +1,7 @@
 """Translates JSON schemas to automata over the texts of allowed values.
 
 The properties of an object are written in the schema's order, undeclared ones behind them. Strings are spelled as
-`json.dumps(text, ensure_ascii=False)` does, and white space is `compact` or `pretty` (two spaces a level). Nesting is
+`json.dumps(text, ensure_ascii=False)` does, and white space is that of an `ObjectLayout`. Nesting is
 bounded where the schema does not spell it out. `format` is asserted.
 
 Nodes are compiled to sets of values. Conjunctions are merged before anything is built, and choices are distributed over
@@ -230,11 +230,11 @@ class SchemaCompiler:
                 parts.append(text and json.dumps(name, ensure_ascii=False) + self.layout.colon + text)
         else:
             return self.scalars.text(value)  # type: ignore[arg-type]
-        if None in parts or not position.may_nest():
+        if None in parts or self.layout.free or not position.may_nest():
             return None
         opening, closing = "[]" if isinstance(value, list) else "{}"
-        inside = self.layout.inside(position.level)
-        text = ",".join(f"{inside}{part}" for part in parts)
+        text = self.layout.comma(position.level).join(map(str, parts))
+        text = self.layout.inside(position.level) + text if parts else ""
         return opening + text + (self.layout.closing(position.level) if parts else "") + closing
 
     def _constants(self, choice: Alternatives) -> list[Scalar]:

@@ -172,27 +172,49 @@ def label_by(base: Fragment | None, tests: Sequence[Fragment | None], guard: Res
     return Fragment(tuples.symbol_class, tuples.table, np.where(accepted, 1 + bits, 0).astype(np.int32))
 
 
+Whitespace = Literal["compact", "spaced", "pretty", "flexible", "any"]
+_FREE = {"flexible": "\1", "any": "\2"}  # what stands for optional white space in texts that an assembler adds
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectLayout:
-    """The white space of a text. It is empty, or that of `json.dumps(value, indent=2)`. Levels count from 0.
+    """The white space of a text. Levels count from 0.
 
-    >>> ObjectLayout(pretty=True).inside(1), ObjectLayout(pretty=False).inside(1)
-    ('\\n    ', '')
+    compact   none
+    spaced    a space after each comma and colon, as `json.dumps(value)`
+    pretty    as `json.dumps(value, indent=2)`
+    flexible  before items, keys, values and closing brackets: none, a space, or a line break and any indentation
+    any       all that JSON allows between brackets, commas, colons and values
+    In no layout there is any in an empty array or object, or around the text.
+
+    >>> ObjectLayout("pretty").inside(1), ObjectLayout("compact").inside(1), ObjectLayout("spaced").comma(1)
+    ('\\n    ', '', ', ')
     """
 
-    pretty: bool
+    whitespace: Whitespace
+
+    @property
+    def free(self) -> bool:
+        """Whether a value has several texts."""
+        return self.whitespace in _FREE
 
     def inside(self, level: int) -> str:
-        """Before each item or key of an array or object at `level`."""
-        return "\n" + "  " * (level + 1) if self.pretty else ""
+        """Before the first item or key at `level`."""
+        return "\n" + "  " * (level + 1) if self.whitespace == "pretty" else _FREE.get(self.whitespace, "")
+
+    def comma(self, level: int) -> str:
+        """The comma with the white space around it."""
+        before = _FREE["any"] if self.whitespace == "any" else ""
+        return before + "," + (" " if self.whitespace == "spaced" else self.inside(level))
 
     def closing(self, level: int) -> str:
         """The white space before a closing bracket. The array or object is not empty."""
-        return "\n" + "  " * level if self.pretty else ""
+        return "\n" + "  " * level if self.whitespace == "pretty" else _FREE.get(self.whitespace, "")
 
     @property
     def colon(self) -> str:
-        return ": " if self.pretty else ":"
+        space = _FREE.get(self.whitespace, "" if self.whitespace == "compact" else " ")
+        return (space if self.whitespace == "any" else "") + ":" + space
 
 
 class Assembler:
@@ -210,6 +232,8 @@ class Assembler:
         self._starts: list[tuple[int, int]] = []  # a state, and the start of the fragment that is read from it
         self._joins: list[tuple[np.ndarray, int]] = []  # states, and the state that they go on as
         self._ends: list[int] = []
+        self._spaces: dict[tuple[int, int], None] = {}  # a state, and the state in which it goes on behind white space
+        self._behind: dict[int, int] = {}  # of a state at which a text begins with white space, the state behind it
 
     def new_state(self) -> int:
         """A new state without edges."""
@@ -227,7 +251,7 @@ class Assembler:
         self._guard.check_table(self._size, self._width)
 
     def add_text(self, source: int, text: str, target: int) -> None:
-        """Read an ASCII text between two states.
+        """Read an ASCII text between two states. It may hold optional white space of an `ObjectLayout`.
 
         Where the text is empty, `source` copies the transitions of `target`.
         """
@@ -236,9 +260,28 @@ class Assembler:
         state = source
         # A new state after each character but the last, which leads to the target.
         for number, char in enumerate(text, 1):
+            if char in _FREE.values():
+                state = self._add_space(char, state, target if number == len(text) else None)
+                continue
             following = target if number == len(text) else self.new_state()
             self._edges.append((state, ord(char), following))
             state = following
+
+    def _add_space(self, kind: str, state: int, target: int | None) -> int:
+        """Read optional white space from a state on. Returns the state behind it, which is `target` if there is one."""
+        behind = self._behind.get(state) if target is None else target
+        if behind is None:
+            behind = self._behind[state] = self.new_state()
+        if (state, behind) not in self._spaces:
+            self._spaces[state, behind] = None
+            if kind == _FREE["any"]:
+                self._edges.extend((behind, ord(char), behind) for char in " \t\n\r")
+            else:
+                indentation = self.new_state()
+                self._spaces[indentation, behind] = None
+                self._edges += [(state, ord(" "), behind), (state, ord("\n"), indentation)]
+                self._edges.append((indentation, ord(" "), indentation))
+        return behind
 
     def add_table(self, table: np.ndarray) -> int:
         """Add the states of a table [S, M], except the dead one. Returns the offset of its state numbers."""
@@ -276,6 +319,8 @@ class Assembler:
         # row is not DEAD, and the maximum selects its target.
         for state, start in self._starts:
             table[state] = np.maximum(table[state], table[start])
+        for state, behind in self._spaces:
+            table[state] = np.maximum(table[state], table[behind])
         accepting = np.zeros(self._size, dtype=bool)
         accepting[self._ends] = True
         # Joins come last: a follower may be a state from which a fragment is read, and has its edges by then.

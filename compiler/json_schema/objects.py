@@ -122,7 +122,7 @@ class ObjectBuilder:
         first = graph.before.get((0, 0))
         if first is not None:
             assembler.add_text(opened, layout.inside(level) + '"', first)
-        graph.add_punctuation(f',{layout.inside(level)}"', layout.closing(level) + "}", end)
+        graph.add_punctuation(layout.comma(level) + '"', layout.closing(level) + "}", end)
         # A minimum may be out of reach, even from the start: then there is no object.
         objects = trim(assembler.finish()) if self._minimum else assembler.finish()
         return objects, self._duplicate_key_safe

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Literal
 
 from compiler.automata import CharDfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.compiler import SchemaCompiler
-from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, dfa_of, trim
+from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, Whitespace, dfa_of, trim
 from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
 from compiler.json_schema.numbers import DIGITS_MAX
 from compiler.json_schema.reader import SchemaReader
@@ -25,7 +24,6 @@ from compiler.json_schema.value_sets import ScalarCompiler, number_texts
 from compiler.json_schema.witnesses import exceeded_bound, witnesses
 from compiler.limits import ResourceGuard
 
-Whitespace = Literal["compact", "pretty"]
 _Compile = Callable[[Sequence[Decimal], bool], Fragment | None]  # the texts with more numbers, and with marks
 
 
@@ -66,7 +64,7 @@ def schema_dfa(
         nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
         alphabet = StringAlphabet(nodes, embed, guard, shortens=shortens)
         scalars = ScalarCompiler(nodes, alphabet, guard, shortens=shortens)
-        texts = partial(_texts, nodes, alphabet, whitespace == "pretty", max_depth, guard=guard)
+        texts = partial(_texts, nodes, alphabet, ObjectLayout(whitespace), max_depth, guard=guard)
         fragment, cuts = texts(scalars=scalars)
         if fragment is None and scalars.shortens:
             # Values that are too long on one side may be all that fits the other.
@@ -93,7 +91,7 @@ def schema_dfa(
 def _texts(
     nodes: Sequence[Schema],
     alphabet: StringAlphabet,
-    pretty: bool,
+    layout: ObjectLayout,
     max_depth: int,
     *,
     scalars: ScalarCompiler,
@@ -103,9 +101,8 @@ def _texts(
     """The texts of node 0, and the bounds that left some out."""
     scopes = PropertyScopes(nodes, guard)
     # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
-    position = partial(Position, bound=("max_depth", max_depth), level=0, indented=pretty)
+    position = partial(Position, bound=("max_depth", max_depth), level=0, indented=layout.whitespace == "pretty")
     no_nesting = position(scopes.scope(()), 0)
-    layout = ObjectLayout(pretty)
     compiler = SchemaCompiler(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, marks=marks)
     text = compiler.text((0,), position(scopes.scope((0,)), max_depth))[0]
     return None if text is None else trim(text), compiler.cuts

@@ -176,7 +176,7 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     if not isinstance(schema, bool | dict):
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
     # The types check which strings are allowed; here a value only has to be a string.
-    whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "'compact' or 'pretty'")
+    whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "a kind of white space")
     depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
     schemas = typed(fields.get("schemas", {}), dict, "schemas", "an object that maps URIs to schemas")
     for uri, inside in schemas.items():

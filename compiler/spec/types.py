@@ -11,7 +11,7 @@ from compiler.spec.user_dfa import UserDfa, check_encodes
 
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
-WhiteSpace = Literal["compact", "pretty"]
+WhiteSpace = Literal["compact", "spaced", "pretty", "flexible", "any"]
 # Counts are inclusive on both sides.
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
@@ -131,7 +131,7 @@ class JsonSchemaSpec:
     """The whole text is a JSON text that the schema validates.
 
     schema      the schema as JSON text; the order of its properties is that of the answer
-    whitespace  none at all, or that of json.dumps(indent=2)
+    whitespace  what is written between the parts of a value
     max_depth   how deep arrays and objects may nest where the schema sets no bound itself
     schemas     documents that references may lead to, as the JSON text of an object, by URI
     strict      unknown keywords and formats are refused instead of being ignored
@@ -147,7 +147,8 @@ class JsonSchemaSpec:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        require(self.whitespace in get_args(WhiteSpace), "whitespace is 'compact' or 'pretty'", "whitespace")
+        names = get_args(WhiteSpace)
+        require(self.whitespace in names, f"whitespace is one of {', '.join(names)}", "whitespace")
         # Depth 0 allows scalars alone.
         require(self.max_depth >= 0, "max_depth is not negative", "max_depth")
         _check_leading(self.leading_space)

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from compiler.automata import CharDfa, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema import schema_dfa
+from compiler.json_schema.fragments import Whitespace
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from tests.references.json_instances import write_instance
@@ -32,7 +33,7 @@ def embed(value: object, field: str) -> CharDfa:
 
 
 def compiled(
-    schema: Any, whitespace: Literal["compact", "pretty"] = "compact", depth: int = 2, schemas: Any = None
+    schema: Any, whitespace: Whitespace = "compact", depth: int = 2, schemas: Any = None
 ) -> CharDfa:
     return schema_dfa(schema, whitespace, depth, embed, guard=ResourceGuard(Limits()), schemas=schemas)
 

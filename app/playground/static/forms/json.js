@@ -34,7 +34,8 @@ export class SchemaForm extends JsonForm {
     });
     this.subject = "The schema";
     this.whitespace = el("select", { change },
-      el("option", { value: "compact" }, "none (compact)"), el("option", { value: "pretty" }, "indented by 2"));
+      el("option", { value: "compact" }, "none (compact)"), el("option", { value: "spaced" }, "after , and :"),
+      el("option", { value: "pretty" }, "indented by 2"), el("option", { value: "flexible" }, "flexible"), el("option", { value: "any" }, "any"));
     this.depth = numberInput(change, { placeholder: "3" });
     this.element.append(el("div", { class: "grid-fields" },
       labelField("white space", this.whitespace), labelField("depth of what is left open", this.depth)));
@@ -43,7 +44,7 @@ export class SchemaForm extends JsonForm {
   read() {
     const depth = numberOf(this.depth);
     return {
-      ...super.read(), ...(this.whitespace.value === "compact" ? {} : { whitespace: "pretty" }),
+      ...super.read(), ...(this.whitespace.value === "compact" ? {} : { whitespace: this.whitespace.value }),
       ...(depth === undefined ? {} : { max_depth: depth }),
     };
   }
