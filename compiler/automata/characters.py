@@ -147,6 +147,7 @@ def literal(code_point: int, fold_case: bool = False, ascii_only: bool = False) 
     return ignore_case(re.escape(chr(code_point)), case_sensitive, ascii_only)
 
 
+@lru_cache(maxsize=1024)
 def describe(charset_: CharSet) -> str:
     r"""A short name for people: `'x'`, `[0-9]`, `[^a]`, `\w`, `any`; long ones are cut with an ellipsis."""
     if charset_ in (NOTHING, ANYTHING):

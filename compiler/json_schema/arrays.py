@@ -139,7 +139,10 @@ class ArrayBuilder:
                 targets[label] = after[control]
             # Labels without a target are items that no array may have here: their paths lead nowhere.
             assembler.add_fragment(before[index, counts], item, targets)
-        return trim(assembler.finish()), self._safe
+        # Otherwise every item leads on to the end.
+        few = self._maximum is not None and self._maximum < self._minimum
+        stuck = few or self._constants or self._contains or None in items.values()
+        return trim(assembler.finish()) if stuck else assembler.finish(), self._safe
 
     def _continue(self, assembler: Assembler, control: _Control, after: int, before: int, *, end: int) -> None:
         """Add the continuations after an item. They are a comma with the next item, and the end."""

@@ -10,8 +10,7 @@ them.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -216,26 +215,9 @@ class SchemaCompiler:
             or len(conjunction.clauses) > 1
         ):
             return None
-        texts = [self._constant_text(node.constant, position) for node in nodes if node.constant is not None]
+        listed = [node.constant for node in nodes if node.constant is not None]
+        texts = [self.scalars.constant_text(value, position, self.layout) for value in listed]
         return None if None in texts else [text for text in texts if text is not None]
-
-    def _constant_text(self, value: object, position: Position) -> str | None:
-        """The text of a listed value. None where it is nested too deep."""
-        parts: list[str | None] = []
-        if isinstance(value, list):
-            parts += [self._constant_text(item, position.item(index)) for index, item in enumerate(value)]
-        elif isinstance(value, dict):
-            for name in sorted(value, key=position.scope.names.index):
-                text = self._constant_text(value[name], position.property(name))
-                parts.append(text and json.dumps(name, ensure_ascii=False) + self.layout.colon + text)
-        else:
-            return self.scalars.text(value)  # type: ignore[arg-type]
-        if None in parts or self.layout.free or not position.may_nest():
-            return None
-        opening, closing = "[]" if isinstance(value, list) else "{}"
-        text = self.layout.comma(position.level).join(map(str, parts))
-        text = self.layout.inside(position.level) + text if parts else ""
-        return opening + text + (self.layout.closing(position.level) if parts else "") + closing
 
     def _constants(self, choice: Alternatives) -> list[Scalar]:
         """The scalars that the options of a choice list."""
@@ -369,26 +351,30 @@ class SchemaCompiler:
 
     def _text_of(self, values: ValueSet, position: Position) -> Fragment | None:
         """The texts of a set of values."""
-        # Texts of different types begin with different characters, so one automaton reads them all.
-        assembler = Assembler(self.width, self.guard)
-        end, empty = assembler.new_end(), not values.literals
-        for literal in sorted(values.literals):
-            assembler.add_text(START, literal, end)
         is_open = all(language is Trivial.ALL for language in values.languages)
+        parts = []
         for name, language in zip(AUTOMATON_TYPES, values.languages, strict=True):
             fragment = self.scalars.open_number() if is_open and name == "number" else None
             fragment = fragment or self._fragment(name, language, position)
             fragment = self._string(fragment) if name == "string" else fragment
-            if fragment is not None:
-                assembler.add_fragment(START, fragment, {1: end})
-                empty = False
-        if empty:
+            parts += [] if fragment is None else [fragment]
+        if not parts and not values.literals:
             return None
-        text = assembler.finish()
+        text = parts[0] if len(parts) == 1 and not values.literals else self._either(parts, values.literals)
         # Texts stay in the cache, so all of them together are limited.
         self._bytes += text.table.nbytes
         self.guard.check("table_bytes_max", self._bytes)
         return text
+
+    def _either(self, parts: Sequence[Fragment], literals: Iterable[str]) -> Fragment:
+        """The texts of any part, and the literals. Texts of different types begin with different characters."""
+        assembler = Assembler(self.width, self.guard)
+        end = assembler.new_end()
+        for literal in sorted(literals):
+            assembler.add_text(START, literal, end)
+        for fragment in parts:
+            assembler.add_fragment(START, fragment, {1: end})
+        return assembler.finish()
 
 
 def _literals(node: Schema) -> tuple[Scalar, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from compiler.limits import ResourceGuard
 DEAD, START = 0, 1
 ENTRY_BYTES = 4  # of an int32
 Operation = Literal["and", "or", "less"]
+_SMALL = 512  # states up to which equal columns cost less than to find them
 QUOTE, BACKSLASH = ord('"'), ord("\\")
 _ESCAPED = (*range(32), QUOTE, BACKSLASH)
 ESCAPES = {json.dumps(chr(code))[2:-1]: code for code in _ESCAPED}  # what follows the backslash: "n", "u001f", ...
@@ -61,7 +63,8 @@ class Fragment:
     @property
     def full_table(self) -> np.ndarray:
         """The table with one column for each symbol: int32 [S, M]."""
-        return np.asarray(self.table[:, self.columns])
+        whole = self.table.shape[1] == len(self.columns) and bool((self.columns == _symbols(len(self.columns))).all())
+        return self.table if whole else np.asarray(self.table[:, self.columns])
 
     def run(self, word: Sequence[int]) -> int:
         """The label after a word from the start."""
@@ -71,15 +74,24 @@ class Fragment:
         return int(self.label[state])
 
 
+@lru_cache(maxsize=64)
+def _symbols(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int32)
+
+
 def compressed(full_table: np.ndarray, label: np.ndarray) -> Fragment:
-    """The fragment of a table [S, M]. Symbols with equal columns share one."""
+    """The fragment of a table [S, M]. Symbols with equal columns share one, if the table is large."""
+    if len(full_table) <= _SMALL:
+        return Fragment(_symbols(full_table.shape[1]), full_table, label)
     first, columns = unique_rows(full_table.T)
     return Fragment(columns.astype(np.int32), full_table[:, first], label)
 
 
 def dfa_of(fragment: Fragment, guard: ResourceGuard) -> Dfa:
     """The minimal complete DFA of a fragment, over the same symbols."""
-    return minimize(Dfa(fragment.columns, fragment.table, fragment.label != 0, START), guard)
+    first, columns = unique_rows(fragment.table.T)
+    columns = columns[fragment.columns].astype(np.int32)
+    return minimize(Dfa(columns, fragment.table[:, first], fragment.label != 0, START), guard)
 
 
 def fragment_of(dfa: Dfa) -> Fragment | None:
@@ -350,14 +362,15 @@ def escaped(table: np.ndarray, escapes: Mapping[str, int]) -> np.ndarray:
             by_first.setdefault(spelling[0], {})[spelling[1:]] = code
         # int32 [S, first characters]: where each old state is to go after each of them
         targets = np.column_stack([table[:, tails[""]] if "" in tails else after(tails) for tails in by_first.values()])
-        distinct, which = np.unique(targets, axis=0, return_inverse=True)
+        first, which = unique_rows(targets)
+        distinct = targets[first]
         alive = distinct.any(axis=1)
         rows = np.zeros((np.count_nonzero(alive), table.shape[1]), dtype=np.int32)
         rows[:, [ord(char) for char in by_first]] = distinct[alive]
         number = np.full(len(distinct), DEAD, dtype=np.int32)
         number[alive] = sum(map(len, parts)) + np.arange(len(rows))
         parts.append(rows)
-        return np.asarray(number[which.reshape(-1)])
+        return np.asarray(number[which])
 
     after_backslash = after(escapes)
     parts[0][:, _ESCAPED] = DEAD

@@ -17,10 +17,10 @@ from compiler.automata import (
     NO_MINTERM,
     CharDfa,
     Dfa,
+    Minterms,
     char_complement,
     char_intersection,
     common_minterms,
-    everything,
     minterms,
     single,
     words_dfa,
@@ -75,10 +75,9 @@ class StringAlphabet:
             literals.update(*_literals(node))
             self._compile_contents(node, embed)
         # A symbol must lie within one minterm of each automaton, and each literal character must have its own.
-        codes = sorted({*range(ASCII), *map(ord, "".join(literals))})
-        singles = minterms([single(code) for code in codes])
-        families = [singles, *(content.minterms for content in self._contents.values())]
-        self.minterms, symbols = common_minterms(families)
+        beyond = frozenset(char for char in "".join(literals) if ord(char) >= ASCII)
+        families = [_single_minterms(beyond), *self._content_minterms()]
+        self.minterms, symbols = common_minterms(families) if self._contents else (families[0], [])
         self.width = self.minterms.count
         self.escapes = self._short_escapes(literals) if shortens else dict(ESCAPES)
         # For each automaton, the symbol of its own that each symbol of the schema is: int64 [width].
@@ -86,12 +85,16 @@ class StringAlphabet:
         self._fragments: dict[ContentKey, Fragment | None] = {}
 
     def _short_escapes(self, literals: Iterable[str]) -> dict[str, int]:
-        parts = common_minterms([everything().minterms, *(content.minterms for content in self._contents.values())])[0]
-        printable = {int(parts.of(np.array([ord(" ")]))[0]), *parts.cell[parts.cuts > ord(" ")].tolist()}
-        needed = {
-            chr(code) for code, part in enumerate(parts.of(np.arange(ord(" "))).tolist()) if part not in printable
-        }.union(*literals)
+        needed = set[str]().union(*literals)
+        if self._contents:
+            parts = common_minterms(self._content_minterms())[0]
+            printable = {int(parts.of(np.array([ord(" ")]))[0]), *parts.cell[parts.cuts > ord(" ")].tolist()}
+            controls = enumerate(parts.of(np.arange(ord(" "))).tolist())
+            needed |= {chr(code) for code, part in controls if part not in printable}
         return {text: code for text, code in ESCAPES.items() if len(text) == 1 or chr(code) in needed}
+
+    def _content_minterms(self) -> list[Minterms]:
+        return [content.minterms for content in self._contents.values()]
 
     def _compile_contents(self, node: Schema, embed: Embed) -> None:
         """Compile a node's conditions on strings and keys. Each pattern and format is compiled once."""
@@ -155,6 +158,12 @@ class StringAlphabet:
         label = np.zeros(len(table), dtype=np.int32)
         label[START + minimum :] = 1
         return Fragment(np.zeros(self.width, dtype=np.int32), table, label)
+
+
+@lru_cache(maxsize=64)
+def _single_minterms(characters: frozenset[str]) -> Minterms:
+    """Each ASCII character and each of these alone, all others together."""
+    return minterms([single(code) for code in sorted({*range(ASCII), *map(ord, characters)})])
 
 
 def _literals(node: Schema) -> list[str]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 
-from compiler.automata import CharDfa, char_complement, coarsened, everything
+from compiler.automata import CharDfa, Dfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.compiler import SchemaCompiler
-from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, Whitespace, dfa_of, trim
+from compiler.json_schema.fragments import ESCAPES, ObjectLayout, Whitespace, dfa_of
 from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
 from compiler.json_schema.numbers import DIGITS_MAX
 from compiler.json_schema.reader import SchemaReader
@@ -24,7 +24,7 @@ from compiler.json_schema.value_sets import ScalarCompiler, number_texts
 from compiler.json_schema.witnesses import exceeded_bound, witnesses
 from compiler.limits import ResourceGuard
 
-_Compile = Callable[[Sequence[Decimal], bool], Fragment | None]  # the texts with more numbers, and with marks
+_Compile = Callable[[Sequence[Decimal], bool], Dfa | None]  # the texts with more numbers, and with marks
 
 
 def schema_dfa(
@@ -65,13 +65,13 @@ def schema_dfa(
         alphabet = StringAlphabet(nodes, embed, guard, shortens=shortens)
         scalars = ScalarCompiler(nodes, alphabet, guard, shortens=shortens)
         texts = partial(_texts, nodes, alphabet, ObjectLayout(whitespace), max_depth, guard=guard)
-        fragment, cuts = texts(scalars=scalars)
-        if fragment is None and scalars.shortens:
+        dfa, cuts = texts(scalars=scalars)
+        if dfa is None and scalars.shortens:
             # Values that are too long on one side may be all that fits the other.
             scalars = ScalarCompiler(nodes, alphabet, guard, shortens=False)
-            fragment, cuts = texts(scalars=scalars)
+            dfa, cuts = texts(scalars=scalars)
 
-        def again(extra: Sequence[Decimal], marks: bool) -> Fragment | None:
+        def again(extra: Sequence[Decimal], marks: bool) -> Dfa | None:
             return texts(scalars=ScalarCompiler(nodes, alphabet, guard, extra, shortens=False), marks=marks)[0]
 
         if left_out is not None:
@@ -79,13 +79,12 @@ def schema_dfa(
             depth = max_depth if ("max_depth", max_depth) in cuts else None
             bounds = [*cuts, *scalars.bounds()]
             bounds += [("control_characters", 0)] if alphabet.escapes != ESCAPES else []
-            bounds = _bound_in_the_way(nodes, again, depth, guard) if fragment is None else bounds
+            bounds = _bound_in_the_way(nodes, again, depth, guard) if dfa is None else bounds
             left_out += [_bound_exceeded(*bound) for bound in bounds]
-    # The empty language has no fragment.
-    if fragment is None:
+    if dfa is None:
         return char_complement(everything())
     # Minterms that the schema does not distinguish in the end are merged.
-    return coarsened(CharDfa(dfa_of(fragment, guard), alphabet.minterms))
+    return coarsened(CharDfa(dfa, alphabet.minterms))
 
 
 def _texts(
@@ -97,15 +96,16 @@ def _texts(
     scalars: ScalarCompiler,
     guard: ResourceGuard,
     marks: bool = False,
-) -> tuple[Fragment | None, Collection[tuple[str, int]]]:
-    """The texts of node 0, and the bounds that left some out."""
+) -> tuple[Dfa | None, Collection[tuple[str, int]]]:
+    """The minimal DFA of node 0's texts, None without any. Also the bounds that left some out."""
     scopes = PropertyScopes(nodes, guard)
     # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
     position = partial(Position, bound=("max_depth", max_depth), level=0, indented=layout.whitespace == "pretty")
     no_nesting = position(scopes.scope(()), 0)
     compiler = SchemaCompiler(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, marks=marks)
     text = compiler.text((0,), position(scopes.scope((0,)), max_depth))[0]
-    return None if text is None else trim(text), compiler.cuts
+    dfa = None if text is None else dfa_of(text, guard)
+    return None if dfa is None or not dfa.accepting.any() else dfa, compiler.cuts
 
 
 def _bound_exceeded(limit: str, cap: int) -> LimitExceeded:

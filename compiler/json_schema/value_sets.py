@@ -20,9 +20,9 @@ from compiler.automata import Dfa
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.decimals import PLAIN_EXPONENT_MAX, as_decimal, is_integer
 from compiler.json_schema.formats import SHORT_CHARS_MAX
-from compiler.json_schema.fragments import Fragment, Operation, combine, fragment_of, trim
+from compiler.json_schema.fragments import Fragment, ObjectLayout, Operation, combine, fragment_of, trim
 from compiler.json_schema.keywords import tightest
-from compiler.json_schema.nodes import NumberFacts, Scalar, Schema, tightest_counts
+from compiler.json_schema.nodes import NumberFacts, Position, Scalar, Schema, tightest_counts
 from compiler.json_schema.numbers import (
     DIGITS_MAX,
     OPEN_DIGITS_MAX,
@@ -304,6 +304,24 @@ class ScalarCompiler:
         if isinstance(value, bool | str) or value is None:
             return json.dumps(value, ensure_ascii=False)
         return self.listed[as_decimal(value)]
+
+    def constant_text(self, value: object, position: Position, layout: ObjectLayout) -> str | None:
+        """The text of a listed value. None where it is nested too deep."""
+        parts: list[str | None] = []
+        if isinstance(value, list):
+            parts += [self.constant_text(item, position.item(index), layout) for index, item in enumerate(value)]
+        elif isinstance(value, dict):
+            for name in sorted(value, key=position.scope.names.index):
+                text = self.constant_text(value[name], position.property(name), layout)
+                parts.append(text and json.dumps(name, ensure_ascii=False) + layout.colon + text)
+        else:
+            return self.text(value)  # type: ignore[arg-type]
+        if None in parts or layout.free or not position.may_nest():
+            return None
+        opening, closing = "[]" if isinstance(value, list) else "{}"
+        text = layout.comma(position.level).join(map(str, parts))
+        text = layout.inside(position.level) + text if parts else ""
+        return opening + text + (layout.closing(position.level) if parts else "") + closing
 
     def constants(self, values: Sequence[Scalar], containers: Iterable[str] = ()) -> ValueSet:
         """Exactly these scalars, and the arrays and objects of these texts."""

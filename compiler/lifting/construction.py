@@ -95,7 +95,9 @@ def _merged(dense: TokenClasses, sparse: SparseTokens, size: int, effects: int) 
     # Classes of dense states whose ids are all in `ids` go; class 0 stays.
     alone = np.ones(size, dtype=bool)
     alone[ids] = False
-    kept = np.union1d(token_class[alone], [0])
+    stays = np.zeros(dense.effects.shape[1], dtype=bool)
+    stays[token_class[alone]] = stays[0] = True
+    kept = stays.nonzero()[0]
     renumbered = np.zeros(dense.effects.shape[1], dtype=np.int32)
     renumbered[kept] = np.arange(len(kept))
     token_class = renumbered[token_class]

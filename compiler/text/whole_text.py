@@ -62,6 +62,9 @@ def whole_text(part: CharDfa, leading_space: bool, guard: ResourceGuard) -> Whol
 
 def space_apart(partition: Minterms) -> tuple[Minterms, np.ndarray]:
     """The minterms with the space split off as its own. Also the old minterm of each new one: int64 [M]."""
+    space = partition.word(SPACE)[0]
+    if partition.charset([space]) == single(ord(SPACE)):
+        return partition, np.arange(partition.count)
     cut = minterms([*(partition.charset([minterm]) for minterm in range(partition.count)), single(ord(SPACE))])
     old = np.empty(cut.count, dtype=np.int64)
     for minterm, members in enumerate(cut.members[:-1]):

@@ -25,7 +25,7 @@ WITH_EXAMPLES = {  # the main functions and classes: these show how they are cal
     "compiler.ltlf.syntax.parse_formula",
     "compiler.pipeline.compile_spec",
     "compiler.pipeline.compile_text",
-    "compiler.regex.glushkov.pattern_dfa",
+    "compiler.regex.native.pattern_dfa",
     "compiler.spec.parse.spec_from_json",
     "compiler.text.text_automaton.check_text",
     "compiler.vocab.vocabulary.Vocabulary",

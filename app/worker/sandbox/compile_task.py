@@ -49,13 +49,18 @@ SandboxResult = CompileJobResult | ExplainJobResult | CheckJobResult | Failure
 Over = Literal["tokens", "bytes"]  # the model's vocabulary, or single bytes
 _RECURSION_MAX = 200_000  # calls, for values nested as deep as a text may be; a job's process ends with it
 _TOKEN_CODING = "latin-1"  # any bytes as a text, which JSON can hold
+_NUMBERS: tuple[dict[str, object], ...] = (  # 91 % of the numbers in a quarter of MaskBench
+    {"type": "integer"}, {"type": "integer", "minimum": 0}, {"type": "integer", "minimum": 1},
+    {"type": "number"}, {"type": "number", "minimum": 0}, {"type": "number", "minimum": 0, "maximum": 1},
+)  # fmt: skip
 _WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache that lives as long as the process
     {"regex": r"(?i)[^\wk]*\d\s\D\S\W[[:é]?.|" + "x{1,3}"},
     {"ltlf": "F dog & G(cat -> X ball)", "propositions": {"cat": {"regex": r"(?i)c\w+"}, "dog": ["dog", "a dog"]}},
     {"keywords": [["dog"], ["ball"]], "ordered": True, "case_sensitive": True},
     {"keywords": ["dog"], "inflect": True},
     {"json_schema": {"type": "object", "properties": {
-        **{name: {"type": "string", "format": name} for name in sorted(FORMATS)}, "n": {"type": "number", "minimum": 0},
+        **{name: {"type": "string", "format": name, "maxLength": 9} for name in sorted(FORMATS)},
+        **{f"n{number}": schema for number, schema in enumerate(_NUMBERS)}, "open": {},
     }}},
 )
 _REHEARSAL: dict[str, object] = {"regex": "ab"}
