@@ -147,8 +147,8 @@ class SchemaMeasurement:
     def _verdicts(self, test: _Details, schema: Any, masks: Masks, timer: _MaskTimer) -> list[bool | None]:
         """Three verdicts on an instance; None where nothing is decided.
 
-        The right one; that of the engine, which is for ours that of the check; and that of the masks on the instance
-        as its author wrote it, without white space.
+        The right one; that of the engine, which is for ours the text check's on our order and spelling; and that of the
+        masks on the instance as its author wrote it, without white space.
         """
         try:
             text = compact_text(test["data"])

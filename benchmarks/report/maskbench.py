@@ -19,9 +19,10 @@ _REASONS_SHOWN = 12
 NOTES = """
 Schemas of the repository guidance-ai/jsonschemabench, folder `maskbench/data`, each with instances and their verdicts.
 Compiled: within the limits of time and memory, and ours within the service's own. "Valid accepted" and "invalid
-rejected" count instances of what an engine compiles; ours decides as `/check` does, the others by their masks on the
-instance as it is written in the data, without white space. "As written" is the same for our masks: the share of valid
-instances whose order of properties and spelling of numbers generation may write. Compile times are milliseconds of the
+rejected" count instances of what an engine compiles; the others decide by their masks on the instance as it is written
+in the data, without white space, and ours on the instance in our order and spelling, within the bounds of what
+generation writes (the nesting of values that a schema leaves open, the digits of numbers). "As written" is the share of
+valid instances that the masks accept as they are in the data, for us too. Compile times are milliseconds of the
 processor until the first mask, mask times microseconds of the processor from a token to the next mask over all ids,
 over at most 20 masks of each schema drawn at random.
 """
