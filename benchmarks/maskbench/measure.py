@@ -23,10 +23,12 @@ from tokenizers import Tokenizer
 
 from benchmarks.compiler.engine_process import MeasureRequest, Outcome, serve
 from benchmarks.compiler.engines import ExpressionRefused, MaskEngine, Masks, OurMasks
-from compiler.errors import CompileError, LimitExceeded, SpecError, SpecUnsupported
+from compiler.engines import NATIVE
+from compiler.errors import LimitExceeded, SpecError, SpecUnsupported
+from compiler.forms import value_violation
 from compiler.json_schema.dialects import ANNOTATIONS, ASSERTIONS
-from compiler.text import check_text
-from tests.references.json_instances import write_instance
+from compiler.limits import Limits, ResourceGuard
+from compiler.spec import JsonSchemaSpec, spec_from_json
 from tests.references.json_validator import is_valid
 
 TIMES = (1.0, 1.5, 2.0)  # the budgets, as multiples of the least
@@ -134,7 +136,7 @@ class SchemaMeasurement:
         details: _Details = {}
         yield Outcome("ok", figures=figures, details=details)
         timer = _MaskTimer(masks, engine.eos)
-        details["tests"] = [self._verdicts(test, schema, masks, timer) for test in request.case["tests"]]
+        details["tests"] = [self._verdicts(test, request, timer) for test in request.case["tests"]]
         details["mask_us"] = timer.sample(seed)
         yield Outcome("ok", figures=figures, details=details)
         cuts, details["cuts"] = _Cuts(engine, masks, seed), {"random": [], "hurried": []}
@@ -144,24 +146,30 @@ class SchemaMeasurement:
                 verdicts.append(is_valid(schema, text))
             yield Outcome("ok", figures=figures, details=details)
 
-    def _verdicts(self, test: _Details, schema: Any, masks: Masks, timer: _MaskTimer) -> list[bool | None]:
+    def _verdicts(self, test: _Details, request: MeasureRequest, timer: _MaskTimer) -> list[bool | None]:
         """Three verdicts on an instance; None where nothing is decided.
 
-        The right one; that of the engine, which is for ours the text check's on our order and spelling; and that of the
-        masks on the instance as its author wrote it, without white space.
+        The right one; that of the engine, which is for ours that of the check; and that of the masks on the instance
+        as its author wrote it, without white space.
         """
         try:
             text = compact_text(test["data"])
         except ValueError:
             return [test["valid"], None, None]
         by_masks = timer.reads(self._tokenizer.encode(text, add_special_tokens=False).ids)
-        accepted: bool | None = by_masks
-        if isinstance(masks, OurMasks):
-            try:
-                accepted = check_text(masks.compiled.text, write_instance(schema, test["data"])).satisfied
-            except (CompileError, ValueError):
-                accepted = None
+        is_ours = request.expression.kind == "constraint"
+        accepted = passes_check(json.loads(request.expression.text), text) if is_ours else by_masks
         return [test["valid"], accepted, by_masks]
+
+
+def passes_check(constraint: object, text: str) -> bool | None:
+    """Whether the value of a text fits our schema. None where the check outgrows a limit."""
+    spec = spec_from_json(constraint)
+    assert isinstance(spec, JsonSchemaSpec)
+    try:
+        return value_violation(spec, text, NATIVE, ResourceGuard(Limits())) is None
+    except LimitExceeded:
+        return None
 
 
 def refusal(error: Exception, *, is_ours: bool) -> Outcome:

@@ -20,11 +20,10 @@ NOTES = """
 Schemas of the repository guidance-ai/jsonschemabench, folder `maskbench/data`, each with instances and their verdicts.
 Compiled: within the limits of time and memory, and ours within the service's own. "Valid accepted" and "invalid
 rejected" count instances of what an engine compiles; the others decide by their masks on the instance as it is written
-in the data, without white space, and ours on the instance in our order and spelling, within the bounds of what
-generation writes (the nesting of values that a schema leaves open, the digits of numbers). "As written" is the share of
-valid instances that the masks accept as they are in the data, for us too. Compile times are milliseconds of the
-processor until the first mask, mask times microseconds of the processor from a token to the next mask over all ids,
-over at most 20 masks of each schema drawn at random.
+in the data, without white space, and ours as `/check` does. "As written" is the share of valid instances that the masks
+accept as they are in the data, for us too: ours write one order and spelling, and bound the nesting of values that a
+schema leaves open. Compile times are milliseconds of the processor until the first mask, mask times microseconds of the
+processor from a token to the next mask over all ids, over at most 20 masks of each schema drawn at random.
 """
 CUT_NOTES = """
 Valid when cut: the share of texts that `jsonschema` accepts when generation under an engine's masks ends at 1, 1.5 and
