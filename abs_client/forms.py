@@ -95,11 +95,12 @@ class Choice(Constraint):
 class JsonSchema(Constraint):
     """The text is JSON that satisfies a schema.
 
-    schema      a dict, a boolean, a pydantic model or a pydantic TypeAdapter
-    whitespace  "compact" (the service's default), "spaced", "pretty", "flexible" or "any"
-    max_depth   the deepest nesting of a recursive schema
-    schemas     documents that references may lead to, by URI; nothing is fetched
-    strict      refuse unknown keywords and formats, which otherwise have no effect
+    schema       a dict, a boolean, a pydantic model or a pydantic TypeAdapter
+    whitespace   "compact" (the service's default), "spaced", "pretty", "flexible" or "any"
+    max_depth    the deepest nesting of a recursive schema
+    schemas      documents that references may lead to, by URI; nothing is fetched
+    strict       refuse unknown keywords and formats, which otherwise have no effect
+    approximate  keywords that may be without effect where they would be refused: ["uniqueItems"]
 
     The objects of a pydantic model are closed (`additionalProperties` false) unless the model sets it. A pydantic
     model ignores unknown properties, so generating them is useless. A dict is used unchanged.
@@ -111,10 +112,12 @@ class JsonSchema(Constraint):
         self, schema: Any, *, whitespace: Literal["compact", "spaced", "pretty", "flexible", "any"] | None = None,
         max_depth: int | None = None,
         leading_space: LeadingSpace | None = None, schemas: Mapping[str, Any] | None = None, strict: bool | None = None,
+        approximate: Sequence[Literal["uniqueItems"]] | None = None,
     ) -> None:
         super().__init__(
             _schema(schema), whitespace=whitespace, max_depth=max_depth, leading_space=leading_space,
             schemas=copy.deepcopy(dict(schemas)) if schemas is not None else None, strict=strict,
+            approximate=list(approximate) if approximate is not None else None,
         )
 
 

@@ -212,6 +212,7 @@ class _CompiledSizes:
     min_tokens                   the smallest sufficient `max_tokens`
     cached                       the constraint was compiled before
     not_enforced                 JSON pointers of schema keywords and formats that have no effect
+    approximate                  those of keywords that have none because `approximate` allows it
     """
 
     automaton: str
@@ -223,6 +224,7 @@ class _CompiledSizes:
     cached: bool
     compile_ms: float
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
+    approximate: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,7 @@ class GenerateResult(Result):
     """Texts that satisfy the constraint, best first. `id` is the job's; `seed` repeats a sample, else it is None.
 
     not_enforced  JSON pointers of schema keywords and formats that have no effect
+    approximate   those of keywords that have none because `approximate` allows it
     """
 
     id: str
@@ -255,6 +258,7 @@ class GenerateResult(Result):
     timings: Timings
     seed: int | None = None
     not_enforced: tuple[str, ...] = ()
+    approximate: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -132,5 +132,5 @@ def summary(automaton: str, constraint: CompiledConstraint, cached: bool, compil
     return CompileJobResult(
         automaton=automaton, states=dfa.states, letters=dfa.symbols, token_states=tokens.states,
         token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,
-        not_enforced=constraint.not_enforced,
+        not_enforced=constraint.not_enforced, approximate=constraint.approximate,
     )

@@ -18,6 +18,7 @@ class CompiledConstraint:
     state_distances  per state of text.display_dfa the fewest tokens to acceptance, None where it is dead
     vocabulary       fingerprint of the vocabulary
     not_enforced     JSON pointers of schema keywords that have no effect
+    approximate      JSON pointers of schema keywords that have none because the caller allows it
     """
 
     spec: Spec
@@ -26,3 +27,4 @@ class CompiledConstraint:
     state_distances: tuple[int | None, ...]
     vocabulary: str
     not_enforced: tuple[str, ...] = ()
+    approximate: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.spec import spec_from_json, spec_to_json
 from compiler.text import LabelAutomaton, PerCharacterAutomaton, TextAutomaton, WholeTextAutomaton, WordTraceAutomaton
 
-MAGIC = b"ABSDFA03"
+MAGIC = b"ABSDFA04"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
@@ -88,6 +88,7 @@ def _document(compiled: CompiledConstraint) -> dict[str, object]:
         "spec": spec_to_json(compiled.spec),
         "vocabulary": compiled.vocabulary,
         "not_enforced": compiled.not_enforced,
+        "approximate": compiled.approximate,
         "state_distances": compiled.state_distances,
         "kind": text.kind,
         "strips_space": text.strips_space,
@@ -185,4 +186,5 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
     return CompiledConstraint(
         spec=spec_from_json(document["spec"]), text=text, tokens=tokens, state_distances=distances,
         vocabulary=document["vocabulary"], not_enforced=tuple(document["not_enforced"]),
+        approximate=tuple(document["approximate"]),
     )

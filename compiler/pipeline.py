@@ -8,11 +8,17 @@ from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
 from compiler.errors import CompileError, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
-from compiler.forms import constraint_tree, unenforced_keywords
+from compiler.forms import approximated_keywords, constraint_tree, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import LabelsSpec, LengthSpec, Spec, check_input_size, drop_unused_propositions, leaves
-from compiler.text import ConstraintTree, TextAutomaton, label_automata, to_text_automaton, without_bounded_leaves
+from compiler.text import (
+    ConstraintTree,
+    TextAutomaton,
+    label_automata,
+    to_text_automaton,
+    without_bounded_leaves,
+)
 from compiler.vocab import Vocabulary
 
 
@@ -36,9 +42,10 @@ def compile_text(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
+        tree = _tree(read, engines, guard)
         if isinstance(read, LabelsSpec):
-            return _compile_labels(read, engines, guard)[0]
-        text = to_text_automaton(constraint_tree(read, engines, guard), guard)
+            return _compile_labels(read, tree, guard)[0]
+        text = to_text_automaton(tree, guard)
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return text
@@ -68,10 +75,11 @@ def compile_spec(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
+        tree = _tree(read, engines, guard)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
-            text, tokens = _compile_labels(read, engines, guard)
+            text, tokens = _compile_labels(read, tree, guard)
         else:
-            text = to_text_automaton(constraint_tree(read, engines, guard), guard)
+            text = to_text_automaton(tree, guard)
             # From bytes to tokens; the distances to acceptance are computed with it.
             # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
             tokens = lift(text.transducer, text.letters, vocabulary, guard)
@@ -82,6 +90,7 @@ def compile_spec(
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
         vocabulary=vocabulary.fingerprint, not_enforced=unenforced_keywords(read, guard),
+        approximate=approximated_keywords(tree),
     )
 
 
@@ -91,6 +100,10 @@ def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     check_input_size(spec, guard.limits)
     # Unused propositions would make the word trace larger for nothing.
     return drop_unused_propositions(spec, guard)
+
+
+def _tree(spec: Spec, engines: Engines, guard: ResourceGuard) -> ConstraintTree:
+    return constraint_tree(spec.part if isinstance(spec, LabelsSpec) else spec, engines, guard)
 
 
 def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> CompileError:
@@ -120,11 +133,13 @@ def _has_texts(tree: ConstraintTree, guard: ResourceGuard) -> bool:
     return to_text_automaton(tree, guard).byte_automaton.min_tokens != UNREACHABLE
 
 
-def _compile_labels(spec: LabelsSpec, engines: Engines, guard: ResourceGuard) -> tuple[TextAutomaton, TokenAutomaton]:
+def _compile_labels(
+    spec: LabelsSpec, tree: ConstraintTree, guard: ResourceGuard
+) -> tuple[TextAutomaton, TokenAutomaton]:
     if any(isinstance(leaf, LengthSpec) and leaf.sentences is not None for leaf in leaves(spec)):
         raise SpecUnsupported("labels make up no sentences", construct="sentences", field="sentences")
     # Labels are symbols themselves: no bytes, no vocabulary and no lift.
-    text, tokens = label_automata(constraint_tree(spec.part, engines, guard), spec.labels, guard)
+    text, tokens = label_automata(tree, spec.labels, guard)
     if tokens.min_tokens == UNREACHABLE:
         raise SpecUnsatisfiable("no sequence of the labels satisfies the constraint")
     return text, tokens

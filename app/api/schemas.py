@@ -85,6 +85,7 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
             "description": "Documents that references may lead to, by URI",
         },
         "strict": {"type": "boolean", "default": False}, **_LEADING,
+        "approximate": {"type": "array", "items": {"enum": ["uniqueItems"]}, "default": []},
     }),
     ("choice", "One of the strings", {"choice": _WORDS, **_LEADING}),
     ("dfa", "An automaton over propositions of the words, or over the bytes of the text", {
@@ -246,7 +247,7 @@ def answer_of(job_id: str, result: Result, model: str) -> Answer:
         case GenerateJobResult():
             return GenerateResponse(
                 result.automaton, result.choices, result.seed, result.usage, result.timings,
-                not_enforced=result.not_enforced, id=job_id, model=model,
+                not_enforced=result.not_enforced, approximate=result.approximate, id=job_id, model=model,
             )
         case DecodeResponse() | CompileResponse():
             return result

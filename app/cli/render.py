@@ -34,6 +34,8 @@ def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
     console.print(f"needs at least [bold]{answer['min_tokens']}[/] tokens, including the end of the text")
     if answer["not_enforced"]:
         console.print(Text(f"has no effect: {', '.join(answer['not_enforced'])}"))
+    if answer["approximate"]:
+        console.print(Text(f"is approximated: {', '.join(answer['approximate'])}"))
     if answer["explanation"] is not None:
         _show_explanation(console, answer["explanation"])
 

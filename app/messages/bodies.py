@@ -26,7 +26,8 @@ from compiler.diagnostics import ConstraintExplanation
 class CompiledEventBody:
     """The event `compiled` of a stream: the sizes of the constraint. `compile_ms` is 0 if it was stored already.
 
-    `not_enforced` has the JSON pointers of schema keywords and formats that have no effect.
+    `not_enforced` has the JSON pointers of schema keywords and formats that have no effect, `approximate` of those that
+    have none because the constraint's `approximate` allows it.
     """
 
     automaton: str
@@ -38,6 +39,7 @@ class CompiledEventBody:
     cached: bool
     compile_ms: float
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
+    approximate: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -103,7 +105,7 @@ class GeneratedBody:
     """The answers, best first. A search gives fewer than `n` if its beams have fewer distinct ones.
 
     `seed` is that of a sample, null for a search. `not_enforced` has the JSON pointers of schema keywords and formats
-    that have no effect.
+    that have no effect, `approximate` of those that have none because the constraint's `approximate` allows it.
     """
 
     automaton: str
@@ -112,6 +114,7 @@ class GeneratedBody:
     usage: UsageBody
     timings: TimingsBody
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
+    approximate: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -142,7 +142,10 @@ class Writer(ABC):
     def _head(self, prefix: str, counted: GenerateJobResult | None = None) -> dict[str, Any]:
         """The fields of every response and chunk. With a result they include what it tells of the whole answer."""
         head = {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": None}
-        return head if counted is None else {**head, "usage": usage(counted), "not_enforced": counted.not_enforced}
+        if counted is None:
+            return head
+        unenforced = {"not_enforced": counted.not_enforced, "approximate": counted.approximate}
+        return {**head, "usage": usage(counted), **unenforced}
 
 
 class CompletionWriter(Writer):

@@ -1,6 +1,7 @@
 """The JSON of the responses in OpenAI's format.
 
-`automaton`, `seed` and `not_enforced` are additions of ours; a request with the first two repeats the answer.
+`automaton`, `seed`, `not_enforced` and `approximate` are additions of ours; a request with the first two repeats the
+answer.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class _Response(DeferredModel):
     created: int
     model: str
     not_enforced: tuple[str, ...] = ()
+    approximate: tuple[str, ...] = ()
 
 
 class CompletionResponse(_Response):

@@ -6,6 +6,6 @@ over characters or over lengths. Templates, inflected keywords and automata of t
 
 from __future__ import annotations
 
-from compiler.forms.build import constraint_tree, unenforced_keywords, value_violation
+from compiler.forms.build import approximated_keywords, constraint_tree, unenforced_keywords, value_violation
 
-__all__ = ["constraint_tree", "unenforced_keywords", "value_violation"]
+__all__ = ["approximated_keywords", "constraint_tree", "unenforced_keywords", "value_violation"]

@@ -65,6 +65,7 @@ from compiler.text import (
     LetterDfa,
     Negation,
     WordLeaf,
+    approximated_paths,
     to_char_dfa,
     without_bounded_leaves,
 )
@@ -108,15 +109,21 @@ def constraint_tree(
             # The pipeline takes `labels` off the outermost constraint before it calls this.
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
         case _:
-            left_out: list[LimitExceeded] = []
-            texts = _texts(spec, engines, guard, left_out, shortens=shortens)
-            return CharLeaf(texts, spec.leading_space == "strip", tuple(left_out))
+            left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
+            texts = _texts(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
+            return CharLeaf(texts, spec.leading_space == "strip", tuple(left_out), tuple(approximated))
 
 
 def _texts(
-    spec: WholeTextSpec, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded], *, shortens: bool
+    spec: WholeTextSpec,
+    engines: Engines,
+    guard: ResourceGuard,
+    *,
+    shortens: bool,
+    left_out: list[LimitExceeded],
+    approximated: list[tuple[str, ...]],
 ) -> CharDfa:
-    """The texts of a form that speaks of the whole text. `left_out` receives the bounds that leave texts out."""
+    """The texts of a form that speaks of the whole text. The lists receive what its leaf knows of them."""
     node: Node
     match spec:
         case RegexSpec():
@@ -128,11 +135,13 @@ def _texts(
             return texts_dfa(spec.choices, guard)
         case JsonSchemaSpec():
             # The schema compiler knows no other forms; it calls back for a string's own constraint.
-            embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out)
+            embed = partial(
+                _embed_constraint, engines=engines, guard=guard, left_out=left_out, approximated=approximated
+            )
             document, schemas = _documents(spec)
             return schema_dfa(
                 document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
-                shortens=shortens, left_out=left_out,
+                shortens=shortens, left_out=left_out, approximate=spec.approximate, approximated=approximated,
             )
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     with blame_field(spec.form):
@@ -148,13 +157,19 @@ def _documents(spec: JsonSchemaSpec) -> tuple[Any, dict[str, object]]:
 def value_violation(spec: JsonSchemaSpec, text: str, engines: Engines, guard: ResourceGuard) -> SchemaViolation | None:
     """Why the value of a JSON text does not fit the schema. None where it fits, however it is written."""
     check_input_size(spec, guard.limits)
-    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=[])
+    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=[], approximated=[])
     document, schemas = _documents(spec)
     return schema_violation(document, text, embed, guard, schemas=schemas, strict=spec.strict)
 
 
 def _embed_constraint(
-    constraint: object, field: str, *, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded]
+    constraint: object,
+    field: str,
+    *,
+    engines: Engines,
+    guard: ResourceGuard,
+    left_out: list[LimitExceeded],
+    approximated: list[tuple[str, ...]],
 ) -> CharDfa:
     """The texts that a schema's `constraint` allows for a string."""
     with field_prefix(field):
@@ -164,6 +179,7 @@ def _embed_constraint(
         check_input_size(spec, guard.limits)
         tree = constraint_tree(drop_unused_propositions(spec, guard), engines, guard)
         left_out += without_bounded_leaves(tree)[1]
+        approximated += [(*field.split("."), *path) for path in approximated_paths(tree)]
         return to_char_dfa(tree, guard)
 
 
@@ -174,6 +190,11 @@ def unenforced_keywords(spec: Spec, guard: ResourceGuard) -> tuple[str, ...]:
     combination does not keep the order of its parts.
     """
     return report(public_pointer(path) for path in _unenforced(spec, guard))
+
+
+def approximated_keywords(tree: ConstraintTree) -> tuple[str, ...]:
+    """The JSON pointers of schema keywords that are approximated."""
+    return report(map(public_pointer, approximated_paths(tree)))
 
 
 def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:

@@ -1,19 +1,54 @@
-"""Compiles arrays. Items follow one another, and are counted only as far as the schema distinguishes counts."""
+"""Compiles arrays. Items follow one another, and are counted only as far as the schema distinguishes counts.
+
+The items of `uniqueItems` are those of a small finite set of values, each with one text. What an array holds is
+followed as the set of values so far. Where there are too many sets, the values are written in the order of a list:
+every set of values has such a text, and the automaton grows with the list's length alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import comb
 from typing import TYPE_CHECKING
 
-from compiler.json_schema.fragments import START, Assembler, Fragment, label_by, trim
+import numpy as np
+
+from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, label_by, trim
 from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema, tightest_counts
 
 if TYPE_CHECKING:  # `compiler` imports this module
     from compiler.json_schema.compiler import SchemaCompiler
 
 _FEW_ITEMS = 8  # a maximum up to which arrays are never shortened
-_Counts = tuple[int, ...]  # of items so far, for each constant of `uniqueItems` and each `contains`; capped
+UNIQUE_STATES_MAX = 15_000  # of items with distinct values, each counted as often as it is copied
+_WORDS_MAX = 500
+_Word = tuple[int, ...]  # the symbols of a text
+_Counts = tuple[int, ...]  # what `uniqueItems` remembers, then the items so far for each `contains`, capped
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
+
+
+@dataclass(frozen=True, slots=True)
+class _UniqueItems:
+    """The values of the items, and how those so far are remembered.
+
+    words    the text of each value
+    ordered  whether they are written in the order of `words`
+    """
+
+    words: tuple[_Word, ...] = ()
+    ordered: bool = False
+
+    def remember(self, used: int, number: int) -> int | None:
+        """What is remembered after a value. None where it may not be written.
+
+        It is a bit set of the values so far, or how many values of the list are passed.
+        """
+        if not self.words:
+            return 0
+        if self.ordered:
+            return None if number < used else number + 1
+        return None if used >> number & 1 else used | 1 << number
 
 
 class ArrayBuilder:
@@ -37,34 +72,46 @@ class ArrayBuilder:
             self._maximum = compiler.scalars.item_count(least, self._maximum, item.states) if item else least
         # From this index on, all items are alike: a larger index is never distinguished from it.
         self._last = max(prefix, position.scope.prefix, self._minimum, self._maximum or 0)
-        self._constants: list[Fragment | None] = []  # values of which each occurs at most once, for `uniqueItems`
+        self._unique = _UniqueItems()
         for node, facts in zip([node for node in nodes if node.arrays is not None], self._facts, strict=True):
             # At most one item is always unique.
             if facts.unique and (self._maximum is None or self._maximum > 1):
-                self._constants = self._distinct(prefix, node)
+                self._unique = self._unique_items(prefix, node, facts.unique)
 
-    def _distinct(self, prefix: int, node: Schema) -> list[Fragment | None]:
-        """The texts of the values that an item may be.
-
-        They are listed only where an item may be one of a few scalars.
-        """
-        texts = self._compiler.scalar_texts([self._item(index) for index in range(prefix + 1)])
-        if texts is None:
-            message = "uniqueItems is supported where maxItems is 1 or the items are of a few constants"
+    def _unique_items(self, prefix: int, node: Schema, path: tuple[str, ...]) -> _UniqueItems:
+        """The values of which each occurs at most once. None are followed where the keyword is approximated."""
+        items = [self._compiler.text(self._item(index), self._position.item(index))[0] for index in range(prefix + 1)]
+        unique = _unique_items(items, self._compiler.alphabet.symbol_sizes, self._last, self._maximum)
+        # In these layouts an array or an object has several texts.
+        if self._compiler.layout.whitespace in ("flexible", "any") and unique is not None:
+            unique = None if any(word[0] in map(ord, "[{") for word in unique.words) else unique
+        listed = self._compiler.listed_texts(self._item(prefix))
+        # A fixed order would not fit items that have their own places, or take too little away where it is negated.
+        if unique is not None and not (unique.ordered and (prefix or self._compiler.negates)):
+            self._compiler.unique_cut |= unique.ordered
+            # The order is that of the schema where it lists the values.
+            ranks = {word: rank for rank, word in enumerate(listed)}
+            return replace(unique, words=tuple(sorted(unique.words, key=lambda word: ranks.get(word, len(ranks)))))
+        if "uniqueItems" not in self._compiler.approximate:
+            message = (
+                "uniqueItems is supported where maxItems is 1 or the items are of a small set of values; "
+                'with "approximate": ["uniqueItems"] equal items may be written'
+            )
             raise node.unsupported("uniqueItems", message, "uniqueItems")
-        return texts
+        self._compiler.unique_cut |= self._compiler.negates
+        self._compiler.approximated[path] = None
+        return _UniqueItems()
 
     def _item(self, index: int) -> tuple[int, ...]:
         """The nodes of the item at an index."""
         return tuple(node_id for facts in self._facts if (node_id := facts.item(index)) is not None)
 
     def _item_fragment(self, index: int) -> Fragment | None:
-        """The texts of the item at an index. Labels tell which constants and which `contains` they fit."""
+        """The texts of the item at an index. Labels tell which `contains` they fit."""
         inside = self._position.item(index)
         item, safe = self._compiler.text(self._item(index), inside)
         self._safe &= safe
-        # Bit i of a label is the i-th test: the constants first, then each `contains`.
-        tests = list(self._constants)
+        tests: list[Fragment | None] = []  # bit i of a label is the i-th test
         for contains in self._contains:
             test, safe = self._compiler.text((contains.item,), inside)
             # An item that the test rejects may still fit it once equal keys are resolved, and would not be counted.
@@ -75,13 +122,28 @@ class ArrayBuilder:
             tests.append(test)
         return label_by(item, tests, self._compiler.guard)
 
+    def _remaining(self, item: Fragment, used: int) -> Fragment | None:
+        """The texts of an item that `uniqueItems` allows. Labels also tell which value they are.
+
+        used  what is remembered of the items so far
+        """
+        labels = {
+            word: label + (number << len(self._contains))
+            for number, word in enumerate(self._unique.words)
+            if self._unique.remember(used, number) is not None and (label := item.run(word))
+        }
+        return _trie(labels, self._compiler.width)
+
     def _counts_after(self, counts: _Counts, label: int) -> _Counts | None:
         """The counts after an item with a label. None where one of them is then too high."""
+        number, bits = divmod(label - 1, 1 << len(self._contains))
+        used = self._unique.remember(counts[0], number)
+        if used is None:
+            return None
         # Each count grows by the bit of its test.
-        bits, after = label - 1, []
-        limits = [(0, 1)] * len(self._constants) + [(contains.minimum, contains.maximum) for contains in self._contains]
-        for bit, (count, (minimum, maximum)) in enumerate(zip(counts, limits, strict=True)):
-            increased = count + (bits >> bit & 1)
+        after = [used]
+        for bit, (count, contains) in enumerate(zip(counts[1:], self._contains, strict=True)):
+            increased, minimum, maximum = count + (bits >> bit & 1), contains.minimum, contains.maximum
             if maximum is not None and increased > maximum:
                 return None
             # Once the minimum is reached, and without a maximum, further items change nothing.
@@ -95,8 +157,7 @@ class ArrayBuilder:
 
     def _may_end(self, index: int, counts: _Counts) -> bool:
         """True when the array has enough items, and enough of each `contains`."""
-        of_contains = counts[len(self._constants) :]
-        enough = all(count >= contains.minimum for count, contains in zip(of_contains, self._contains, strict=True))
+        enough = all(count >= contains.minimum for count, contains in zip(counts[1:], self._contains, strict=True))
         return index >= self._minimum and enough
 
     def build(self) -> tuple[Fragment | None, bool]:
@@ -108,7 +169,7 @@ class ArrayBuilder:
         assembler = Assembler(self._compiler.width, self._compiler.guard)
         end, opened = assembler.new_end(), assembler.new_state()
         assembler.add_text(START, "[", opened)
-        start: _Control = (0, (0,) * (len(self._constants) + len(self._contains)))
+        start: _Control = (0, (0,) * (1 + len(self._contains)))
         # The empty array has no white space inside, in any layout.
         if self._may_end(*start):
             assembler.add_text(opened, "]", end)
@@ -125,6 +186,8 @@ class ArrayBuilder:
             if index not in items:
                 items[index] = self._item_fragment(index)
             item = items[index]
+            if item is not None and self._unique.words:
+                item = self._remaining(item, counts[0])
             if item is None:
                 continue
             targets = {}
@@ -141,7 +204,7 @@ class ArrayBuilder:
             assembler.add_fragment(before[index, counts], item, targets)
         # Otherwise every item leads on to the end.
         few = self._maximum is not None and self._maximum < self._minimum
-        stuck = few or self._constants or self._contains or None in items.values()
+        stuck = few or self._unique.words or self._contains or None in items.values()
         return trim(assembler.finish()) if stuck else assembler.finish(), self._safe
 
     def _continue(self, assembler: Assembler, control: _Control, after: int, before: int, *, end: int) -> None:
@@ -151,3 +214,80 @@ class ArrayBuilder:
             assembler.add_text(after, layout.comma(level), before)
         if self._may_end(*control):
             assembler.add_text(after, layout.closing(level) + "]", end)
+
+
+def _unique_items(
+    items: Sequence[Fragment | None], symbol_sizes: np.ndarray, lengths: int, maximum: int | None
+) -> _UniqueItems | None:
+    """The values that items may be. None where there are too many.
+
+    items         the texts of the items at each index, and behind it
+    symbol_sizes  how many characters each symbol stands for: int64 [M]
+    lengths       how many indices the schema tells apart
+    """
+    words: dict[_Word, None] = {}
+    for item in items:
+        live = None if item is None else trim(item)
+        texts = [] if live is None else _finite_texts(live, symbol_sizes)
+        if texts is None:
+            return None
+        words.update(dict.fromkeys(texts))
+    count, letters = len(words), sum(map(len, words)) + len(words)
+    most = count if maximum is None else min(count, maximum)
+    # The items behind a set are those that it lacks, about half of all.
+    if letters * sum(comb(count, size) for size in range(most + 1)) <= 2 * UNIQUE_STATES_MAX:
+        return _UniqueItems(tuple(words))
+    if letters * count * (lengths + 1) <= 2 * UNIQUE_STATES_MAX:
+        return _UniqueItems(tuple(words), ordered=True)
+    return None
+
+
+def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[_Word] | None:
+    """The texts of a fragment all of whose states are live. None where there are over _WORDS_MAX."""
+    # A symbol of several characters stands for several texts; symbol 0 is the mark of a value that is left out.
+    several = (symbol_sizes != 1) | (np.arange(len(symbol_sizes)) == 0)
+    edges: dict[int, list[tuple[int, int]] | None] = {}
+    found, level = list[_Word](), [(START, _Word())]
+    while level:
+        longer = []
+        for state, word in level:
+            if fragment.label[state]:
+                found.append(word)
+            if state not in edges:
+                targets = fragment.table[state, fragment.columns]
+                symbols = np.flatnonzero(targets != DEAD)
+                edges[state] = None if several[symbols].any() else [(int(s), int(targets[s])) for s in symbols]
+            following = edges[state]
+            if following is None:
+                return None
+            longer += [(target, (*word, symbol)) for symbol, target in following]
+            # From each state some text ends, so there are at least as many texts as there are beginnings.
+            if len(found) + len(longer) > _WORDS_MAX:
+                return None
+        level = longer
+    return found
+
+
+def _trie(words: Mapping[_Word, int], width: int) -> Fragment | None:
+    """The fragment of words, each with its label. None without words."""
+    rows: list[dict[int, int]] = [{}, {}]  # of DEAD and START
+    labels = {}
+    for word, label in words.items():
+        state = START
+        for symbol in word:
+            state = rows[state].setdefault(symbol, len(rows))
+            if state == len(rows):
+                rows.append({})
+        labels[state] = label
+    if not words:
+        return None
+    used = sorted({symbol for row in rows for symbol in row})
+    columns = np.zeros(width, dtype=np.int32)
+    columns[used] = np.arange(1, len(used) + 1)
+    table = np.zeros((len(rows), len(used) + 1), dtype=np.int32)
+    kinds = np.zeros(len(rows), dtype=np.int32)
+    for state, row in enumerate(rows):
+        for symbol, target in row.items():
+            table[state, columns[symbol]] = target
+    kinds[list(labels)] = list(labels.values())
+    return Fragment(columns, table, kinds)

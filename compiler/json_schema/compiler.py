@@ -10,7 +10,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -18,7 +19,6 @@ from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder
 from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
 from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, string_fragment
-from compiler.json_schema.keywords import equal
 from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
 from compiler.json_schema.objects import ObjectBuilder
 from compiler.json_schema.strings import StringAlphabet
@@ -31,6 +31,7 @@ from compiler.json_schema.value_sets import (
     ValueSet,
     from_fragment,
     intersect,
+    negates,
     subtract,
     unite,
     without_symbol,
@@ -39,7 +40,6 @@ from compiler.limits import ResourceGuard
 
 _MARK = "\0"  # JSON writes it as an escape, so no text holds it
 _COMBINATIONS_MAX = 16  # of options of all choices: up to here, choices are distributed over each other
-_DISTINCT_MAX = 8  # `uniqueItems` follows every subset of that many constants
 _Key = tuple[tuple[int, ...], Position]  # sorted nodes at a position
 _Builder = type[ArrayBuilder] | type[ObjectBuilder]
 
@@ -50,6 +50,8 @@ class SchemaCompiler:
     no_nesting  a position where neither array nor object may stand, for the contents of strings
     marks       whether a mark stands for the arrays and objects that are nested too deep
     cuts        the bounds of depth because of which arrays or objects were left out
+    unique_cut  whether arrays were left out because there are too many sets of unique items
+    approximated  the paths of `uniqueItems` that have no effect
     Raises SpecUnsupported and LimitExceeded.
     """
 
@@ -63,6 +65,7 @@ class SchemaCompiler:
         scalars: ScalarCompiler,
         guard: ResourceGuard,
         marks: bool = False,
+        approximate: Collection[str] = (),
     ) -> None:
         self.nodes, self.alphabet, self.layout, self.guard = nodes, alphabet, layout, guard
         self.width = alphabet.width
@@ -73,8 +76,10 @@ class SchemaCompiler:
         self._active: set[_Key] = set()  # under construction, to notice a schema that negates itself
         self._strings: dict[Fragment, Fragment] = {}  # contents to strings
         self._bytes = 0  # of all texts in the cache
-        self.scalars, self._marks = scalars, marks
+        self.scalars, self._marks, self.unique_cut = scalars, marks, False
         self.cuts: dict[tuple[str, int], None] = {}  # ordered, each once
+        self.negates, self.approximate = any(map(negates, nodes)), approximate
+        self.approximated: dict[tuple[str, ...], None] = {}  # ordered, each once
 
     def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes.
@@ -92,24 +97,11 @@ class SchemaCompiler:
         language = self.values(node_ids, self._no_nesting).language("string")
         return self._fragment("string", language, self._no_nesting)
 
-    def scalar_texts(self, items: Sequence[Sequence[int]]) -> list[Fragment | None] | None:
-        """The texts of the distinct scalars that items may be. None where there may be many, or values that are no
-        scalars.
-        """
-        scalars: list[Scalar] = []
-        for node_ids in items:
-            nodes = [self.nodes[number] for number in self._gather(node_ids, frozenset()).nodes]
-            if any(node.never for node in nodes):
-                continue
-            # Any of these lists contains all values of the item: the first is as good as the others.
-            lists = [node.values for node in nodes if node.values is not None]
-            lists += [_literals(node) for node in nodes if node.types is not None and node.types <= {"null", "boolean"}]
-            if not lists:
-                return None
-            scalars += [value for value in lists[0] if not any(equal(value, other) for other in scalars)]
-        if len(scalars) > _DISTINCT_MAX:
-            return None
-        return [self._text_of(self.scalars.constants((value,)), self._no_nesting) for value in scalars]
+    def listed_texts(self, node_ids: Sequence[int]) -> list[tuple[int, ...]]:
+        """The scalars that nodes list, as symbols of their texts."""
+        nodes = [self.nodes[number] for number in self._gather(node_ids, frozenset()).nodes]
+        values = [value for node in nodes for value in node.values or ()]
+        return [tuple(self.alphabet.word(json.dumps(value, ensure_ascii=False, default=str))) for value in values]
 
     def _constraining_nodes(self, node_ids: Sequence[int]) -> tuple[int, ...]:
         """The nodes that say something, in a canonical order."""
@@ -375,9 +367,3 @@ class SchemaCompiler:
         for fragment in parts:
             assembler.add_fragment(START, fragment, {1: end})
         return assembler.finish()
-
-
-def _literals(node: Schema) -> tuple[Scalar, ...]:
-    """The null and the booleans that a node's types allow."""
-    allowed = node.types or frozenset()
-    return (*((None,) if "null" in allowed else ()), *((False, True) if "boolean" in allowed else ()))

@@ -209,7 +209,7 @@ class TypeKeywords:
         prefix, items = self._tuple()
         return ArrayFacts(
             prefix=prefix, items=items, minimum=self._count("minItems") or 0, maximum=self._count("maxItems"),
-            contains=contains, unique=unique,
+            contains=contains, unique=(*self.location.path, "uniqueItems") if unique else (),
         )
 
     def objects(self) -> ObjectFacts | None:

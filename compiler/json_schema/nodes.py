@@ -90,6 +90,7 @@ class ArrayFacts:
 
     prefix  the nodes of the first items
     items   the node of each item behind them, None for any value
+    unique  the path of `uniqueItems`, empty where equal items are allowed
     """
 
     prefix: tuple[int, ...] = ()
@@ -97,7 +98,7 @@ class ArrayFacts:
     minimum: int = 0
     maximum: int | None = None
     contains: tuple[Contains, ...] = ()
-    unique: bool = False
+    unique: tuple[str, ...] = ()
 
     def item(self, index: int) -> int | None:
         """The node of the item at an index, None for any value."""
@@ -198,7 +199,7 @@ class Schema:
         """True for keywords that are refused unless others narrow the values."""
         arrays, objects = self.arrays or ArrayFacts(), self.objects or ObjectFacts()
         counted = any(contains.maximum is not None for contains in arrays.contains)
-        return counted or arrays.unique or objects.minimum > max(1, len(objects.required))
+        return counted or bool(arrays.unique) or objects.minimum > max(1, len(objects.required))
 
     def unsupported(self, keyword: str, message: str, *steps: str) -> SpecUnsupported:
         """The error for a refused keyword. Its field is the node's, or that of the subschema that `steps` leads to."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from compiler.automata import CharDfa, Dfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded, SpecUnsupported
+from compiler.json_schema.arrays import UNIQUE_STATES_MAX
 from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import ESCAPES, ObjectLayout, Whitespace, dfa_of
 from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
@@ -38,6 +39,8 @@ def schema_dfa(
     strict: bool = False,
     shortens: bool = True,
     left_out: list[LimitExceeded] | None = None,
+    approximate: Collection[str] = (),
+    approximated: list[tuple[str, ...]] | None = None,
 ) -> CharDfa:
     """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
 
@@ -50,6 +53,7 @@ def schema_dfa(
     shortens   whether values may be shorter than the schema allows, to keep the automaton small
     left_out   receives the bounds of ours that leave values out. Where nothing is written, they are the reason;
                without one, the schema has no instance
+    approximate  keywords that may be without effect where they would be refused; `approximated` receives their paths
     Raises SpecSyntaxError, SpecUnsupported (with the keyword as construct) and LimitExceeded.
 
     >>> from compiler.limits import DEFAULT_LIMITS
@@ -64,22 +68,20 @@ def schema_dfa(
         nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
         alphabet = StringAlphabet(nodes, embed, guard, shortens=shortens)
         scalars = ScalarCompiler(nodes, alphabet, guard, shortens=shortens)
-        texts = partial(_texts, nodes, alphabet, ObjectLayout(whitespace), max_depth, guard=guard)
-        dfa, cuts = texts(scalars=scalars)
+        texts = partial(_texts, nodes, alphabet, ObjectLayout(whitespace), max_depth, guard=guard, omitted=approximate)
+        dfa, compiler = texts(scalars=scalars)
         if dfa is None and scalars.shortens:
             # Values that are too long on one side may be all that fits the other.
             scalars = ScalarCompiler(nodes, alphabet, guard, shortens=False)
-            dfa, cuts = texts(scalars=scalars)
+            dfa, compiler = texts(scalars=scalars)
+        if approximated is not None:
+            approximated += compiler.approximated
 
         def again(extra: Sequence[Decimal], marks: bool) -> Dfa | None:
             return texts(scalars=ScalarCompiler(nodes, alphabet, guard, extra, shortens=False), marks=marks)[0]
 
         if left_out is not None:
-            # Values that the schema says nothing of are never all in the way: short ones are as good as deep ones.
-            depth = max_depth if ("max_depth", max_depth) in cuts else None
-            bounds = [*cuts, *scalars.bounds()]
-            bounds += [("control_characters", 0)] if alphabet.escapes != ESCAPES else []
-            bounds = _bound_in_the_way(nodes, again, depth, guard) if dfa is None else bounds
+            bounds = _bounds(compiler, dfa, again, max_depth)
             left_out += [_bound_exceeded(*bound) for bound in bounds]
     if dfa is None:
         return char_complement(everything())
@@ -96,16 +98,32 @@ def _texts(
     scalars: ScalarCompiler,
     guard: ResourceGuard,
     marks: bool = False,
-) -> tuple[Dfa | None, Collection[tuple[str, int]]]:
-    """The minimal DFA of node 0's texts, None without any. Also the bounds that left some out."""
+    omitted: Collection[str] = (),
+) -> tuple[Dfa | None, SchemaCompiler]:
+    """The minimal DFA of node 0's texts, None without any. The compiler knows what it left out."""
     scopes = PropertyScopes(nodes, guard)
     # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
     position = partial(Position, bound=("max_depth", max_depth), level=0, indented=layout.whitespace == "pretty")
     no_nesting = position(scopes.scope(()), 0)
-    compiler = SchemaCompiler(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, marks=marks)
+    compiler = SchemaCompiler(
+        nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, marks=marks, approximate=omitted
+    )
     text = compiler.text((0,), position(scopes.scope((0,)), max_depth))[0]
     dfa = None if text is None else dfa_of(text, guard)
-    return None if dfa is None or not dfa.accepting.any() else dfa, compiler.cuts
+    return None if dfa is None or not dfa.accepting.any() else dfa, compiler
+
+
+def _bounds(
+    compiler: SchemaCompiler, dfa: Dfa | None, compile_again: _Compile, max_depth: int
+) -> list[tuple[str, int]]:
+    """The bounds that may leave values out. Without a DFA, it is those that may leave out all."""
+    bounds = [*compiler.cuts, *compiler.scalars.bounds()]
+    bounds += [("control_characters", 0)] if compiler.alphabet.escapes != ESCAPES else []
+    if dfa is None:
+        # Values that the schema says nothing of are never all in the way: short ones are as good as deep ones.
+        depth = max_depth if ("max_depth", max_depth) in compiler.cuts else None
+        bounds = _bound_in_the_way(compiler.nodes, compile_again, depth, compiler.guard)
+    return bounds + ([("unique_items_states", UNIQUE_STATES_MAX)] if compiler.unique_cut else [])
 
 
 def _bound_exceeded(limit: str, cap: int) -> LimitExceeded:

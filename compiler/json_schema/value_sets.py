@@ -339,15 +339,12 @@ def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:
 
 
 def negates(node: Schema) -> bool:
-    """Whether a node takes values away.
-
-    `oneOf`, `uniqueItems` and `contains` do so as `not` does.
-    """
+    """Whether a node takes values away. `oneOf` and `contains` do so as `not` does."""
     return bool(
         node.none_of
         or any(not condition.only_evaluates() for condition in node.conditions)
         or any(choice.exactly_one for choice in node.choices)
-        or (node.arrays is not None and (node.arrays.unique or node.arrays.contains))
+        or (node.arrays is not None and node.arrays.contains)
     )
 
 

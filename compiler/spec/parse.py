@@ -170,7 +170,7 @@ def _choice(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
-    names = ("json_schema", "whitespace", "max_depth", "leading_space", "schemas", "strict")
+    names = ("json_schema", "whitespace", "max_depth", "leading_space", "schemas", "strict", "approximate")
     _refuse_unknown_fields(fields, names, "a json_schema constraint")
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
@@ -183,8 +183,11 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
         require(isinstance(inside, bool | dict), "a schema is an object or a boolean", f"schemas.{uri}")
     text, table = _schema_text(schema, "json_schema"), _schema_text(schemas, "schemas")
     strict = typed(fields.get("strict", False), bool, "strict", "a boolean")
+    approximate = tuple(dict.fromkeys(strings(fields.get("approximate", []), "approximate")))
     leading = _leading_space(fields)
-    return JsonSchemaSpec(text, cast(WhiteSpace, whitespace), depth, leading, schemas=table, strict=strict)
+    return JsonSchemaSpec(
+        text, cast(WhiteSpace, whitespace), depth, leading, schemas=table, strict=strict, approximate=approximate
+    )
 
 
 def _schema_text(schema: object, field: str) -> str:
@@ -261,7 +264,7 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
         case JsonSchemaSpec():
             shape: dict[str, object] = {"whitespace": spec.whitespace, "max_depth": spec.max_depth}
             reading = {"leading_space": spec.leading_space, "schemas": json.loads(spec.schemas), "strict": spec.strict}
-            return {"json_schema": json.loads(spec.schema), **shape, **reading}
+            return {"json_schema": json.loads(spec.schema), **shape, **reading, "approximate": list(spec.approximate)}
         case LengthSpec():
             bounds: dict[str, object] = {**spec.bounds}
             if spec.sentences is not None:

@@ -130,11 +130,12 @@ class ChoiceSpec:
 class JsonSchemaSpec:
     """The whole text is a JSON text that the schema validates.
 
-    schema      the schema as JSON text; the order of its properties is that of the answer
-    whitespace  what is written between the parts of a value
-    max_depth   how deep arrays and objects may nest where the schema sets no bound itself
-    schemas     documents that references may lead to, as the JSON text of an object, by URI
-    strict      unknown keywords and formats are refused instead of being ignored
+    schema       the schema as JSON text; the order of its properties is that of the answer
+    whitespace   what is written between the parts of a value
+    max_depth    how deep arrays and objects may nest where the schema sets no bound itself
+    schemas      documents that references may lead to, as the JSON text of an object, by URI
+    strict       unknown keywords and formats are refused instead of being ignored
+    approximate  keywords that may be without effect where they would be refused
     """
 
     form: ClassVar = "json_schema"
@@ -145,9 +146,11 @@ class JsonSchemaSpec:
     _: KW_ONLY
     schemas: str = "{}"
     strict: bool = False
+    approximate: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = get_args(WhiteSpace)
+        require(set(self.approximate) <= {"uniqueItems"}, "only uniqueItems can be approximated", "approximate")
         require(self.whitespace in names, f"whitespace is one of {', '.join(names)}", "whitespace")
         # Depth 0 allows scalars alone.
         require(self.max_depth >= 0, "max_depth is not negative", "max_depth")

@@ -30,13 +30,14 @@ from compiler.text.tree import (
     LetterDfa,
     Negation,
     WordLeaf,
+    approximated_paths,
     without_bounded_leaves,
 )
 
 __all__ = [
     "SEPARATOR", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
     "Negation", "PerCharacterAutomaton", "TextAutomaton", "TextCheck", "WholeTextAutomaton", "WordLeaf",
-    "WordTraceAutomaton", "answer_text", "check_labels", "check_text", "combine", "display_state_of",
-    "label_automata", "replay", "states_along", "to_char_dfa", "to_text_automaton",
+    "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels", "check_text", "combine",
+    "display_state_of", "label_automata", "replay", "states_along", "to_char_dfa", "to_text_automaton",
     "without_bounded_leaves",
 ]  # fmt: skip

@@ -51,11 +51,13 @@ class CharLeaf:
 
     leading_space  None where it does not care about one space before it
     left_out       the bounds of ours that may leave texts out, which a proof that there is none cannot rest on
+    approximated   the paths of keywords in a schema that have no effect
     """
 
     texts: CharDfa
     leading_space: bool | None
     left_out: tuple[LimitExceeded, ...] = ()
+    approximated: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +103,11 @@ def without_bounded_leaves(
     if isinstance(tree, CharLeaf) and tree.left_out and not negated:
         return CharLeaf(everything(), tree.leading_space), tree.left_out
     return tree, ()
+
+
+def approximated_paths(tree: ConstraintTree) -> list[tuple[str, ...]]:
+    """The paths of keywords in schemas that have no effect."""
+    return [path for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf) for path in leaf.approximated]
 
 
 def leaves_of(tree: ConstraintTree) -> list[Leaf]:

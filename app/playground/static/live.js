@@ -70,7 +70,7 @@ export class LiveCompiler {
       const answer = await askJson("POST", "/compile", { body: { constraint, explain: false }, signal });
       if (signal.aborted) return null;
       Object.assign(this, { answer, constraint });
-      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}; an answer takes at least ${plural(answer.min_tokens, "token")}.${unenforced(answer.not_enforced)}`, "good");
+      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}; an answer takes at least ${plural(answer.min_tokens, "token")}.${unenforced([...answer.not_enforced, ...answer.approximate])}`, "good");
       this.callbacks.onCompiled(answer);
       this.explainLater();
       return answer;

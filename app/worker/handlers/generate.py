@@ -188,7 +188,8 @@ class Generator:
         counts = tuple(len(hypothesis.tokens) for hypothesis in hypotheses)
         usage = UsageBody(len(prompt_ids), sum(counts), task.options.rows)
         result = GenerateJobResult(
-            job.automaton, choices, task.options.seed, usage, timings, counts, not_enforced=constraint.not_enforced
+            job.automaton, choices, task.options.seed, usage, timings, counts,
+            not_enforced=constraint.not_enforced, approximate=constraint.approximate,
         )
         return named_generation(result, job.names)
 

@@ -86,6 +86,16 @@ def test_answers_list_the_keywords_without_effect(client: TestClient) -> None:
     assert refused["detail"].endswith("did you mean enum?")
 
 
+def test_answers_list_the_keywords_that_are_approximated(client: TestClient) -> None:
+    schema = {"type": "array", "items": {"type": "string", "maxLength": 2}, "uniqueItems": True, "maxItems": 2}
+    constraint = {"json_schema": schema, "approximate": ["uniqueItems"]}
+    for answer in (compiled(client, constraint), generate(client, constraint), generate(client, constraint)):
+        assert answer["approximate"] == ["/uniqueItems"]
+    chosen = {"prompt": "a", "constraint": constraint, "max_tokens": 20}
+    assert client.post("/v1/completions", json=chosen).json()["approximate"] == ["/uniqueItems"]
+    assert generate(client, KEYWORDS)["approximate"] == []
+
+
 def test_a_default_answer_has_a_number_as_its_proven_gap(client: TestClient) -> None:
     choices = generate(client, KEYWORDS, n=4, trace=True)["choices"]
     gaps = [choice["proven_gap"] for choice in choices]
