@@ -22,10 +22,8 @@ import torch
 
 from benchmarks.maskbench.suite import read_case, select
 from compiler.artifact import CompiledConstraint
-from compiler.engines import NATIVE
 from compiler.errors import CompileError, LimitExceeded, SpecError
-from compiler.forms import value_violation
-from compiler.limits import Limits, ResourceGuard
+from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.spec.types import WhiteSpace
@@ -33,6 +31,7 @@ from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.compiler.json_schema.test_random_schemas import random_schema
 from tests.fake_models import HashModel
+from tests.long.fuzz import value_passes
 from tests.long.fuzz_paths import Case, by_sampling, by_search, text_bytes
 from tests.references.json_validator import is_valid
 from tests.references.random_constraints import open_real_model, real_vocabulary
@@ -93,7 +92,7 @@ def judge(schema: Any, compiled: CompiledConstraint, text: str, is_within: bool)
     try:
         passes = check_text(compiled.text, text).satisfied
         assert isinstance(compiled.spec, JsonSchemaSpec)
-        passes &= value_violation(compiled.spec, text, NATIVE, ResourceGuard(LIMITS)) is None
+        passes &= value_passes(compiled.spec, text, LIMITS)
     except CompileError as error:
         return f"FAILED: the check of {text!r} raises {error}"
     verdict = is_valid(schema, text)
