@@ -10,7 +10,6 @@ them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -101,7 +100,7 @@ class SchemaCompiler:
         """The scalars that nodes list, as symbols of their texts."""
         nodes = [self.nodes[number] for number in self._gather(node_ids, frozenset()).nodes]
         values = [value for node in nodes for value in node.values or ()]
-        return [tuple(self.alphabet.word(json.dumps(value, ensure_ascii=False, default=str))) for value in values]
+        return [tuple(self.alphabet.word(self.scalars.text(value))) for value in values]
 
     def _constraining_nodes(self, node_ids: Sequence[int]) -> tuple[int, ...]:
         """The nodes that say something, in a canonical order."""
