@@ -201,7 +201,8 @@ def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:
     for leaf in leaves(spec):
         if not isinstance(leaf, JsonSchemaSpec):
             continue
-        reader = SchemaReader(json.loads(leaf.schema), guard, schemas=json.loads(leaf.schemas))
+        document, schemas = _documents(leaf)
+        reader = SchemaReader(document, guard, schemas=schemas)
         yield from reader.unenforced
         for constraint in (c for node in reader.document_nodes if node.strings for c in node.strings.constraints):
             inside = _unenforced(spec_from_json(constraint.value), guard)

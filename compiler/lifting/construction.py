@@ -95,9 +95,7 @@ def _merged(dense: TokenClasses, sparse: SparseTokens, size: int, effects: int) 
     # Classes of dense states whose ids are all in `ids` go; class 0 stays.
     alone = np.ones(size, dtype=bool)
     alone[ids] = False
-    stays = np.zeros(dense.effects.shape[1], dtype=bool)
-    stays[token_class[alone]] = stays[0] = True
-    kept = stays.nonzero()[0]
+    kept = distinct(np.append(token_class[alone], 0), dense.effects.shape[1])
     renumbered = np.zeros(dense.effects.shape[1], dtype=np.int32)
     renumbered[kept] = np.arange(len(kept))
     token_class = renumbered[token_class]
