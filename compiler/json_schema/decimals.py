@@ -82,10 +82,15 @@ def significant_digits(value: Decimal) -> str:
 
 def is_multiple(number: Decimal, divisor: Decimal) -> bool:
     """Whether a number is a multiple of a divisor, exactly."""
-    digits, exponent = int(Decimal(significant_digits(number))), number.adjusted() - len(significant_digits(number)) + 1
-    step, place = int(significant_digits(divisor)), divisor.adjusted() - len(significant_digits(divisor)) + 1
     if not number:
         return True
+    (digits, exponent), (step, place) = _scaled(number), _scaled(divisor)
     if exponent >= place:
         return digits * pow(10, exponent - place, step) % step == 0
     return False  # the digits do not end in 0, so that they are no multiple of ten
+
+
+def _scaled(value: Decimal) -> tuple[int, int]:
+    """The significant digits as an integer, and its power of ten."""
+    digits = significant_digits(value)
+    return int(Decimal(digits)), value.adjusted() - len(digits) + 1

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from compiler.json_schema.decimals import (
     as_decimal,
     canonical_text,
     is_integer,
+    is_multiple,
     significant_digits,
 )
 from compiler.json_schema.nodes import Bound, NumberFacts
@@ -365,5 +365,4 @@ def fits(value: Decimal, facts: NumberFacts) -> bool:
     if facts.upper is not None and (value > facts.upper[0] or (value == facts.upper[0] and facts.upper[1])):
         return False
     divisors = (*facts.multiples, *((Decimal(1),) if facts.integer else ()))
-    # Decimals would divide in the limited precision of their context.
-    return all((Fraction(value) / Fraction(divisor)).denominator == 1 for divisor in divisors)
+    return all(is_multiple(value, divisor) for divisor in divisors)
