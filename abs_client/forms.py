@@ -96,7 +96,7 @@ class JsonSchema(Constraint):
     """The text is JSON that satisfies a schema.
 
     schema       a dict, a boolean, a pydantic model or a pydantic TypeAdapter
-    whitespace   "compact" (the service's default), "spaced", "pretty", "flexible" or "any"
+    whitespace   "spaced" (the service's default), "compact", "pretty", "flexible" or "any"
     max_depth    the deepest nesting of a recursive schema
     schemas      documents that references may lead to, by URI; nothing is fetched
     strict       refuse unknown keywords and formats, which otherwise have no effect

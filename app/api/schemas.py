@@ -38,7 +38,7 @@ from app.messages import (
 )
 from app.requests import DecodeParams, GenerateParams
 from compiler.diagnostics import ConstraintExplanation
-from compiler.spec import JSON_DEPTH, LabelsSpec, Spec, spec_from_json
+from compiler.spec import JSON_DEPTH, JSON_WHITE_SPACE, LabelsSpec, Spec, spec_from_json
 
 _WORDS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _PROPOSITION = {
@@ -78,7 +78,7 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     }),
     ("json_schema", "A JSON text of the schema, its properties in the schema's order", {
         "json_schema": {"type": ["object", "boolean"]},
-        "whitespace": {"enum": ["compact", "spaced", "pretty", "flexible", "any"], "default": "compact"},
+        "whitespace": {"enum": ["compact", "spaced", "pretty", "flexible", "any"], "default": JSON_WHITE_SPACE},
         "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH},
         "schemas": {
             "type": "object", "additionalProperties": {"type": ["object", "boolean"]}, "default": {},

@@ -83,7 +83,7 @@ SCHEMAS: dict[str, Schema] = {
 def schema_case(name: str, schema: Schema, but: dict[str, Expression | None] | None = None) -> CompileCase:
     """A case that every engine takes as the same schema. `but` is as in `for_all`."""
     text = json.dumps(schema)
-    constraint = {"json_schema": schema, "leading_space": "forbid"}
+    constraint = {"json_schema": schema, "whitespace": "compact", "leading_space": "forbid"}
     return CompileCase(f"JSON: {name}", "JSON", constraint, for_all(Expression("json_schema", text), but=but))
 
 

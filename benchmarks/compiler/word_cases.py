@@ -167,12 +167,12 @@ def _combinations(concepts: Concepts) -> Iterable[CompileCase]:
     yield row("keywords, two sentences, 120 characters", {"all": [keywords, {"sentences": 2, "max_chars": 120}]})
     yield row(
         "JSON whose summary obeys a formula",
-        {"json_schema": _reply(summary), "leading_space": "forbid"},
+        {"json_schema": _reply(summary), "whitespace": "compact", "leading_space": "forbid"},
         **for_all(Expression("json_schema", flat, "a pattern stands for the formula; ASCII words")),
     )
     yield row(
         "JSON whose summary obeys a formula in 80 characters",
-        {"json_schema": _reply(summary | {"maxLength": 80}), "leading_space": "forbid"},
+        {"json_schema": _reply(summary | {"maxLength": 80}), "whitespace": "compact", "leading_space": "forbid"},
     )
     alternatives = {
         "any": [{"regex": pattern, "leading_space": "forbid"} for pattern in (r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "unknown")]

@@ -174,7 +174,8 @@ def tasks(model: str, dev: Path, sets: int) -> list[AblationTask]:
     prompt = CAPTION_PROMPTS.get(model, STORY_PROMPT)
     for record in _RECORDS if model != "tinystories-656k" else ():  # its vocabulary has no token for a brace
         schema = {"type": "object", "properties": record, "required": list(record), "additionalProperties": False}
-        ablation_tasks.append(AblationTask(JSON, QualityCase(" ".join(record), prompt, {"json_schema": schema}), 80))
+        constraint = {"json_schema": schema, "whitespace": "compact"}
+        ablation_tasks.append(AblationTask(JSON, QualityCase(" ".join(record), prompt, constraint), 80))
     return ablation_tasks
 
 

@@ -23,6 +23,7 @@ from compiler.spec.propositions import (
 )
 from compiler.spec.types import (
     JSON_DEPTH,
+    JSON_WHITE_SPACE,
     ONCE,
     RESERVED_NAMES,
     AllSpec,
@@ -47,9 +48,9 @@ from compiler.spec.types import (
 from compiler.spec.user_dfa import UserDfa, UserTransition, guard_formulas, guard_propositions
 
 __all__ = [
-    "CLOSER", "EOS", "JSON_DEPTH", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP", "AllSpec",
-    "AnySpec", "ChoiceSpec", "Count", "DfaSpec", "InfillSpec", "JsonSchemaSpec", "KeywordsSpec", "LabelsSpec",
-    "LengthSpec", "LtlfSpec", "NotSpec", "Proposition", "RegexSpec", "Spec", "UserDfa", "UserTransition",
+    "CLOSER", "EOS", "JSON_DEPTH", "JSON_WHITE_SPACE", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP",
+    "AllSpec", "AnySpec", "ChoiceSpec", "Count", "DfaSpec", "InfillSpec", "JsonSchemaSpec", "KeywordsSpec",
+    "LabelsSpec", "LengthSpec", "LtlfSpec", "NotSpec", "Proposition", "RegexSpec", "Spec", "UserDfa", "UserTransition",
     "WholeTextSpec", "caller_names", "check_input_size", "concepts_of", "drop_unused_propositions", "field_prefix",
     "guard_formulas", "guard_propositions", "in_caller_names", "leaves", "meaning_name", "normalize",
     "resolve_propositions", "spec_from_json", "spec_hash", "spec_to_json",

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from compiler.errors import SpecSyntaxError, SpecUnsupported, require
 from compiler.spec.types import (
     JSON_DEPTH,
+    JSON_WHITE_SPACE,
     LENGTHS,
     ONCE,
     AllSpec,
@@ -176,7 +177,7 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     if not isinstance(schema, bool | dict):
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
     # The types check which strings are allowed; here a value only has to be a string.
-    whitespace = typed(fields.get("whitespace", "compact"), str, "whitespace", "a kind of white space")
+    whitespace = typed(fields.get("whitespace", JSON_WHITE_SPACE), str, "whitespace", "a kind of white space")
     depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
     schemas = typed(fields.get("schemas", {}), dict, "schemas", "an object that maps URIs to schemas")
     for uri, inside in schemas.items():

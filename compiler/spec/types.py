@@ -18,6 +18,7 @@ ONCE: Count = (1, None)
 LENGTHS = ("min_words", "max_words", "max_chars", "sentences")  # the fields of a `LengthSpec`
 # The default of `max_depth`. The automaton grows with each level, since it has no stack.
 JSON_DEPTH = 3  # how deep objects and arrays may nest where a schema does not say
+JSON_WHITE_SPACE: WhiteSpace = "spaced"  # the default, by benchmarks/RESULTS.md ("How JSON is written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class JsonSchemaSpec:
 
     form: ClassVar = "json_schema"
     schema: str
-    whitespace: WhiteSpace = "compact"
+    whitespace: WhiteSpace = JSON_WHITE_SPACE
     max_depth: int = JSON_DEPTH
     leading_space: LeadingSpace = "strip"
     _: KW_ONLY

@@ -163,7 +163,7 @@ def _json(draw: random.Random) -> Spec:
             ]
         return draw.choice(kinds)
 
-    whitespace = draw.choice(("compact", "pretty"))
+    whitespace = draw.choice(("spaced", "compact", "pretty"))
     return cast(Spec, spec_from_json({"json_schema": schema(2), "whitespace": whitespace, "max_depth": 2}))
 
 

@@ -117,32 +117,34 @@ def _valid(spec: JsonSchemaSpec, text: str) -> bool:
         return False
     schema = json.loads(spec.schema)
     newline = "\n" if spec.whitespace == "pretty" else ""
-    return _validator(spec.schema).is_valid(instance) and _write(document, instance, schema, newline) == text
+    return _validator(spec.schema).is_valid(instance) and _write(document, instance, schema, newline, spec) == text
 
 
-def _write(value: object, instance: Any, schema: Any, newline: str) -> str | None:
+def _write(value: object, instance: Any, schema: Any, newline: str, spec: JsonSchemaSpec) -> str | None:
     """The value in our notation; None if properties are in another order.
 
-    newline  "" for no white space
+    newline  "" for no line breaks
     """
     if isinstance(value, _Number):
         return _number(Decimal(value))
     if not isinstance(value, list) or not value:
         return json.dumps(instance, ensure_ascii=False)
     inner = newline + "  " if newline else ""
+    comma = ", " if spec.whitespace == "spaced" else "," + inner
     if isinstance(instance, dict):
         names = list(schema.get("properties", {}))
         keys = [key for key, _ in value]
         ordered = sorted(keys, key=lambda key: names.index(key) if key in names else len(names))
-        texts = [_write(item, instance[key], schema.get("properties", {}).get(key, {}), inner) for key, item in value]
+        parts = schema.get("properties", {})
+        texts = [_write(item, instance[key], parts.get(key, {}), inner, spec) for key, item in value]
         if None in texts or keys != ordered or len(set(keys) & set(names)) < sum(key in names for key in keys):
             return None
-        colon = ": " if newline else ":"
+        colon = ":" if spec.whitespace == "compact" else ": "
         items = [json.dumps(key, ensure_ascii=False) + colon + str(item) for key, item in zip(keys, texts, strict=True)]
-        return "{" + inner + ("," + inner).join(items) + newline + "}"
+        return "{" + inner + comma.join(items) + newline + "}"
     pairs = zip(value, instance, strict=True)
-    parts = [_write(item, element, schema.get("items", {}), inner) for item, element in pairs]
-    return None if None in parts else "[" + inner + ("," + inner).join(map(str, parts)) + newline + "]"
+    parts = [_write(item, element, schema.get("items", {}), inner, spec) for item, element in pairs]
+    return None if None in parts else "[" + inner + comma.join(map(str, parts)) + newline + "]"
 
 
 def _number(value: Decimal) -> str:

@@ -84,7 +84,7 @@ def test_a_bound_that_leaves_out_all_values_is_named(schema: str, limit: str | N
 
 
 def test_a_higher_depth_meets_what_a_low_one_refuses() -> None:
-    text = '{"a":{"a":{"a":{"a":{"a":{"a":{}}}}}}}'
+    text = '{"a": {"a": {"a": {"a": {"a": {"a": {}}}}}}}'
     assert check_text(compile_text(spec_of(json.dumps(PERIODS), depth=6)), text).satisfied
 
 
@@ -117,10 +117,10 @@ def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
         ({"all": [{"json_schema": {"type": "string", "maxLength": 100, "pattern": "^(a{1,200}b)*$"}},
                   {"regex": '"(a{20}b){3}"'}]}, "string_chars"),
         ({"all": [{"json_schema": {"type": "array", "items": {"type": "boolean"}, "maxItems": 900}},
-                  {"regex": r"\[(true,){850}true\]"}]}, "array_items"),
+                  {"regex": r"\[(true, ){850}true\]"}]}, "array_items"),
         ({"all": [{"json_schema": {}}, {"regex": "[0-9]{17}"}]}, "open_digits"),
         ({"all": [{"json_schema": {"type": "object", "properties": {"a": {"type": "string"}}}},
-                  {"regex": r'\{"b":\[\[\]\]\}'}]}, "undeclared_depth"),
+                  {"regex": r'\{"b": \[\[\]\]\}'}]}, "undeclared_depth"),
         ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
         ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
         ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),

@@ -34,7 +34,7 @@ export class SchemaForm extends JsonForm {
     });
     this.subject = "The schema";
     this.whitespace = el("select", { change },
-      el("option", { value: "compact" }, "none (compact)"), el("option", { value: "spaced" }, "after , and :"),
+      el("option", { value: "spaced" }, "after , and :"), el("option", { value: "compact" }, "none (compact)"),
       el("option", { value: "pretty" }, "indented by 2"), el("option", { value: "flexible" }, "flexible"), el("option", { value: "any" }, "any"));
     this.depth = numberInput(change, { placeholder: "3" });
     this.element.append(el("div", { class: "grid-fields" },
@@ -44,14 +44,14 @@ export class SchemaForm extends JsonForm {
   read() {
     const depth = numberOf(this.depth);
     return {
-      ...super.read(), ...(this.whitespace.value === "compact" ? {} : { whitespace: this.whitespace.value }),
+      ...super.read(), ...(this.whitespace.value === "spaced" ? {} : { whitespace: this.whitespace.value }),
       ...(depth === undefined ? {} : { max_depth: depth }),
     };
   }
 
   write(constraint) {
     super.write(constraint);
-    this.whitespace.value = constraint.whitespace ?? "compact";
+    this.whitespace.value = constraint.whitespace ?? "spaced";
     this.depth.value = constraint.max_depth ?? "";
   }
 
