@@ -42,7 +42,10 @@ def clock_pair(clock_cluster: tuple[Cluster, Clocks]) -> Iterator[tuple[Cluster,
 
 
 def generate(http: httpx2.Client, body: dict[str, object], headers: dict[str, str] | None = None) -> httpx2.Response:
-    """The answer, once workers count as alive again: their heartbeats are measured by the server's clock, too."""
+    """The answer, once workers count as alive again.
+
+    Their heartbeats are measured by the server's clock, too.
+    """
     answers: list[httpx2.Response] = []
 
     def ready() -> bool:
