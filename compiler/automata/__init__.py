@@ -10,6 +10,7 @@ from __future__ import annotations
 from compiler.automata.acyclic import texts_dfa, words_dfa
 from compiler.automata.characters import (
     ANYTHING,
+    CODE_POINTS,
     NO_MINTERM,
     CharDfa,
     CharSet,
@@ -41,6 +42,7 @@ from compiler.automata.transducers import (
     NO_END,
     ByteTransducer,
     CharTransducer,
+    expand,
     inner_estimate,
     minimize_transducer,
     to_byte_transducer,
@@ -48,12 +50,12 @@ from compiler.automata.transducers import (
 from compiler.automata.utf8_inverse import by_characters
 
 __all__ = [
-    "ANYTHING", "DEAD", "NO_END", "NO_MINTERM", "SINK", "UNREACHABLE", "ByteTransducer", "CharDfa", "CharSet",
-    "CharTransducer", "Dfa", "Minterms", "ProductGraph", "by_characters", "category", "char_complement",
+    "ANYTHING", "CODE_POINTS", "DEAD", "NO_END", "NO_MINTERM", "SINK", "UNREACHABLE", "ByteTransducer", "CharDfa",
+    "CharSet", "CharTransducer", "Dfa", "Minterms", "ProductGraph", "by_characters", "category", "char_complement",
     "char_intersection", "char_union", "charset", "charset_complement", "charset_union", "coarsened",
-    "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything", "explore",
-    "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection", "is_empty",
+    "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything", "expand",
+    "explore", "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection", "is_empty",
     "keyword_counts_dfa", "literal", "live_states", "minimize", "minimize_transducer", "minterms", "product",
-    "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "texts_dfa",
-    "to_byte_transducer", "union", "unique_rows", "words_dfa",
+    "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "texts_dfa", "to_byte_transducer",
+    "union", "unique_rows", "words_dfa",
 ]  # fmt: skip

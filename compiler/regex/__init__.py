@@ -9,7 +9,7 @@ and its place.
 from __future__ import annotations
 
 from compiler.regex.fado import node_to_dfa_fado, require_fado
-from compiler.regex.glushkov import CharNfa
+from compiler.regex.glushkov import CharNfa, positions_of
 from compiler.regex.native import node_nfa, node_to_dfa, pattern_dfa
 from compiler.regex.nodes import (
     Alternation,
@@ -19,18 +19,22 @@ from compiler.regex.nodes import (
     Look,
     Node,
     Repeat,
+    Words,
     alternation,
     concat,
     has_anchor,
+    leaves_of,
     literal_node,
     space_run_node,
     words_node,
 )
+from compiler.regex.powerset import determinize
 from compiler.regex.syntax import blame_field, parse_pattern
 from compiler.regex.unsupported import COMMENT_OR_CLASS, ESCAPE
 
 __all__ = [
     "COMMENT_OR_CLASS", "ESCAPE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Look", "Node", "Repeat",
-    "alternation", "blame_field", "concat", "has_anchor", "literal_node", "node_nfa", "node_to_dfa", "node_to_dfa_fado",
-    "parse_pattern", "pattern_dfa", "require_fado", "space_run_node", "words_node",
+    "Words", "alternation", "blame_field", "concat", "determinize", "has_anchor", "leaves_of", "literal_node",
+    "node_nfa", "node_to_dfa", "node_to_dfa_fado", "parse_pattern", "pattern_dfa", "positions_of", "require_fado",
+    "space_run_node", "words_node",
 ]  # fmt: skip

@@ -53,7 +53,7 @@ class CharNfa:
         return len(self.position_set)
 
 
-def _size(node: Node) -> int:
+def positions_of(node: Node) -> int:
     """The number of positions of a tree with its repeats written out. The count stops at _SIZE_MAX."""
     if isinstance(node, Chars):
         return 1
@@ -61,9 +61,9 @@ def _size(node: Node) -> int:
         return len(node.letters)
     if isinstance(node, Repeat):
         copies = max(node.minimum, 1) if node.maximum is None else node.maximum
-        return min(_size(node.item) * copies, _SIZE_MAX)
+        return min(positions_of(node.item) * copies, _SIZE_MAX)
     # A look-around is counted where it is built: all its copies are one.
-    return 0 if isinstance(node, Anchor | Look) else min(sum(map(_size, node.items)), _SIZE_MAX)
+    return 0 if isinstance(node, Anchor | Look) else min(sum(map(positions_of, node.items)), _SIZE_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class PositionBuilder:
     def build_all(self, node: Node) -> PositionFragment:
         """The fragment of a tree. Raises LimitExceeded over `nfa_positions_max`, before its positions are built."""
         # Counted before anything is built: a{1000}{1000} is refused without its million positions.
-        self._guard.check("nfa_positions_max", len(self.follow) + _size(node))
+        self._guard.check("nfa_positions_max", len(self.follow) + positions_of(node))
         return self.build(node)
 
     def build(self, node: Node) -> PositionFragment:

@@ -16,12 +16,13 @@ _SHARED_MAX = 256  # parts of states that are kept
 _DEAD_SET = 0  # nothing may be read and the text may not end here
 
 
-def determinize(nfa: CharNfa, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
+def determinize(nfa: CharNfa, guard: ResourceGuard, parts: Minterms | None = None) -> tuple[Dfa, Minterms]:
     """The minimal complete DFA of a position automaton. Its symbols are the minterms of the character sets.
 
+    parts  the minterms, with further ones perhaps for sets that hold no character
     Raises LimitExceeded over `dfa_states_max` or `table_bytes_max`.
     """
-    parts = minterms(nfa.sets)
+    parts = parts or minterms(nfa.sets)
     # One more bit says that the text may end here. It follows the last positions as if it were a position.
     accept = 1 << nfa.positions
     follow = list(nfa.follow)

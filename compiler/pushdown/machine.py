@@ -1,0 +1,165 @@
+"""Pushdown machines over bytes, and their runs byte by byte.
+
+A machine is a recursive transition network made flat. A rule of the grammar is a component, a call of a rule pushes
+the symbol of the state to go on in, and leaving a component pops that symbol. Knows no grammar and no vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+END = 256  # what EOS spells, in place of a byte
+NOWHERE = -1  # in `resume`: the symbol does not take the code
+NO_ACTION = 0  # in `action`: the byte cannot be read
+BOTTOM = 0  # the node of the empty stack
+ACCEPTED = -1  # the state behind END
+
+Action: TypeAlias = tuple[tuple[int, ...], int]  # symbols to push, the first one first, and the next state
+Configuration: TypeAlias = tuple[int, int]  # a state and a node of a stack
+
+
+class StackNodes:
+    """Stacks that share their lower parts. A node is a symbol and the node below it; equal stacks are one node.
+
+    symbol, below  by node; those of the empty stack mean nothing
+    """
+
+    def __init__(self) -> None:
+        self.symbol, self.below = [NOWHERE], [NOWHERE]
+        self._nodes: dict[Configuration, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.symbol)
+
+    def push(self, symbol: int, node: int) -> int:
+        """The node with `symbol` above `node`."""
+        number = self._nodes.setdefault((symbol, node), len(self.symbol))
+        if number == len(self.symbol):
+            self.symbol.append(symbol)
+            self.below.append(node)
+        return number
+
+    def symbols(self, node: int) -> tuple[int, ...]:
+        """The symbols of a stack, the top first."""
+        found = []
+        while node != BOTTOM:
+            found.append(self.symbol[node])
+            node = self.below[node]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PushdownMachine:
+    """A pushdown machine. Q states, S stack symbols, R codes, K columns.
+
+    byte_class  int32 [257]   the column of each byte, and of END
+    action      int32 [Q, K]  NO_ACTION; 1 + q reads the byte and goes to q; 1 + Q + i does one of `choices[i]`
+    choices     actions that push, or of which several are possible
+    pop         bool  [Q, K]  whether the component may be left before a byte, which is not read
+    code        int32 [Q]     the code with which a state's component is left
+    eager       bool  [Q]     the component is left at once: it ends here and reads nothing
+    resume      int32 [S, R]  the state in which a symbol goes on when its callee was left with a code, or NOWHERE
+    start       int           the state before the first byte
+    rules       the name of each code
+
+    A component ends in a state where it may be popped or is eager. A text is accepted when END leads from the start
+    to an eager state with the code of the start, on the empty stack. Raises ValueError where an index or a shape is
+    off.
+    """
+
+    byte_class: np.ndarray
+    action: np.ndarray
+    choices: tuple[tuple[Action, ...], ...]
+    pop: np.ndarray
+    code: np.ndarray
+    eager: np.ndarray
+    resume: np.ndarray
+    start: int
+    rules: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        states, columns = self.action.shape
+        symbols, codes = self.resume.shape
+        if self.byte_class.shape != (END + 1,) or self.pop.shape != (states, columns):
+            raise ValueError("byte_class is [257], action and pop are [Q, K]")
+        if self.code.shape != (states,) or self.eager.shape != (states,) or codes != len(self.rules):
+            raise ValueError("code and eager are [Q], resume is [S, R], one rule for each code")
+        if self.pop.dtype != np.bool_ or self.eager.dtype != np.bool_:
+            raise ValueError("pop and eager are bool")
+        check_range("byte_class", self.byte_class, 0, columns)
+        check_range("action", self.action, 0, 1 + states + len(self.choices))
+        check_range("code", self.code, 0, codes)
+        check_range("resume", self.resume, NOWHERE, states)
+        choices = [action for actions in self.choices for action in actions]
+        check_range("choices", np.array([target for _, target in choices]), 0, states)
+        check_range("choices", np.array([symbol for symbols, _ in choices for symbol in symbols]), 0, symbols)
+        if not 0 <= self.start < states or self.eager[self.start]:
+            raise ValueError("start names a state that reads something")
+
+    @property
+    def states(self) -> int:
+        return len(self.code)
+
+    @property
+    def start_code(self) -> int:
+        """The code with which the text ends."""
+        return int(self.code[self.start])
+
+    def actions(self, state: int, column: int) -> tuple[Action, ...]:
+        """What may be done to read a byte of a column. Leaving the component first is not among them."""
+        number = int(self.action[state, column])
+        if number > self.states:
+            return self.choices[number - self.states - 1]
+        return () if number == NO_ACTION else (((), number - 1),)
+
+    def conflicts(self) -> list[tuple[int, int]]:
+        """The states and bytes at which several things are possible. Without any the machine is deterministic."""
+        several = np.array([len(actions) > 1 for actions in self.choices] + [False])
+        number = np.maximum(self.action - self.states - 1, -1)  # -1 is the entry behind the last choice
+        ambiguous = several[number] | (self.pop & (self.action != NO_ACTION) & ~self.eager[:, None])
+        state, byte = ambiguous[:, self.byte_class].nonzero()
+        return list(zip(state.tolist(), byte.tolist(), strict=True))
+
+    def after(self, configurations: Iterable[Configuration], byte: int, stacks: StackNodes) -> set[Configuration]:
+        """The configurations after one byte, or END. New nodes are added to `stacks`."""
+        column, reached = int(self.byte_class[byte]), set[Configuration]()
+        waiting = [(state, node) for state, node in configurations if state != ACCEPTED]
+        while waiting:
+            state, node = waiting.pop()
+            for symbols, target in self.actions(state, column):
+                above = node
+                for symbol in symbols:
+                    above = stacks.push(symbol, above)
+                reached |= self._settled(target, above, stacks)
+            if self.pop[state, column] and node != BOTTOM:
+                resumed = int(self.resume[stacks.symbol[node], self.code[state]])
+                waiting += [(resumed, stacks.below[node])] if resumed != NOWHERE else []
+        return reached
+
+    def _settled(self, state: int, node: int, stacks: StackNodes) -> set[Configuration]:
+        """The configuration after the components that are over were left."""
+        while self.eager[state]:
+            if node == BOTTOM:
+                return {(ACCEPTED, BOTTOM)} if self.code[state] == self.start_code else set()
+            state, node = int(self.resume[stacks.symbol[node], self.code[state]]), stacks.below[node]
+            if state == NOWHERE:
+                return set()
+        return {(state, node)}
+
+    def accepts(self, text: bytes) -> bool:
+        """Whether the text is in the machine's language."""
+        stacks = StackNodes()
+        configurations = {(self.start, BOTTOM)}
+        for byte in (*text, END):
+            configurations = self.after(configurations, byte, stacks)
+        return (ACCEPTED, BOTTOM) in configurations
+
+
+def check_range(name: str, values: np.ndarray, first: int, end: int) -> None:
+    """Raise ValueError unless all values are in first .. end - 1."""
+    if values.size and not (values.min() >= first and values.max() < end):
+        raise ValueError(f"{name} holds an index outside {first}..{end - 1}")

@@ -1,0 +1,209 @@
+"""Grammars to pushdown machines.
+
+Each rule becomes a minimal DFA over characters and calls, and then over the bytes of UTF-8. Calls are expanded where
+they stand: reading the first byte of a callee pushes the state to go on in. So a machine always reads a byte, and
+deterministic grammars become deterministic machines in most cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compiler.automata import expand, live_states, minterms, unique_rows
+from compiler.limits import ResourceGuard
+from compiler.pushdown.grammar import Grammar, prepared_rules, rule_of, symbol_of
+from compiler.pushdown.machine import NO_ACTION, NOWHERE, Action, PushdownMachine
+from compiler.regex import Node, determinize, node_nfa
+
+INLINE_POSITIONS_MAX = 2_000  # of a rule with small callees put in place of their calls
+_NONE = -1  # in place of a state
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Component:
+    """The automaton of one rule over bytes. N states, of which the first lie between characters.
+
+    byte_class  int [257]   the column of each byte, and of END
+    target      int [N, K]  the state behind a byte, or _NONE
+    calls       for some states, the called rules, each with the state behind it
+    final       bool [N]    the states in which a text of the rule may end
+    start       int
+    """
+
+    byte_class: np.ndarray
+    target: np.ndarray
+    calls: dict[int, list[tuple[int, int]]]
+    final: np.ndarray
+    start: int
+
+
+def build_machine(
+    grammar: Grammar, guard: ResourceGuard, *, inline_positions_max: int = INLINE_POSITIONS_MAX
+) -> PushdownMachine:
+    """The pushdown machine of a grammar's texts.
+
+    inline_positions_max  as in `prepared_rules`; it changes the machine's size, never its language
+    Raises what `prepared_rules` raises, and LimitExceeded over `nfa_positions_max`, `dfa_states_max` (of all rules
+    together), `table_bytes_max` or `compile_s_max`.
+
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> from compiler.pushdown.grammar import call
+    >>> from compiler.regex import Concat, Repeat, literal_node
+    >>> nested = Concat((literal_node("(", False), Repeat(call(0), 0, 1), literal_node(")", False)))
+    >>> machine = build_machine(Grammar(("brackets",), (nested,)), ResourceGuard(DEFAULT_LIMITS))
+    >>> machine.accepts(b"((()))"), machine.accepts(b"(()"), machine.conflicts()
+    (True, False, [])
+    """
+    names, rules = prepared_rules(grammar, inline_positions_max, guard)
+    components, states = [], 0
+    for rule in rules:
+        components.append(_component(rule, guard))
+        states += len(components[-1].final)
+        guard.check("dfa_states_max", states)
+    return _Network(components, guard).machine(tuple(names))
+
+
+def _component(rule: Node, guard: ResourceGuard) -> _Component:
+    """The automaton of a rule. Calls and END are letters of it, like characters."""
+    nfa = node_nfa(rule, guard)
+    parts = minterms(nfa.sets)
+    # Each letter that is no character gets a symbol of its own, behind the minterms.
+    letters = [charset for charset in nfa.sets if symbol_of(charset) is not None]
+    symbol = {charset: parts.count + position for position, charset in enumerate(letters)}
+    members = tuple(
+        (symbol[charset],) if charset in symbol else chosen
+        for charset, chosen in zip(nfa.sets, parts.members, strict=True)
+    )
+    dfa, _ = determinize(nfa, guard, replace(parts, count=parts.count + len(letters), members=members))
+    # Dead states go: what is left is numbered, and `count` stands for dead.
+    live = live_states(dfa)
+    count = int(live.sum())
+    number = np.where(live, np.cumsum(live) - 1, count)
+    table = number[dfa.next_state[live]][:, dfa.symbol_class]
+    expanded = expand(table[:, : parts.count], parts, count, guard)
+    entry = expanded.table
+    # An entry below 0 leads inside a character: inner state i follows the `count` states between characters.
+    target = np.where(entry < 0, count - 1 - entry, np.where(entry == count, _NONE, entry))
+    end, calls = np.full((len(target), 1), _NONE), dict[int, list[tuple[int, int]]]()
+    for charset, column in symbol.items():
+        called = rule_of(charset)
+        for state in np.flatnonzero(table[:, column] != count).tolist():
+            if called is None:
+                end[state] = table[state, column]
+            else:
+                calls.setdefault(state, []).append((called, int(table[state, column])))
+    final = np.zeros(len(target), dtype=bool)
+    final[:count] = dfa.accepting[live]
+    return _Component(
+        byte_class=np.append(expanded.byte_class, target.shape[1]), target=np.hstack([target, end]), calls=calls,
+        final=final, start=int(number[dfa.start]),
+    )  # fmt: skip
+
+
+class _Network:
+    """Expands the calls between components with joint states and columns.
+
+    `target` is int [Q, K], as in `_Component`. A call is a rule and the state behind it.
+    """
+
+    def __init__(self, components: list[_Component], guard: ResourceGuard) -> None:
+        self._guard = guard
+        sizes = [len(component.final) for component in components]
+        first = (np.cumsum(sizes) - sizes).tolist()
+        # Two bytes share a column where they do in every component.
+        example, self._byte_class = unique_rows(np.column_stack([component.byte_class for component in components]))
+        guard.check("table_bytes_max", 4 * sum(sizes) * len(example))
+        self._target = np.concatenate([
+            np.where(component.target < 0, _NONE, component.target + offset)[:, component.byte_class[example]]
+            for component, offset in zip(components, first, strict=True)
+        ])  # fmt: skip
+        self._final = np.concatenate([component.final for component in components])
+        self._code = np.repeat(np.arange(len(components)), sizes)
+        self._starts = [component.start + offset for component, offset in zip(components, first, strict=True)]
+        self._calls = {
+            state + offset: [(rule, behind + offset) for rule, behind in calls]
+            for component, offset in zip(components, first, strict=True)
+            for state, calls in component.calls.items()
+        }
+        reads = (self._target != _NONE).any(axis=1)
+        reads[list(self._calls)] = True
+        self._eager = self._final & ~reads
+        # A call whose caller is over behind it pushes nothing. Else right recursion would make stacks grow.
+        behind = {each for calls in self._calls.values() for _, each in calls if not self._eager[each]}
+        self._symbol = {state: symbol for symbol, state in enumerate(sorted(behind))}
+        self._begun: dict[int, dict[int, dict[Action, None]]] = {}
+
+    def machine(self, names: tuple[str, ...]) -> PushdownMachine:
+        action, choices = self._actions()
+        resume = self._resume(len(names))
+        return PushdownMachine(
+            byte_class=self._byte_class.astype(np.int32), action=action, choices=choices,
+            pop=self._pop(action, resume), code=self._code.astype(np.int32), eager=self._eager, resume=resume,
+            start=self._starts[0], rules=names,
+        )  # fmt: skip
+
+    def _actions(self) -> tuple[np.ndarray, tuple[tuple[Action, ...], ...]]:
+        """The tables `action` and `choices` of the machine."""
+        states = len(self._code)
+        action = np.where(self._target == _NONE, NO_ACTION, 1 + self._target).astype(np.int32)
+        numbers = dict[tuple[Action, ...], int]()
+        for state in self._calls:
+            self._guard.check_time()
+            for column, actions in self._readings(state).items():
+                choice = tuple(actions)
+                if len(choice) > 1 or choice[0][0]:
+                    action[state, column] = 1 + states + numbers.setdefault(choice, len(numbers))
+                else:
+                    action[state, column] = 1 + choice[0][1]
+        return action, tuple(numbers)
+
+    def _readings(self, state: int) -> dict[int, dict[Action, None]]:
+        """What reading a byte may do in a state, by column. A call does what its rule's start does."""
+        if state not in self._begun:
+            readings = dict[int, dict[Action, None]]()
+            for column in np.flatnonzero(self._target[state] != _NONE).tolist():
+                readings.setdefault(column, {})[(), int(self._target[state, column])] = None
+            for rule, behind in self._calls.get(state, ()):
+                pushed = () if self._eager[behind] else (self._symbol[behind],)
+                # Left recursion was refused: the way from start to start ends.
+                for column, actions in self._readings(self._starts[rule]).items():
+                    also = {((*pushed, *symbols), target): None for symbols, target in actions}
+                    readings.setdefault(column, {}).update(also)
+            self._begun[state] = readings
+        return self._begun[state]
+
+    def _resume(self, codes: int) -> np.ndarray:
+        """The table `resume` of the machine: int32 [S, R].
+
+        A symbol goes on after the code of its callee, or of a rule that stands for the callee by a call without push.
+        """
+        tails = [set[int]() for _ in range(codes)]
+        for state, calls in self._calls.items():
+            tails[self._code[state]].update(rule for rule, behind in calls if self._eager[behind])
+        resume = np.full((len(self._symbol), codes), NOWHERE, dtype=np.int32)
+        for rule, behind in {call for calls in self._calls.values() for call in calls}:
+            if not self._eager[behind]:
+                left, waiting = {rule}, [rule]
+                while waiting:
+                    further = tails[waiting.pop()] - left
+                    left |= further
+                    waiting += further
+                resume[self._symbol[behind], list(left)] = behind
+        return resume
+
+    def _pop(self, action: np.ndarray, resume: np.ndarray) -> np.ndarray:
+        """The table `pop` of the machine: bool [Q, K]. A component is left before the bytes that may follow it."""
+        symbol, code = (resume != NOWHERE).nonzero()
+        behind = resume[symbol, code]
+        begins, caller = action[behind] != NO_ACTION, self._code[behind]
+        follow = np.zeros((resume.shape[1], action.shape[1]), dtype=bool)  # FOLLOW, by code
+        while True:
+            # Behind a state that may end its own component comes what follows that component.
+            reached = begins | (follow[caller] & self._final[behind][:, None])
+            larger = follow.copy()
+            np.logical_or.at(larger, code, reached)
+            if (larger == follow).all():
+                return np.asarray(follow[self._code] & (self._final & ~self._eager)[:, None])
+            follow = larger

@@ -1,0 +1,149 @@
+"""Machines of grammars: their languages, determinism, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
+from compiler.pushdown import END, Grammar, PushdownMachine, StackNodes, build_machine, call
+from compiler.regex import Alternation, Anchor, Concat, literal_node
+from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
+from tests.references.context_free import derives, grammar_of, mutated, random_text
+
+
+def machine_of(grammar: Grammar, inline: int = 2_000) -> PushdownMachine:
+    return build_machine(grammar, ResourceGuard(DEFAULT_LIMITS), inline_positions_max=inline)
+
+
+@pytest.mark.parametrize("inline", [2_000, 0])
+@pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+def test_machines_accept_what_their_grammars_derive(case: GrammarCase, inline: int) -> None:
+    machine, draw, accepted = machine_of(case.grammar, inline), random.Random(inline), 0
+    for _ in range(120):
+        text = random_text(case.grammar, draw)[:120]
+        for each in (text, mutated(text, draw, case.alphabet)):
+            accepted += machine.accepts(each.encode())
+            assert machine.accepts(each.encode()) == derives(case.grammar, each), each
+    assert accepted > 60
+
+
+def loads(text: bytes) -> bool:
+    try:
+        value = json.loads(text.decode(), parse_constant=lambda name: float("nan"))
+        return "NaN" not in json.dumps(value)
+    except ValueError:
+        return False
+
+
+def test_the_json_machine_agrees_with_the_standard_library() -> None:
+    case, draw, valid = GRAMMARS["json"], random.Random(1), 0
+    machine = machine_of(case.grammar)
+    for _ in range(500):
+        text = random_text(case.grammar, draw)[:200]
+        for each in (text, mutated(text, draw, '{}[]",:\\u0e-1 é\n')):
+            encoded = each.encode("utf-8", "surrogatepass")
+            valid += loads(encoded)
+            assert machine.accepts(encoded) == loads(encoded), each
+    assert 300 < valid < 900
+
+
+@pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+def test_conflicts_tell_deterministic_machines_from_others(case: GrammarCase) -> None:
+    machine = machine_of(case.grammar)
+    assert (not machine.conflicts()) == case.deterministic
+    if case.deterministic:
+        draw = random.Random(4)
+        for _ in range(20):
+            stacks, configurations = StackNodes(), {(machine.start, 0)}
+            for byte in random_text(case.grammar, draw).encode():
+                configurations = machine.after(configurations, byte, stacks)
+                assert len(configurations) == 1
+
+
+def test_conflicts_name_the_state_and_the_byte() -> None:
+    machine = machine_of(grammar_of(s="a<s>?a|b"))
+    ((state, byte),) = set(machine.conflicts())
+    assert (machine.rules[machine.code[state]], chr(byte)) == ("s", "a")
+
+
+def test_right_recursion_needs_no_stack() -> None:
+    machine, stacks = machine_of(grammar_of(s="a<s>|b")), StackNodes()
+    configurations = {(machine.start, 0)}
+    for byte in b"a" * 50:
+        configurations = machine.after(configurations, byte, stacks)
+    assert len(stacks) <= 2  # the empty stack, and the state that reads END
+    assert machine.accepts(b"aaab") and not machine.accepts(b"aaa")
+
+
+def test_regular_grammars_become_machines_without_stack() -> None:
+    machine = machine_of(grammar_of(s="<word>(?: <word>)*", word="[a-z]+"))
+    assert not len(machine.resume) and machine.rules == ("the text",)
+    assert machine.accepts(b"ab cd") and not machine.accepts(b"ab  cd")
+
+
+@pytest.mark.parametrize(
+    ("rules", "cycle"),
+    [
+        ({"s": "<s>a|b"}, "s -> s"),
+        ({"s": "x<a>", "a": "<b>y|z", "b": "<c>?<a>", "c": "c"}, "a -> b -> a"),
+        ({"s": "(?:<s>)*b"}, "s -> s"),
+    ],
+)
+def test_left_recursion_is_refused_with_its_cycle(rules: dict[str, str], cycle: str) -> None:
+    with pytest.raises(SpecUnsupported, match=cycle) as caught:
+        machine_of(grammar_of(**rules))
+    assert caught.value.construct == "left recursion"
+
+
+def test_grammars_without_texts_are_unsatisfiable() -> None:
+    with pytest.raises(SpecUnsatisfiable):
+        machine_of(grammar_of(s="a<s>"))
+
+
+def test_rules_without_texts_are_left_out() -> None:
+    machine = machine_of(grammar_of(s="a|b<never>", never="c<never>|<never>d"))
+    assert machine.accepts(b"a") and not machine.accepts(b"b")
+
+
+def test_rules_that_derive_the_empty_text_are_called_anywhere() -> None:
+    grammar = grammar_of(s="<a><a>b<a>", a="(?:x<s>y)?")
+    machine = machine_of(grammar, inline=0)
+    for text in ("b", "xbyb", "xbyxbyb", "bxby", "xb", "by"):
+        assert machine.accepts(text.encode()) == derives(grammar, text), text
+
+
+def test_the_empty_text_may_be_the_only_one() -> None:
+    machine = machine_of(grammar_of(s=""))
+    assert machine.accepts(b"") and not machine.accepts(b"a") and machine.action[machine.start, machine.byte_class[END]]
+
+
+def test_grammars_check_their_rules() -> None:
+    with pytest.raises(ValueError, match="names no rule"):
+        Grammar(("s",), (call(1),))
+    with pytest.raises(ValueError, match="anchors"):
+        Grammar(("s",), (Concat((Anchor("start"), literal_node("a", False))),))
+    with pytest.raises(ValueError, match="name"):
+        Grammar(("s", "t"), (Alternation(()),))
+
+
+def test_the_limit_of_states_holds_for_all_rules_together() -> None:
+    guard = ResourceGuard(Limits(dfa_states_max=30))
+    with pytest.raises(LimitExceeded) as caught:
+        build_machine(GRAMMARS["json"].grammar, guard)
+    assert caught.value.limit == "dfa_states_max"
+
+
+def test_machines_check_their_tables() -> None:
+    machine = machine_of(GRAMMARS["brackets"].grammar)
+    fields = {name: getattr(machine, name) for name in machine.__slots__}
+    for name, value in (
+        ("action", machine.action + 100), ("resume", machine.resume + 100), ("code", machine.code - 1),
+        ("start", 10**6), ("pop", machine.pop[:, 1:]), ("rules", ()), ("byte_class", machine.byte_class[1:]),
+        ("choices", ((((99,), 0),),)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            PushdownMachine(**{**fields, name: value})
