@@ -97,6 +97,7 @@ class JsonSchema(Constraint):
 
     schema       a dict, a boolean, a pydantic model or a pydantic TypeAdapter
     whitespace   "spaced" (the service's default), "compact", "pretty", "flexible" or "any"
+    property_order  "schema" (the service's default): the properties in the schema's order, or "any"
     max_depth    the deepest nesting of a recursive schema
     schemas      documents that references may lead to, by URI; nothing is fetched
     strict       refuse unknown keywords and formats, which otherwise have no effect
@@ -110,12 +111,13 @@ class JsonSchema(Constraint):
 
     def __init__(
         self, schema: Any, *, whitespace: Literal["compact", "spaced", "pretty", "flexible", "any"] | None = None,
-        max_depth: int | None = None,
+        property_order: Literal["schema", "any"] | None = None, max_depth: int | None = None,
         leading_space: LeadingSpace | None = None, schemas: Mapping[str, Any] | None = None, strict: bool | None = None,
         approximate: Sequence[Literal["uniqueItems"]] | None = None,
     ) -> None:
         super().__init__(
-            _schema(schema), whitespace=whitespace, max_depth=max_depth, leading_space=leading_space,
+            _schema(schema), whitespace=whitespace, property_order=property_order, max_depth=max_depth,
+            leading_space=leading_space,
             schemas=copy.deepcopy(dict(schemas)) if schemas is not None else None, strict=strict,
             approximate=list(approximate) if approximate is not None else None,
         )

@@ -30,6 +30,9 @@ class Limits:
     formulas_chars_max: int = _cap(
         65_536, "length of all formulas and all patterns of propositions, which are read to hash a constraint"
     )
+    unordered_properties_max: int = _cap(
+        9, "declared properties of an object with `property_order` any: each set of them has states"
+    )
     parts_max: int = _cap(256, "constraints in one combination")
     nesting_depth_max: int = _cap(64, "depth of nested brackets, operators, schemas and references")
     propositions_max: int = _cap(32, "propositions of a formula")

@@ -76,9 +76,10 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("infill", "Literal text with gaps: <|infill_word|>, <|infill_ngram|>, <|infill_sentence|>, <|infill:REGEX|>", {
         "infill": {"type": "string", "examples": ["My day on <|infill_word|> went well."]}, **_LEADING,
     }),
-    ("json_schema", "A JSON text of the schema, its properties in the schema's order", {
+    ("json_schema", "A JSON text of the schema", {
         "json_schema": {"type": ["object", "boolean"]},
         "whitespace": {"enum": ["compact", "spaced", "pretty", "flexible", "any"], "default": JSON_WHITE_SPACE},
+        "property_order": {"enum": ["schema", "any"], "default": "schema"},
         "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH},
         "schemas": {
             "type": "object", "additionalProperties": {"type": ["object", "boolean"]}, "default": {},

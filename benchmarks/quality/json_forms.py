@@ -21,6 +21,7 @@ from benchmarks.quality.cases import JSON, QualityCase, tasks
 from benchmarks.quality.search_quality import QualityModel
 from benchmarks.report import write_run
 from benchmarks.runs import Row, concept_sets_path, parser_of
+from compiler.spec import JSON_WHITE_SPACE
 from compiler.spec.types import WhiteSpace
 from decoding.options import SearchOptions
 from decoding.search import generate
@@ -29,6 +30,7 @@ MODELS = ("captions", "stories260k")
 MAX_TOKENS = 200
 SPELLINGS: dict[str, dict[str, Any]] = {"compact": {"separators": (",", ":")}, "spaced": {}, "pretty": {"indent": 2}}
 FORMS: dict[str, dict[str, str]] = {f"whitespace {name}": {"whitespace": name} for name in get_args(WhiteSpace)}
+FORMS["property_order any"] = {"whitespace": JSON_WHITE_SPACE, "property_order": "any"}
 
 
 def leaves(value: Any) -> Iterator[str]:

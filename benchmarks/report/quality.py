@@ -31,11 +31,11 @@ log-probability in nats, mean rows read by the model, for each beam width k. "un
 search without a constraint, whose log-probability is of a text that need not contain the keywords.
 """
 JSON_NOTES = """
-The best answers to the JSON schemas of the ablation, by what generation writes. All figures are means over the schemas,
-in nats: the log-prob of an answer, the same for each character of its value without white space, and the log-prob for
-each character of the values alone, as plain text behind the prompt. "First": in how many cases no form finds a more
-probable answer. The last columns are the log-prob of the same values in other white space, in the tokenizer's own
-tokens and without EOS.
+The best answers to the JSON schemas of the ablation, by what generation writes; any order of properties with the white
+space `spaced`. All figures are means over the schemas, in nats: the log-prob of an answer, the same for each character
+of its value without white space, and the log-prob for each character of the values alone, as plain text behind the
+prompt. "First": in how many cases no form finds a more probable answer. The last columns are the log-prob of the same
+values in other white space, in the tokenizer's own tokens and without EOS.
 """
 Row = dict[str, Any]
 FamilyRows = dict[tuple[str, int], Row]  # by algorithm and beams

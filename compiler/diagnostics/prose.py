@@ -214,6 +214,7 @@ def _json_schema(spec: JsonSchemaSpec) -> str:
         "compact": "without white space", "spaced": "with a space after commas and colons",
         "pretty": "indented by two spaces", "flexible": "with spaces or line breaks", "any": "with any white space",
     }[spec.whitespace]  # fmt: skip
+    layout += ", with properties in any order" if spec.property_order == "any" else ""
     depth = f"nested at most {counted(spec.max_depth, 'level')} deep where the schema sets no bound"
     return f"it is {_value(json.loads(spec.schema))}, as JSON {layout}, {depth}"
 

@@ -82,9 +82,10 @@ class ArrayBuilder:
         """The values of which each occurs at most once. None are followed where the keyword is approximated."""
         items = [self._compiler.text(self._item(index), self._position.item(index))[0] for index in range(prefix + 1)]
         unique = _unique_items(items, self._compiler.alphabet.symbol_sizes, self._last, self._maximum)
-        # In these layouts an array or an object has several texts.
-        if self._compiler.layout.whitespace in ("flexible", "any") and unique is not None:
-            unique = None if any(word[0] in map(ord, "[{") for word in unique.words) else unique
+        # In some layouts an array or an object has several texts. Symbols of ASCII are its code points.
+        is_unique = self._compiler.layout.is_unique
+        if unique is not None and not all(is_unique("".join(map(chr, word))) for word in unique.words):
+            unique = None
         listed = self._compiler.listed_texts(self._item(prefix))
         # A fixed order would not fit items that have their own places, or take too little away where it is negated.
         if unique is not None and not (unique.ordered and (prefix or self._compiler.negates)):

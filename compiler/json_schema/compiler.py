@@ -1,7 +1,7 @@
 """Translates JSON schemas to automata over the texts of allowed values.
 
-The properties of an object are written in the schema's order, undeclared ones behind them. Strings are spelled as
-`json.dumps(text, ensure_ascii=False)` does, and white space is that of an `ObjectLayout`. Nesting is
+The properties of an object are written in the schema's order or in any, undeclared ones behind them. Strings are
+spelled as `json.dumps(text, ensure_ascii=False)` does, and white space is that of an `ObjectLayout`. Nesting is
 bounded where the schema does not spell it out. `format` is asserted.
 
 Nodes are compiled to sets of values. Conjunctions are merged before anything is built, and choices are distributed over

@@ -190,7 +190,7 @@ _FREE = {"flexible": "\1", "any": "\2"}  # what stands for optional white space 
 
 @dataclass(frozen=True, slots=True)
 class ObjectLayout:
-    """The white space of a text. Levels count from 0.
+    """The white space of a text, and whether its properties are ordered. Levels count from 0.
 
     compact   none
     spaced    a space after each comma and colon, as `json.dumps(value)`
@@ -204,11 +204,13 @@ class ObjectLayout:
     """
 
     whitespace: Whitespace
+    any_order: bool = False
 
-    @property
-    def free(self) -> bool:
-        """Whether a value has several texts."""
-        return self.whitespace in _FREE
+    def is_unique(self, text: str) -> bool:
+        """Whether the value of a text has no other text."""
+        if not text.startswith(("[", "{")):
+            return True
+        return self.whitespace not in _FREE and not (self.any_order and "{" in text)
 
     def inside(self, level: int) -> str:
         """Before the first item or key at `level`."""

@@ -1,9 +1,9 @@
 """A JSON schema as numbered nodes. Also the order in which the properties of a value are written.
 
 A node holds facts about numbers, strings, arrays and objects, and the nodes that each joins. All schemas that speak of
-the same value share one order of properties: the one in which the document first names them. So any two of their
-automata can be compared text by text. A `PropertyScope` is a place in a value, a `Position` is one in a text. Knows
-nothing of references and automata.
+the same value share one order of properties: the one in which the document first names them. Where any order is
+written, all of them have a value's texts in every order. So any two of their automata can be compared text by text. A
+`PropertyScope` is a place in a value, a `Position` is one in a text. Knows nothing of references and automata.
 """
 
 from __future__ import annotations

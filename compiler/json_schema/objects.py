@@ -1,4 +1,4 @@
-"""Automata of objects. Declared properties come in the order of their scope, then undeclared ones."""
+"""Automata of objects. Declared properties come in the order of their scope or in any, then undeclared ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compiler.limits import ResourceGuard
 if TYPE_CHECKING:  # `compiler` imports this module
     from compiler.json_schema.compiler import SchemaCompiler
 
-_Control = tuple[int, int]  # the next name that may come, and how many properties there are, capped
+_Control = tuple[int, int]  # a bit set of the names that may no longer come, and the number of properties, capped
 
 
 class ObjectBuilder:
@@ -38,9 +38,13 @@ class ObjectBuilder:
         self._undeclared_values: dict[int, Fragment] = {}  # by the label that `_undeclared` gives the key
         self._undeclared_key_fragment = self._undeclared()
         required = {name for facts in self._facts for name in facts.required}
-        self._required = [name in required for name in self._names]
+        self._required = sum(1 << number for number, name in enumerate(self._names) if name in required)
+        without_value = sum(1 << number for number, value in enumerate(self._values) if value is None)
+        self.start: _Control = (without_value, 0)
+        if self._compiler.layout.any_order:
+            compiler.guard.check("unordered_properties_max", len(self._names) - without_value.bit_count())
         self._minimum, self._maximum = tightest_counts(self._facts)
-        if self._minimum <= sum(self._required):  # the required names are enough
+        if self._minimum <= self._required.bit_count():  # the required names are enough
             self._minimum = 0
         self._check_counts()
         # Without a bound on the number of properties, every count is 0, and there is one layer of states.
@@ -109,17 +113,17 @@ class ObjectBuilder:
 
         The second value is True where equal keys in them cannot change the verdict.
         """
-        if any(must and value is None for must, value in zip(self._required, self._values, strict=True)):
+        if self._required & self.start[0]:
             return None, self._duplicate_key_safe
         layout, level = self._compiler.layout, self._position.level
         assembler = Assembler(self._compiler.width, self._compiler.guard)
         end, opened = assembler.new_end(), assembler.new_state()
         assembler.add_text(START, "{", opened)
-        if not any(self._required) and self._minimum == 0:
+        if self._minimum == 0 and self.may_end(self.start):
             assembler.add_text(opened, "}", end)
         # The quotation mark that opens a key is part of the text before it, as is the comma.
         graph = _ObjectStateGraph(self, assembler, layout.colon)
-        first = graph.before.get((0, 0))
+        first = graph.before.get(self.start)
         if first is not None:
             assembler.add_text(opened, layout.inside(level) + '"', first)
         graph.add_punctuation(layout.comma(level) + '"', layout.closing(level) + "}", end)
@@ -129,55 +133,63 @@ class ObjectBuilder:
 
     def next_names(self, control: _Control) -> tuple[list[int], bool]:
         """The names that may come next, and whether an undeclared key may."""
-        next_name, count = control
+        passed, count = control
         if self._maximum is not None and count >= self._maximum:
             return [], False
-        names = []
-        for number in range(next_name, len(self._names)):
-            if self._values[number] is not None:
-                names.append(number)
-            if self._required[number]:  # it cannot be passed over
-                return names, False
-        return names, self._undeclared_key_fragment is not None
+        missing = self._required & ~passed
+        # In the schema's order the first required name that is missing cannot be passed over.
+        in_order = missing and not self._compiler.layout.any_order
+        last = (missing & -missing).bit_length() if in_order else len(self._names)
+        names = [number for number in range(last) if not passed >> number & 1]
+        return names, not missing and self._undeclared_key_fragment is not None
 
     def may_end(self, control: _Control) -> bool:
         """True when no required property is left and there are enough."""
-        next_name, count = control
-        return not any(self._required[next_name:]) and (not self._count_max or count >= self._minimum)
+        passed, count = control
+        return not self._required & ~passed and (not self._count_max or count >= self._minimum)
 
     def following(self, control: _Control, label: int) -> tuple[Fragment, _Control]:
         """The value of the key with a label, and the next control."""
         # From the cap on, counts are not distinguished.
-        count, names = min(control[1] + 1, self._count_max), len(self._names)
-        value = self._values[label - 1] if label <= names else self._undeclared_values[label - names]
+        count, number = min(control[1] + 1, self._count_max), label - 1
+        if number >= len(self._names):  # only undeclared keys may come behind one
+            return self._undeclared_values[label - len(self._names)], ((1 << len(self._names)) - 1, count)
+        value = self._values[number]
         if value is None:
             raise ValueError("a key without values is no candidate")
-        return value, (min(label, names), count)
+        passed = 1 << number if self._compiler.layout.any_order else (2 << number) - 1
+        return value, (control[0] | passed, count)
+
+    def layer(self, control: _Control) -> object:
+        """What the controls have in common whose keys may share a table."""
+        # In the schema's order, a key and the count tell what comes next. In any order, all earlier names do.
+        return control if self._compiler.layout.any_order else control[1]
 
     def undeclared_labels(self) -> list[int]:
         """The labels of undeclared keys."""
         return [len(self._names) + label for label in self._undeclared_values]
 
-    def key_table(self) -> _KeyTable:
-        """A new table of the keys, without entries."""
+    def key_table(self, undeclared: bool) -> _KeyTable:
+        """A new table of the keys, without entries. `undeclared` tells whether it may have undeclared ones."""
         words = [self._compiler.alphabet.word(name) for name in self._names]
-        return _KeyTable(words, self._undeclared_key_fragment, self._compiler.width, self._compiler.guard)
+        fragment = self._undeclared_key_fragment if undeclared else None
+        return _KeyTable(words, fragment, self._compiler.width, self._compiler.guard)
 
 
 class _ObjectStateGraph:
-    """The states of an object between its properties. They are a product of the order of names and the count of
+    """The states of an object between its properties. They are a product of the names so far and the count of
     properties.
 
-    A control is a pair (next name, count). For `a` and `b` declared in this order, `b` required, nothing else allowed
-    and no bound on the count:
+    A control is a pair (names that may no longer come, count). For `a` and `b` in this order, `b` required, nothing
+    else allowed and no bound on the count:
 
-            +------- "a": value -----> after (1,0) --,--> before (1,0) --"b": value--+
-            |                                                                        v
-        before (0,0) -------------------- "b": value -------------------------> after (2,0) --}--> end
+            +------- "a": value -----> after ({a},0) --,--> before ({a},0) --"b": value--+
+            |                                                                            v
+        before ({},0) ------------------- "b": value ----------------------> after ({a,b},0) --}--> end
 
-    From `before`, inside the quotation mark, a key is read, and its label leads to the value. From `after` there is a
-    comma to `before` of the same control where a key may come, and a brace where no required name is left. With
-    `minProperties` or `maxProperties` the graph has one layer for each count, and a property leads to the next layer.
+    In any order, there is also an `after ({b},0)`. From `before`, inside the quotation mark, a key is read, and its
+    label leads to the value. From `after` there is a comma to `before` of the same control where a key may come, and a
+    brace where no required name is left. With `minProperties` or `maxProperties` the controls count properties, too.
     """
 
     def __init__(self, builder: ObjectBuilder, assembler: Assembler, colon: str) -> None:
@@ -185,40 +197,50 @@ class _ObjectStateGraph:
         self._next: dict[_Control, tuple[list[int], bool]] = {}
         self.before: dict[_Control, int] = {}  # the state of each control in which a key may be read
         self._after: dict[_Control, int] = {}
+        self._behind_key: dict[tuple[int, _Control], int] = {}  # by the label, and the control behind the value
         # All controls are found first, so that the keys of a layer can be written at once.
-        waiting: list[_Control] = [(0, 0)]
+        layers: dict[object, list[_Control]] = {}
+        waiting = [builder.start]
         for control in waiting:  # grows while it is walked
             if control in self._next:
                 continue
             self._after[control] = assembler.new_state()
             self._next[control] = builder.next_names(control)
+            layers.setdefault(builder.layer(control), []).append(control)
             waiting.extend(builder.following(control, label)[1] for label in self._labels(control))
-        for count in sorted({count for _, count in self._next}):
-            self._add_layer(count)
+        for controls in layers.values():
+            self._add_layer(controls)
 
     def _labels(self, control: _Control) -> list[int]:
         """The labels of the keys that may come next."""
         names, undeclared = self._next[control]
         return [1 + name for name in names] + (self._builder.undeclared_labels() if undeclared else [])
 
-    def _add_layer(self, count: int) -> None:
-        """The keys that come after `count` properties, and the values behind them."""
-        key_table, assembler = self._builder.key_table(), self._assembler
-        controls = [control for control in self._next if control[1] == count]
+    def _add_layer(self, controls: Sequence[_Control]) -> None:
+        """The keys behind the controls of a layer, with their values."""
+        key_table = self._builder.key_table(any(self._next[control][1] for control in controls))
         # All controls of a layer share one table of keys: they differ only in the state in which they enter it.
         entries = {control: key_table.entry(*self._next[control]) for control in controls if self._labels(control)}
         if not entries:
             return
         table, label_of = key_table.finish()
-        offset = assembler.add_table(escaped(table, self._builder.escapes))
+        offset = self._assembler.add_table(escaped(table, self._builder.escapes))
         self.before.update({control: offset + entry for control, entry in entries.items()})
-        # What follows a key depends on its label and the count alone, so each value is written once a layer.
-        for label in sorted({label for control in controls for label in self._labels(control)}):
-            value, control = self._builder.following((0, count), label)
-            quoted, valued = assembler.new_state(), assembler.new_state()
-            assembler.add_quotes(np.flatnonzero(label_of == label) + offset, quoted)
-            assembler.add_text(quoted, self._colon, valued)
-            assembler.add_fragment(valued, value, {1: self._after[control]})
+        # Where several controls of a layer have a label, the same comes next.
+        before = {label: control for control in controls for label in self._labels(control)}
+        for label, control in sorted(before.items()):
+            states = np.flatnonzero(label_of == label) + offset
+            self._assembler.add_quotes(states, self._value(label, control))
+
+    def _value(self, label: int, control: _Control) -> int:
+        """The state behind a key. What comes next depends on its label and the next control."""
+        value, following = self._builder.following(control, label)
+        key = (label, following)
+        if key not in self._behind_key:
+            self._behind_key[key], valued = self._assembler.new_state(), self._assembler.new_state()
+            self._assembler.add_text(self._behind_key[key], self._colon, valued)
+            self._assembler.add_fragment(valued, value, {1: self._after[following]})
+        return self._behind_key[key]
 
     def add_punctuation(self, between: str, closing: str, end: int) -> None:
         """Add the continuations after each property. They are a comma with the next key, and the end."""

@@ -36,8 +36,7 @@ def schema_dfa(
     *,
     guard: ResourceGuard,
     schemas: Mapping[str, object] | None = None,
-    strict: bool = False,
-    shortens: bool = True,
+    strict: bool = False, shortens: bool = True, any_order: bool = False,
     left_out: list[LimitExceeded] | None = None,
     approximate: Collection[str] = (),
     approximated: list[tuple[str, ...]] | None = None,
@@ -51,6 +50,7 @@ def schema_dfa(
     schemas    the documents that references may lead to, by URI
     strict     whether unknown keywords and formats are refused
     shortens   whether values may be shorter than the schema allows, to keep the automaton small
+    any_order  whether declared properties come in any order, instead of that of the schema
     left_out   receives the bounds of ours that leave values out. Where nothing is written, they are the reason;
                without one, the schema has no instance
     approximate  keywords that may be without effect where they would be refused; `approximated` receives their paths
@@ -68,7 +68,8 @@ def schema_dfa(
         nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
         alphabet = StringAlphabet(nodes, embed, guard, shortens=shortens)
         scalars = ScalarCompiler(nodes, alphabet, guard, shortens=shortens)
-        texts = partial(_texts, nodes, alphabet, ObjectLayout(whitespace), max_depth, guard=guard, omitted=approximate)
+        layout = ObjectLayout(whitespace, any_order)
+        texts = partial(_texts, nodes, alphabet, layout, max_depth, guard=guard, omitted=approximate)
         dfa, compiler = texts(scalars=scalars)
         if dfa is None and scalars.shortens:
             # Values that are too long on one side may be all that fits the other.

@@ -316,12 +316,13 @@ class ScalarCompiler:
                 parts.append(text and json.dumps(name, ensure_ascii=False) + layout.colon + text)
         else:
             return self.text(value)  # type: ignore[arg-type]
-        if None in parts or layout.free or not position.may_nest():
+        if None in parts or not position.may_nest():
             return None
         opening, closing = "[]" if isinstance(value, list) else "{}"
         text = layout.comma(position.level).join(map(str, parts))
-        text = layout.inside(position.level) + text if parts else ""
-        return opening + text + (layout.closing(position.level) if parts else "") + closing
+        text = layout.inside(position.level) + text + layout.closing(position.level) if parts else ""
+        text = opening + text + closing
+        return text if layout.is_unique(text) else None
 
     def constants(self, values: Sequence[Scalar], containers: Iterable[str] = ()) -> ValueSet:
         """Exactly these scalars, and the arrays and objects of these texts."""

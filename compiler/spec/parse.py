@@ -27,6 +27,7 @@ from compiler.spec.types import (
     LengthSpec,
     LtlfSpec,
     NotSpec,
+    PropertyOrder,
     Proposition,
     RegexSpec,
     Spec,
@@ -171,13 +172,14 @@ def _choice(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
-    names = ("json_schema", "whitespace", "max_depth", "leading_space", "schemas", "strict", "approximate")
-    _refuse_unknown_fields(fields, names, "a json_schema constraint")
+    names = ("whitespace", "property_order", "max_depth", "leading_space", "schemas", "strict", "approximate")
+    _refuse_unknown_fields(fields, ("json_schema", *names), "a json_schema constraint")
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
     # The types check which strings are allowed; here a value only has to be a string.
     whitespace = typed(fields.get("whitespace", JSON_WHITE_SPACE), str, "whitespace", "a kind of white space")
+    order = typed(fields.get("property_order", "schema"), str, "property_order", "an order")
     depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
     schemas = typed(fields.get("schemas", {}), dict, "schemas", "an object that maps URIs to schemas")
     for uri, inside in schemas.items():
@@ -187,7 +189,8 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     approximate = tuple(dict.fromkeys(strings(fields.get("approximate", []), "approximate")))
     leading = _leading_space(fields)
     return JsonSchemaSpec(
-        text, cast(WhiteSpace, whitespace), depth, leading, schemas=table, strict=strict, approximate=approximate
+        text, cast(WhiteSpace, whitespace), depth, leading, schemas=table, strict=strict, approximate=approximate,
+        property_order=cast(PropertyOrder, order),
     )
 
 
@@ -263,9 +266,9 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
         case ChoiceSpec():
             return {"choice": list(spec.choices), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
-            shape: dict[str, object] = {"whitespace": spec.whitespace, "max_depth": spec.max_depth}
+            written = {name: getattr(spec, name) for name in ("whitespace", "property_order", "max_depth")}
             reading = {"leading_space": spec.leading_space, "schemas": json.loads(spec.schemas), "strict": spec.strict}
-            return {"json_schema": json.loads(spec.schema), **shape, **reading, "approximate": list(spec.approximate)}
+            return {"json_schema": json.loads(spec.schema), **written, **reading, "approximate": list(spec.approximate)}
         case LengthSpec():
             bounds: dict[str, object] = {**spec.bounds}
             if spec.sentences is not None:

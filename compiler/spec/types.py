@@ -12,6 +12,7 @@ from compiler.spec.user_dfa import UserDfa, check_encodes
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
 WhiteSpace = Literal["compact", "spaced", "pretty", "flexible", "any"]
+PropertyOrder = Literal["schema", "any"]
 # Counts are inclusive on both sides.
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
@@ -131,12 +132,13 @@ class ChoiceSpec:
 class JsonSchemaSpec:
     """The whole text is a JSON text that the schema validates.
 
-    schema       the schema as JSON text; the order of its properties is that of the answer
+    schema       the schema as JSON text
     whitespace   what is written between the parts of a value
     max_depth    how deep arrays and objects may nest where the schema sets no bound itself
     schemas      documents that references may lead to, as the JSON text of an object, by URI
     strict       unknown keywords and formats are refused instead of being ignored
     approximate  keywords that may be without effect where they would be refused
+    property_order  the order of the declared properties: that of the schema, or any
     """
 
     form: ClassVar = "json_schema"
@@ -148,11 +150,13 @@ class JsonSchemaSpec:
     schemas: str = "{}"
     strict: bool = False
     approximate: tuple[str, ...] = ()
+    property_order: PropertyOrder = "schema"
 
     def __post_init__(self) -> None:
-        names = get_args(WhiteSpace)
+        names, orders = get_args(WhiteSpace), get_args(PropertyOrder)
         require(set(self.approximate) <= {"uniqueItems"}, "only uniqueItems can be approximated", "approximate")
         require(self.whitespace in names, f"whitespace is one of {', '.join(names)}", "whitespace")
+        require(self.property_order in orders, f"property_order is one of {', '.join(orders)}", "property_order")
         # Depth 0 allows scalars alone.
         require(self.max_depth >= 0, "max_depth is not negative", "max_depth")
         _check_leading(self.leading_space)

@@ -26,7 +26,7 @@ from compiler.errors import CompileError, LimitExceeded, SpecError
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import JsonSchemaSpec, spec_from_json
-from compiler.spec.types import WhiteSpace
+from compiler.spec.types import PropertyOrder, WhiteSpace
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.compiler.json_schema.test_random_schemas import random_schema
@@ -68,7 +68,8 @@ def run_schema(seed: int, paths: list[Path]) -> collections.Counter[str]:
     source = "public" if path else "random"
     vocabulary, model = vocabulary_and_model(draw)
     depth, whitespace = draw.randint(1, 3), draw.choice(get_args(WhiteSpace))
-    constraint = {"json_schema": schema, "max_depth": depth, "whitespace": whitespace}
+    order = draw.choice(get_args(PropertyOrder))
+    constraint = {"json_schema": schema, "max_depth": depth, "whitespace": whitespace, "property_order": order}
     try:
         compiled = compile_spec(spec_from_json(constraint), vocabulary, LIMITS)
     except (SpecError, LimitExceeded):

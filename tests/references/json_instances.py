@@ -17,16 +17,16 @@ from compiler.limits import Limits, ResourceGuard
 
 def write_instance(
     document: object, instance: object, whitespace: Literal["compact", "pretty"] = "compact",
-    schemas: Mapping[str, object] | None = None,
+    schemas: Mapping[str, object] | None = None, *, any_order: bool = False,
 ) -> str:
     """The text of a value as a schema's automaton reads it.
 
-    The schema's properties come first in its order, then the others. Numbers are written as in the schema if it lists
-    them, else as in ECMAScript. Raises the errors of reading the schema.
+    The schema's properties come first, in its order or with `any_order` in the value's, then the others. Numbers are
+    written as in the schema if it lists them, else as in ECMAScript. Raises the errors of reading the schema.
     """
     guard = ResourceGuard(Limits())
     nodes = SchemaReader(document, guard, schemas=schemas).nodes
-    ordered = _ordered(instance, PropertyScopes(nodes, guard).scope((0,)))
+    ordered = _ordered(instance, PropertyScopes(nodes, guard).scope((0,)), any_order)
     marked = _marked(ordered, number_texts(nodes, guard)[1])
     if whitespace == "pretty":
         return _unmarked(json.dumps(marked, ensure_ascii=False, indent=2))
@@ -51,13 +51,14 @@ def _unmarked(text: str) -> str:
     return re.sub(f'"{_MARK}(.*?){_MARK}"', r"\1", text)
 
 
-def _ordered(instance: object, scope: PropertyScope) -> object:
-    """The same value with the properties in the order of the scope."""
+def _ordered(instance: object, scope: PropertyScope, any_order: bool) -> object:
+    """The same value with its properties in order, undeclared ones behind."""
     if isinstance(instance, list):
-        return [_ordered(item, scope.item(index)) for index, item in enumerate(instance)]
+        return [_ordered(item, scope.item(index), any_order) for index, item in enumerate(instance)]
     if not isinstance(instance, dict):
         return instance
-    names = [name for name in scope.names if name in instance]
-    properties = {name: _ordered(instance[name], scope.property(name)) for name in names}
+    both = set(scope.names) & set(instance)
+    names = [name for name in (instance if any_order else scope.names) if name in both]
+    properties = {name: _ordered(instance[name], scope.property(name), any_order) for name in names}
     extra_names = [name for name in instance if name not in properties]
-    return {**properties, **{name: _ordered(instance[name], scope.property(None)) for name in extra_names}}
+    return {**properties, **{name: _ordered(instance[name], scope.property(None), any_order) for name in extra_names}}

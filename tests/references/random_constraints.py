@@ -163,8 +163,9 @@ def _json(draw: random.Random) -> Spec:
             ]
         return draw.choice(kinds)
 
-    whitespace = draw.choice(("spaced", "compact", "pretty"))
-    return cast(Spec, spec_from_json({"json_schema": schema(2), "whitespace": whitespace, "max_depth": 2}))
+    whitespace, order = draw.choice(("spaced", "compact", "pretty")), draw.choice(("schema", "schema", "any"))
+    fields = {"whitespace": whitespace, "property_order": order, "max_depth": 2}
+    return cast(Spec, spec_from_json({"json_schema": schema(2), **fields}))
 
 
 def _dfa(draw: random.Random) -> Spec:

@@ -134,7 +134,8 @@ def _write(value: object, instance: Any, schema: Any, newline: str, spec: JsonSc
     if isinstance(instance, dict):
         names = list(schema.get("properties", {}))
         keys = [key for key, _ in value]
-        ordered = sorted(keys, key=lambda key: names.index(key) if key in names else len(names))
+        rank = {name: 0 if spec.property_order == "any" else number for number, name in enumerate(names)}
+        ordered = sorted(keys, key=lambda key: rank.get(key, len(names)))
         parts = schema.get("properties", {})
         texts = [_write(item, instance[key], parts.get(key, {}), inner, spec) for key, item in value]
         if None in texts or keys != ordered or len(set(keys) & set(names)) < sum(key in names for key in keys):

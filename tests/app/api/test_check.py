@@ -30,6 +30,10 @@ def check(client: TestClient, constraint: object, text: str) -> dict[str, Any]:
     [
         (FORM, '{"name": "Ada", "price": 9.5}', True, True),
         (FORM, '{"name":"Ada","price":9.5}', True, False),
+        (FORM, '{"price": 9.5, "name": "Ada"}', True, False),
+        ({**FORM, "property_order": "any"}, '{"price": 9.5, "name": "Ada"}', True, True),
+        ({**FORM, "property_order": "any"}, '{"price": 9.5, "more": 1, "name": "Ada"}', True, False),
+        ({**FORM, "property_order": "any"}, '{"name": "Ada", "price": 9.5, "name": "Ada"}', False, False),
         (FORM, ' { "price" : 95e-1,\r\n"name":"\\u0041da" } ', True, False),
         (FORM, '{"name":"Ada","more":[[[[[[[[1.50]]]]]]]]}', True, False),
         (FORM, '{"name":"Ada","price":123456789012345678901234567890}', False, False),

@@ -33,9 +33,10 @@ def embed(value: object, field: str) -> CharDfa:
 
 
 def compiled(
-    schema: Any, whitespace: Whitespace = "compact", depth: int = 2, schemas: Any = None
+    schema: Any, whitespace: Whitespace = "compact", depth: int = 2, schemas: Any = None, *, any_order: bool = False
 ) -> CharDfa:
-    return schema_dfa(schema, whitespace, depth, embed, guard=ResourceGuard(Limits()), schemas=schemas)
+    guard = ResourceGuard(Limits())
+    return schema_dfa(schema, whitespace, depth, embed, guard=guard, schemas=schemas, any_order=any_order)
 
 
 def random_value(rng: random.Random, depth: int) -> Any:

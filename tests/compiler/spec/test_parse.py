@@ -76,6 +76,8 @@ def test_the_order_of_declarations_does_not_matter() -> None:
         ({"choice": ["a"], "leading_space": "no"}, "leading_space"),
         ({"json_schema": []}, "json_schema"),
         ({"json_schema": {}, "whitespace": "wide"}, "whitespace"),
+        ({"json_schema": {}, "property_order": "alphabetic"}, "property_order"),
+        ({"json_schema": {}, "property_order": ["a"]}, "property_order"),
         ({"json_schema": {}, "max_depth": -1}, "max_depth"),
         ({"max_words": -1}, "max_words"),
         ({"min_words": 3, "max_words": 2}, "min_words"),

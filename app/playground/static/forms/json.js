@@ -36,15 +36,19 @@ export class SchemaForm extends JsonForm {
     this.whitespace = el("select", { change },
       el("option", { value: "spaced" }, "after , and :"), el("option", { value: "compact" }, "none (compact)"),
       el("option", { value: "pretty" }, "indented by 2"), el("option", { value: "flexible" }, "flexible"), el("option", { value: "any" }, "any"));
+    this.order = el("select", { change },
+      el("option", { value: "schema" }, "as in the schema"), el("option", { value: "any" }, "any"));
     this.depth = numberInput(change, { placeholder: "3" });
     this.element.append(el("div", { class: "grid-fields" },
-      labelField("white space", this.whitespace), labelField("depth of what is left open", this.depth)));
+      labelField("white space", this.whitespace), labelField("order of properties", this.order),
+      labelField("depth of what is left open", this.depth)));
   }
 
   read() {
     const depth = numberOf(this.depth);
     return {
       ...super.read(), ...(this.whitespace.value === "spaced" ? {} : { whitespace: this.whitespace.value }),
+      ...(this.order.value === "schema" ? {} : { property_order: this.order.value }),
       ...(depth === undefined ? {} : { max_depth: depth }),
     };
   }
@@ -52,6 +56,7 @@ export class SchemaForm extends JsonForm {
   write(constraint) {
     super.write(constraint);
     this.whitespace.value = constraint.whitespace ?? "spaced";
+    this.order.value = constraint.property_order ?? "schema";
     this.depth.value = constraint.max_depth ?? "";
   }
 
