@@ -27,7 +27,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "spec": "automata errors limits ltlf regex",
         "vocab": "errors",
         "lifting": "automata limits vocab",
-        "pushdown": "automata errors limits regex",
+        "pushdown": "automata errors lifting limits regex vocab",
         "text": "automata errors lifting limits regex spec vocab",
         "artifact": "lifting spec text",
         "codec": "artifact automata errors lifting spec text",

@@ -8,6 +8,11 @@ search from the accepting states. The result is a `TokenAutomaton`, all that dec
 from __future__ import annotations
 
 from compiler.lifting.construction import lift
+from compiler.lifting.effects import DEAD_EFFECT, UNSEEN
 from compiler.lifting.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting.trie_walk import ByteEffects, TokenClasses, token_classes
 
-__all__ = ["UNREACHABLE", "TokenAutomaton", "from_table", "lift"]
+__all__ = [
+    "DEAD_EFFECT", "UNREACHABLE", "UNSEEN", "ByteEffects", "TokenAutomaton", "TokenClasses", "from_table", "lift",
+    "token_classes",
+]  # fmt: skip

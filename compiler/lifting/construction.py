@@ -42,9 +42,12 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     effects = Effects(transducer, LetterMaps(letters, transducer.outputs, guard), guard)
     between, within = np.split(np.arange(transducer.states, dtype=np.int32), [transducer.boundary_states])
     sparse = sparse_tokens(effects, transducer, between, vocabulary.boundary_trie, guard=guard)
-    dense = token_classes(effects, transducer, between[sparse.dense], vocabulary.boundary_trie, guard=guard)
+    byte_class = transducer.byte_class
+    dense = token_classes(
+        effects, _begun(effects, between[sparse.dense]), byte_class, vocabulary.boundary_trie, guard=guard
+    )
     boundary = _merged(dense, sparse, vocabulary.size, len(effects))
-    midchar = token_classes(effects, transducer, within, vocabulary.midchar_trie, guard=guard)
+    midchar = token_classes(effects, _begun(effects, within), byte_class, vocabulary.midchar_trie, guard=guard)
     cells = boundary.dense.size + 2 * len(boundary.state) + midchar.effects.size
     # Checked before the large tables are written.
     guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * (transducer.states + 1) * letters.states)
@@ -57,6 +60,11 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
         transducer, letters, effects, boundary=_with_end(transducer, effects, boundary), midchar=midchar.effects,
         eos_ids=vocabulary.eos_ids,
     )
+
+
+def _begun(effects: Effects, states: np.ndarray) -> np.ndarray:
+    """The effects of no bytes from some states."""
+    return effects.intern(states, np.full_like(states, IDENTITY))
 
 
 class _Boundary(NamedTuple):

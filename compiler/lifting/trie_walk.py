@@ -8,12 +8,12 @@ effects, one for each state. Equal rows are stored once, so the work is (distinc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from compiler.automata import ByteTransducer, distinct, grown, hash_rows, hash_sparse_rows, spread
-from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, UNSEEN, Effects
+from compiler.automata import distinct, grown, hash_rows, hash_sparse_rows, spread
+from compiler.lifting.effects import DEAD_EFFECT, UNSEEN
 from compiler.limits import ResourceGuard
 from compiler.vocab import Trie
 
@@ -23,6 +23,13 @@ _SCAN_SHARE = 3  # a level is scanned where at least one node in this many is li
 _ONE_BY_ONE = 6  # rows, at most, that are looked up without first finding the distinct ones
 _SPARSE = 8  # in a table with less than one live entry in this many, the live entries are collected first
 _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
+
+
+class ByteEffects(Protocol):
+    """What strings of bytes do from one state, as numbers. DEAD_EFFECT is the number of those that cannot be read."""
+
+    def after(self, effect: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """The effects after one more byte, which reads a column. The arrays are broadcast, the result is int32."""
 
 
 class TokenClasses(NamedTuple):
@@ -45,7 +52,7 @@ class _TrieWalk:
     """
 
     def __init__(
-        self, effects: Effects, sources: np.ndarray, columns: int, nodes: int, *, guard: ResourceGuard
+        self, effects: ByteEffects, first: np.ndarray, columns: int, nodes: int, *, guard: ResourceGuard
     ) -> None:
         self._effects = effects
         self._guard = guard
@@ -55,12 +62,11 @@ class _TrieWalk:
         self._move = np.full((64, columns), UNSEEN, dtype=np.int32)
         self._move[_DEAD_ROW] = _DEAD_ROW
         # Each node adds one row at most; memory that is never written costs nothing.
-        most = max(_ROWS_MIN, guard.limits.table_bytes_max // max(1, sources.nbytes))
-        self.rows = np.empty((min(nodes + 1, most), len(sources)), dtype=np.int32)
+        most = max(_ROWS_MIN, guard.limits.table_bytes_max // max(1, first.nbytes))
+        self.rows = np.empty((min(nodes + 1, most), len(first)), dtype=np.int32)
         self.count = 0
-        first = np.zeros((_ROWS_MIN, len(sources)), dtype=np.int32)  # all dead, and where the states are to begin with
-        first[1] = effects.intern(sources, np.full_like(sources, IDENTITY))
-        self.root = int(self._intern(first, hash_rows(first))[1])
+        begun = np.stack([np.full_like(first, DEAD_EFFECT), first])
+        self.root = int(self._intern(begun, hash_rows(begun))[1])
 
     def trie(self, trie: Trie, byte_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ids that are not dead everywhere, and their rows: int [M]. `byte_class` is uint8 [256].
@@ -217,12 +223,16 @@ def _cheaper_form(frontier: _Frontier) -> _Frontier:
 
 
 def token_classes(
-    effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, *, guard: ResourceGuard
+    effects: ByteEffects, first: np.ndarray, byte_class: np.ndarray, trie: Trie, *, guard: ResourceGuard
 ) -> TokenClasses:
-    """The effects of a trie's tokens from a group of states."""
+    """The effects of a trie's tokens from a group of states.
+
+    first       int32 [R]  the effect of no bytes, from each state
+    byte_class  int [256]  the column of each byte
+    """
     # A trie has one row for each node at most; equal rows are one.
-    walk = _TrieWalk(effects, sources, transducer.next_state.shape[1], len(trie.parent), guard=guard)
-    ids, ends = walk.trie(trie, transducer.byte_class.astype(np.uint8))
+    walk = _TrieWalk(effects, first, int(byte_class.max()) + 1, len(trie.parent), guard=guard)
+    ids, ends = walk.trie(trie, byte_class.astype(np.uint8))
     # Rows at which no token ends are only steps on the way; the others are the token classes.
     used = np.zeros(walk.count, dtype=bool)
     used[ends] = used[_DEAD_ROW] = True

@@ -1,13 +1,22 @@
-"""Context-free constraints: pushdown machines over bytes.
+"""Context-free constraints over tokens, with exact distances.
 
-A grammar's rules become a network of automata that call each other, and the network a pushdown machine. No form of
-constraint uses it yet.
+A grammar's rules become a network of automata that call each other, and the network a pushdown machine over bytes. The
+machine is lifted to the tokens of a vocabulary, and saturation computes the fewest tokens through each part of a stack.
+`Configurations` are the states that one generation meets. No form of constraint uses it yet.
 """
 
 from __future__ import annotations
 
+from compiler.pushdown.configurations import DEAD_STATE, Configurations
 from compiler.pushdown.grammar import Grammar, call
-from compiler.pushdown.machine import END, PushdownMachine, StackNodes
+from compiler.pushdown.machine import ACCEPTED, BOTTOM, END, PushdownMachine, StackNodes
 from compiler.pushdown.network import build_machine
+from compiler.pushdown.pushdown_automaton import PushdownAutomaton, from_arrays, lift_to_tokens
+from compiler.pushdown.saturation import ExitDistances, saturate
+from compiler.pushdown.tables import PushdownTables
 
-__all__ = ["END", "Grammar", "PushdownMachine", "StackNodes", "build_machine", "call"]
+__all__ = [
+    "ACCEPTED", "BOTTOM", "DEAD_STATE", "END", "Configurations", "ExitDistances", "Grammar", "PushdownAutomaton",
+    "PushdownMachine", "PushdownTables", "StackNodes", "build_machine", "call", "from_arrays", "lift_to_tokens",
+    "saturate",
+]  # fmt: skip

@@ -1,0 +1,182 @@
+"""Lifts a pushdown machine from bytes to the tokens of a vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from compiler.automata import unique_rows
+from compiler.lifting import token_classes
+from compiler.limits import ResourceGuard
+from compiler.pushdown.arrivals import BASE, Arrivals, Exit, Item, Landing
+from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, PushdownMachine
+from compiler.pushdown.tables import NO_LANDING, PushdownTables
+from compiler.vocab import Vocabulary
+
+_CONTINUATION = slice(0x80, 0xC0)
+_MEANINGLESS = 0  # the symbol of a landing that pushed none
+
+
+def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: ResourceGuard) -> PushdownTables:
+    """What the tokens of a vocabulary do in each control state.
+
+    Tokens that act alike in every state share a class. Pendings that act alike over every stack are one.
+    Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
+    """
+    arrivals = Arrivals(machine, guard)
+    token_class, edge = _edges(machine, arrivals, vocabulary, guard)
+    used, arrival = np.unique(edge, return_inverse=True)
+    pendings = _Pendings(arrivals, machine.start_code, guard)
+    kept = [arrivals.items(number) for number in used.tolist()]
+    pendings.add(item for items in kept for item in items)
+    entries = pendings.entries()
+    items = _Items(machine.states, pendings.merged(entries))
+    # Arrivals that differed only in pendings may be equal now.
+    number = np.array([items.arrival(each) for each in kept])
+    edge = number[arrival.reshape(edge.shape)]
+    column, merged = unique_rows(edge.T)
+    edge = edge[:, column]
+    merged_entries = {
+        (symbol, items.pending[exit_]): items.arrival(reached)
+        for exit_, behind in entries.items()
+        for symbol, reached in behind.items()
+        if reached
+    }
+    entry = _int32([value for key in sorted(merged_entries) for value in (*key, merged_entries[key])]).reshape(-1, 3)
+    state, read = edge.nonzero()
+    return PushdownTables(
+        token_class=merged[token_class].astype(np.int32),
+        edge_first=np.searchsorted(state, np.arange(machine.states + 1)),
+        edge_class=read.astype(np.int32),
+        edge_arrival=edge[state, read].astype(np.int32),
+        entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
+        symbols=len(machine.resume), pendings=1 + max(items.pending.values()), start=machine.start,
+        eos_ids=vocabulary.eos_ids, **items.arrays(),
+    )  # fmt: skip
+
+
+def _edges(
+    machine: PushdownMachine, arrivals: Arrivals, vocabulary: Vocabulary, guard: ResourceGuard
+) -> tuple[np.ndarray, np.ndarray]:
+    """The class of each id, and the arrival by state and class.
+
+    They are int [V] and int32 [Q, C]. Class 0 is dead.
+    """
+    begins = ((machine.action != NO_ACTION) | machine.pop)[:, machine.byte_class] & _resting(machine)[:, None]
+    inside = begins[:, _CONTINUATION].any(axis=1)
+    begins[:, _CONTINUATION] = False
+    token_class = np.zeros(vocabulary.size, dtype=np.int64)
+    dead = np.zeros((machine.states, 1), dtype=np.int32)
+    tables, classes = [dead], 1
+    # Tokens that begin a character are read between characters, the others inside one.
+    for alive, trie in ((begins[:, :END].any(axis=1), vocabulary.boundary_trie), (inside, vocabulary.midchar_trie)):
+        states = np.flatnonzero(alive)
+        found = token_classes(arrivals, (1 + states).astype(np.int32), machine.byte_class[:END], trie, guard=guard)
+        live = found.column != 0
+        token_class[found.ids[live]] = classes + found.column[live] - 1
+        classes += found.effects.shape[1] - 1
+        guard.check("table_bytes_max", 4 * machine.states * classes)
+        table = np.zeros((machine.states, found.effects.shape[1] - 1), dtype=np.int32)
+        table[states] = found.effects[:, 1:]
+        tables.append(table)
+    # EOS spells END, and has a class of its own.
+    ends, column = dead.copy(), np.array(machine.byte_class[END])
+    states = np.flatnonzero(begins[:, END])
+    ends[states, 0] = arrivals.after((1 + states).astype(np.int32), column)
+    token_class[list(vocabulary.eos_ids)] = classes
+    return token_class, np.hstack([*tables, ends])
+
+
+def _resting(machine: PushdownMachine) -> np.ndarray:
+    """The states in which a byte may end: bool [Q]. The start of a rule need not be one of them."""
+    reached = np.zeros(machine.states, dtype=bool)
+    reached[machine.start] = True
+    reached[machine.resume[machine.resume != NOWHERE]] = True
+    plain = (machine.action != NO_ACTION) & (machine.action <= machine.states)
+    reached[machine.action[plain] - 1] = True
+    reached[[target for actions in machine.choices for _, target in actions]] = True
+    return np.asarray(reached & ~machine.eager)
+
+
+class _Pendings:
+    """The pendings at ends of tokens, and those they lead to. They stand in exits."""
+
+    def __init__(self, arrivals: Arrivals, start_code: int, guard: ResourceGuard) -> None:
+        self._arrivals, self._guard = arrivals, guard
+        self._found = {Exit(start_code, BASE): None}  # the first is acceptance
+
+    def add(self, items: Iterable[Item]) -> None:
+        self._found.update((item, None) for item in items if isinstance(item, Exit))
+
+    def entries(self) -> dict[Exit, dict[int, list[Item]]]:
+        """What each pending does behind each symbol. Pendings that are met on the way are added."""
+        entries = dict[Exit, dict[int, list[Item]]]()
+        while len(entries) < len(self._found):
+            self._guard.check_time()
+            for exit_ in [exit_ for exit_ in self._found if exit_ not in entries]:
+                entries[exit_] = self._arrivals.entries(exit_)
+                self.add(item for items in entries[exit_].values() for item in items)
+        return entries
+
+    def merged(self, entries: dict[Exit, dict[int, list[Item]]]) -> dict[Exit, int]:
+        """The number of each pending. Those that do the same behind every symbol share one; acceptance is 0.
+
+        Pendings may lead to each other in circles, so they are refined from coarse to fine (Moore 1956).
+        """
+        block = {exit_: min(position, 1) for position, exit_ in enumerate(self._found)}
+        count = 0
+        while len(set(block.values())) > count:
+            self._guard.check_time()
+            count, numbers = len(set(block.values())), dict[object, int]()
+            refined = {}
+            for exit_, behind in entries.items():
+                does = frozenset(
+                    (symbol, frozenset(block[item] if isinstance(item, Exit) else item for item in items))
+                    for symbol, items in behind.items()
+                    if items
+                )
+                refined[exit_] = numbers.setdefault((block[exit_], does), len(numbers))
+            block = refined
+        return block
+
+
+class _Items:
+    """Numbers landings and arrivals. An item is a landing, or the complement of a pending."""
+
+    def __init__(self, states: int, pending: dict[Exit, int]) -> None:
+        self.pending = pending
+        self._landings: dict[tuple[tuple[int, ...], int], int] = {((), state): state for state in range(states)}
+        self._below: list[int] = [NO_LANDING] * states
+        self._arrivals: dict[tuple[int, ...], int] = {(): 0}
+
+    def arrival(self, items: Iterable[Item]) -> int:
+        numbers = {
+            ~self.pending[item] if isinstance(item, Exit) else self._landing(item.pushed, item.state)
+            for item in items
+            if isinstance(item, Exit | Landing)
+        }
+        return self._arrivals.setdefault(tuple(sorted(numbers)), len(self._arrivals))
+
+    def _landing(self, pushed: tuple[int, ...], state: int) -> int:
+        key = pushed, state
+        if key not in self._landings:
+            self._below.append(self._landing(pushed[:-1], state))
+            self._landings[key] = len(self._below) - 1
+        return self._landings[key]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of the tables that hold items and landings."""
+        lengths = [len(items) for items in self._arrivals]
+        symbols = [pushed[-1] if pushed else _MEANINGLESS for pushed, _ in self._landings]
+        return {
+            "item_first": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            "item": _int32([item for items in self._arrivals for item in items]),
+            "landing_state": _int32([state for _, state in self._landings]),
+            "landing_below": _int32(self._below),
+            "landing_symbol": _int32(symbols),
+        }
+
+
+def _int32(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int32)

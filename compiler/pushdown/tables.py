@@ -1,0 +1,109 @@
+"""The tables of a pushdown automaton over tokens, without its distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.pushdown.machine import check_range
+
+ACCEPTED_PENDING = 0  # the whole text was read, END included
+NO_LANDING = -1  # in `landing_below`
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PushdownTables:
+    """What each token does in each control state, for every stack.
+
+    V ids, Q control states, S stack symbols, X pendings, A arrivals, L landings.
+
+    token_class     int32 [V]    the class of each id; class 0 is dead in every state
+    edge_first      int64 [Q+1]  the edges of state q are edge_first[q] .. edge_first[q + 1] - 1
+    edge_class      int32 [E]    token classes, ascending in each state; others cannot be read
+    edge_arrival    int32 [E]    the arrival of each
+    item_first      int64 [A+1]  the items of an arrival, in the same way
+    item            int32 [N]    a landing where it is >= 0; else ~x: the component is left with pending x
+    landing_state   int32 [L]    control state; landings 0 .. Q-1 are those without pushed symbols
+    landing_below   int32 [L]    the landing without the deepest pushed symbol, NO_LANDING for the first Q
+    landing_symbol  int32 [L]    that symbol
+    entry_symbol    int32 [P]    the pairs of a symbol and a pending, ascending, that do something; others are dead
+    entry_pending   int32 [P]
+    entry_arrival   int32 [P]    what the pending does behind the symbol
+    symbols, pendings  S and X
+    start           int          control state before the first token, on the empty stack
+    eos_ids         the ids that end a text; they share one class
+
+    Landings with symbols are closed: without the deepest symbol they are landings too. Raises ValueError where an
+    index, an order or a shape is off.
+    """
+
+    token_class: np.ndarray
+    edge_first: np.ndarray
+    edge_class: np.ndarray
+    edge_arrival: np.ndarray
+    item_first: np.ndarray
+    item: np.ndarray
+    landing_state: np.ndarray
+    landing_below: np.ndarray
+    landing_symbol: np.ndarray
+    entry_symbol: np.ndarray
+    entry_pending: np.ndarray
+    entry_arrival: np.ndarray
+    symbols: int
+    pendings: int
+    start: int
+    eos_ids: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        states, arrivals, landings = self.states, len(self.item_first) - 1, len(self.landing_state)
+        _check_offsets("edge", self.edge_first, self.edge_class, self.edge_arrival)
+        _check_offsets("item", self.item_first, self.item)
+        check_range("token_class", self.token_class, 0, self.classes)
+        check_range("edge_class", self.edge_class, 1, self.classes)
+        check_range("edge_arrival", self.edge_arrival, 0, arrivals)
+        check_range("item", self.item, -self.pendings, landings)
+        check_range("landing_state", self.landing_state, 0, states)
+        check_range("landing_symbol", self.landing_symbol[states:], 0, self.symbols)
+        check_range("entry_symbol", self.entry_symbol, 0, self.symbols)
+        check_range("entry_pending", self.entry_pending, 0, self.pendings)
+        check_range("entry_arrival", self.entry_arrival, 0, arrivals)
+        if not len(self.landing_state) == len(self.landing_below) == len(self.landing_symbol) >= states:
+            raise ValueError("landing_state, landing_below and landing_symbol are [L]")
+        plain = self.landing_state[:states] == np.arange(states)
+        if not plain.all() or (self.landing_below[:states] != NO_LANDING).any():
+            raise ValueError("the first landings are the control states")
+        # Each landing stands behind the one without its deepest symbol: chains end.
+        below = self.landing_below[states:]
+        if (below < 0).any() or (below >= np.arange(states, landings)).any():
+            raise ValueError("landing_below names no earlier landing")
+        if not len(self.entry_symbol) == len(self.entry_pending) == len(self.entry_arrival):
+            raise ValueError("entry_symbol, entry_pending and entry_arrival are [P]")
+        if (np.diff(self.entry_symbol.astype(np.int64) * self.pendings + self.entry_pending) <= 0).any():
+            raise ValueError("the entries ascend")
+        # Within a state, classes ascend, so that one can be searched.
+        source = np.repeat(np.arange(states), np.diff(self.edge_first))
+        if (np.diff(source * self.classes + self.edge_class) <= 0).any():
+            raise ValueError("the edges of a state ascend")
+        if not 0 <= self.start < states or self.pendings < 1:
+            raise ValueError("start names a state that does not exist, or no pending is the accepted one")
+        if not self.eos_ids or not all(0 <= eos < len(self.token_class) for eos in self.eos_ids):
+            raise ValueError("eos_ids names ids of the vocabulary, at least one")
+
+    @property
+    def states(self) -> int:
+        return len(self.edge_first) - 1
+
+    @property
+    def classes(self) -> int:
+        return int(self.token_class.max(initial=0)) + 1
+
+    def items(self, arrival: int) -> np.ndarray:
+        """The items of an arrival."""
+        return self.item[self.item_first[arrival] : self.item_first[arrival + 1]]
+
+
+def _check_offsets(name: str, first: np.ndarray, *values: np.ndarray) -> None:
+    lengths = {len(value) for value in values}
+    if len(first) < 1 or first[0] != 0 or (np.diff(first) < 0).any() or lengths != {int(first[-1])}:
+        raise ValueError(f"{name}_first does not divide its entries")

@@ -1,0 +1,162 @@
+"""Distances of pushdown automata against search over explicit configurations, on small vocabularies."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from compiler.lifting import UNREACHABLE
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.pushdown import (
+    ACCEPTED,
+    BOTTOM,
+    Configurations,
+    PushdownMachine,
+    PushdownTables,
+    build_machine,
+    lift_to_tokens,
+    saturate,
+)
+from compiler.vocab import Vocabulary
+from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
+from tests.references.pushdown import explicit_distances, toy_vocabulary
+
+QUICK = [name for name in GRAMMARS if name not in ("json", "tree", "sql")]  # the others take seconds: tests/long
+
+
+def guard() -> ResourceGuard:
+    return ResourceGuard(DEFAULT_LIMITS)
+
+
+def compare(case: GrammarCase, vocabulary: Vocabulary, inline: int = 2_000) -> int:
+    """Compare all configurations with low stacks. Returns how many have a finite distance."""
+    machine = build_machine(case.grammar, guard(), inline_positions_max=inline)
+    bound, compared = case.heights
+    stacks, expected = explicit_distances(machine, vocabulary, bound)
+    automaton = lift_to_tokens(machine, vocabulary, guard())
+    assert automaton.min_tokens == expected.get((machine.start, BOTTOM), UNREACHABLE)
+    states = Configurations(automaton)
+    found = 0
+    for (control, node), distance in expected.items():
+        symbols = stacks.symbols(node)
+        if control != ACCEPTED and len(symbols) <= compared:
+            assert distance_of(states, control, symbols) == distance, (control, symbols)
+            found += 1
+    return found
+
+
+def distance_of(states: Configurations, control: int, symbols: tuple[int, ...]) -> float:
+    node = BOTTOM
+    for symbol in reversed(symbols):
+        node = states.stacks.push(symbol, node)
+    return states.distance(states.state_of([(control, node)]))
+
+
+@pytest.mark.parametrize("inline", [2_000, 0])
+@pytest.mark.parametrize("name", QUICK)
+def test_distances_are_those_of_explicit_search(name: str, inline: int) -> None:
+    finite = 0
+    for seed in range(2 if inline else 3):
+        draw = random.Random(f"{name} {seed}")
+        finite += compare(GRAMMARS[name], toy_vocabulary(GRAMMARS[name], draw), inline)
+    assert finite > 10
+
+
+def test_real_weights_give_the_distances_of_dijkstra() -> None:
+    for name in ("brackets", "arithmetic", "dangling else", "right recursion"):
+        case, draw = GRAMMARS[name], random.Random(name)
+        vocabulary = toy_vocabulary(case, draw)
+        machine = build_machine(case.grammar, guard())
+        automaton = lift_to_tokens(machine, vocabulary, guard())
+        costs = [draw.uniform(0.5, 2) for _ in vocabulary.tokens]
+        by_class = np.full(automaton.tables.classes, np.inf)
+        np.minimum.at(by_class, automaton.tables.token_class, costs)
+        distances = saturate(automaton.tables, guard(), by_class[automaton.tables.edge_class])
+        states = Configurations(automaton, distances=distances)
+        stacks, expected = explicit_distances(machine, vocabulary, case.heights[0], costs)
+        compared = 0
+        for (control, node), distance in expected.items():
+            symbols = stacks.symbols(node)
+            if control != ACCEPTED and len(symbols) <= 2:
+                assert math.isclose(distance_of(states, control, symbols), distance, abs_tol=1e-9)
+                compared += 1
+        assert compared > 5
+
+
+@pytest.mark.parametrize("name", ["brackets", "arithmetic", "json", "palindromes", "sql"])
+def test_saturation_is_the_dense_fixpoint(name: str) -> None:
+    case = GRAMMARS[name]
+    machine = build_machine(case.grammar, guard())
+    tables = lift_to_tokens(machine, toy_vocabulary(case, random.Random(7)), guard()).tables
+    within, behind = dense_fixpoint(tables)
+    found = saturate(tables, guard())
+    expected = np.argwhere(np.isfinite(within))
+    assert np.array_equal(np.column_stack([found.state, found.pending]), expected)
+    assert np.array_equal(found.within, within[tuple(expected.T)])
+    expected = np.argwhere(np.isfinite(behind))
+    assert np.array_equal(np.column_stack([found.symbol, found.entered, found.left]), expected)
+    assert np.array_equal(found.behind, behind[tuple(expected.T)])
+    unit = saturate(tables, guard(), np.ones(len(tables.edge_class)))
+    assert np.array_equal(unit.within, found.within) and np.array_equal(unit.behind, found.behind)
+
+
+def dense_fixpoint(tables: PushdownTables) -> tuple[np.ndarray, np.ndarray]:
+    """The equations of saturation, iterated over full matrices until nothing changes."""
+    landings, size = len(tables.landing_state), tables.pendings
+    through = np.full((landings, size), np.inf)
+    behind = np.full((tables.symbols, size, size), np.inf)
+    source = np.repeat(np.arange(tables.states), np.diff(tables.edge_first))
+    edges = sorted(set(zip(source.tolist(), tables.edge_arrival.tolist(), strict=True)))
+    entries = zip(tables.entry_symbol, tables.entry_pending, tables.entry_arrival, strict=True)
+    places = [((symbol, pending), int(arrival)) for symbol, pending, arrival in entries]
+
+    def arrived(arrival: int) -> np.ndarray:
+        least = np.full(size, np.inf)
+        for item in tables.items(arrival).tolist():
+            if item >= 0:
+                least = np.minimum(least, through[item])
+            else:
+                least[~item] = 0
+        return least
+
+    while True:
+        before = through.copy(), behind.copy()
+        for landing in range(tables.states, landings):
+            below, symbol = tables.landing_below[landing], tables.landing_symbol[landing]
+            through[landing] = (through[below][:, None] + behind[symbol]).min(axis=0)
+        for state, arrival in edges:
+            through[state] = np.minimum(through[state], 1 + arrived(arrival))
+        for place, arrival in places:
+            behind[place] = arrived(arrival)
+        if np.array_equal(before[0], through) and np.array_equal(before[1], behind):
+            return through[: tables.states], behind
+
+
+def test_members_over_the_limit_keep_the_nearest() -> None:
+    case = GRAMMARS["palindromes"]
+    machine: PushdownMachine = build_machine(case.grammar, guard())
+    vocabulary = Vocabulary((None, b"a", b"b", b"ab", b"ba"), (0,))
+    automaton = lift_to_tokens(machine, vocabulary, guard())
+    every, few = Configurations(automaton), Configurations(automaton, members_max=3)
+    draw = random.Random(3)
+    exact, limited, dropped = every.start, few.start, 0
+    for _ in range(30):
+        after = few.class_distances([limited])[0]
+        choices = np.flatnonzero((after < UNREACHABLE) & (after > 0)).tolist()
+        if not choices:
+            break
+        token_class = draw.choice(choices)
+        exact, limited = every.successor(exact, token_class), few.successor(limited, token_class)
+        dropped += len(every.members(exact)) - len(few.members(limited))
+        assert len(few.members(limited)) <= 3
+        assert UNREACHABLE > few.distance(limited) >= every.distance(exact)
+    assert dropped > 3
+    left = few.distance(limited)
+    while not few.is_accepting(limited):  # what was kept can be finished within its distance
+        after = few.class_distances([limited])[0]
+        assert after.min() == left - 1
+        limited, left = few.successor(limited, int(after.argmin())), left - 1
+    assert left == 0

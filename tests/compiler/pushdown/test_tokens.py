@@ -1,0 +1,170 @@
+"""Compares tokens with their bytes, and distances with the next distances."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.automata import DEAD, NO_END, CharTransducer, Dfa, live_states, to_byte_transducer
+from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.pushdown import END, Configurations, Grammar, PushdownMachine, build_machine, lift_to_tokens
+from compiler.regex import parse_pattern, pattern_dfa
+from compiler.vocab import Vocabulary
+from tests.compiler.pushdown.grammars import GRAMMARS, NUMBER, STRING, GrammarCase
+from tests.references.context_free import derives
+from tests.references.pushdown import toy_vocabulary
+from tests.references.random_constraints import real_vocabulary
+
+GPT2 = ("gpt2", 50_257, 50_256)
+TEXT_MAX = 120  # characters up to which the slow reference reads a text
+
+
+@pytest.fixture(scope="module")
+def gpt2(shared: Path) -> Vocabulary:
+    vocabulary = real_vocabulary(*GPT2)
+    assert vocabulary is not None
+    return vocabulary
+
+
+def guard() -> ResourceGuard:
+    return ResourceGuard(DEFAULT_LIMITS)
+
+
+def random_walk(machine: PushdownMachine, vocabulary: Vocabulary, draw: random.Random, slack: int) -> bytes:
+    """A finished text within a random budget. Each state on the way is checked, and tokens are compared with bytes."""
+    states = Configurations(lift_to_tokens(machine, vocabulary, guard()))
+    token_class = states.tables.token_class
+    state, text = states.start, b""
+    left = int(states.distance(state)) + slack
+    assert left < UNREACHABLE
+    while not states.is_accepting(state):
+        distances = states.class_distances([state])[0]
+        # Bellman's equation over all tokens of the vocabulary.
+        assert distances[token_class].min() == states.distance(state) - 1
+        allowed = np.flatnonzero(distances[token_class] <= left - 1)
+        for token in draw.sample(allowed.tolist(), min(8, len(allowed))) + draw.sample(range(len(token_class)), 8):
+            check_token(machine, states, vocabulary, state, token=token)
+        best = np.flatnonzero(distances[token_class] == distances[token_class].min())
+        classes = np.unique(token_class[allowed if draw.random() < 0.9 else best])
+        chosen = int(draw.choice(np.flatnonzero(token_class == draw.choice(classes.tolist())).tolist()))
+        state = states.successor(state, int(token_class[chosen]))
+        text, left = text + (vocabulary.tokens[chosen] or b""), left - 1
+        assert states.distance(state) == distances[token_class[chosen]]
+    assert left >= 0
+    return text
+
+
+def check_token(
+    machine: PushdownMachine, states: Configurations, vocabulary: Vocabulary, state: int, *, token: int
+) -> None:
+    """A token does what its bytes do in the machine. Dead configurations are dropped."""
+    reached = set(states.members(state))
+    for byte in (END,) if token in vocabulary.eos_ids else vocabulary.tokens[token] or ():
+        reached = machine.after(reached, byte, states.stacks)
+    alive = {each for each in reached if states.distance(states.state_of([each])) < UNREACHABLE}
+    alive = set() if vocabulary.tokens[token] is None and token not in vocabulary.eos_ids else alive
+    assert set(states.members(states.successor(state, int(states.tables.token_class[token])))) == alive
+
+
+def check_text(case: GrammarCase, machine: PushdownMachine, text: bytes) -> None:
+    assert machine.accepts(text)
+    if case is GRAMMARS["json"]:
+        json.loads(text)
+    if len(text) <= TEXT_MAX:
+        assert derives(case.grammar, text.decode())
+
+
+@pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+def test_walks_over_gpt2_are_exact_and_end_in_time(case: GrammarCase, gpt2: Vocabulary) -> None:
+    machine, draw = build_machine(case.grammar, guard()), random.Random(1)
+    for slack in (0, 12):
+        check_text(case, machine, random_walk(machine, gpt2, draw, slack))
+
+
+@pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+def test_walks_over_small_vocabularies_are_exact(case: GrammarCase) -> None:
+    draw, texts = random.Random(2), 0
+    for inline in (2_000, 0) * 2:
+        machine = build_machine(case.grammar, guard(), inline_positions_max=inline)
+        vocabulary = toy_vocabulary(case, draw)
+        if lift_to_tokens(machine, vocabulary, guard()).min_tokens < UNREACHABLE:
+            check_text(case, machine, random_walk(machine, vocabulary, draw, draw.randint(0, 20)))
+            texts += 1
+    assert texts >= 2
+
+
+def explicit_automaton(pattern: str, vocabulary: Vocabulary) -> TokenAutomaton:
+    """The explicit automaton of exactly the texts of a pattern."""
+    dfa, parts = pattern_dfa(pattern, guard())
+    alive = live_states(dfa)
+    number = np.where(alive, np.cumsum(alive), DEAD)
+    rows = number[dfa.next_state[alive]][:, dfa.symbol_class]
+    table = np.concatenate([[[DEAD] * dfa.symbols], rows]).astype(np.int32)
+    final = np.where(np.append(False, dfa.accepting[alive]), 0, NO_END).astype(np.int32)
+    chars = CharTransducer(
+        next_state=table, output=np.zeros_like(table), final_output=final, outputs=((),), minterms=parts
+    )
+    letters = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
+    return lift(to_byte_transducer(chars, int(number[dfa.start]), guard()), letters, vocabulary, guard())
+
+
+@pytest.mark.parametrize("pattern", [STRING, NUMBER, "(?:[a-c]é?)*(?:dog|日)", "[a-z]+(?: [a-z]+){2,5}"])
+def test_regular_grammars_have_the_distances_of_explicit_automata(pattern: str, gpt2: Vocabulary) -> None:
+    explicit = explicit_automaton(pattern, gpt2)
+    grammar = Grammar(("s",), (parse_pattern(pattern, guard()),))
+    states = Configurations(lift_to_tokens(build_machine(grammar, guard()), gpt2, guard()))
+    draw, at, state = random.Random(3), explicit.start, states.start
+    for _ in range(12):
+        assert states.distance(state) == explicit.distance[at]
+        expected = explicit.distance[explicit.successors(at)][explicit.token_class]
+        found = states.class_distances([state])[0][states.tables.token_class]
+        assert np.array_equal(found, expected)
+        token = draw.choice(np.flatnonzero(expected < UNREACHABLE).tolist())
+        at = explicit.advance(at, token)
+        state = states.successor(state, int(states.tables.token_class[token]))
+
+
+def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
+    for name in ("json", "arithmetic", "sql"):
+        grammar, draw = GRAMMARS[name].grammar, random.Random(name)
+        machines = [build_machine(grammar, guard(), inline_positions_max=most) for most in (2_000, 0)]
+        assert len(machines[0].rules) < len(machines[1].rules)
+        one, other = (Configurations(lift_to_tokens(machine, gpt2, guard())) for machine in machines)
+        here, there = one.start, other.start
+        for _ in range(15):
+            found, expected = (
+                states.class_distances([state])[0][states.tables.token_class]
+                for states, state in ((one, here), (other, there))
+            )
+            assert np.array_equal(found, expected)
+            token = draw.choice(np.flatnonzero((found < UNREACHABLE) & (found > 0)).tolist())
+            here = one.successor(here, int(one.tables.token_class[token]))
+            there = other.successor(there, int(other.tables.token_class[token]))
+
+
+def test_states_after_the_end_take_only_eos() -> None:
+    case = GRAMMARS["brackets"]
+    vocabulary = Vocabulary((None, b"(", b")", b"[", b"]", None, None), (0, 5))
+    states = Configurations(lift_to_tokens(build_machine(case.grammar, guard()), vocabulary, guard()))
+    end = states.run([1, 2, 5])
+    assert states.is_accepting(end) and states.distance(end) == 0
+    assert states.run([1, 2, 0, 5]) == end
+    assert np.flatnonzero(states.class_distances([end])[0] < UNREACHABLE) == [states.tables.token_class[0]]
+    dead = states.run([1, 2, 0, 1])
+    assert states.distance(dead) == UNREACHABLE and dead == states.run([2]) == states.run([6])
+    assert (states.class_distances([dead]) == UNREACHABLE).all()
+
+
+def test_vocabularies_without_a_bracket_have_no_text() -> None:
+    grammar = GRAMMARS["right recursion"].grammar
+    automaton = lift_to_tokens(build_machine(grammar, guard()), Vocabulary((None, b"(", b"a"), (0,)), guard())
+    assert automaton.min_tokens == 1  # the empty text
+    nested = lift_to_tokens(
+        build_machine(GRAMMARS["tree"].grammar, guard()), Vocabulary((None, b"[", b"{"), (0,)), guard()
+    )
+    assert nested.min_tokens == UNREACHABLE
