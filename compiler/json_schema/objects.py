@@ -140,7 +140,8 @@ class ObjectBuilder:
         # In the schema's order the first required name that is missing cannot be passed over.
         in_order = missing and not self._compiler.layout.any_order
         last = (missing & -missing).bit_length() if in_order else len(self._names)
-        names = [number for number in range(last) if not passed >> number & 1]
+        first = (~passed & passed + 1).bit_length() - 1  # the lowest bit that is not set
+        names = [number for number in range(first, last) if not passed >> number & 1]
         return names, not missing and self._undeclared_key_fragment is not None
 
     def may_end(self, control: _Control) -> bool:
