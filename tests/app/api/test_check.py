@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from docs.tools.pages import DOCS, code_of, tables
+
 SCHEMA = {
     "type": "object", "properties": {"name": {"type": "string"}, "price": {"type": "number", "maximum": 10}},
     "required": ["name"],
@@ -88,6 +90,15 @@ def test_a_violation_names_path_and_keyword(
 def test_a_violation_names_the_schema_that_has_the_keyword(client: TestClient) -> None:
     answer = check(client, {"all": [FORM, {"max_chars": 90}]}, '{"name":"Ada","price":11}')
     assert answer["violation"]["field"] == "all.0.json_schema.properties.price"
+
+
+def test_each_negation_of_the_page_has_its_verdicts(client: TestClient) -> None:
+    (table,) = [t for t in tables(DOCS / "json.md") if t.header[1:2] == ("what is complemented",)]
+    for row in table.rows:
+        code = code_of(row[0]).replace(": S}", ': {"type": "array"}}').replace(": C}", ': {"regex": "a+"}}')
+        for text, verdict in zip(table.header[2:], row[2:], strict=True):
+            satisfied = check(client, json.loads(code), code_of(text))["satisfied"]
+            assert satisfied == {"yes": True, "no": False}[verdict], (code, text)
 
 
 def test_values_are_decided_at_any_depth(client: TestClient) -> None:
