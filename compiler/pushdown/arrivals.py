@@ -120,6 +120,9 @@ class Arrivals:
             self._rows.append(row)
         return number
 
+    def __len__(self) -> int:
+        return len(self._items)
+
     def items(self, arrival: int) -> frozenset[Item]:
         return self._items[arrival]
 

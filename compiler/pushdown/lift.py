@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from compiler.automata import unique_rows
+from compiler.automata import distinct, unique_rows
 from compiler.lifting import token_classes
 from compiler.limits import ResourceGuard
 from compiler.pushdown.arrivals import BASE, Arrivals, Exit, Item, Landing
@@ -26,15 +26,17 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     """
     arrivals = Arrivals(machine, guard)
     token_class, edge = _edges(machine, arrivals, vocabulary, guard)
-    used, arrival = np.unique(edge, return_inverse=True)
+    live = edge.nonzero()
+    used = distinct(edge[live], len(arrivals))
     pendings = _Pendings(arrivals, machine.start_code, guard)
     kept = [arrivals.items(number) for number in used.tolist()]
     pendings.add(item for items in kept for item in items)
     entries = pendings.entries()
     items = _Items(machine.states, pendings.merged(entries))
     # Arrivals that differed only in pendings may be equal now.
-    number = np.array([items.arrival(each) for each in kept])
-    edge = number[arrival.reshape(edge.shape)]
+    number = np.zeros(len(arrivals), dtype=np.int32)
+    number[used] = [items.arrival(each) for each in kept]
+    edge[live] = number[edge[live]]
     column, merged = unique_rows(edge.T)
     edge = edge[:, column]
     merged_entries = {

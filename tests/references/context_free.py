@@ -63,6 +63,7 @@ def derives(grammar: Grammar, text: str) -> bool:
             rule = _called(node)
             if rule is not None:
                 if (rule, at) not in memo:
+                    memo[rule, at] = frozenset()  # left recursion is left only in rules without texts
                     memo[rule, at] = ends(grammar.rules[rule], at)
                 return memo[rule, at]
             reads = at < len(text) and contains(node.charset, ord(text[at])) and ord(text[at]) not in _SURROGATES
@@ -101,12 +102,14 @@ def random_text(grammar: Grammar, draw: random.Random, node: Node | None = None,
         return random_text(grammar, draw, node.spelled(), depth)
     if isinstance(node, Repeat):
         most = node.minimum + 2 if node.maximum is None else node.maximum
-        count = node.minimum if depth > 4 else draw.randint(node.minimum, min(most, node.minimum + 2))
+        endless = _height(node.item, _heights(grammar)) == math.inf
+        count = node.minimum if depth > 4 or endless else draw.randint(node.minimum, min(most, node.minimum + 2))
         return "".join(random_text(grammar, draw, node.item, depth) for _ in range(count))
     if isinstance(node, Alternation):
         height = {item: _height(item, _heights(grammar)) for item in node.items}
         few = [item for item in node.items if height[item] == min(height.values())]
-        return random_text(grammar, draw, draw.choice(few if depth > 4 else node.items), depth)
+        finite = [item for item in node.items if height[item] < math.inf]
+        return random_text(grammar, draw, draw.choice(few if depth > 4 else finite), depth)
     assert isinstance(node, Concat)
     return "".join(random_text(grammar, draw, item, depth) for item in node.items)
 

@@ -18,6 +18,12 @@ from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GrammarCase
 from tests.references.context_free import random_text
 
+CONFIGURATIONS_MAX = 60_000
+
+
+class TooManyConfigurations(Exception):
+    """The search would take minutes."""
+
 
 def explicit_distances(
     machine: PushdownMachine, vocabulary: Vocabulary, height: int, costs: Sequence[float] | None = None
@@ -28,6 +34,7 @@ def explicit_distances(
 
     costs  of each id; one each without it
     A configuration without a way to acceptance has no entry. Where the best way climbs higher, the result is too large.
+    Raises TooManyConfigurations for more than CONFIGURATIONS_MAX.
     """
     stacks, texts = StackNodes(), dict[tuple[int, ...], float]()
     for number, token in enumerate(vocabulary.tokens):
@@ -38,6 +45,8 @@ def explicit_distances(
     heights, order = {BOTTOM: 0}, [(machine.start, BOTTOM)]
     met, into = set(order), defaultdict[Configuration, list[tuple[Configuration, float]]](list)
     for configuration in order:  # grows while it is walked
+        if len(order) > CONFIGURATIONS_MAX:
+            raise TooManyConfigurations
         prefixes = {(): {configuration}}
         for text in sorted(texts):
             known = next(length for length in range(len(text), -1, -1) if text[:length] in prefixes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def random_walk(machine: PushdownMachine, vocabulary: Vocabulary, draw: random.R
         # Bellman's equation over all tokens of the vocabulary.
         assert distances[token_class].min() == states.distance(state) - 1
         allowed = np.flatnonzero(distances[token_class] <= left - 1)
-        for token in draw.sample(allowed.tolist(), min(8, len(allowed))) + draw.sample(range(len(token_class)), 8):
+        for token in {*some(allowed.tolist(), draw), *some(range(len(token_class)), draw)}:
             check_token(machine, states, vocabulary, state, token=token)
         best = np.flatnonzero(distances[token_class] == distances[token_class].min())
         classes = np.unique(token_class[allowed if draw.random() < 0.9 else best])
@@ -57,6 +58,10 @@ def random_walk(machine: PushdownMachine, vocabulary: Vocabulary, draw: random.R
         assert states.distance(state) == distances[token_class[chosen]]
     assert left >= 0
     return text
+
+
+def some(ids: Sequence[int], draw: random.Random) -> list[int]:
+    return draw.sample(ids, min(8, len(ids)))
 
 
 def check_token(

@@ -1,0 +1,104 @@
+"""Fuzzes pushdown automata of random grammars over random vocabularies.
+
+    python -m tests.long.pushdown_fuzz --cases 2000 --seed 1
+
+Machines must accept what their grammars derive. Distances must equal those of a search over explicit configurations,
+and satisfy Bellman's equation over all tokens on random walks, whose texts are derived by the grammar and end within
+their budgets. A failure prints its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import random
+import sys
+import time
+
+from compiler.errors import SpecUnsatisfiable, SpecUnsupported
+from compiler.lifting import UNREACHABLE
+from compiler.pushdown import build_machine, lift_to_tokens
+from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
+from tests.compiler.pushdown.test_distances import compared
+from tests.compiler.pushdown.test_tokens import check_text, guard, random_walk
+from tests.references.context_free import derives, grammar_of, mutated, random_text
+from tests.references.pushdown import TooManyConfigurations, toy_vocabulary
+from tests.references.random_constraints import real_vocabulary
+
+GRAMMAR_SHARE = 0.1  # of cases with one of the grammars of the tests
+REAL_SHARE = 0.1  # of cases that walk over a real vocabulary, too
+CHARACTERS = "ab()é"
+HIGHER = 3  # symbols by which the bound is raised where the search may not have climbed high enough
+
+
+def random_case(draw: random.Random) -> GrammarCase:
+    """A grammar of one to four rules over few characters."""
+    names = "stuv"[: draw.randint(1, 4)]
+
+    def item(depth: int) -> str:
+        kind = draw.random()
+        if kind < 0.55 or depth > 2:
+            text = "".join(draw.choice(CHARACTERS) for _ in range(draw.randint(1, 2)))
+            return "".join("\\" + char if char in "()" else char for char in text)
+        if kind < 0.85:
+            return f"<{draw.choice(names)}>"
+        return f"(?:{sequences(depth + 1)}){draw.choice('?*+')}"
+
+    def sequences(depth: int) -> str:
+        parts = ["".join(item(depth) for _ in range(draw.randint(1, 3))) for _ in range(draw.randint(1, 3))]
+        return "|".join(parts)
+
+    grammar = grammar_of(**{name: sequences(0) for name in names})
+    tokens = ["".join(draw.choice(CHARACTERS) for _ in range(draw.randint(2, 4))) for _ in range(draw.randint(0, 8))]
+    return GrammarCase(grammar, CHARACTERS, tuple(tokens), deterministic=False, heights=(7, 1))
+
+
+def run_case(seed: int) -> str:
+    """The outcome of one case. Raises AssertionError where an answer is wrong."""
+    draw = random.Random(seed)
+    case = draw.choice(list(GRAMMARS.values())) if draw.random() < GRAMMAR_SHARE else random_case(draw)
+    try:
+        machine = build_machine(case.grammar, guard(), inline_positions_max=draw.choice((0, 5, 2_000)))
+    except SpecUnsupported:
+        return "left recursion"
+    except SpecUnsatisfiable:
+        return "no text"
+    for _ in range(10):
+        text = random_text(case.grammar, draw)[:40]
+        for each in (text, mutated(text, draw, case.alphabet)):
+            assert machine.accepts(each.encode()) == derives(case.grammar, each), each
+    vocabulary = toy_vocabulary(case, draw)
+    try:
+        wrong = compared(machine, vocabulary, case.heights)[1]
+        # The best way from a low stack may climb over the bound: then the search is wrong, and a higher bound shows it.
+        assert not wrong or not compared(machine, vocabulary, (case.heights[0] + HIGHER, case.heights[1]))[1], wrong
+    except TooManyConfigurations:
+        return "too many configurations"
+    vocabularies = [vocabulary]
+    if draw.random() < REAL_SHARE:
+        vocabularies += [real for real in [real_vocabulary("gpt2", 50_257, 50_256)] if real]
+    if lift_to_tokens(machine, vocabulary, guard()).min_tokens == UNREACHABLE:
+        return "unspellable"
+    for each_vocabulary in vocabularies:
+        check_text(case, machine, random_walk(machine, each_vocabulary, draw, draw.randint(0, 15)))
+    return "answered"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    outcomes, start = collections.Counter[str](), time.monotonic()
+    for seed in range(args.seed * 10_000_000, args.seed * 10_000_000 + args.cases):
+        try:
+            outcomes[run_case(seed)] += 1
+        except Exception as error:  # whatever it is, the seed must be known
+            outcomes["FAILED"] += 1
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+    print(f"{args.cases} cases, {time.monotonic() - start:.0f} s: {dict(outcomes)}")
+    return 1 if outcomes["FAILED"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
