@@ -39,7 +39,7 @@ class Limits:
     letters_max: int = _cap(1_024, "sets of propositions that can hold together, and labels")
     bdd_nodes_max: int = _cap(500_000, "BDD nodes of a formula's translation")
     nfa_positions_max: int = _cap(10_000, "positions of a pattern's Glushkov automaton")
-    dfa_states_max: int = _cap(50_000, "states of any automaton")
+    dfa_states_max: int = _cap(120_000, "states of any automaton")
     table_bytes_max: int = _cap(128 * 2**20, "size of each table of an automaton")
     compile_s_max: float = _cap(10.0, "wall time of a compilation")
     compile_memory_bytes_max: int = _cap(

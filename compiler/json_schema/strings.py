@@ -177,8 +177,11 @@ def _literals(node: Schema) -> list[str]:
 def search_dfa(pattern: str, guard: ResourceGuard) -> CharDfa:
     """The texts that contain a match of the pattern. `$` is the very end."""
     # JSON Schema searches for a pattern: text may stand before and behind it.
-    tree = concat([_ANY_TEXT, _at_the_end(_parse(pattern, guard)), _ANY_TEXT])
-    return CharDfa(*node_to_dfa(tree, guard))
+    tree = _at_the_end(_parse(pattern, guard))
+    items = [*tree.items] if isinstance(tree, Concat) else [tree]
+    items = items[1:] if items[:1] == [Anchor("start")] else [_ANY_TEXT, *items]
+    items = items[:-1] if items[-1:] == [Anchor("end")] else [*items, _ANY_TEXT]
+    return CharDfa(*node_to_dfa(concat(items), guard))
 
 
 def _parse(pattern: str, guard: ResourceGuard) -> Node:

@@ -13,6 +13,8 @@ from compiler.limits import ResourceGuard
 
 _WORD_BITS, _WORD_BYTES = 64, 8
 _BLOCK_CELLS = 1 << 18  # of rows under work, unpacked
+_LONG, _FEW = 4_096, 32  # letter states, and words for each fresh one, from which on fresh pairs are read one by one
+_INVERSE_MAX = 1 << 24  # entries of the functions that are inverted: 128 MiB
 _INSIDE_MANY = 8  # states inside characters, per state between them, from which on they are searched apart
 
 
@@ -140,12 +142,16 @@ class _ReverseGraph:
         # bool [P]: the edges that keep the letter state need no look at its bits
         self._is_identity = (edges.function == np.arange(self._letter_states)).all(axis=1)[edges.edge_function]
         self._block_rows = max(1, _BLOCK_CELLS // max(1, self._letter_states))
+        self._inverse: tuple[np.ndarray, np.ndarray] | None = None
 
     def step_back(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The pairs with one edge to a pair of `rows` and `fresh`. These are [n] and [n, W].
 
         Yields transducer states int [m], each once, and their letter states uint64 [m, W], in blocks.
         """
+        if self._are_few(fresh):
+            yield from self._step_back_singly(rows, fresh)
+            return
         edges, leads_to = self._edge_index.of(rows)
         before = fresh[leads_to]  # [E, W]: the letter states from which an edge leads to a fresh pair
         # Only the edges that change the letter state need their bits permuted.
@@ -158,7 +164,34 @@ class _ReverseGraph:
             before[block] = _pack(_unpack(before[block], self._letter_states).reshape(-1)[after])
         used = np.flatnonzero(before.any(axis=1))
         pair, by_edge = self._pair_index.of(edges[used])
-        return _unions(self._source[pair], before[used], by_edge, self._block_rows)
+        yield from _unions(self._source[pair], before[used], by_edge, self._block_rows)
+
+    def _are_few(self, fresh: np.ndarray) -> bool:
+        # A letter DFA that counts has many states, of which a level reaches few.
+        is_long = self._letter_states >= _LONG and self._function.size <= _INVERSE_MAX
+        return is_long and int(np.count_nonzero(fresh)) * _FEW < fresh.size
+
+    def _step_back_singly(self, rows: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """`step_back`, one fresh pair at a time."""
+        count = self._letter_states
+        if self._inverse is None:
+            self._inverse = _inverted(self._function)
+        origins, first = self._inverse
+        row, letter = _set_bits(fresh)
+        edge, leads_to = self._edge_index.of(rows[row])
+        function, image = self._edge_function[edge], letter[leads_to]
+        place, counts = spread(first[function, image], first[function, image + 1])
+        origin = origins[np.repeat(function, counts), place]
+        pair, by_origin = self._pair_index.of(np.repeat(edge, counts))
+        reached = np.unique(self._source[pair].astype(np.int64) * count + origin[by_origin])
+        into_row, begin = np.unique(reached // count, return_index=True)
+        ends = np.append(begin, len(reached))
+        for at in range(0, len(into_row), self._block_rows):
+            block = into_row[at : at + self._block_rows]
+            row, letter = np.divmod(reached[ends[at] : ends[at + len(block)]], count)
+            bits = np.zeros((len(block), count), dtype=bool)
+            bits[np.searchsorted(block, row), letter] = True
+            yield block, _pack(bits)
 
 
 def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np.ndarray, *, level: int) -> None:
@@ -167,6 +200,10 @@ def _settle(distance: np.ndarray, settled: np.ndarray, rows: np.ndarray, new: np
     These are the letter states `new` [n, W] of the transducer states `rows` [n].
     """
     settled[rows] |= new
+    if np.count_nonzero(new) * _FEW < new.size:
+        row, letter = _set_bits(new)
+        distance[rows[row], letter] = level
+        return
     reached_pairs = distance[rows]
     np.copyto(reached_pairs, level, where=_unpack(new, distance.shape[1]))
     distance[rows] = reached_pairs
@@ -183,6 +220,26 @@ def _pack(bits: np.ndarray) -> np.ndarray:
 def _unpack(words: np.ndarray, bits: int) -> np.ndarray:
     """The inverse of `_pack`: bool [N, bits]."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=bits).view(bool)
+
+
+def _set_bits(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and columns of the set bits in packed rows. Few are set."""
+    row, word = words.nonzero()
+    at, bit = np.unpackbits(words[row, word].view(np.uint8).reshape(-1, _WORD_BYTES), axis=1).nonzero()
+    return row[at], word[at] * _WORD_BITS + bit
+
+
+def _inverted(function: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The letter states by where each function leads: int32 [F, Q].
+
+    The second array, int32 [F, Q + 1], has where those of each image begin.
+    """
+    origins = np.empty(function.shape, dtype=np.int32)
+    first = np.zeros((len(function), function.shape[1] + 1), dtype=np.int32)
+    for number, images in enumerate(function):
+        origins[number] = stable_order(images)
+        first[number, 1:] = np.bincount(images, minlength=len(images)).cumsum()
+    return origins, first
 
 
 class _Index:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.automata import CharSet, Dfa, Minterms, live_states
 from compiler.limits import ResourceGuard
+from compiler.regex.counted import counted_dfa
 from compiler.regex.glushkov import CharNfa, PositionBuilder
 from compiler.regex.lookaround import conditional_dfa
 from compiler.regex.nodes import Node
@@ -27,7 +28,11 @@ def pattern_dfa(pattern: str, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
 
 
 def node_to_dfa(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
-    """The minimal DFA of a tree. Raises as `node_nfa` and `determinize` do."""
+    """The minimal DFA of a tree. Raises as `counted_dfa`, `node_nfa` and `determinize` do."""
+    with guard.recursion():
+        counted = counted_dfa(node, guard)
+    if counted is not None:
+        return counted
     # Glushkov's construction, then the powerset construction.
     built = _positions(node, guard)
     return determinize(built, guard) if isinstance(built, CharNfa) else built

@@ -23,6 +23,7 @@ from compiler.automata import (
     coarsened,
     describe,
     inner_estimate,
+    live_states,
     minimize,
     to_byte_transducer,
 )
@@ -45,6 +46,7 @@ from compiler.text.tree import (
 from compiler.text.word_trace import WordTransducer, word_transducer
 
 _INNER_STATES_MAX = 4_000  # of a transducer's states inside characters, before its tables cost more than letters do
+_LONG, _FEW_MINTERMS, _MANY_CHARACTERS = 20_000, 8, 16  # see `_is_count`
 _JOINT_INNER_STATES_MAX = 5_000  # the same of a joint transducer, which has some for its words anyway
 _SIZE_LIMITS = ("dfa_states_max", "table_bytes_max")  # which another construction may keep to
 _Leaf = TypeVar("_Leaf", WordLeaf, CharLeaf, LengthLeaf)
@@ -182,9 +184,12 @@ class _Attempt(NamedTuple):
 
 def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
     """The constructions that may serve, the preferred one first."""
-    # Wide constraints are those whose transducer would have many states inside UTF-8 characters.
+    # Wide constraints are those whose transducer would have many states inside UTF-8 characters. Counts have many
+    # states that most tokens leave, and few functions on these.
     strategies: list[Callable[[_Parts, ResourceGuard], _Attempt]]
-    if parts.mandatory is not None and parts.optional is None and _is_wide(parts.mandatory):
+    if parts.mandatory is not None and parts.optional is None and (
+        _is_wide(parts.mandatory) or _is_count(parts.mandatory)
+    ):
         strategies = [_whole_text_per_character]
     elif _of_type(parts.root, CharLeaf):
         strategies = [_side_by_side, _words_per_character]
@@ -216,6 +221,16 @@ def _first_within_limits(attempts: Sequence[Callable[[], _Attempt]]) -> _Attempt
 def _is_wide(texts: CharDfa) -> bool:
     """Whether a transducer would need very many states inside characters."""
     return inner_estimate(texts.dfa.next_state[:, texts.dfa.symbol_class], texts.minterms) > _INNER_STATES_MAX
+
+
+def _is_count(texts: CharDfa) -> bool:
+    """Whether many tokens leave many states, though characters do few things."""
+    dfa, parts = texts.dfa, texts.minterms
+    if dfa.states < _LONG or parts.count > _FEW_MINTERMS:
+        return False
+    sizes = np.array([sum(end - begin for begin, end in parts.charset([number])) for number in range(parts.count)])
+    leaving = live_states(dfa)[dfa.next_state[:, dfa.symbol_class]] @ sizes
+    return bool(leaving.mean() > _MANY_CHARACTERS)
 
 
 def _whole_text_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:

@@ -31,8 +31,8 @@ COMPILES = ""  # in place of a limit: a fast machine compiles it in time
 SMALL_CONSTRAINT: dict[str, object] = {"keywords": ["dog", "ball"]}
 
 BOMBS: list[tuple[str, dict[str, object], tuple[str, ...]]] = [  # name, constraint, the limits that may be exceeded
-    ("a regex whose automaton is exponential", {"regex": "(a|b)*a(a|b){24}"}, ("dfa_states_max",)),
-    ("a formula whose automaton is exponential", {"ltlf": f"F(a & {'X ' * 24}b)"}, ("dfa_states_max", "compile_s_max")),
+    ("a regex whose automaton is exponential", {"regex": "(a|b)*a(a|b){24}"}, ("dfa_states_max", "compile_s_max")),
+    ("a formula whose automaton is exponential", {"ltlf": f"F(a & {'X ' * 24}b)"}, ("bdd_nodes_max", *COSTS)),
     ("ten thousand brackets in a regex", {"regex": "(" * 10_000 + "a" + ")" * 10_000}, ("nesting_depth_max",)),
     ("twenty thousand brackets in a regex", {"regex": "(" * 20_000 + "a" + ")" * 20_000}, ("pattern_chars_max",)),
     ("ten thousand brackets in a formula", {"ltlf": "(" * 10_000 + "a" + ")" * 10_000}, ("formula_chars_max",)),

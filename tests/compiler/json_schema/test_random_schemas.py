@@ -35,7 +35,7 @@ def embed(value: object, field: str) -> CharDfa:
 def compiled(
     schema: Any, whitespace: Whitespace = "compact", depth: int = 2, schemas: Any = None, *, any_order: bool = False
 ) -> CharDfa:
-    guard = ResourceGuard(Limits())
+    guard = ResourceGuard(Limits(compile_s_max=100))
     return schema_dfa(schema, whitespace, depth, embed, guard=guard, schemas=schemas, any_order=any_order)
 
 

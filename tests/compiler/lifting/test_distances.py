@@ -1,4 +1,4 @@
-"""Compares distances with states inside characters searched apart and together."""
+"""Compares the ways in which distances are searched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BETWEEN, INSIDE, LETTER_STATES, EDGES = 4, 60, 5, 90
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_states_inside_characters_may_be_searched_apart(seed: int) -> None:
+def test_every_way_to_search_finds_the_same_distances(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     states = BETWEEN + INSIDE
     # Few edges lead out of the states between characters, so that some paths need those inside.
@@ -29,5 +29,8 @@ def test_states_inside_characters_may_be_searched_apart(seed: int) -> None:
     arrays = (source, edge, edge_target, edge_function)
     together = distances(*arrays, function=function, accepting=accepting)
     apart = distances(*arrays, function=function, accepting=accepting, inside=BETWEEN)
-    assert np.array_equal(apart, together)
+    monkeypatch.setattr("compiler.lifting.distances._LONG", 0)
+    monkeypatch.setattr("compiler.lifting.distances._FEW", seed % 2)
+    singly = distances(*arrays, function=function, accepting=accepting)
+    assert np.array_equal(apart, together) and np.array_equal(singly, together)
     assert (together != UNREACHABLE).any()
