@@ -14,9 +14,10 @@ from transformers import LogitsProcessor
 
 from compiler.errors import BudgetTooSmall
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.pushdown import PushdownAutomaton
 from decoding.errors import ModelOutputInvalid, VocabularyMismatch
 from decoding.options import require
-from decoding.tensors import LOG_PROB_FLOOR, Tables
+from decoding.tensors import LOG_PROB_FLOOR, TokenStates, begin_states
 
 _DEAD_STATE = 0
 _MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64  # odd; its powers weigh the positions of a row in the row's hash
@@ -24,18 +25,16 @@ _MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64  # odd; its powers weigh the positions 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LastCall:
-    """The rows of the last call and their states. R rows of N ids, C classes.
+    """The rows of the last call and their states. R rows of N ids.
 
-    ids        int64 [R, N]
-    key        int64 [R]     a hash of the row's ids
-    state      int64 [R]     the automaton's, after what was generated
-    successor  int64 [R, C]  after one token more
+    ids    int64 [R, N]
+    key    int64 [R]     a hash of the row's ids
+    state  int64 [R]     the automaton's, after what was generated
     """
 
     ids: Tensor
     key: Tensor
     state: Tensor
-    successor: Tensor
 
 
 class ConstraintLogitsProcessor(LogitsProcessor):
@@ -43,7 +42,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
 
         model.generate(**inputs, max_new_tokens=32, logits_processor=[ConstraintLogitsProcessor(automaton, 32)])
 
-    automaton       compiled for the model's ids; its EOS ids are to be those that `generate` stops at
+    automaton       of either kind, compiled for the model's ids; `generate` stops at its EOS ids
     max_new_tokens  T, that of `generate` or less; EOS among them
     prompt_length   ids before the first generated one, padding on the left included; None takes it from the first call
     extra_ids       how many ids the model scores beyond the automaton's, where its table is padded: never written
@@ -55,7 +54,8 @@ class ConstraintLogitsProcessor(LogitsProcessor):
     """
 
     def __init__(
-        self, automaton: TokenAutomaton, max_new_tokens: int, *, prompt_length: int | None = None, extra_ids: int = 0
+        self, automaton: TokenAutomaton | PushdownAutomaton, max_new_tokens: int, *, prompt_length: int | None = None,
+        extra_ids: int = 0,
     ) -> None:
         require(max_new_tokens >= 1, "max_new_tokens", "at least 1")
         require(prompt_length is None or prompt_length >= 0, "prompt_length", "at least 0")
@@ -65,7 +65,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         self._automaton, self._extra_ids = automaton, extra_ids
         self._max_new_tokens, self._prompt_length = max_new_tokens, prompt_length
         self._token_class = torch.as_tensor(automaton.token_class, dtype=torch.int64)
-        self._tables: Tables | None = None
+        self._states: TokenStates | None = None
         self._prompt_key: Tensor | None = None
         self._last_call: _LastCall | None = None
 
@@ -79,14 +79,13 @@ class ConstraintLogitsProcessor(LogitsProcessor):
             raise VocabularyMismatch(self._automaton.vocabulary_size, scores.shape[1])
         if bool(scores.isnan().any()):
             raise ModelOutputInvalid("the model's scores hold NaN")
-        if self._tables is None or self._tables.distance.device != scores.device:
-            self._tables = Tables.from_automaton(self._automaton, scores.device)
+        if self._states is None or self._token_class.device != scores.device:
+            self._states, self._last_call = begin_states(self._automaton, scores.device), None
             self._token_class = self._token_class.to(scores.device)
         generated = self._generated_count(input_ids)
-        state = self._states(self._tables, input_ids, generated)
-        successor = self._tables.successors(state)  # [R, C]
-        self._last_call = _LastCall(input_ids, _keys(input_ids), state, successor)
-        allowed = self._allowed(self._tables, successor, self._max_new_tokens - generated - 1)
+        state = self._reached(self._states, input_ids, generated)
+        self._last_call = _LastCall(input_ids, _keys(input_ids), state)
+        allowed = self._allowed(self._states.class_distances(state), self._max_new_tokens - generated - 1)
         mask = torch.nn.functional.pad(allowed[:, self._token_class], (0, self._extra_ids))  # [R, V]
         return scores.clamp(min=LOG_PROB_FLOOR).masked_fill(~mask, float("-inf"))
 
@@ -102,9 +101,9 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         require(is_continuation, "input_ids", "a continuation of the first call's: make a processor for each generate")
         return generated
 
-    def _states(self, tables: Tables, input_ids: Tensor, generated: int) -> Tensor:
+    def _reached(self, states: TokenStates, input_ids: Tensor, generated: int) -> Tensor:
         """The automaton's state after what each row has generated: int64 [R]."""
-        start = torch.full((len(input_ids),), self._automaton.start, device=input_ids.device)
+        start = torch.full((len(input_ids),), states.start, device=input_ids.device)
         if generated == 0:
             return start
         last = self._last_call
@@ -114,24 +113,24 @@ class ConstraintLogitsProcessor(LogitsProcessor):
             before = input_ids[:, :-1]
             parent = (last.key[None] == _keys(before)[:, None]).byte().argmax(dim=1)  # [R]; 0 where there is none
             if torch.equal(last.ids[parent], before):
-                return self._after(tables, last.state[parent], last.successor[parent], input_ids[:, -1])
+                return self._after(states, last.state[parent], input_ids[:, -1])
         # The library took a step back, as it does in assisted decoding: the states are computed from the prompt on.
         state = start
         for position in range(input_ids.shape[1] - generated, input_ids.shape[1]):
-            state = self._after(tables, state, tables.successors(state), input_ids[:, position])
+            state = self._after(states, state, input_ids[:, position])
         return state
 
-    def _after(self, tables: Tables, state: Tensor, successor: Tensor, token: Tensor) -> Tensor:
+    def _after(self, states: TokenStates, state: Tensor, token: Tensor) -> Tensor:
         """The states after one token more. A finished row stays in its state: the library pads it."""
         in_vocabulary = token < self._automaton.vocabulary_size
-        after = successor.gather(1, self._token_class[token.where(in_vocabulary, 0)][:, None])[:, 0]
-        return state.where(tables.distance[state] == 0, after.where(in_vocabulary, _DEAD_STATE))
+        after = states.after(state, token.where(in_vocabulary, 0))
+        return state.where(states.distances(state) == 0, after.where(in_vocabulary, _DEAD_STATE))
 
-    def _allowed(self, tables: Tables, successor: Tensor, budget_after: int) -> Tensor:
+    def _allowed(self, distances: Tensor, budget_after: int) -> Tensor:
         """Which classes each row may write: bool [R, C]."""
         # A row without an allowed class is finished, or pads a beam at score -inf. It gets EOS: with all scores -inf
         # the library's softmax would give NaN.
-        allowed: Tensor = tables.distance[successor] <= budget_after
+        allowed: Tensor = distances <= budget_after
         eos = torch.zeros_like(allowed[0])
         eos[self._token_class[self._automaton.eos_ids[0]]] = True
         return allowed | (~allowed.any(dim=1, keepdim=True) & eos)

@@ -7,7 +7,7 @@ a few additions, however high the stack is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,14 +28,27 @@ _MEMBERS_MAX = 256  # configurations in a state
 class _Reads(NamedTuple):
     """What tokens do in one control state, flattened.
 
-    exits     (place of the class, pending): int [n, 2]
-    landings  by the landing that has their pushed symbols, (place of the class, control state): int [n, 2] each
     classes   the token classes with an edge, ascending
+    exits     (place of the class, pending): int [n, 2]
+    landings  for each string of pushed symbols, a landing with it, and the places of classes with control states
     """
 
     classes: np.ndarray
     exits: np.ndarray
-    landings: list[tuple[int, np.ndarray]]
+    landings: list[tuple[int, np.ndarray, _StateValues]]
+
+
+class _StateValues(NamedTuple):
+    """The values of `within` of some control states, one after the other. States without values are left out.
+
+    position  int [n]  the places of the values in `ExitDistances.within`
+    first     int [m]  where those of each state begin
+    kept      int [m]  which of the states these are
+    """
+
+    position: np.ndarray
+    first: np.ndarray
+    kept: np.ndarray
 
 
 class Configurations:
@@ -78,6 +91,7 @@ class Configurations:
             )
         }  # fmt: skip
         self._reads: dict[int, _Reads] = {}
+        self._distances: dict[Configuration, float] = {(ACCEPTED, BOTTOM): 0}
         self._members: list[tuple[Configuration, ...]] = []
         self._numbers: dict[tuple[Configuration, ...], int] = {}
         self.state_of(())
@@ -102,8 +116,6 @@ class Configurations:
 
     def distance(self, state: int) -> float:
         """Fewest tokens to acceptance, EOS included, or UNREACHABLE."""
-        if state == self._accepted:
-            return 0
         least = min((self._distance(*member) for member in self._members[state]), default=self._infinite)
         return least if least < self._infinite else UNREACHABLE
 
@@ -113,14 +125,14 @@ class Configurations:
         for row, state in zip(rows, states, strict=True):
             for control, node in self._members[state]:
                 self._lower(row, control, node)
-            if state == self._accepted:  # after EOS only EOS may follow
+            if self.is_accepting(state):  # after EOS only EOS may follow
                 row[self.tables.token_class[self.tables.eos_ids[0]]] = 0
         rows[rows >= self._infinite] = UNREACHABLE
         return rows
 
     def successor(self, state: int, token_class: int) -> int:
         """The state after one token of a class. Configurations that cannot be finished are dropped."""
-        if state == self._accepted:
+        if self.is_accepting(state):
             return state if token_class == self.tables.token_class[self.tables.eos_ids[0]] else DEAD_STATE
         tables, reached = self.tables, set[Configuration]()
         for control, node in self._members[state]:
@@ -151,7 +163,11 @@ class Configurations:
         return [order[place] for place in np.argsort(rank, kind="stable")[: self._members_max].tolist()]
 
     def _distance(self, control: int, node: int) -> float:
-        return 0 if control == ACCEPTED else self._vectors.from_states(self.stacks, node)[control].item()
+        if (control, node) not in self._distances:
+            rows = self._vectors.rows(np.array([control]))
+            found = self._vectors.from_states(self.stacks, node, rows).tolist() if len(rows.first) else []
+            self._distances[control, node] = min(found, default=self._infinite)
+        return self._distances[control, node]
 
     def _arrive(self, arrival: int, node: int, reached: set[Configuration]) -> None:
         """Add the configurations after the items of an arrival."""
@@ -167,16 +183,6 @@ class Configurations:
                 elif ~item == ACCEPTED_PENDING:
                     reached.add((ACCEPTED, BOTTOM))
 
-    def _pushed(self, landing: int, node: int) -> int:
-        """The node with a landing's symbols above a node."""
-        symbols = []
-        while (below := int(self.tables.landing_below[landing])) != NO_LANDING:
-            symbols.append(int(self.tables.landing_symbol[landing]))
-            landing = below
-        for symbol in symbols:
-            node = self.stacks.push(symbol, node)
-        return node
-
     def _lower(self, row: np.ndarray, control: int, node: int) -> None:
         """Lower a row of distances by class to those from one configuration."""
         if control == ACCEPTED:
@@ -186,9 +192,10 @@ class Configurations:
             reads = self._reads[control] = self._read(control)
         least = np.full(len(reads.classes), self._infinite, dtype=row.dtype)
         np.minimum.at(least, reads.exits[:, 0], self._vectors.of(self.stacks, node)[reads.exits[:, 1]])
-        for pushed, landed in reads.landings:
-            above = self._vectors.from_states(self.stacks, self._pushed(pushed, node))
-            np.minimum.at(least, landed[:, 0], above[landed[:, 1]])
+        for pushed, places, rows in reads.landings:
+            if len(rows.first):
+                above = self._vectors.from_states(self.stacks, self._pushed(pushed, node), rows)
+                np.minimum.at(least, places[rows.kept], above)
         row[reads.classes] = np.minimum(row[reads.classes], least)
 
     def _read(self, control: int) -> _Reads:
@@ -198,17 +205,29 @@ class Configurations:
         place, counts = spread(tables.item_first[arrival], tables.item_first[arrival + 1])
         item, source = tables.item[place], np.repeat(np.arange(len(arrival)), counts)
         exits = np.column_stack([source, ~item])[item < 0]
-        landings = dict[tuple[int, ...], list[tuple[int, int]]]()
-        examples = dict[tuple[int, ...], int]()
+        # Landings that push the same symbols are read together: their control states lie over one node.
+        examples, landings = dict[tuple[int, ...], int](), dict[tuple[int, ...], list[tuple[int, int]]]()
         for which, landing in zip(source[item >= 0].tolist(), item[item >= 0].tolist(), strict=True):
-            symbols, at = list[int](), landing
-            while tables.landing_below[at] != NO_LANDING:
-                symbols.append(int(tables.landing_symbol[at]))
-                at = int(tables.landing_below[at])
-            examples.setdefault(tuple(symbols), landing)
-            landings.setdefault(tuple(symbols), []).append((which, int(tables.landing_state[landing])))
-        pairs = [(examples[symbols], np.array(each)) for symbols, each in landings.items()]
-        return _Reads(tables.edge_class[edges], exits, pairs)
+            symbols = tuple(self._symbols(landing))
+            examples.setdefault(symbols, landing)
+            landings.setdefault(symbols, []).append((which, int(tables.landing_state[landing])))
+        groups = list[tuple[int, np.ndarray, _StateValues]]()
+        for symbols, pairs in landings.items():
+            places, states = np.array(pairs).T
+            groups.append((examples[symbols], places, self._vectors.rows(states)))
+        return _Reads(tables.edge_class[edges], exits, groups)
+
+    def _symbols(self, landing: int) -> Iterator[int]:
+        """The symbols that a landing pushes, the deepest first."""
+        while (below := int(self.tables.landing_below[landing])) != NO_LANDING:
+            yield int(self.tables.landing_symbol[landing])
+            landing = below
+
+    def _pushed(self, landing: int, node: int) -> int:
+        """The node with a landing's symbols above a node."""
+        for symbol in self._symbols(landing):
+            node = self.stacks.push(symbol, node)
+        return node
 
 
 class _Vectors:
@@ -220,11 +239,8 @@ class _Vectors:
         bottom = np.full(tables.pendings, infinite, dtype=self.dtype)
         bottom[ACCEPTED_PENDING] = 0
         self._of: dict[int, np.ndarray] = {BOTTOM: bottom}
-        self._from_states: dict[int, np.ndarray] = {}
         self._distances = distances
-        # Where the values of each control state begin, of those that have any.
-        self._first = np.flatnonzero(np.diff(distances.state, prepend=-1))
-        self._states = tables.states
+        self._first = np.searchsorted(distances.state, np.arange(tables.states + 1))  # of each control state's values
         ends = np.searchsorted(distances.symbol, np.arange(tables.symbols + 1))
         self._symbols = [self._of_symbol(slice(*pair)) for pair in pairwise(ends.tolist())]
 
@@ -252,15 +268,14 @@ class _Vectors:
             self._of[node] = vector
         return vector
 
-    def from_states(self, stacks: StackNodes, node: int) -> np.ndarray:
-        """Least cost to acceptance from each control state over a node: [Q]."""
-        if node not in self._from_states:
-            distances, vector = self._distances, self.of(stacks, node)
-            least = np.full(self._states, self._infinite, dtype=self.dtype)
-            if len(self._first):
-                sums = distances.within + vector[distances.pending]
-                least[distances.state[self._first]] = np.minimum(
-                    np.minimum.reduceat(sums, self._first), self._infinite
-                )
-            self._from_states[node] = least
-        return self._from_states[node]
+    def rows(self, states: np.ndarray) -> _StateValues:
+        """The places of the values of some control states."""
+        position, counts = spread(self._first[states], self._first[states + 1])
+        kept = np.flatnonzero(counts)
+        return _StateValues(position, (np.cumsum(counts) - counts)[kept], kept)
+
+    def from_states(self, stacks: StackNodes, node: int, rows: _StateValues) -> np.ndarray:
+        """Least cost to acceptance from some control states over a node. There is at least one."""
+        distances = self._distances
+        sums = distances.within[rows.position] + self.of(stacks, node)[distances.pending[rows.position]]
+        return np.asarray(np.minimum(np.minimum.reduceat(sums, rows.first), self._infinite))

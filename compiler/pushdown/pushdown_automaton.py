@@ -35,6 +35,19 @@ class PushdownAutomaton:
         self.distances.check(self.tables)
 
     @property
+    def token_class(self) -> np.ndarray:
+        """The class of each id: int32 [V]."""
+        return self.tables.token_class
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.tables.token_class)
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        return self.tables.eos_ids
+
+    @property
     def min_tokens(self) -> int:
         """d(start), the fewest tokens that satisfy the constraint. EOS is counted. A smaller budget is impossible."""
         found = (self.distances.state == self.tables.start) & (self.distances.pending == ACCEPTED_PENDING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,18 @@ from transformers import AutoModelForCausalLM
 from app.models import ModelFiles
 from compiler.errors import BudgetTooSmall
 from compiler.lifting import TokenAutomaton, from_table
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pipeline import compile_spec
+from compiler.pushdown import build_machine, lift_to_tokens
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import answer_text
 from compiler.vocab import Vocabulary
 from decoding.errors import ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.logits_processor import ConstraintLogitsProcessor
+from tests.compiler.pushdown.grammars import GRAMMARS
+from tests.compiler.pushdown.test_tokens import explicit_automaton
 from tests.decoding.random_automata import random_factored
+from tests.references.context_free import derives, grammar_of
 from tests.references.text import satisfies
 
 PROMPTS = ["sentence:", "concepts: dog park ball | sentence:", "a"]
@@ -80,6 +86,42 @@ def test_every_answer_satisfies_its_constraint_within_the_budget(
             assert len(row) <= budget
             text = text_of_ids(row, files.vocabulary).decode()
             assert satisfies(spec, answer_text(compiled.text, text)), text
+
+
+@pytest.mark.parametrize("mode", WAYS, ids=str)
+def test_texts_of_grammars_are_finished_within_the_budget(
+    mode: dict[str, Any], model: Any, tokenizer: Tokenizer, files: ModelFiles
+) -> None:
+    torch.manual_seed(6)
+    for name, extra in (("json", 0), ("json", 30), ("dangling else", 12), ("palindromes", 9)):
+        case = GRAMMARS[name]
+        machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS))
+        automaton = lift_to_tokens(machine, files.vocabulary, ResourceGuard(DEFAULT_LIMITS))
+        budget = automaton.min_tokens + extra
+        inputs = batch(tokenizer, PROMPTS)
+        processor = ConstraintLogitsProcessor(automaton, budget)
+        output = model.generate(**inputs, max_new_tokens=budget, pad_token_id=PAD, logits_processor=[processor], **mode)
+        for row in output[:, inputs["input_ids"].shape[1] :].tolist():
+            assert len(row) <= budget
+            text = text_of_ids(row, files.vocabulary).decode()
+            assert derives(case.grammar, text) and machine.accepts(text.encode()), text
+            if name == "json":
+                json.loads(text)
+
+
+def test_both_kinds_of_automata_allow_the_same_tokens(files: ModelFiles) -> None:
+    pattern, size = "[a-z]+(?: [a-z]+){2,5}", files.vocabulary.size
+    machine = build_machine(grammar_of(s=pattern), ResourceGuard(DEFAULT_LIMITS))
+    automata = (
+        explicit_automaton(pattern, files.vocabulary),
+        lift_to_tokens(machine, files.vocabulary, ResourceGuard(DEFAULT_LIMITS)),
+    )
+    explicit, pushdown = (ConstraintLogitsProcessor(automaton, 14) for automaton in automata)
+    ids = torch.ones((5, 1), dtype=torch.int64)
+    for _ in range(14):
+        allowed = explicit(ids, torch.zeros(5, size)).isfinite()
+        assert torch.equal(allowed, pushdown(ids, torch.zeros(5, size)).isfinite())
+        ids = torch.cat([ids, torch.multinomial(allowed.float(), 1)], dim=1)[torch.randint(0, 5, (5,))]
 
 
 def test_greedy_is_unchanged_if_all_is_allowed(model: Any, tokenizer: Tokenizer, files: ModelFiles) -> None:
