@@ -15,6 +15,7 @@ from referencing import Registry
 
 from compiler.errors import CompileError, LimitExceeded, SpecUnsatisfiable
 from compiler.json_schema.decimals import as_decimal
+from compiler.limits import Limits
 from compiler.pipeline import compile_text
 from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.text import check_text
@@ -129,11 +130,12 @@ def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
 )  # fmt: skip
 def test_a_combination_with_a_schema_names_the_bound(constraint: Any, limit: str | None) -> None:
     spec = spec_from_json(constraint)
+    patient = Limits(compile_s_max=100)
     if limit == "satisfiable":
-        compile_text(spec)
+        compile_text(spec, patient)
         return
     with pytest.raises(CompileError) as excinfo:
-        compile_text(spec)
+        compile_text(spec, patient)
     assert limit is None or getattr(excinfo.value, "limit", None) == limit
     assert isinstance(excinfo.value, SpecUnsatisfiable if limit is None else LimitExceeded)
 
