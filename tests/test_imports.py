@@ -28,6 +28,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "vocab": "errors",
         "lifting": "automata limits vocab",
         "pushdown": "automata errors lifting limits regex vocab",
+        "grammars": "automata errors limits pushdown regex",
         "text": "automata errors lifting limits regex spec vocab",
         "artifact": "lifting spec text",
         "codec": "artifact automata errors lifting spec text",

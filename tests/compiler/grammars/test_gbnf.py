@@ -1,0 +1,79 @@
+"""Grammars in GBNF: what they accept, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compiler.errors import CompileError, SpecSyntaxError, SpecUnsupported
+from compiler.grammars import read_gbnf
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.pushdown import PushdownMachine, build_machine
+from tests.tables import table
+
+LLAMA_CPP = table("gbnf_llama_cpp")
+WRONG = {
+    "name": ('"a"', 1, 1, "the name of a rule"),
+    "assignment": ('root = "a"', 1, 6, "::="),
+    "second definition": ('root ::= "a"\nroot ::= "b"', 2, 1, "another name"),
+    "no newline": ('root ::= "a" )', 1, 14, "a newline"),
+    "open bracket": ('root ::= ("a"\nb ::= "c"', 2, 3, ")"),
+    "open literal": ('root ::= "a\n', 2, 1, '"'),
+    "open class": ("root ::= [a", 1, 12, "]"),
+    "escape": (r'root ::= "\q"', 1, 11, r"\xXX"),
+    "short escape": (r'root ::= "\x4"', 1, 11, r"\xXX"),
+    "escape beyond the last character": (r'root ::= "\U00110000"', 1, 11, r"\xXX"),
+    "range": ("root ::= [z-a]", 1, 11, "the lower character first"),
+    "repetition": ('root ::= "a"{3,2}', 1, 13, "{m,n} with m <= n"),
+}
+
+
+def machine_of(text: str) -> PushdownMachine:
+    guard = ResourceGuard(DEFAULT_LIMITS)
+    return build_machine(read_gbnf(text, guard), guard)
+
+
+@pytest.mark.parametrize("case", LLAMA_CPP["accepts"], ids=lambda case: case["name"])
+def test_grammars_of_llama_cpp_accept_its_texts(case: dict[str, Any]) -> None:
+    machine = machine_of(case["grammar"])
+    verdicts = {text: machine.accepts(text.encode()) for text in (*case["accepted"], *case["rejected"])}
+    assert [text for text, accepted in verdicts.items() if accepted] == case["accepted"]
+
+
+@pytest.mark.parametrize("case", LLAMA_CPP["refused"], ids=lambda case: case["name"])
+def test_grammars_that_llama_cpp_refuses_are_refused(case: dict[str, Any]) -> None:
+    with pytest.raises(CompileError) as caught:
+        machine_of(case["grammar"])
+    assert caught.value.facts.code == case["code"]
+
+
+@pytest.mark.parametrize("text, line, column, expected", WRONG.values(), ids=WRONG)
+def test_a_fault_is_shown_with_its_place(text: str, line: int, column: int, expected: str) -> None:
+    with pytest.raises(SpecSyntaxError) as caught:
+        machine_of(text)
+    error = caught.value
+    assert (error.line, error.column) == (line, column)
+    assert expected in error.expected
+
+
+def test_a_token_is_refused_with_its_place() -> None:
+    with pytest.raises(SpecUnsupported) as caught:
+        machine_of('root ::= "a" !<think>')
+    assert (caught.value.construct, caught.value.position) == ("token", 13)
+
+
+def test_comments_and_newlines_stand_between_elements() -> None:
+    machine = machine_of('# first\nroot ::= # here\n  ( "a" # then\n b\n) |\n  "c"\r\nb ::= [b] # last')
+    assert machine.accepts(b"ab") and machine.accepts(b"c") and not machine.accepts(b"a")
+
+
+def test_escapes_and_classes_spell_any_character() -> None:
+    machine = machine_of(r'root ::= "\x41\u00e9\U0001F600\"\\\t" [^a-c\]] [-x] [x-]')
+    assert machine.accepts('Aé😀"\\\td-x'.encode()) and machine.accepts('Aé😀"\\\t\nx-'.encode())
+    assert not machine.accepts('Aé😀"\\\tb-x'.encode()) and not machine.accepts('Aé😀"\\\t]-x'.encode())
+
+
+def test_a_literal_is_repeated_as_a_whole() -> None:
+    machine = machine_of('root ::= "ab"{2} " " "c" + ?')
+    assert machine.accepts(b"abab ") and machine.accepts(b"abab ccc") and not machine.accepts(b"abb ")
