@@ -117,6 +117,7 @@ class Arrivals:
         key = row.tobytes()
         number = self._row_numbers.setdefault(key, len(self._rows))
         if number == len(self._rows):
+            self._guard.check("table_bytes_max", (number + 1) * row.nbytes)
             self._rows.append(row)
         return number
 

@@ -79,12 +79,13 @@ def calls_of(node: Node) -> set[int]:
     return found
 
 
-def prepared_rules(grammar: Grammar, inline_positions_max: int, guard: ResourceGuard) -> tuple[list[str], list[Node]]:
+def prepared_rules(grammar: Grammar, inline_growth_max: int, guard: ResourceGuard) -> tuple[list[str], list[Node]]:
     """The names and patterns of the rules that a network needs. The first is the root: the start, then END.
 
     Rules that derive no text are left out of their callers. A rule that does not call itself replaces its calls while
-    the callers have at most `inline_positions_max` positions, so that calls stay only for recursion, and for large
-    rules. A call of a rule that derives the empty text becomes optional: what is called reads at least one byte.
+    all rules together grow by at most `inline_growth_max` positions, so that calls stay only for recursion, and for
+    large rules that are used in many places. A call of a rule that derives the empty text becomes optional: what is
+    called reads at least one byte.
     Raises SpecUnsatisfiable where no text is derived, and SpecUnsupported for a left-recursive rule.
     """
     with guard.recursion():
@@ -100,7 +101,8 @@ def prepared_rules(grammar: Grammar, inline_positions_max: int, guard: ResourceG
         }
         rules = _reachable(rules, root)
         _refuse_left_recursion(rules, _closure(rules, _derives_empty), grammar.names)
-        rules = _inlined(rules, root, inline_positions_max)
+        if inline_growth_max:
+            rules = _inlined(rules, root, inline_growth_max, guard)
         nullable = _closure(rules, _derives_empty)
         kept = [root, *(rule for rule in rules if rule != root)]
         number = {rule: position for position, rule in enumerate(kept)}
@@ -215,23 +217,36 @@ def _first_calls(node: Node, nullable: set[int]) -> set[int]:
     return found
 
 
-def _inlined(rules: dict[int, Node], root: int, positions_max: int) -> dict[int, Node]:
-    """The rules with small callees put in place of their calls.
+def _inlined(rules: dict[int, Node], root: int, growth: int, guard: ResourceGuard) -> dict[int, Node]:
+    """The rules with callees put in place of their calls.
 
-    One pass is enough: patterns only grow, and a rule that calls itself goes on to do so.
+    Small rules come first. One pass is enough, since a rule that calls itself goes on to do so.
     """
     callers, rules = _callers(rules), dict(rules)
-    for rule in [rule for rule in rules if rule != root]:
+    size = {rule: positions_of(node) for rule, node in rules.items()}
+    for rule in sorted((rule for rule in rules if rule != root), key=lambda each: (size[each], each)):
+        guard.check_time()
         node = rules[rule]
-        if rule in callers[rule]:
+        # Each caller but one is a copy more, at least.
+        if rule in callers[rule] or (len(callers[rule]) - 1) * size[rule] > growth:
             continue
         larger = {caller: _with_calls(rules[caller], _replacing(rule, node)) for caller in callers[rule]}
-        if all(positions_of(each) <= positions_max for each in larger.values()):
+        sizes = {caller: positions_of(each) for caller, each in larger.items()}
+        added = sum(sizes[caller] - size[caller] for caller in larger) - size[rule]
+        if added <= growth and max(map(_depth, larger.values())) <= guard.limits.nesting_depth_max:
+            growth -= max(added, 0)
             rules.update(larger)
+            size.update(sizes)
             del rules[rule]
             for called in calls_of(node):
                 callers[called] = callers[called] - {rule} | set(larger)
     return rules
+
+
+def _depth(node: Node) -> int:
+    """How deep a pattern is nested."""
+    items = (node.item,) if isinstance(node, Repeat) else node.items if isinstance(node, Concat | Alternation) else ()
+    return 1 + max(map(_depth, items), default=0)
 
 
 def _replacing(rule: int, node: Node) -> Callable[[int], Node]:

@@ -17,7 +17,7 @@ from compiler.pushdown.grammar import Grammar, prepared_rules, rule_of, symbol_o
 from compiler.pushdown.machine import NO_ACTION, NOWHERE, Action, PushdownMachine
 from compiler.regex import Node, determinize, node_nfa
 
-INLINE_POSITIONS_MAX = 2_000  # of a rule with small callees put in place of their calls
+INLINE_GROWTH_MAX = 2_000  # positions that are added where rules replace their calls
 _NONE = -1  # in place of a state
 
 
@@ -40,11 +40,11 @@ class _Component:
 
 
 def build_machine(
-    grammar: Grammar, guard: ResourceGuard, *, inline_positions_max: int = INLINE_POSITIONS_MAX
+    grammar: Grammar, guard: ResourceGuard, *, inline_growth_max: int = INLINE_GROWTH_MAX
 ) -> PushdownMachine:
     """The pushdown machine of a grammar's texts.
 
-    inline_positions_max  as in `prepared_rules`; it changes the machine's size, never its language
+    inline_growth_max  as in `prepared_rules`, 0 for no inlining; it changes the machine's size, never its language
     Raises what `prepared_rules` raises, and LimitExceeded over `nfa_positions_max`, `dfa_states_max` (of all rules
     together), `table_bytes_max` or `compile_s_max`.
 
@@ -56,13 +56,14 @@ def build_machine(
     >>> machine.accepts(b"((()))"), machine.accepts(b"(()"), machine.conflicts()
     (True, False, [])
     """
-    names, rules = prepared_rules(grammar, inline_positions_max, guard)
+    names, rules = prepared_rules(grammar, inline_growth_max, guard)
     components, states = [], 0
     for rule in rules:
         components.append(_component(rule, guard))
         states += len(components[-1].final)
         guard.check("dfa_states_max", states)
-    return _Network(components, guard).machine(tuple(names))
+    with guard.recursion():
+        return _Network(components, guard).machine(tuple(names))
 
 
 def _component(rule: Node, guard: ResourceGuard) -> _Component:
@@ -150,7 +151,6 @@ class _Network:
         action = np.where(self._target == _NONE, NO_ACTION, 1 + self._target).astype(np.int32)
         numbers = dict[tuple[Action, ...], int]()
         for state in self._calls:
-            self._guard.check_time()
             for column, actions in self._readings(state).items():
                 choice = tuple(actions)
                 if len(choice) > 1 or choice[0][0]:
@@ -162,6 +162,7 @@ class _Network:
     def _readings(self, state: int) -> dict[int, dict[Action, None]]:
         """What reading a byte may do in a state, by column. A call does what its rule's start does."""
         if state not in self._begun:
+            self._guard.check_time()
             readings = dict[int, dict[Action, None]]()
             for column in np.flatnonzero(self._target[state] != _NONE).tolist():
                 readings.setdefault(column, {})[(), int(self._target[state, column])] = None
@@ -182,6 +183,7 @@ class _Network:
         tails = [set[int]() for _ in range(codes)]
         for state, calls in self._calls.items():
             tails[self._code[state]].update(rule for rule, behind in calls if self._eager[behind])
+        self._guard.check("table_bytes_max", 4 * len(self._symbol) * codes)
         resume = np.full((len(self._symbol), codes), NOWHERE, dtype=np.int32)
         for rule, behind in {call for calls in self._calls.values() for call in calls}:
             if not self._eager[behind]:
@@ -200,6 +202,7 @@ class _Network:
         begins, caller = action[behind] != NO_ACTION, self._code[behind]
         follow = np.zeros((resume.shape[1], action.shape[1]), dtype=bool)  # FOLLOW, by code
         while True:
+            self._guard.check_time()
             # Behind a state that may end its own component comes what follows that component.
             reached = begins | (follow[caller] & self._final[behind][:, None])
             larger = follow.copy()

@@ -58,7 +58,7 @@ def run_case(seed: int) -> str:
     draw = random.Random(seed)
     case = draw.choice(list(GRAMMARS.values())) if draw.random() < GRAMMAR_SHARE else random_case(draw)
     try:
-        machine = build_machine(case.grammar, guard(), inline_positions_max=draw.choice((0, 5, 2_000)))
+        machine = build_machine(case.grammar, guard(), inline_growth_max=draw.choice((0, 5, 2_000)))
     except SpecUnsupported:
         return "left recursion"
     except SpecUnsatisfiable:

@@ -69,7 +69,7 @@ GRAMMARS = {
         ),
         "SELCTFROMWHANDS ()*,ab1='UYB",
         (" FROM a", "SELECT ", " (", "))", ") AND (", ") FROM", "a)", " WHERE ", " AND", "(SELECT * FROM ", "a FROM b)",
-         " AS a", "a, b", " IS", " NOT NULL", "a FROM a", "))) "), False, (8, 1),
+         " AS a", "a, b", " IS", " NOT NULL", "a FROM a", "))) "), True, (8, 1),
     ),
     "palindromes": GrammarCase(grammar_of(s="a<s>?a|b<s>?b|a|b"), "ab", (), False),
     "counting": GrammarCase(grammar_of(s="<x>|<y>", x="a<x>?b", y="a<y>?bb"), "ab", (), False, (14, 6)),

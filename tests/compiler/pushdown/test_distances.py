@@ -14,12 +14,15 @@ from compiler.pushdown import (
     ACCEPTED,
     BOTTOM,
     Configurations,
+    Grammar,
     PushdownMachine,
     PushdownTables,
     build_machine,
+    call,
     lift_to_tokens,
     saturate,
 )
+from compiler.regex import Concat, literal_node
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS
 from tests.references.pushdown import explicit_distances, toy_vocabulary
@@ -55,7 +58,7 @@ def test_distances_are_those_of_explicit_search(name: str, inline: int) -> None:
     finite = 0
     for seed in range(2 if inline else 3):
         draw = random.Random(f"{name} {seed}")
-        machine = build_machine(GRAMMARS[name].grammar, guard(), inline_positions_max=inline)
+        machine = build_machine(GRAMMARS[name].grammar, guard(), inline_growth_max=inline)
         count, wrong = compared(machine, toy_vocabulary(GRAMMARS[name], draw), GRAMMARS[name].heights)
         assert wrong == []
         finite += count
@@ -130,6 +133,20 @@ def dense_fixpoint(tables: PushdownTables) -> tuple[np.ndarray, np.ndarray]:
             behind[place] = arrived(arrival)
         if np.array_equal(before[0], through) and np.array_equal(before[1], behind):
             return through[: tables.states], behind
+
+
+def test_distances_may_be_exponential_in_the_rules() -> None:
+    def doubled(rules: int) -> int:
+        """The fewest tokens of a text of 2 ** rules characters."""
+        nodes = [Concat((call(rule + 1), call(rule + 1))) for rule in range(rules)]
+        grammar = Grammar(tuple(map(str, range(rules + 1))), (*nodes, literal_node("x", False)))
+        machine, vocabulary = build_machine(grammar, guard()), Vocabulary((None, b"x", b"xxx"), (0,))
+        return lift_to_tokens(machine, vocabulary, guard()).min_tokens
+
+    for rules in (0, 1, 5, 20):
+        threes, ones = divmod(2**rules, 3)
+        assert doubled(rules) == threes + ones + 1  # EOS
+    assert doubled(40) == UNREACHABLE  # over what any budget allows
 
 
 def test_members_over_the_limit_keep_the_nearest() -> None:

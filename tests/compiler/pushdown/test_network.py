@@ -16,7 +16,7 @@ from tests.references.context_free import derives, grammar_of, mutated, random_t
 
 
 def machine_of(grammar: Grammar, inline: int = 2_000) -> PushdownMachine:
-    return build_machine(grammar, ResourceGuard(DEFAULT_LIMITS), inline_positions_max=inline)
+    return build_machine(grammar, ResourceGuard(DEFAULT_LIMITS), inline_growth_max=inline)
 
 
 @pytest.mark.parametrize("inline", [2_000, 0])
@@ -135,6 +135,31 @@ def test_the_limit_of_states_holds_for_all_rules_together() -> None:
     with pytest.raises(LimitExceeded) as caught:
         build_machine(GRAMMARS["json"].grammar, guard)
     assert caught.value.limit == "dfa_states_max"
+
+
+def test_large_grammars_become_machines_of_their_own_size() -> None:
+    draw, rules = random.Random(0), {}
+    names = [f"r_{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
+    for name in names:
+        calls = [f"{draw.choice('abc')}{draw.choice('def')}<{draw.choice(names)}>x" for _ in range(3)]
+        rules[name] = "|".join((*calls, "z"))
+    assert machine_of(grammar_of(**rules)).states < 5_000
+
+
+def chain_of_rules(count: int) -> Grammar:
+    """Rules that each begin with the next one."""
+    x = literal_node("x", False)
+    rules = [Alternation((Concat((call(number + 1), x)), call(0))) for number in range(count)]
+    rules[0] = Concat((literal_node("(", False), call(1), literal_node(")", False)))
+    return Grammar(tuple(map(str, range(count + 1))), (*rules, literal_node("y", False)))
+
+
+def test_long_chains_of_rules_are_followed_or_refused_by_name() -> None:
+    machine = machine_of(chain_of_rules(300))
+    assert machine.accepts(b"((yxx" + b"x" * 297 + b")xx)") and not machine.accepts(b"((y))")
+    with pytest.raises(LimitExceeded) as caught:
+        machine_of(chain_of_rules(1_500), inline=0)
+    assert caught.value.limit == "nesting_depth_max"
 
 
 def test_machines_check_their_tables() -> None:

@@ -95,7 +95,7 @@ def test_walks_over_gpt2_are_exact_and_end_in_time(case: GrammarCase, gpt2: Voca
 def test_walks_over_small_vocabularies_are_exact(case: GrammarCase) -> None:
     draw, texts = random.Random(2), 0
     for inline in (2_000, 0) * 2:
-        machine = build_machine(case.grammar, guard(), inline_positions_max=inline)
+        machine = build_machine(case.grammar, guard(), inline_growth_max=inline)
         vocabulary = toy_vocabulary(case, draw)
         if lift_to_tokens(machine, vocabulary, guard()).min_tokens < UNREACHABLE:
             check_text(case, machine, random_walk(machine, vocabulary, draw, draw.randint(0, 20)))
@@ -137,7 +137,7 @@ def test_regular_grammars_have_the_distances_of_explicit_automata(pattern: str, 
 def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
     for name in ("json", "arithmetic", "sql"):
         grammar, draw = GRAMMARS[name].grammar, random.Random(name)
-        machines = [build_machine(grammar, guard(), inline_positions_max=most) for most in (2_000, 0)]
+        machines = [build_machine(grammar, guard(), inline_growth_max=most) for most in (2_000, 0)]
         assert len(machines[0].rules) < len(machines[1].rules)
         one, other = (Configurations(lift_to_tokens(machine, gpt2, guard())) for machine in machines)
         here, there = one.start, other.start
