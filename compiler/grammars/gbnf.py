@@ -57,9 +57,9 @@ class _Reader:
 
     text: str
     at: int = 0
-    numbers: dict[str, int] = field(default_factory=dict)
-    called: dict[str, int] = field(default_factory=dict)
-    rules: dict[str, Node] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict, init=False)
+    called: dict[str, int] = field(default_factory=dict, init=False)
+    rules: dict[str, Node] = field(default_factory=dict, init=False)
 
     def grammar(self) -> Grammar:
         self._skip(nested=True)
@@ -123,7 +123,7 @@ class _Reader:
         return None
 
     def _repeated(self, element: Node, *, nested: bool) -> Node:
-        """An element with the repetitions behind it, and with the space behind these."""
+        """An element with the repetitions and the space behind it."""
         while True:
             self._skip(nested=nested)
             if found := self._match(_REPEAT):
