@@ -1,6 +1,7 @@
 """Builds the token automaton from a byte transducer and a vocabulary.
 
-States in which few tokens may follow are lifted one by one along the vocabulary's trie, the others together.
+States that differ in few tokens from the dead state or from another one are lifted one by one along the vocabulary's
+trie, the others together.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, spread
+from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, spread, stable_order
 from compiler.lifting.distances import distances
 from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects, LetterMaps
 from compiler.lifting.sparse_walk import SparseTokens, sparse_tokens
@@ -21,6 +22,7 @@ from compiler.vocab import Vocabulary
 
 _SPARSE = 8  # in a table with less than one live entry in this many, the live entries are collected first
 _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
+_ENTRIES_MAX = 48  # of a state without a row of its own
 _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the finished tables
 
 
@@ -41,12 +43,14 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     """
     effects = Effects(transducer, LetterMaps(letters, transducer.outputs, guard), guard)
     between, within = np.split(np.arange(transducer.states, dtype=np.int32), [transducer.boundary_states])
-    sparse = sparse_tokens(effects, transducer, between, vocabulary.boundary_trie, guard=guard)
+    sparse = sparse_tokens(effects, transducer, vocabulary.boundary_trie, guard=guard)
     byte_class = transducer.byte_class
-    dense = token_classes(
-        effects, _begun(effects, between[sparse.dense]), byte_class, vocabulary.boundary_trie, guard=guard
+    # Each group has a walk of its own: the digits of numbers do not cost as much as the words of strings.
+    wide, narrow = (
+        token_classes(effects, _begun(effects, between[group]), byte_class, vocabulary.boundary_trie, guard=guard)
+        for group in (sparse.wide, sparse.narrow)
     )
-    boundary = _merged(dense, sparse, vocabulary.size, len(effects))
+    boundary = _merged(wide, narrow, sparse, size=vocabulary.size, effects=len(effects))
     midchar = token_classes(effects, _begun(effects, within), byte_class, vocabulary.midchar_trie, guard=guard)
     cells = boundary.dense.size + 2 * len(boundary.state) + midchar.effects.size
     # Checked before the large tables are written.
@@ -70,13 +74,15 @@ def _begun(effects: Effects, states: np.ndarray) -> np.ndarray:
 class _Boundary(NamedTuple):
     """The edges between characters while they are still effects. B transducer states, C0 token classes.
 
-    dense_row    int32 [B]      row of each state in `dense`; row 0 is all dead
+    dense_row    int32 [B]      row of each state in `dense`, its own or that of its base; row 0 is all dead
+    owner        int [D]        the state whose own each row is; the dead state owns row 0
     dense        int32 [D, C0]  effect by row and class; class 0 is dead
-    state, column, effect  int [N]  the entries of the states that have no row
+    state, column, effect  int [N]  the entries of states that are not those of their rows
     token_class  int32 [V]      the class of each id
     """
 
     dense_row: np.ndarray
+    owner: np.ndarray
     dense: np.ndarray
     state: np.ndarray
     column: np.ndarray
@@ -84,10 +90,60 @@ class _Boundary(NamedTuple):
     token_class: np.ndarray
 
 
-def _merged(dense: TokenClasses, sparse: SparseTokens, size: int, effects: int) -> _Boundary:
-    """The token classes over dense and sparse states. Two ids share a class where they act alike in all states."""
-    token_class = np.zeros(size, dtype=np.int32)
-    token_class[dense.ids] = dense.column
+def _merged(wide: TokenClasses, narrow: TokenClasses, sparse: SparseTokens, *, size: int, effects: int) -> _Boundary:
+    """The token classes over all states. Two ids share a class where they act alike in each of them."""
+    classes, token_class = _classes(wide, narrow, sparse, size=size, effects=effects)
+    # Narrow states are listed by entries like the sparse ones, unless they have many.
+    states, live = np.flatnonzero(sparse.narrow), narrow.effects != DEAD_EFFECT
+    order = stable_order(classes.narrow)
+    first = np.searchsorted(classes.narrow[order], np.arange(live.shape[1] + 1))
+    many = live @ np.diff(first) > _ENTRIES_MAX
+    row, column = (live & ~many[:, None]).nonzero()
+    place, count = spread(first[column], first[column + 1])
+    owner = np.concatenate([[DEAD], np.flatnonzero(sparse.wide), states[many]])
+    table = np.zeros((len(owner), len(classes.wide)), dtype=np.int32)
+    end = 1 + len(wide.effects)
+    table[1:end], table[end:] = wide.effects[:, classes.wide], narrow.effects[many][:, classes.narrow]
+    dense_row = np.zeros(len(sparse.base), dtype=np.int32)
+    dense_row[owner] = np.arange(len(owner))
+    return _Boundary(
+        dense_row=np.where(sparse.base == DEAD, dense_row, dense_row[sparse.base]),
+        owner=owner,
+        dense=table,
+        state=np.concatenate([classes.state, np.repeat(states[row], count)]),
+        column=np.concatenate([classes.column, order[place]]),
+        effect=np.concatenate([classes.effect, np.repeat(narrow.effects[row, column], count)]),
+        token_class=token_class,
+    )
+
+
+class _Classes(NamedTuple):
+    """The token classes over all states between characters. C0 classes.
+
+    wide, narrow           int [C0]  the class of each among those of the wide and of the narrow states
+    state, column, effect  int [N]   the entries of the sparse states
+    """
+
+    wide: np.ndarray
+    narrow: np.ndarray
+    state: np.ndarray
+    column: np.ndarray
+    effect: np.ndarray
+
+
+def _classes(
+    wide: TokenClasses, narrow: TokenClasses, sparse: SparseTokens, *, size: int, effects: int
+) -> tuple[_Classes, np.ndarray]:
+    """The classes, and the class of each id."""
+    columns = narrow.effects.shape[1]
+    token_class = np.zeros(size + 1, dtype=np.int32)  # by id; the last one is dead
+    token_class[wide.ids] = wide.column
+    live = narrow.column != 0
+    ids = narrow.ids[live]
+    # Ids that live in narrow states have classes behind those of the wide states, by their pair of columns.
+    pairs, number = np.unique(token_class[ids] * np.int64(columns) + narrow.column[live], return_inverse=True)
+    token_class[ids] = wide.effects.shape[1] + number
+    pairs = np.concatenate([np.arange(wide.effects.shape[1]) * columns, pairs])
     order = np.lexsort((sparse.source, sparse.ids))
     source, effect = sparse.source[order], sparse.effect[order]
     ids, first, count = np.unique(sparse.ids[order], return_index=True, return_counts=True)
@@ -100,20 +156,18 @@ def _merged(dense: TokenClasses, sparse: SparseTokens, size: int, effects: int) 
     ], dtype=np.int32)  # fmt: skip
     example = np.unique(number, return_index=True)[1]  # the first id of each of these classes
     own_column = token_class[ids[example]]
-    # Classes of dense states whose ids are all in `ids` go; class 0 stays.
-    alone = np.ones(size, dtype=bool)
+    # Classes of which all ids are in `ids` go; class 0 stays.
+    alone = np.ones(size + 1, dtype=bool)
     alone[ids] = False
-    kept = distinct(np.append(token_class[alone], 0), dense.effects.shape[1])
-    renumbered = np.zeros(dense.effects.shape[1], dtype=np.int32)
+    kept = distinct(token_class[alone], len(pairs))
+    renumbered = np.zeros(len(pairs), dtype=np.int32)
     renumbered[kept] = np.arange(len(kept))
-    token_class = renumbered[token_class]
+    token_class = renumbered[token_class[:size]]
     token_class[ids] = len(kept) + number
-    dense_row = np.cumsum(sparse.dense, dtype=np.int32) * sparse.dense
-    table = np.zeros((1 + len(dense.effects), len(kept) + len(example)), dtype=np.int32)
-    table[1:] = dense.effects[:, np.concatenate([kept, own_column])]
     place, counts = spread(first[example], (first + count)[example])
     column = np.repeat(len(kept) + np.arange(len(example)), counts)
-    return _Boundary(dense_row, table, source[place], column, effect[place], token_class)
+    of_wide, of_narrow = np.divmod(pairs[np.concatenate([kept, own_column])], columns)
+    return _Classes(of_wide, of_narrow, source[place], column, effect[place]), token_class
 
 
 def _with_end(transducer: ByteTransducer, effects: Effects, boundary: _Boundary) -> _Boundary:
@@ -131,12 +185,11 @@ def _with_end(transducer: ByteTransducer, effects: Effects, boundary: _Boundary)
     )
     effect = effects.intern(np.where(ends, end, DEAD), end_function)
     stays = effects.intern(np.array([end]), np.array([IDENTITY]))
-    row = boundary.dense_row
-    dense_column = np.zeros(len(boundary.dense), dtype=np.int32)
-    dense_column[row[row != 0]] = effect[row != 0]
-    state = np.flatnonzero((row == 0) & (effect != DEAD_EFFECT))
+    row, dense_column = boundary.dense_row, effect[boundary.owner]
+    state = np.flatnonzero(effect != dense_column[row])
     return _Boundary(
         dense_row=np.append(row, np.int32(0)),
+        owner=boundary.owner,
         dense=np.column_stack([boundary.dense, dense_column]),
         state=np.concatenate([boundary.state, state, [len(row)]]),
         column=np.concatenate([boundary.column, np.full(len(state) + 1, eos_class)]),
@@ -169,15 +222,11 @@ def _assemble(
     edge_function, function = edge_function.astype(np.int32), effects.letter_maps.table(used)
     accepting = np.zeros((transducer.states + 1, letters.states), dtype=bool)
     accepting[eos_state] = letters.accepting  # only the state after EOS accepts
-    row, dense_edge = _distinct(edge_boundary)
     place, midchar_edge = _distinct(edge_midchar)
-    sparse_pair = distinct(boundary.state * len(used_effects) + number[boundary.effect])
-    dense_states = np.append(0, np.flatnonzero(boundary.dense_row))  # by row; no edge leaves row 0
-    source = [dense_states[row], sparse_pair // len(used_effects), place + eos_state]
-    edge = [dense_edge, sparse_pair % len(used_effects), midchar_edge]
+    source, edge = _boundary_pairs(boundary, edge_boundary, number[boundary.effect])
     distance = distances(
-        np.concatenate(source), np.concatenate(edge), edge_target, edge_function, function=function,
-        accepting=accepting, inside=eos_state + 1, guard=effects.guard,
+        np.append(source, place + eos_state), np.append(edge, midchar_edge), edge_target, edge_function,
+        function=function, accepting=accepting, inside=eos_state + 1, guard=effects.guard,
     )
     return TokenAutomaton(
         token_class=boundary.token_class,
@@ -193,6 +242,30 @@ def _assemble(
         start=transducer.start * letters.states + letters.start,
         eos_ids=eos_ids,
     )
+
+
+def _boundary_pairs(
+    boundary: _Boundary, dense_edge: np.ndarray, sparse_edge: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The states between characters, each once for each of its edges.
+
+    Returns states and edges, int [N] each. Distances need each pair once.
+
+    dense_edge, sparse_edge  the edges in place of the effects of `boundary`
+    """
+    row, edge, count = _distinct_counts(dense_edge)
+    first = np.searchsorted(row, np.arange(len(dense_edge) + 1))
+    place, pairs = spread(first[boundary.dense_row], first[boundary.dense_row + 1])
+    states, edges = len(pairs), int(max(dense_edge.max(), sparse_edge.max(initial=0))) + 1
+    keys = np.repeat(np.arange(states) * edges, pairs) + edge[place]
+    # A state has not the edges of its row of which it replaces every class.
+    replaced = boundary.state * edges + dense_edge[boundary.dense_row[boundary.state], boundary.column]
+    replaced, times = np.unique(replaced[replaced % edges != DEAD_EDGE], return_counts=True)
+    at = np.searchsorted(keys, replaced)
+    kept = np.ones(len(keys), dtype=bool)
+    kept[at[count[place[at]] == times]] = False
+    entries = distinct((boundary.state * edges + sparse_edge)[sparse_edge != DEAD_EDGE])
+    return np.divmod(np.concatenate([keys[kept], entries]), edges)
 
 
 def _numbers(tables: Sequence[np.ndarray], effects: int) -> tuple[np.ndarray, np.ndarray]:
@@ -218,16 +291,26 @@ def _row_blocks(table: np.ndarray) -> Iterator[slice]:
 
 
 def _distinct(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct live edges of each row: rows and edges. Distances need each edge once."""
+    """The distinct live edges of each row: rows and edges, ascending. Distances need each edge once."""
+    return _distinct_counts(table)[:2]
+
+
+def _distinct_counts(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same, and how many classes lead along each."""
     live = table != DEAD_EDGE
     if np.count_nonzero(live) * _SPARSE < live.size:
         position = np.flatnonzero(live)
         # Row and edge in one integer sort together.
         width = int(table.max()) + 1
-        row, edge = np.divmod(distinct(position // table.shape[1] * width + table.reshape(-1)[position]), width)
-        return row, edge
+        ordered = np.sort(position // table.shape[1] * width + table.reshape(-1)[position])
+        first = np.flatnonzero(np.diff(ordered, prepend=-1))
+        row, edge = np.divmod(ordered[first], width)
+        return row, edge, np.diff(first, append=len(ordered))
     ordered = np.sort(table, axis=1)
     new = ordered != DEAD_EDGE
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
     row, column = np.nonzero(new)
-    return row, ordered[row, column]
+    # A run ends where the next one begins, or with its row.
+    first = row * table.shape[1] + column
+    end = np.minimum(np.append(first[1:], table.size), (row + 1) * table.shape[1])
+    return row, ordered[row, column], end - first

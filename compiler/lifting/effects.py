@@ -150,6 +150,13 @@ class Effects:
             next_effects = self._after.reshape(-1).take(position)
         return np.asarray(next_effects)
 
+    def rows(self, effects: np.ndarray) -> np.ndarray:
+        """The effects after one more byte of each column: int32 [N, K]."""
+        unseen = effects[self._after[effects, 0] == UNSEEN]
+        if unseen.size:
+            self._fill(distinct(unseen))
+        return np.asarray(self._after[effects])
+
     def _fill(self, effects: np.ndarray) -> None:
         """Compute where every byte leads from these effects.
 

@@ -1,7 +1,9 @@
-"""Finds the tokens of transducer states in which few may follow.
+"""Finds the tokens that tell a transducer state from its base.
 
-Between the brackets and names of JSON, or within a choice, a state has a handful of tokens. They are found by following
-the state's live bytes down the trie, so a state costs what its tokens cost, whatever the size of the vocabulary.
+The base is another state. Between the brackets and names of JSON, or within a choice, a state has a handful of tokens:
+its base is the dead state. Within a key, a state has most of its tokens in common with the state of any other key. The
+tokens in which the two differ are found by following the bytes in which they differ down the trie. So a state costs
+what these tokens cost, whatever the size of the vocabulary.
 """
 
 from __future__ import annotations
@@ -10,79 +12,121 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compiler.automata import DEAD, ByteTransducer, spread
-from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects
+from compiler.automata import DEAD, ByteTransducer, distinct, spread
+from compiler.lifting.effects import IDENTITY, Effects
 from compiler.limits import ResourceGuard
 from compiler.vocab import Trie
 
 TOKENS_MAX = 16  # of a sparse state
 _BYTES_MAX = 64  # that are followed from a sparse state at one depth
+_NARROW_MIN = 100  # narrow states for which a walk of their own costs less than wider rows
+_ASCII_END = 0x80
+_CODES = 1 << 32  # more than there are effects
 
 
 class SparseTokens(NamedTuple):
-    """The live tokens of sparse states, and which states are dense. N tokens, R states.
+    """The tokens of sparse states, and which states are not sparse. N tokens, B states.
 
-    source  int64 [N]  place of the state among those asked for
-    ids     int32 [N]
-    effect  int32 [N]
-    dense   bool [R]   states with more tokens or bytes, of which nothing is listed
+    source  int64 [N]  the state
+    ids     int32 [N]  tokens that act otherwise than in the base
+    effect  int32 [N]  what they do, which may be the dead effect
+    base    int64 [B]  the base of each sparse state; DEAD for the others
+    narrow  bool [B]   states with more such tokens, but few bytes that can follow
+    wide    bool [B]   the other states with more such tokens, and bases
     """
 
     source: np.ndarray
     ids: np.ndarray
     effect: np.ndarray
-    dense: np.ndarray
+    base: np.ndarray
+    narrow: np.ndarray
+    wide: np.ndarray
 
 
-def sparse_tokens(
-    effects: Effects, transducer: ByteTransducer, sources: np.ndarray, trie: Trie, *, guard: ResourceGuard
-) -> SparseTokens:
-    """The tokens of the sparse ones among the transducer states `sources`. Raises LimitExceeded."""
-    live_bytes = _LiveBytes(transducer)
+def sparse_tokens(effects: Effects, transducer: ByteTransducer, trie: Trie, *, guard: ResourceGuard) -> SparseTokens:
+    """The tokens of the sparse ones among the transducer states between characters. Raises LimitExceeded."""
+    sources = np.arange(transducer.boundary_states, dtype=np.int32)
+    base, wide = _bases(transducer)
     dense, token_count = np.zeros(len(sources), dtype=bool), np.zeros(len(sources), dtype=np.int64)
+    dense[base] = True  # a base has a row of its own
+    dense[DEAD] = False
     effect = effects.intern(sources, np.full_like(sources, IDENTITY))
-    source = np.flatnonzero(effect != DEAD_EFFECT)
-    effect, node = effect[source], np.zeros(len(source), dtype=np.int64)
+    wide |= dense
+    source = np.flatnonzero((effect != effect[base]) & ~dense)
+    effect, base_effect, node = effect[source], effect[base[source]], np.zeros(len(source), dtype=np.int64)
     found = [(source[:0], trie.ids[:0], effect[:0])]
+    differences = _Differences(effects, transducer)
     while source.size:
         guard.check_time()
-        state = effects.state[effect]
-        dense |= np.bincount(source, weights=live_bytes.count[state], minlength=len(sources)) > _BYTES_MAX
-        kept = ~dense[source]
-        source, effect, node, state = source[kept], effect[kept], node[kept], state[kept]
-        # One entry for each live byte; those without a child in the trie end here.
-        place, count = spread(live_bytes.first[state], live_bytes.first[state + 1])
-        byte, entry = live_bytes.byte[place], np.repeat(np.arange(len(source)), count)
+        count, entry, byte = differences.of(effect, base_effect)
+        dense |= np.bincount(source, weights=count, minlength=len(sources)) > _BYTES_MAX
+        kept = ~dense[source[entry]]
+        entry, byte = entry[kept], byte[kept]
+        # Bytes without a child in the trie end here.
         key = 256 * node[entry] + byte
         child = np.minimum(np.searchsorted(trie.key, key), len(trie.key) - 1)
         hit = trie.key[child] == key
-        entry, child, byte = entry[hit], child[hit], byte[hit]
-        after = effects.after(effect[entry], transducer.byte_class[byte])
-        live = after != DEAD_EFFECT
-        source, effect, node = source[entry[live]], after[live], child[live]
+        entry, node, column = entry[hit], child[hit], transducer.byte_class[byte[hit]]
+        source, effect, base_effect = (
+            source[entry], effects.after(effect[entry], column), effects.after(base_effect[entry], column)
+        )  # fmt: skip
         place, count = spread(trie.first_id[node], trie.first_id[node + 1])
         found.append((np.repeat(source, count), trie.ids[place], np.repeat(effect, count)))
         token_count += np.bincount(found[-1][0], minlength=len(sources))
         dense |= token_count > TOKENS_MAX
     source, ids, effect = map(np.concatenate, zip(*found, strict=True))
     kept = ~dense[source]
-    return SparseTokens(source[kept], ids[kept], effect[kept], dense)
+    base[dense] = DEAD
+    narrow = dense & ~wide
+    if np.count_nonzero(narrow) < _NARROW_MIN:
+        narrow[:] = False
+    return SparseTokens(source[kept], ids[kept], effect[kept], base, narrow, dense & ~narrow)
 
 
-class _LiveBytes:
-    """The bytes that do not lead to the dead state, by state.
+def _bases(transducer: ByteTransducer) -> tuple[np.ndarray, np.ndarray]:
+    """The base of each state, and whether many bytes can follow it.
 
-    count  int64 [L]     how many there are
-    first  int64 [L+1]   the bytes of state l are byte[first[l] : first[l + 1]]; none are listed over _BYTES_MAX
+    States are those between characters: int64 [B], DEAD where no other state is nearer, and bool [B]. A base is the
+    state after a byte that few states tell from others. It leads to itself there, so that it has no base.
     """
+    ascii_bytes = np.bincount(transducer.byte_class[:_ASCII_END], minlength=transducer.next_state.shape[1])
+    columns = np.bincount(transducer.byte_class, minlength=len(ascii_bytes))
+    states = np.arange(transducer.boundary_states)
+    table, output = transducer.next_state[states], transducer.output[states]
+    live = table != DEAD
+    after = table[:, np.argmax(ascii_bytes * np.count_nonzero(live, axis=0))].astype(np.int64)
+    base = np.where((after < len(states)) & (after[np.minimum(after, len(states) - 1)] == after), after, DEAD)
+    base[base == states] = DEAD
+    near, count = np.flatnonzero(base), live @ columns
+    differs = (table[near] != table[base[near]]) | (output[near] != output[base[near]])
+    base[near[differs @ columns >= count[near]]] = DEAD
+    return base, count > _BYTES_MAX
 
-    def __init__(self, transducer: ByteTransducer) -> None:
-        live = transducer.next_state != DEAD
-        columns = np.bincount(transducer.byte_class, minlength=live.shape[1])
-        self.count = live @ columns
-        state, column = (live & (self.count <= _BYTES_MAX)[:, None]).nonzero()
-        end = np.cumsum(columns)
-        place, _ = spread((end - columns)[column], end[column])
-        self.byte = np.argsort(transducer.byte_class, kind="stable")[place]
-        listed = np.bincount(state, weights=columns[column], minlength=len(live)).astype(np.int64)
-        self.first = np.concatenate([[0], np.cumsum(listed)])
+
+class _Differences:
+    """Finds the bytes in which effects differ."""
+
+    def __init__(self, effects: Effects, transducer: ByteTransducer) -> None:
+        self._effects = effects
+        # The bytes of each column stand side by side.
+        self._columns = np.bincount(transducer.byte_class, minlength=transducer.next_state.shape[1])
+        self._byte = np.argsort(transducer.byte_class, kind="stable")
+        self._end = np.cumsum(self._columns)
+
+    def of(self, effect: np.ndarray, base_effect: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The bytes in which each of N pairs differs.
+
+        Returns how many there are for each pair, int64 [N], and an entry for each: the place of its pair, and the byte.
+        None are listed over _BYTES_MAX.
+        """
+        codes = effect * np.int64(_CODES) + base_effect
+        pairs = distinct(codes)  # they repeat below the first byte
+        differ = self._effects.rows(pairs // _CODES) != self._effects.rows(pairs % _CODES)
+        count = differ @ self._columns
+        pair, column = (differ & (count <= _BYTES_MAX)[:, None]).nonzero()
+        end = self._end[column]
+        place, listed = spread(end - self._columns[column], end)
+        first = np.searchsorted(np.repeat(pair, listed), np.arange(len(pairs) + 1))
+        number = np.searchsorted(pairs, codes)
+        at, counts = spread(first[number], first[number + 1])
+        return count[number], np.repeat(np.arange(len(codes)), counts), self._byte[place[at]]

@@ -26,9 +26,9 @@ class TokenAutomaton:
     """A DFA over the ids of a vocabulary. V ids, C token classes, L transducer states, Q letter states, P edges.
 
     token_class    int32 [V]          the column each id reads; ids that act alike everywhere share one
-    edge_boundary  int [D, C0]        edge by class, in the rows of some of the B transducer states between characters
+    edge_boundary  int [D, C0]        edge by class, in rows that the B transducer states between characters share
     dense_row      int32 [B]          the row of edge_boundary for l = 0..B-1; row 0 is all DEAD_EDGE
-    sparse_class   int [B, W]         classes with an edge beside that row, where few tokens can follow; padded with 0
+    sparse_class   int [B, W]         classes with another edge than in that row; padded with 0
     sparse_edge    int [B, W]         their edges; padded with DEAD_EDGE
     edge_midchar   int [L-B+1, C1]    edge by class inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
     edge_target    int32 [P]          the transducer state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
@@ -102,7 +102,7 @@ class TokenAutomaton:
         token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
         token_class[ids] = np.arange(columns, columns + len(ids))
         edge_boundary = np.concatenate([self.edge_boundary, self.edge_boundary[:, columns_of_ids]], axis=1)
-        state, place = self.sparse_edge.nonzero()
+        state, place = self.sparse_class.nonzero()
         column, edge = self.sparse_class[state, place], self.sparse_edge[state, place]
         # Each sparse entry of the class of such an id is an entry of its own class, too.
         number, own = np.nonzero(columns_of_ids[:, None] == column)
@@ -165,13 +165,10 @@ class TokenAutomaton:
         """
         outer, inner = self.edge_boundary.shape[1], max(1, self.edge_midchar.shape[1])
         for states in _blocks(0, self.boundary_states, cells // outer):
-            row, column = self.edge_boundary[self.dense_row[states]].nonzero()
-            edge = self.edge_boundary[self.dense_row[states][row], column]
-            sparse_row, place = self.sparse_edge[states].nonzero()
-            sparse = self.sparse_class[states][sparse_row, place], self.sparse_edge[states][sparse_row, place]
-            rows, columns, edges = map(np.concatenate, ((row, sparse_row), (column, sparse[0]), (edge, sparse[1])))
-            order = stable_order(rows)
-            yield rows[order] + states.start, columns[order].astype(np.int64), edges[order].astype(np.int64)
+            edges = self.edge_boundary[self.dense_row[states]]
+            np.put_along_axis(edges, self.sparse_class[states].astype(np.intp), self.sparse_edge[states], axis=1)
+            row, column = edges.nonzero()
+            yield row + states.start, column, edges[row, column].astype(np.int64)
         for states in _blocks(1, len(self.edge_midchar), cells // inner):
             row, column = self.edge_midchar[states].nonzero()
             edge = self.edge_midchar[states][row, column].astype(np.int64)

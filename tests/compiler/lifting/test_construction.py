@@ -151,11 +151,14 @@ def test_sparse_and_dense_states_spell_the_same_texts(monkeypatch: pytest.Monkey
     while checked < 30:
         spec = random_spec(draw)
         try:
-            sparse = compile_spec(spec, vocabulary).tokens
+            with monkeypatch.context() as patch:
+                patch.setattr("compiler.lifting.sparse_walk._NARROW_MIN", checked % 2 * 100)
+                sparse = compile_spec(spec, vocabulary).tokens
         except (SpecError, LimitExceeded):
             continue
         with monkeypatch.context() as patch:
-            patch.setattr("compiler.lifting.sparse_walk.TOKENS_MAX", 0)
+            for limit in ("sparse_walk.TOKENS_MAX", "construction._ENTRIES_MAX"):
+                patch.setattr(f"compiler.lifting.{limit}", 0)
             dense = compile_spec(spec, vocabulary).tokens
         assert len(dense.edge_boundary) >= len(sparse.edge_boundary)
         assert np.array_equal(sparse.distance, dense.distance)
