@@ -22,6 +22,7 @@ from tests.references.pushdown import toy_vocabulary
 from tests.references.random_constraints import real_vocabulary
 
 GPT2 = ("gpt2", 50_257, 50_256)
+MEMBERS_MAX = 256  # configurations that a state keeps
 TEXT_MAX = 120  # characters up to which the slow reference reads a text
 
 
@@ -73,7 +74,13 @@ def check_token(
         reached = machine.after(reached, byte, states.stacks)
     alive = {each for each in reached if states.distance(states.state_of([each])) < UNREACHABLE}
     alive = set() if vocabulary.tokens[token] is None and token not in vocabulary.eos_ids else alive
-    assert set(states.members(states.successor(state, int(states.tables.token_class[token])))) == alive
+    after = states.successor(state, int(states.tables.token_class[token]))
+    members = set(states.members(after))
+    if len(alive) > MEMBERS_MAX:  # of very ambiguous texts some readings are dropped, the nearest never
+        assert members < alive
+        assert states.distance(after) == min(states.distance(states.state_of([each])) for each in alive)
+    else:
+        assert members == alive
 
 
 def check_text(case: GrammarCase, machine: PushdownMachine, text: bytes) -> None:
