@@ -13,8 +13,9 @@ import numpy as np
 
 from compiler.automata import expand, live_states, minterms, unique_rows
 from compiler.limits import ResourceGuard
-from compiler.pushdown.grammar import Grammar, prepared_rules, rule_of, symbol_of
+from compiler.pushdown.grammar import Grammar, rule_of, symbol_of
 from compiler.pushdown.machine import NO_ACTION, NOWHERE, Action, PushdownMachine
+from compiler.pushdown.preparation import prepared_rules
 from compiler.regex import Node, determinize, node_nfa
 
 INLINE_GROWTH_MAX = 2_000  # positions that are added where rules replace their calls
@@ -168,7 +169,7 @@ class _Network:
                 readings.setdefault(column, {})[(), int(self._target[state, column])] = None
             for rule, behind in self._calls.get(state, ()):
                 pushed = () if self._eager[behind] else (self._symbol[behind],)
-                # Left recursion was refused: the way from start to start ends.
+                # Without left recursion the way from start to start ends.
                 for column, actions in self._readings(self._starts[rule]).items():
                     also = {((*pushed, *symbols), target): None for symbols, target in actions}
                     readings.setdefault(column, {}).update(also)

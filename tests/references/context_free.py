@@ -55,17 +55,20 @@ def _called(node: Chars) -> int | None:
 
 
 def derives(grammar: Grammar, text: str) -> bool:
-    """Whether the grammar derives the text. Memoised recursive descent finds the ends of each rule."""
-    memo = dict[tuple[int, int], frozenset[int]]()
+    """Whether the grammar derives the text. Memoised recursive descent finds the ends of each rule.
+
+    It is repeated while it finds more: a left-recursive rule has the ends of the turn before.
+    """
+    memo, seen = dict[tuple[int, int], frozenset[int]](), set[tuple[int, int]]()
 
     def ends(node: Node, at: int) -> frozenset[int]:
         if isinstance(node, Chars):
             rule = _called(node)
             if rule is not None:
-                if (rule, at) not in memo:
-                    memo[rule, at] = frozenset()  # left recursion is left only in rules without texts
+                if (rule, at) not in seen:
+                    seen.add((rule, at))
                     memo[rule, at] = ends(grammar.rules[rule], at)
-                return memo[rule, at]
+                return memo.get((rule, at), frozenset())
             reads = at < len(text) and contains(node.charset, ord(text[at])) and ord(text[at]) not in _SURROGATES
             return frozenset({at + 1} if reads else ())
         if isinstance(node, Words):
@@ -86,7 +89,12 @@ def derives(grammar: Grammar, text: str) -> bool:
             reached = frozenset().union(*(ends(item, place) for place in reached))
         return reached
 
-    return len(text) in ends(grammar.rules[grammar.start], 0)
+    while True:
+        before = dict(memo)
+        seen.clear()
+        found = ends(grammar.rules[grammar.start], 0)
+        if memo == before:
+            return len(text) in found
 
 
 def random_text(grammar: Grammar, draw: random.Random, node: Node | None = None, depth: int = 0) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import re
 
 import pytest
 
@@ -85,17 +87,36 @@ def test_regular_grammars_become_machines_without_stack() -> None:
     assert machine.accepts(b"ab cd") and not machine.accepts(b"ab  cd")
 
 
-@pytest.mark.parametrize(
-    ("rules", "cycle"),
-    [
-        ({"s": "<s>a|b"}, "s -> s"),
-        ({"s": "x<a>", "a": "<b>y|z", "b": "<c>?<a>", "c": "c"}, "a -> b -> a"),
-        ({"s": "(?:<s>)*b"}, "s -> s"),
-    ],
-)
-def test_left_recursion_is_refused_with_its_cycle(rules: dict[str, str], cycle: str) -> None:
-    with pytest.raises(SpecUnsupported, match=cycle) as caught:
-        machine_of(grammar_of(**rules))
+LEFT_RECURSIVE = {
+    "direct": {"s": "<s>a|b"},
+    "behind an empty rule": {"s": "x<a>", "a": "<b>y|z", "b": "<c>?<a>", "c": "c"},
+    "in a repeat": {"s": "(?:<s>)*b"},
+    "ambiguous": {"s": "<s><s>|a|"},
+    "indirect": {"s": "<a>", "a": "a|<b>b", "b": "c|<a>d|e"},
+    "of rules that are each other": {"s": "<a>|a", "a": "<s>|b"},
+    "of itself twice": {"s": "<s>?<s>{2}b|c"},
+    "of three rules": {"s": "<a>c|b", "a": "<b>d|<s>?", "b": "<s>|<a><b>a"},
+    "of operators": {"s": "<s>a<b>|<b>", "b": "<b>c<d>|<d>", "d": "d|b<s>e"},
+}
+
+
+@pytest.mark.parametrize("inline", [0, 2_000])
+@pytest.mark.parametrize("rules", LEFT_RECURSIVE.values(), ids=LEFT_RECURSIVE)
+def test_left_recursive_rules_keep_their_texts(rules: dict[str, str], inline: int) -> None:
+    grammar = grammar_of(**rules)
+    machine = machine_of(grammar, inline=inline)
+    letters = sorted({char for text in rules.values() for char in re.sub("<.>", "", text) if char.isalpha()})
+    for length in range(6):
+        for chars in itertools.product(letters, repeat=length):
+            text = "".join(chars)
+            assert machine.accepts(text.encode()) == derives(grammar, text), text
+
+
+def test_large_left_recursion_is_refused_with_its_cycle() -> None:
+    names = [f"r{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(60)]
+    rules = {name: f"<{after}>a{{5}}|b{{5}}" for name, after in zip(names, [*names[1:], names[0]], strict=True)}
+    with pytest.raises(SpecUnsupported, match="raa -> rba -> ") as caught:
+        machine_of(grammar_of(**rules), inline=0)
     assert caught.value.construct == "left recursion"
 
 
