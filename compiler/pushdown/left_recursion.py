@@ -19,7 +19,9 @@ _EMPTY = Concat(())
 
 
 def without_left_recursion(names: Sequence[str], rules: dict[int, Node], guard: ResourceGuard) -> dict[int, Node]:
-    """Rules with the same texts in which none calls itself before it reads. New rules get numbers behind the others.
+    """Rules with the same texts, of which none is left-recursive.
+
+    New rules get numbers behind the others.
 
     A call stands for the texts of a rule that are not empty. `names` are those of the rules, by number.
     Raises SpecUnsupported, with a cycle, where the new rules would have more than `nfa_positions_max` positions.
@@ -104,11 +106,11 @@ class _System:
 
     def rewritten(self) -> dict[int, Node]:
         """The rules of the system, and the new ones."""
-        if len(self._members) == 1:
-            rule = self._members[0]
-            further = Repeat(alternation(self._further(rule, rule)), 0, None)
-            return {rule: concat([alternation(self.begins[rule]), further])}
         found = dict[int, Node]()
+        if len(self._members) == 1:
+            only = self._members[0]
+            repeated = Repeat(alternation(self._further(only, only)), 0, None)
+            return {only: concat([alternation(self.begins[only]), repeated])}
         for rule in self._members:
             branches = [
                 concat([alternation(self.begins[begun]), self._tail(begun, rule)])
@@ -168,9 +170,9 @@ def _beginnings(node: Node) -> list[tuple[Node, Node]]:
             return [(node.item, _EMPTY)] * node.maximum
         most = None if node.maximum is None else node.maximum - 1
         return [(node.item, Repeat(node.item, max(node.minimum - 1, 0), most))]
-    found = list[tuple[Node, Node]]()
-    for place, item in enumerate(node.items if isinstance(node, Concat) else ()):
-        found.append((item, concat(node.items[place + 1 :])))
+    found, items = list[tuple[Node, Node]](), node.items if isinstance(node, Concat) else ()
+    for place, item in enumerate(items):
+        found.append((item, concat(items[place + 1 :])))
         if not _may_be_empty(item):
             break
     return found

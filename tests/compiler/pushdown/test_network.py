@@ -94,7 +94,7 @@ LEFT_RECURSIVE = {
     "ambiguous": {"s": "<s><s>|a|"},
     "indirect": {"s": "<a>", "a": "a|<b>b", "b": "c|<a>d|e"},
     "of rules that are each other": {"s": "<a>|a", "a": "<s>|b"},
-    "of itself twice": {"s": "<s>?<s>{2}b|c"},
+    "twice": {"s": "<s>?<s>{2}b|c"},
     "of three rules": {"s": "<a>c|b", "a": "<b>d|<s>?", "b": "<s>|<a><b>a"},
     "of operators": {"s": "<s>a<b>|<b>", "b": "<b>c<d>|<d>", "d": "d|b<s>e"},
 }
