@@ -7,7 +7,7 @@ left-corner transform, a rule begins with a text that no rule of the system begi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from compiler.errors import SpecUnsupported
@@ -21,7 +21,7 @@ _EMPTY = Concat(())
 def without_left_recursion(names: Sequence[str], rules: dict[int, Node], guard: ResourceGuard) -> dict[int, Node]:
     """Rules with the same texts, of which none is left-recursive.
 
-    New rules get numbers behind the others.
+    New ones get numbers behind the others.
 
     A call stands for the texts of a rule that are not empty. `names` are those of the rules, by number.
     Raises SpecUnsupported, with a cycle, where the new rules would have more than `nfa_positions_max` positions.
@@ -29,19 +29,24 @@ def without_left_recursion(names: Sequence[str], rules: dict[int, Node], guard: 
     rules = dict(rules)
     while cycle := _cycle(rules):
         first = {rule: _first_calls(node) for rule, node in rules.items()}
-        callers = {rule: {other for other in rules if rule in first[other]} for rule in rules}
+        callers = {rule: set[int]() for rule in rules}
+        for rule, called in first.items():
+            for each in called:
+                callers[each].add(rule)
         members = sorted(_reached(cycle[0], first) & _reached(cycle[0], callers))
-        rewritten = _System(rules, members, max(max(rules) + 1, len(names))).rewritten()
-        if sum(map(positions_of, rewritten.values())) > guard.limits.nfa_positions_max:
-            shown = " -> ".join(names[rule] for rule in (*cycle, cycle[0]))
-            raise SpecUnsupported(f"left recursion is too large to rewrite: {shown}", construct="left recursion")
-        guard.check_time()
-        rules |= rewritten
+        size = 0
+        for rule, node in _System(rules, members, max(max(rules) + 1, len(names))).rewritten():
+            guard.check_time()
+            rules[rule] = node
+            size += positions_of(node)
+            if size > guard.limits.nfa_positions_max:
+                shown = " -> ".join(names[rule] for rule in (*cycle, cycle[0]))
+                raise SpecUnsupported(f"left recursion is too large to rewrite: {shown}", construct="left recursion")
     return rules
 
 
 def _cycle(rules: dict[int, Node]) -> list[int]:
-    """Rules that call each other in turn before they read. Empty where none do."""
+    """Rules that call each other in turn before they read, or none."""
     done = set[int]()
     for rule in rules:
         # Depth-first search without recursion: a chain of rules may be long. `path` is the way to the rule on top.
@@ -102,38 +107,36 @@ class _System:
             for rule in members
         }
         self._also = {rule: _reached(rule, whole) for rule in members}
-        self._tails = dict[tuple[int, int], int]()
+        self._tails, self._pairs = dict[tuple[int, int], int](), list[tuple[int, int]]()
 
-    def rewritten(self) -> dict[int, Node]:
-        """The rules of the system, and the new ones."""
-        found = dict[int, Node]()
+    def rewritten(self) -> Iterator[tuple[int, Node]]:
+        """The rules of the system and the new ones, by number."""
         if len(self._members) == 1:
             only = self._members[0]
             repeated = Repeat(alternation(self._further(only, only)), 0, None)
-            return {only: concat([alternation(self.begins[only]), repeated])}
+            yield only, concat([alternation(self.begins[only]), repeated])
+            return
         for rule in self._members:
-            branches = [
+            yield rule, alternation([
                 concat([alternation(self.begins[begun]), self._tail(begun, rule)])
                 for begun in self._members if self.begins[begun]
-            ]  # fmt: skip
-            found[rule] = alternation(branches)
-        done = 0
-        while done < len(self._tails):
-            (over, rule), number = list(self._tails.items())[done]
-            done += 1
-            found[number] = alternation([
+            ])  # fmt: skip
+        # The list grows while it is read.
+        for over, rule in self._pairs:
+            yield self._tails[over, rule], alternation([
                 concat([alternation(further), self._tail(next_over, rule)])
                 for next_over in self._members if (further := self._further(over, next_over))
             ])  # fmt: skip
-        return found
 
     def _tail(self, over: int, rule: int) -> Node:
-        """What may follow a text of `over` in one of `rule` that begins with it."""
+        """What follows a text of `over` in texts of `rule`."""
         number = self._tails.setdefault((over, rule), self._next_rule + len(self._tails))
+        if len(self._tails) > len(self._pairs):
+            self._pairs.append((over, rule))
         return Repeat(call(number), 0, 1) if rule in self._also[over] else call(number)
 
     def _further(self, over: int, rule: int) -> list[Node]:
-        """What makes a text of `over` one of `rule`, in one step that reads something."""
+        """What makes texts of `over` texts of `rule`, in one step."""
         parts = [part for each in sorted(self._also[over]) for part in self.behind[rule].get(each, ())]
         return [part for behind in parts for part in (_split(behind, ())[0] if _may_be_empty(behind) else [behind])]
 
@@ -162,7 +165,7 @@ def _split(node: Node, members: Collection[int]) -> tuple[list[Node], dict[int, 
 
 
 def _beginnings(node: Node) -> list[tuple[Node, Node]]:
-    """The items that a text may begin with, each with what follows it."""
+    """The items that a text may begin with, and what follows each."""
     if isinstance(node, Alternation):
         return [(item, _EMPTY) for item in node.items]
     if isinstance(node, Repeat):
