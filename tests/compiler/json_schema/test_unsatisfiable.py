@@ -21,7 +21,10 @@ from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.text import check_text
 from tests.compiler.json_schema.test_random_schemas import NUMBERS, random_schema, random_value
 from tests.references.json_suite import METASCHEMAS, suites
+from tests.servers.cluster import FULL
 
+# The drafts between the oldest and the newest share their groups with one of them.
+DRAFTS = list(METASCHEMAS) if FULL else ["draft4", "draft2020-12"]
 
 def spec_of(text: str, depth: int = 3) -> JsonSchemaSpec:
     return JsonSchemaSpec(text, max_depth=depth)
@@ -184,7 +187,7 @@ def test_unsatisfiable_random_schemas_have_no_instance(seed: int) -> None:
     assert refused > 5
 
 
-@pytest.mark.parametrize("draft", METASCHEMAS)
+@pytest.mark.parametrize("draft", DRAFTS)
 def test_unsatisfiable_schemas_of_the_suite_have_no_instance(draft: str) -> None:
     rng, refused, suite = random.Random(0), 0, suites()[draft]
     for group in suite["groups"]:
