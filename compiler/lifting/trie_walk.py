@@ -65,8 +65,8 @@ class _TrieWalk:
         most = max(_ROWS_MIN, guard.limits.table_bytes_max // max(1, first.nbytes))
         self.rows = np.empty((min(nodes + 1, most), len(first)), dtype=np.int32)
         self.count = 0
-        begun = np.stack([np.full_like(first, DEAD_EFFECT), first])
-        self.root = int(self._intern(begun, hash_rows(begun))[1])
+        initial = np.stack([np.full_like(first, DEAD_EFFECT), first])
+        self.root = int(self._intern(initial, hash_rows(initial))[1])
 
     def trie(self, trie: Trie, byte_class: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ids that are not dead everywhere, and their rows: int [M]. `byte_class` is uint8 [256].

@@ -84,7 +84,7 @@ class Arrivals:
         self._row_numbers: dict[bytes, int] = {}
         self._pending_after: dict[tuple[int, int], int] = {}
         self._viable: dict[tuple[int, int], bool] = {}
-        self._intern_row(np.array([self._intern([self._begun(state)]) for state in self._place], dtype=np.int32))
+        self._intern_row(np.array([self._intern([self._initial_item(state)]) for state in self._place], dtype=np.int32))
 
     def _fill_simple(self) -> None:
         """Fill in the moves that stay within a component. They are most of them, and need no items."""
@@ -96,7 +96,7 @@ class Arrivals:
         self._after[1:][inner] = machine.action[inner]
         self._after[1:][dead] = DEAD_EFFECT
 
-    def _begun(self, state: int) -> Item:
+    def _initial_item(self, state: int) -> Item:
         """The item of a pending of no bytes."""
         machine = self._machine
         return Passed(int(machine.code[state])) if machine.eager[state] else Unread(state)
@@ -161,17 +161,17 @@ class Arrivals:
         reached = set[Item]()
         for item in items:
             if isinstance(item, Landing):
-                self._read(item, column, reached, begun=True)
+                self._read(item, column, reached, after_bytes=True)
             elif isinstance(item, Unread):
-                self._read(Landing((), item.state), column, reached, begun=False)
+                self._read(Landing((), item.state), column, reached, after_bytes=False)
             elif isinstance(item, Passed):
                 reached.add(item)
             else:
                 self._leave(item.code, self._moved_pending(item.pending, column), reached)
         return reached
 
-    def _read(self, at: Landing, column: int, reached: set[Item], *, begun: bool) -> None:
-        """Add the items after a byte. `begun` tells whether bytes were read before, in the item's pending."""
+    def _read(self, at: Landing, column: int, reached: set[Item], *, after_bytes: bool) -> None:
+        """Add the items after a byte. `after_bytes` tells whether bytes were read before, in the item's pending."""
         machine = self._machine
         for symbols, state in machine.actions(at.state, column):
             self._settle(Landing((*symbols[::-1], *at.pushed), state), reached)
@@ -181,8 +181,8 @@ class Arrivals:
         if at.pushed:
             state = int(machine.resume[at.pushed[0], code])
             if state != NOWHERE:
-                self._read(Landing(at.pushed[1:], state), column, reached, begun=True)
-        elif begun:
+                self._read(Landing(at.pushed[1:], state), column, reached, after_bytes=True)
+        elif after_bytes:
             self._leave(code, self._moved_pending(BASE, column), reached)
         else:
             reached.add(Passed(code))

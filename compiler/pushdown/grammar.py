@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.automata import CODE_POINTS, CharSet, single
-from compiler.regex import Alternation, Anchor, Chars, Concat, Look, Node, Repeat, Words, leaves_of
+from compiler.regex import Alternation, Chars, Concat, Node, Repeat, Words, has_condition, leaves_of
 
 END_SYMBOL = CODE_POINTS  # the end of the text, which only the root reads
 _FIRST_RULE = CODE_POINTS + 1
@@ -52,18 +52,10 @@ class Grammar:
         count = len(self.rules)
         if len(self.names) != count or not 0 <= self.start < count:
             raise ValueError("each rule has a name, and start is one of them")
-        if any(_has_conditions(rule) for rule in self.rules):
+        if any(map(has_condition, self.rules)):
             raise ValueError("rules hold neither anchors nor look-arounds")
         if any(called >= count for rule in self.rules for called in calls_of(rule)):
             raise ValueError("a call names no rule")
-
-
-def _has_conditions(node: Node) -> bool:
-    if isinstance(node, Repeat):
-        return _has_conditions(node.item)
-    if isinstance(node, Concat | Alternation):
-        return any(map(_has_conditions, node.items))
-    return isinstance(node, Anchor | Look)
 
 
 def calls_of(node: Node) -> set[int]:

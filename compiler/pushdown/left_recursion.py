@@ -13,9 +13,7 @@ from dataclasses import replace
 from compiler.errors import SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.pushdown.grammar import call, calls_of, derives_empty, rule_of
-from compiler.regex import Alternation, Chars, Concat, Node, Repeat, Words, alternation, concat, positions_of
-
-_EMPTY = Concat(())
+from compiler.regex import EMPTY, Alternation, Chars, Concat, Node, Repeat, Words, alternation, concat, positions_of
 
 
 def without_left_recursion(names: Sequence[str], rules: dict[int, Node], guard: ResourceGuard) -> dict[int, Node]:
@@ -118,8 +116,8 @@ class _System:
             return
         for rule in self._members:
             yield rule, alternation([
-                concat([alternation(self.begins[begun]), self._tail(begun, rule)])
-                for begun in self._members if self.begins[begun]
+                concat([alternation(self.begins[first]), self._tail(first, rule)])
+                for first in self._members if self.begins[first]
             ])  # fmt: skip
         # The list grows while it is read.
         for over, rule in self._pairs:
@@ -152,7 +150,7 @@ def _split(node: Node, members: Collection[int]) -> tuple[list[Node], dict[int, 
     """
     if isinstance(node, Chars):
         rule = rule_of(node.charset)
-        return ([], {rule: [_EMPTY]}) if rule is not None and rule in members else ([node], {})
+        return ([], {rule: [EMPTY]}) if rule is not None and rule in members else ([node], {})
     if isinstance(node, Words) and not calls_of(node):
         return ([replace(node, nullable=False)], {})
     begins, behind = list[Node](), dict[int, list[Node]]()
@@ -167,10 +165,10 @@ def _split(node: Node, members: Collection[int]) -> tuple[list[Node], dict[int, 
 def _beginnings(node: Node) -> list[tuple[Node, Node]]:
     """The items that a text may begin with, and what follows each."""
     if isinstance(node, Alternation):
-        return [(item, _EMPTY) for item in node.items]
+        return [(item, EMPTY) for item in node.items]
     if isinstance(node, Repeat):
         if node.maximum in (0, 1):
-            return [(node.item, _EMPTY)] * node.maximum
+            return [(node.item, EMPTY)] * node.maximum
         most = None if node.maximum is None else node.maximum - 1
         return [(node.item, Repeat(node.item, max(node.minimum - 1, 0), most))]
     found, items = list[tuple[Node, Node]](), node.items if isinstance(node, Concat) else ()

@@ -135,7 +135,7 @@ class _Network:
         # A call whose caller is over behind it pushes nothing. Else right recursion would make stacks grow.
         behind = {each for calls in self._calls.values() for _, each in calls if not self._eager[each]}
         self._symbol = {state: symbol for symbol, state in enumerate(sorted(behind))}
-        self._begun: dict[int, dict[int, dict[Action, None]]] = {}
+        self._readings_by_state: dict[int, dict[int, dict[Action, None]]] = {}
 
     def machine(self, names: tuple[str, ...]) -> PushdownMachine:
         action, choices = self._actions()
@@ -162,7 +162,7 @@ class _Network:
 
     def _readings(self, state: int) -> dict[int, dict[Action, None]]:
         """What reading a byte may do in a state, by column. A call does what its rule's start does."""
-        if state not in self._begun:
+        if state not in self._readings_by_state:
             self._guard.check_time()
             readings = dict[int, dict[Action, None]]()
             for column in np.flatnonzero(self._target[state] != _NONE).tolist():
@@ -173,8 +173,8 @@ class _Network:
                 for column, actions in self._readings(self._starts[rule]).items():
                     also = {((*pushed, *symbols), target): None for symbols, target in actions}
                     readings.setdefault(column, {}).update(also)
-            self._begun[state] = readings
-        return self._begun[state]
+            self._readings_by_state[state] = readings
+        return self._readings_by_state[state]
 
     def _resume(self, codes: int) -> np.ndarray:
         """The table `resume` of the machine: int32 [S, R].

@@ -12,6 +12,7 @@ from compiler.regex.fado import node_to_dfa_fado, require_fado
 from compiler.regex.glushkov import CharNfa, positions_of
 from compiler.regex.native import node_nfa, node_to_dfa, pattern_dfa
 from compiler.regex.nodes import (
+    EMPTY,
     Alternation,
     Anchor,
     Chars,
@@ -23,6 +24,7 @@ from compiler.regex.nodes import (
     alternation,
     concat,
     has_anchor,
+    has_condition,
     leaves_of,
     literal_node,
     space_run_node,
@@ -33,8 +35,8 @@ from compiler.regex.syntax import blame_field, parse_pattern
 from compiler.regex.unsupported import COMMENT_OR_CLASS, ESCAPE
 
 __all__ = [
-    "COMMENT_OR_CLASS", "ESCAPE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Look", "Node", "Repeat",
-    "Words", "alternation", "blame_field", "concat", "determinize", "has_anchor", "leaves_of", "literal_node",
-    "node_nfa", "node_to_dfa", "node_to_dfa_fado", "parse_pattern", "pattern_dfa", "positions_of", "require_fado",
-    "space_run_node", "words_node",
+    "COMMENT_OR_CLASS", "EMPTY", "ESCAPE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Look", "Node",
+    "Repeat", "Words", "alternation", "blame_field", "concat", "determinize", "has_anchor", "has_condition",
+    "leaves_of", "literal_node", "node_nfa", "node_to_dfa", "node_to_dfa_fado", "parse_pattern", "pattern_dfa",
+    "positions_of", "require_fado", "space_run_node", "words_node",
 ]  # fmt: skip

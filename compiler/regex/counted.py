@@ -15,7 +15,7 @@ import numpy as np
 from compiler.automata import CharSet, Dfa, Minterms, live_states, minimize, minterms
 from compiler.limits import ResourceGuard
 from compiler.regex.glushkov import PositionBuilder, positions_of
-from compiler.regex.nodes import Alternation, Anchor, Chars, Concat, Look, Node, Repeat, Words, concat
+from compiler.regex.nodes import Alternation, Chars, Concat, Node, Repeat, Words, concat, has_condition
 from compiler.regex.powerset import determinize
 
 _SMALL = 500  # positions of a pattern, or of a part, that Glushkov's construction translates
@@ -93,7 +93,7 @@ class _Joiner:
 
     def _small(self, node: Node) -> _Part | None:
         """The part of a tree by Glushkov's construction. None where it holds an anchor or a look-around."""
-        if _has_condition(node):
+        if has_condition(node):
             return None
         builder = PositionBuilder(self._guard)
         nfa = builder.finish(builder.build_all(node))
@@ -184,9 +184,3 @@ class _Joiner:
     def _check(self, states: int) -> None:
         self._guard.check_time()
         self._guard.check_table(states, self._parts.count)
-
-
-def _has_condition(node: Node) -> bool:
-    if isinstance(node, Concat | Alternation):
-        return any(map(_has_condition, node.items))
-    return _has_condition(node.item) if isinstance(node, Repeat) else isinstance(node, Anchor | Look)

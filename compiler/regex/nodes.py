@@ -175,6 +175,13 @@ def has_anchor(node: Node) -> bool:
     return any(isinstance(leaf, Anchor) for leaf in leaves_of(node))
 
 
+def has_condition(node: Node) -> bool:
+    """True when the tree holds an anchor or a look-around."""
+    if isinstance(node, Concat | Alternation):
+        return any(map(has_condition, node.items))
+    return has_condition(node.item) if isinstance(node, Repeat) else isinstance(node, Anchor | Look)
+
+
 def leaves_of(node: Node) -> Iterator[Chars | Words | Anchor]:
     """The nodes of a tree without nodes below them, left to right."""
     if isinstance(node, Chars | Words | Anchor):
