@@ -47,11 +47,11 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     byte_class = transducer.byte_class
     # Each group has a walk of its own: the digits of numbers do not cost as much as the words of strings.
     wide, narrow = (
-        token_classes(effects, _begun(effects, between[group]), byte_class, vocabulary.boundary_trie, guard=guard)
+        token_classes(effects, _initial(effects, between[group]), byte_class, vocabulary.boundary_trie, guard=guard)
         for group in (sparse.wide, sparse.narrow)
     )
     boundary = _merged(wide, narrow, sparse, size=vocabulary.size, effects=len(effects))
-    midchar = token_classes(effects, _begun(effects, within), byte_class, vocabulary.midchar_trie, guard=guard)
+    midchar = token_classes(effects, _initial(effects, within), byte_class, vocabulary.midchar_trie, guard=guard)
     cells = boundary.dense.size + 2 * len(boundary.state) + midchar.effects.size
     # Checked before the large tables are written.
     guard.check("table_bytes_max", _CELL_BYTES * cells + _STATE_BYTES * (transducer.states + 1) * letters.states)
@@ -66,7 +66,7 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     )
 
 
-def _begun(effects: Effects, states: np.ndarray) -> np.ndarray:
+def _initial(effects: Effects, states: np.ndarray) -> np.ndarray:
     """The effects of no bytes from some states."""
     return effects.intern(states, np.full_like(states, IDENTITY))
 
