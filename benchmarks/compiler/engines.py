@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.compiler.cases import Expression
 from compiler.artifact import CompiledConstraint
 from compiler.json_schema import FORMATS
-from compiler.lifting import UNREACHABLE
+from compiler.lifting import UNREACHABLE, TokenMasks
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
@@ -80,7 +80,7 @@ def read_vocabulary(tokenizer: Path) -> Vocabulary:
 class OurMasks:
     """Our masks by token class.
 
-    A look-up computes the allowed token classes of a state; `expand` also spreads them over the ids.
+    A look-up computes the allowed token classes of a state; `expand` also spreads them over the ids, as bits.
     """
 
     def __init__(self, compiled: CompiledConstraint) -> None:
@@ -88,7 +88,7 @@ class OurMasks:
         self.tokens = tokens = compiled.tokens
         self._state = tokens.start
         self._class_of = tokens.token_class.astype(np.intp)
-        self._expanded = np.zeros(tokens.vocabulary_size, dtype=bool)
+        self._masks = TokenMasks(tokens)
         self.look_up()
 
     def restart(self) -> None:
@@ -101,8 +101,8 @@ class OurMasks:
         self._open = self._distance < UNREACHABLE  # with a budget: <= the tokens left
 
     def expand(self) -> None:
-        """The same for each id of the vocabulary: bool [V]."""
-        np.take(self._open, self._class_of, out=self._expanded, mode="clip")
+        """The same for each id of the vocabulary, as bits."""
+        self._masks.of_classes(self._open)
 
     def allowed(self) -> np.ndarray:
         return np.flatnonzero(self._open[self._class_of])

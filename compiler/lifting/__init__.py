@@ -10,9 +10,10 @@ from __future__ import annotations
 from compiler.lifting.construction import lift
 from compiler.lifting.effects import DEAD_EFFECT, UNSEEN
 from compiler.lifting.token_automaton import UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting.token_masks import TokenMasks
 from compiler.lifting.trie_walk import ByteEffects, TokenClasses, token_classes
 
 __all__ = [
-    "DEAD_EFFECT", "UNREACHABLE", "UNSEEN", "ByteEffects", "TokenAutomaton", "TokenClasses", "from_table", "lift",
-    "token_classes",
+    "DEAD_EFFECT", "UNREACHABLE", "UNSEEN", "ByteEffects", "TokenAutomaton", "TokenClasses", "TokenMasks", "from_table",
+    "lift", "token_classes",
 ]  # fmt: skip

@@ -1,0 +1,50 @@
+"""Compares masks with the distances behind every token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler.lifting import UNREACHABLE, TokenAutomaton, TokenMasks, from_table
+from compiler.pipeline import compile_spec
+from compiler.spec import spec_from_json
+from compiler.vocab import byte_vocabulary
+
+
+def check_masks(automaton: TokenAutomaton, states: np.ndarray, budgets: tuple[int, ...]) -> set[bool]:
+    """Compare the masks of some states. Returns whether most ids were allowed, for each mask."""
+    masks, most = TokenMasks(automaton), set()
+    for state in states.tolist():
+        distance = automaton.distance[automaton.successors(state)][automaton.token_class]
+        for tokens_left in budgets:
+            expected = distance <= tokens_left
+            bits = masks.of_state(state, tokens_left)
+            assert bits.dtype == np.uint32 and len(bits) == -(-automaton.vocabulary_size // 32)
+            ids = np.flatnonzero(expected)
+            words = np.zeros_like(bits)
+            np.bitwise_or.at(words, ids // 32, np.uint32(1) << (ids % 32).astype(np.uint32))
+            assert (bits == words).all()
+            most.add(bool(expected.mean() > 0.5))
+        assert (masks.of_state(state) == masks.of_state(state, UNREACHABLE - 1)).all()
+    return most
+
+
+def test_masks_of_random_tables_hold_the_ids_within_the_budget() -> None:
+    random, most = np.random.default_rng(1), set()
+    for columns in (1, 3, 40, 900):
+        # Sizes of classes differ widely: some have more than a thousand ids, most have few.
+        token_class = np.minimum(random.geometric(1 / columns, size=5_003), columns) - 1
+        table = np.where(random.random((9, columns)) < 0.5, random.integers(9, size=(9, columns)), -1)
+        automaton = from_table(token_class, table, random.random(9) < 0.3, 0, eos_ids=(7, 5_002))
+        most |= check_masks(automaton, np.arange(automaton.states), (0, 1, 3, 50))
+    assert most == {False, True}
+
+
+@pytest.mark.parametrize("constraint", [
+    {"regex": r"(?:a|é|日|😀)*\.?"},
+    {"keywords": ["a", "b"], "ordered": True},
+    {"json_schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}},
+], ids=lambda constraint: next(iter(constraint)))  # fmt: skip
+def test_masks_of_constraints_hold_the_ids_within_the_budget(constraint: dict[str, object]) -> None:
+    automaton = compile_spec(spec_from_json(constraint), byte_vocabulary()).tokens
+    check_masks(automaton, np.arange(min(automaton.states, 300)), (0, 1, 2, 5, 9))
