@@ -37,8 +37,8 @@ class ContextFactory:
     """Makes the context of a submission from the body of its request. Raises InvalidRequest."""
 
     request: Request
-    idempotency_key: IdempotencyKey = None
-    prefer: Prefer = None
+    idempotency_key: str | None = None
+    prefer: str | None = None
 
     def __call__(self, body: BaseModel) -> SubmissionContext:
         request, key = self.request, self.idempotency_key
@@ -83,9 +83,16 @@ async def _components(request: Request) -> Components:
     return components_of(request.app)
 
 
+# Not the class itself: FastAPI calls a class in a thread, which takes as long as the rest of a small request.
+async def _context_factory(
+    request: Request, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
+) -> ContextFactory:
+    return ContextFactory(request, idempotency_key, prefer)
+
+
 ServiceDependency = Annotated[Service, Depends(_service)]
 """The service. Requests before the start of the application get NotReady."""
-ContextDependency = Annotated[ContextFactory, Depends()]
+ContextDependency = Annotated[ContextFactory, Depends(_context_factory)]
 ComponentsDependency = Annotated[Components, Depends(_components)]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from starlette.types import Receive, Scope, Send
@@ -29,6 +28,7 @@ from app.messages import (
     load,
 )
 from app.service import EventSubscription, Service, SubmittedJob
+from app.tasks import cancel_tasks
 
 HEARTBEAT_S = 15.0
 RETRY_MS, RECONNECT_RETRY_MS, STORAGE_RETRY_MS = 1_000, 500, 2_000
@@ -110,7 +110,7 @@ async def _chunks(reader: EventSubscription, after: str) -> AsyncIterator[bytes]
                 if chunk := KEEPALIVE_COMMENT if event is None else _chunk(event):
                     yield chunk
     finally:
-        await _ended(stopping)
+        await cancel_tasks(stopping)
 
 
 async def paced(
@@ -135,15 +135,8 @@ async def paced(
             yield event
     finally:
         if coming is not None:
-            await _ended(coming)
+            await cancel_tasks(coming)
         await events.aclose()
-
-
-async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, and wait until it is over."""
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, Exception):
-        await task
 
 
 def _chunk(event: JobEvent) -> bytes:

@@ -23,6 +23,7 @@ from app.auth.route_scopes import RateLimitStatus, RouteScope
 from app.errors import RateLimited, RequestOverLimit
 from app.messages import request_id
 from app.settings import Settings
+from app.tasks import cancel_tasks
 
 T = TypeVar("T")
 LOOKUPS = 10  # look-ups allowed for each request of the rate limit
@@ -83,10 +84,7 @@ class Limiter:
 
     async def close(self) -> None:
         """Stops the renewal of leases and closes the server's connections. Released slots are reported first."""
-        if self._renewing:
-            self._renewing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._renewing
+        await cancel_tasks(self._renewing)
         if self._releasing:
             await self._releasing
         if self._server:

@@ -1,6 +1,6 @@
 """A connection to a Redis server that waits for an unreachable server.
 
-The commands that callers send in one turn of the event loop go together, in one pipeline.
+All callers of a process share it. Each command is written at once, while earlier ones wait for their replies.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import math
 import random
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis, Sentinel
+from redis.asyncio import Connection as Socket
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from app.errors import SettingsInvalid, StorageDown
 from app.observability import metrics
+from app.tasks import cancel_tasks
 
 CONNECTIONS_MAX = 2  # one for commands, one for a subscription
 CONNECT_S_MAX = 2.0
@@ -31,8 +34,7 @@ REPLY_S_MAX = 5.0  # a dead connection may raise no error
 ONCE_S_MIN = 1.0  # minimum time for a reply, even if wait_s is 0
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0  # between two attempts, doubled each time
 REPLICA_MS_MAX = 500  # for one WAIT; less than an attempt may take
-CANCEL_RETRY_S = 0.1
-_AWAY = ("OOM", "MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY", "LOADING")  # prefixes of errors that may go away
+_AWAY = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY", "LOADING")  # prefixes of errors that may go away
 _SENTINEL_URL = re.compile(r"(rediss?)\+sentinel://(?:(.*)@)?([^/]+)/([^/?]+)/?([^?]*)(\?.*)?")
 Argument = str | bytes | int
 log = logging.getLogger(__name__)
@@ -57,18 +59,13 @@ def without_password(url: str) -> str:
 def is_away(error: BaseException) -> bool:
     """Whether a later attempt may succeed: the server is unreachable or full."""
     if isinstance(error, exceptions.ResponseError):
-        temporary = exceptions.ReadOnlyError | exceptions.NoScriptError | exceptions.OutOfMemoryError
-        return isinstance(error, temporary) or str(error).startswith(_AWAY)
+        return isinstance(error, exceptions.ReadOnlyError | exceptions.OutOfMemoryError) or str(error).startswith(_AWAY)
     return isinstance(error, StorageDown | exceptions.ConnectionError | exceptions.TimeoutError | OSError)
-
-
-def _is_full(error: BaseException) -> bool:
-    return isinstance(error, exceptions.OutOfMemoryError) or str(error).startswith("OOM")
 
 
 def storage_down(error: BaseException) -> StorageDown:
     """The error for callers of the API."""
-    if _is_full(error):
+    if isinstance(error, exceptions.OutOfMemoryError):
         return StorageDown("is full")
     if isinstance(error, exceptions.ReadOnlyError) or str(error).startswith("MISCONF"):
         return StorageDown("cannot be written to")
@@ -91,8 +88,10 @@ class Connection:
         self.client = open_client(url)
         self._stop_waiting = self._away = False
         self._texts: dict[str, str] = {}  # of scripts, by their hash
-        self._unsent: list[tuple[tuple[Argument, ...], asyncio.Future[Any]]] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._socket: Socket | None = None
+        self._replies: deque[asyncio.Future[Any]] = deque()  # that callers wait for, in the order of their commands
+        self._reader: asyncio.Task[None] | None = None
 
     async def run(
         self, op: str, script: str, keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
@@ -117,7 +116,7 @@ class Connection:
         while True:
             try:
                 async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                    reply = await self._send_once(words)
+                    reply = await self._send(words)
             except Exception as error:
                 if not is_away(error):
                     raise
@@ -127,8 +126,8 @@ class Connection:
                 if last_error is None or not isinstance(error, TimeoutError):
                     last_error = error
                 remaining_s = math.inf if deadline is None else deadline - time.monotonic()
-                give_up = self._stop_waiting or wait_s == 0 or (not keep_full and _is_full(error))
-                if give_up or remaining_s <= 0:
+                full = isinstance(error, exceptions.OutOfMemoryError)
+                if self._stop_waiting or wait_s == 0 or (full and not keep_full) or remaining_s <= 0:
                     raise storage_down(last_error) from last_error
             else:
                 self._note(None)
@@ -139,7 +138,7 @@ class Connection:
     async def close(self) -> None:
         """Closes the sockets. Calls no longer wait for an unreachable server."""
         self._stop_waiting = True
-        await cancel_tasks([self._sender] if self._sender else [])
+        await cancel_tasks(self._reader)
         await self.client.aclose()
         sentinel = getattr(self.client.connection_pool, "sentinel_manager", None)
         for watcher in sentinel.sentinels if sentinel else ():
@@ -147,62 +146,59 @@ class Connection:
 
     def _note(self, last_error: Exception | None) -> None:
         """Logs when the server becomes unreachable, and when it is back."""
-        if last_error is not None and not self._away:
-            log.warning("the server %s is away: %s", without_password(self._url), type(last_error).__name__)
-        elif last_error is None and self._away:
-            log.warning("the server %s is back", without_password(self._url))
+        if (last_error is not None) != self._away:
+            state = "back" if last_error is None else f"away: {type(last_error).__name__}"
+            log.warning("the server %s is %s", without_password(self._url), state)
         self._away = last_error is not None
 
-    def _send_once(self, words: tuple[Argument, ...]) -> asyncio.Future[Any]:
-        # A task of its own sends the commands, so a cancelled caller leaves the replies of the others in order.
-        reply = asyncio.get_running_loop().create_future()
-        self._unsent.append((words, reply))
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._send_forever())
+    async def _send(self, words: tuple[Argument, ...]) -> Any:
+        """The reply to a command. A script that the server lacks is loaded. Raises redis-py's errors, TimeoutError."""
+        commands = [words, ("WAIT", self._replicas_min, REPLICA_MS_MAX)] if self._replicas_min else [words]
+        waiting = [asyncio.get_running_loop().create_future() for _ in commands]
+        try:
+            async with asyncio.timeout(REPLY_S_MAX):
+                async with self._opening:
+                    if self._socket is None:
+                        self._socket = await self.client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+                        self._replies = deque()
+                        self._reader = asyncio.create_task(self._read_replies(self._socket, self._replies))
+                self._replies += waiting  # without a pause before the commands are written, so the order is the same
+                await self._socket.send_packed_command(self._socket.pack_commands(commands))
+                reply, *replicas = [await each for each in waiting]
+        except TimeoutError:
+            await cancel_tasks(self._reader)
+            raise
+        if isinstance(reply, exceptions.NoScriptError):
+            await self._send(("SCRIPT", "LOAD", self._texts[str(words[1])]))
+            return await self._send(words)
+        for each in (reply, *replicas):
+            if isinstance(each, Exception):
+                raise each
+        if replicas and replicas[0] < self._replicas_min:
+            raise ReplicasMissingError(f"fewer than {self._replicas_min} replicas have the changes")
         return reply
 
-    async def _send_forever(self) -> None:
-        """Sends the collected commands until none is left."""
-        while self._unsent:
-            unsent, self._unsent = self._unsent, []
-            try:
-                replies = await self._send([words for words, _ in unsent])
-            except Exception as error:
-                replies = [error] * len(unsent)
-            for (_, waiting), reply in zip(unsent, replies, strict=True):
-                if waiting.done():  # its caller was cancelled
-                    continue
-                waiting.set_exception(reply) if isinstance(reply, Exception) else waiting.set_result(reply)
-
-    async def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        """The replies to commands, or their errors. A script that the server lacks is loaded."""
-        async with self.client.pipeline(transaction=False) as pipeline:
-            for words in commands:
-                pipeline.execute_command(*words)
-            if self._replicas_min:
-                pipeline.wait(self._replicas_min, REPLICA_MS_MAX)
-            replies: list[Any] = await pipeline.execute(raise_on_error=False)
-        if self._replicas_min and replies.pop() < self._replicas_min:
-            raise ReplicasMissingError(f"fewer than {self._replicas_min} replicas have the changes")
-        lacking = [number for number, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
-        for sha in {str(commands[number][1]) for number in lacking}:
-            await self.client.script_load(self._texts[sha])
-        if lacking:
-            again = await self._send([commands[number] for number in lacking])
-            replies = [again.pop(0) if number in lacking else reply for number, reply in enumerate(replies)]
-        return replies
-
-
-async def cancel_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for their end.
-
-    A breaking connection may swallow the cancellation of its task, so the cancellation is repeated.
-    """
-    while pending := {task for task in tasks if not task.done()}:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=CANCEL_RETRY_S)
-    await asyncio.gather(*tasks, return_exceptions=True)
+    async def _read_replies(self, socket: Socket, waiting: deque[asyncio.Future[Any]]) -> None:
+        """Passes replies and errors to their callers, until the connection breaks."""
+        broken: Exception = exceptions.ConnectionError("the connection was closed")
+        try:
+            while True:
+                try:
+                    reply = await socket.read_response()
+                except exceptions.ResponseError as error:
+                    reply = error
+                caller = waiting.popleft()
+                if not caller.cancelled():
+                    caller.set_result(reply)
+        except exceptions.RedisError as error:
+            broken = error
+        finally:
+            self._socket = None
+            for caller in waiting:
+                if not caller.cancelled():
+                    caller.set_result(broken)
+            await socket.disconnect(nowait=True)
+            await self.client.connection_pool.release(socket)
 
 
 def open_client(url: str) -> Redis:
@@ -213,7 +209,7 @@ def open_client(url: str) -> Redis:
     Raises SettingsInvalid for an invalid URL.
     """
     options: dict[str, Any] = {
-        "socket_connect_timeout": CONNECT_S_MAX, "socket_timeout": REPLY_S_MAX, "retry": Retry(NoBackoff(), 0),
+        "socket_connect_timeout": CONNECT_S_MAX, "socket_timeout": None, "retry": Retry(NoBackoff(), 0),
         "protocol": 2, "max_connections": CONNECTIONS_MAX,
     }  # fmt: skip
     try:

@@ -15,9 +15,7 @@ _MIB = 2**20
 
 
 async def check_server(url: str, setting: str, jobs: bool, volatile: bool, wait_s: float) -> dict[str, str]:
-    """Facts about a server.
-
-    They are server, policy, persistence, memory, and clock (s that it is ahead of ours).
+    """Facts about a server. They are server, policy, persistence, memory, and clock (s that it is ahead of ours).
 
     setting   the variable with the URL
     jobs      whether it stores jobs, which must not get lost
@@ -31,10 +29,11 @@ async def check_server(url: str, setting: str, jobs: bool, volatile: bool, wait_
         raise SettingsInvalid(f"{setting}: {error}") from None
     try:
         # INFO has all values that the checks need, and even a strict ACL can allow it.
-        info = await connection.command("check", "INFO", wait_s=wait_s)
+        text = (await connection.command("check", "INFO", wait_s=wait_s)).decode()
+        info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         sent = time.time()
         seconds, microseconds = await connection.command("check", "TIME", wait_s=wait_s)
-        ahead_s = seconds + microseconds / 1e6 - (sent + time.time()) / 2
+        ahead_s = int(seconds) + int(microseconds) / 1e6 - (sent + time.time()) / 2
     except StorageDown as down:
         raise StorageDown(f"{down.reason}: {source}") from down.__cause__
     except NoPermissionError:

@@ -70,7 +70,7 @@ class RedisStore:
 
     async def used_bytes(self) -> int:
         # Of the whole server, because it does not count the bytes of single keys.
-        return int((await self._command("INFO", "memory"))["used_memory"])
+        return int((await self._command("INFO", "memory")).partition(b"used_memory:")[2].split()[0])
 
     async def close(self) -> None:
         await self._link.close()

@@ -43,6 +43,7 @@ from app.messages import (
 )
 from app.observability import logs, metrics, tracing
 from app.store import Store
+from app.tasks import cancel_tasks
 from app.worker.handlers.base import Handler
 from app.worker.job_context import JobContext
 from compiler.errors import ErrorFacts
@@ -99,9 +100,7 @@ class JobRun:
             raise
         finally:
             context.cancel()  # a thread cannot be interrupted: it ends when it next looks
-            watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
+            await cancel_tasks(watcher)
         # A result is cached if the same request would have it again.
         cacheable = not (isinstance(result, Failure) and result.facts.retryable)
         await self._broker.finish(job_id, dump(result), cacheable=cacheable)

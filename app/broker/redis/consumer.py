@@ -19,7 +19,8 @@ from app.broker.redis.scripts import SERVICE_KEYS, JobScripts, event_keys, queue
 from app.errors import DeadlineExceeded, MessageInvalid, WorkerLost, without_message
 from app.messages import Signatures, dump, failure_of
 from app.observability import metrics
-from app.redis.connection import PAUSE_S_MAX, cancel_tasks, is_away
+from app.redis.connection import PAUSE_S_MAX, is_away
+from app.tasks import cancel_tasks
 
 POLL_S = 2.0  # a worker without jobs looks for ended leases
 log = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ class QueueConsumer:
                 await asyncio.gather(*map(self.requeue, list(self._leases)))
         for lease in list(self._leases):
             self._end(lease)  # another worker takes the job once its lease has ended
-        await cancel_tasks([self._maintenance])
+        await cancel_tasks(self._maintenance)
 
     def _end(self, lease: Lease) -> None:
         lease.over.set()

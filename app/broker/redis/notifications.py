@@ -15,7 +15,8 @@ from weakref import WeakValueDictionary
 from redis.asyncio.client import PubSub
 
 from app.messages import KEY_PREFIX
-from app.redis.connection import PAUSE_S_MAX, Connection, cancel_tasks
+from app.redis.connection import PAUSE_S_MAX, Connection
+from app.tasks import cancel_tasks
 
 PING_S = 2.0  # a silent subscription is tested after this time
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class JobNotifications:
 
     async def close(self) -> None:
         """End the subscription."""
-        await cancel_tasks([self._listener] if self._listener else [])
+        await cancel_tasks(self._listener)
 
     async def _listen_forever(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import anyio.to_thread
 import pytest
 from starlette.testclient import TestClient
 
@@ -64,6 +65,20 @@ def test_an_ordered_formula_is_met_and_every_figure_adds_up(client: TestClient) 
     assert len(trace) <= 24
     assert answer["model"] == "captions"
     assert answer["timings"]["decode_ms"] <= answer["timings"]["total_ms"]
+
+
+def test_the_framework_runs_no_part_of_a_request_in_threads(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dependency that is not async takes a thread. It would take half the time of a small request."""
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr(anyio.to_thread, "run_sync", refuse)
+    for path, body in (("/compile", {}), ("/check", {"text": "ab"}), ("/generate", {"prompt": "", "max_tokens": 4})):
+        response = client.post(path, json={"constraint": {"regex": "ab"}, **body})
+        assert response.status_code == 200, response.text
 
 
 def test_a_regex_matches_the_whole_answer_and_n_answers_differ(client: TestClient) -> None:
