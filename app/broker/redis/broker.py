@@ -10,7 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, cast
 
 from app.broker import base
@@ -54,11 +54,11 @@ class RedisBroker:
     async def submit(self, queue: str, key: str, body: bytes, options: base.SubmitOptions = base.DEFAULT_SUBMIT) -> str:
         job_id, name = secrets.token_hex(16), self._name(queue)
         digest = hashlib.sha256(f"{self._version} {key}".encode()).hexdigest()
-        record = {option: value for option, value in asdict(options).items() if value is not None}
+        record = {field.name: value for field in fields(options) if (value := getattr(options, field.name)) is not None}
         record |= _COUNTS | {"queue": name, "key": digest}
         signed = self._signatures.sign_body(name, job_id, body, options.owner, options.deadline_in_s)
         caps = (self._limits.queue_jobs_max, self._limits.queue_weight_max)
-        arguments = (job_id, signed, json.dumps(record), *caps, secrets.token_hex(8))
+        arguments = (job_id, signed, json.dumps(record, default=asdict), *caps, secrets.token_hex(8))
         outcome, *reply = await self._scripts.call("submit", name, *arguments)
         if outcome == b"reused":
             raise KeyReused("an earlier request used this key")
