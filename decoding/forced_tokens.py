@@ -8,11 +8,14 @@ that differ only in the split fill a beam. A forced stretch is read in one forwa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE
+from decoding.tensors import HostStates
 
 NO_FORCED_TOKEN = -1  # no token is forced here
 _NO_BYTES, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
@@ -48,21 +51,42 @@ class TokenBytes:
 class ForcedTokens:
     """The forced token of each automaton state, computed on first use. An instance is not thread-safe."""
 
-    def __init__(self, automaton: TokenAutomaton, token_bytes: TokenBytes) -> None:
-        self._automaton, self._token_bytes = automaton, token_bytes
-        # A forced token depends on the state alone, so no answer depends on earlier requests.
-        self._token = np.full(automaton.states, _NOT_COMPUTED, dtype=np.int32)
-        self._after = np.zeros(automaton.states, dtype=np.int32)
-        self._next_byte = np.zeros(automaton.states, dtype=np.int16)  # zeros take memory only once they are written
-        self._after_byte = np.zeros(automaton.states, dtype=np.int32)
-        starts = np.zeros((automaton.classes, _END + 1), dtype=bool)
-        starts[automaton.token_class, token_bytes.first_byte] = True
+    def __init__(self, states: HostStates, token_bytes: TokenBytes) -> None:
+        starts = np.zeros((states.classes, _END + 1), dtype=bool)
+        starts[states.token_class, token_bytes.first_byte] = True
         self._starts = starts  # bool [C, 258]: with which bytes the tokens of a class begin
+        self._token_bytes = token_bytes
+        self._begin(states)
+
+    def over(self, states: HostStates) -> ForcedTokens:
+        """The forced tokens of other states over the same token classes."""
+        other = copy(self)
+        other._begin(states)
+        return other
+
+    def _begin(self, states: HostStates) -> None:
+        # A forced token depends on the state alone, so no answer depends on earlier requests.
+        self._states, self._arrays = states, list[NDArray[Any]]()
+        self._reserve(states.states)
+
+    def _reserve(self, states: int) -> None:
+        """Make room for this many states in the arrays by state."""
+        before = self._arrays
+        size = len(before[0]) if before else 0
+        if states > size:
+            rows = max(states, 2 * size)
+            self._token = np.full(rows, _NOT_COMPUTED, dtype=np.int32)
+            self._after = np.zeros(rows, dtype=np.int32)
+            self._next_byte = np.zeros(rows, dtype=np.int16)  # zeros take memory only once they are written
+            self._after_byte = np.zeros(rows, dtype=np.int32)
+            self._arrays = [self._token, self._after, self._next_byte, self._after_byte]
+            for array, values in zip(self._arrays, before, strict=False):
+                array[:size] = values
 
     @property
     def nbytes(self) -> int:
         """The bytes of the arrays by state, on the host."""
-        return sum(int(array.nbytes) for array in (self._token, self._after, self._next_byte, self._after_byte))
+        return sum(int(array.nbytes) for array in self._arrays)
 
     def tokens(self, states: NDArray[np.int64], budget_after: int) -> NDArray[np.int64]:
         """The token forced in each state: int64 [N].
@@ -71,11 +95,12 @@ class ForcedTokens:
 
         budget_after  the tokens left after this one
         """
+        self._reserve(self._states.states)
         for state in set(states[self._token[states] == _NOT_COMPUTED].tolist()):
             token = self._forced_token(state)
-            self._token[state] = token
-            self._after[state] = state if token == NO_FORCED_TOKEN else self._automaton.advance(state, token)
-        late = self._automaton.distance[self._after[states]] > budget_after
+            after = state if token == NO_FORCED_TOKEN else self._states.advance(state, token)
+            self._token[state], self._after[state] = token, after
+        late = self._states.distances(self.after(states)) > budget_after
         return np.where(late, NO_FORCED_TOKEN, self._token[states].astype(np.int64))
 
     def ends(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -94,8 +119,8 @@ class ForcedTokens:
         if not ids:
             return NO_FORCED_TOKEN
         # A token to the dead state is never forced, whatever the tokenizer answers.
-        after = self._automaton.advance(state, ids[0])
-        return NO_FORCED_TOKEN if self._automaton.distance[after] == UNREACHABLE else int(ids[0])
+        after = self._states.advance(state, ids[0])
+        return NO_FORCED_TOKEN if self._states.distance_of(after) == UNREACHABLE else int(ids[0])
 
     def _forced_bytes(self, state: int) -> tuple[bytes, bool]:
         """The bytes forced from a state on.
@@ -116,16 +141,18 @@ class ForcedTokens:
 
         _CHOICE where several bytes can follow, none, or one that has no token or cannot be written alone.
         """
-        automaton, byte_id = self._automaton, self._token_bytes.byte_id
-        successors = automaton.successors(state)
-        live = automaton.distance[successors] != UNREACHABLE  # [C]
+        states, byte_id = self._states, self._token_bytes.byte_id
+        distances, after = states.expand(state)
+        live = distances != UNREACHABLE  # [C]
         begins = np.flatnonzero(self._starts[live].any(axis=0))
         code = _CHOICE
         if len(begins) == 1 and begins[0] == _END:
             code = _ENDS
         elif len(begins) == 1 and begins[0] != _NO_BYTES and bytes([begins[0]]) in byte_id:
-            token_class = automaton.token_class[byte_id[bytes([begins[0]])]]
-            code = int(begins[0]) + _FIRST_BYTE if live[token_class] else _CHOICE
-            self._after_byte[state] = successors[token_class]
+            token_class = int(states.token_class[byte_id[bytes([begins[0]])]])
+            if live[token_class]:
+                code, state_after = int(begins[0]) + _FIRST_BYTE, after(token_class)
+                self._reserve(states.states)
+                self._after_byte[state] = state_after
         self._next_byte[state] = code
         return code

@@ -17,7 +17,8 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.pushdown import PushdownAutomaton
 from decoding.errors import ModelOutputInvalid, VocabularyMismatch
 from decoding.options import require
-from decoding.tensors import LOG_PROB_FLOOR, TokenStates, begin_states
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.tensors import LOG_PROB_FLOOR, TokenStates
 
 _DEAD_STATE = 0
 _MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64  # odd; its powers weigh the positions of a row in the row's hash
@@ -80,12 +81,13 @@ class ConstraintLogitsProcessor(LogitsProcessor):
         if bool(scores.isnan().any()):
             raise ModelOutputInvalid("the model's scores hold NaN")
         if self._states is None or self._token_class.device != scores.device:
-            self._states, self._last_call = begin_states(self._automaton, scores.device), None
+            self._states = PreparedConstraint.prepare(self._automaton, scores.device).begin_states(tensors=True)
+            self._last_call = None
             self._token_class = self._token_class.to(scores.device)
         generated = self._generated_count(input_ids)
         state = self._reached(self._states, input_ids, generated)
         self._last_call = _LastCall(input_ids, _keys(input_ids), state)
-        allowed = self._allowed(self._states.class_distances(state), self._max_new_tokens - generated - 1)
+        allowed = self._allowed(self._states.successors(state).distance, self._max_new_tokens - generated - 1)
         mask = torch.nn.functional.pad(allowed[:, self._token_class], (0, self._extra_ids))  # [R, V]
         return scores.clamp(min=LOG_PROB_FLOOR).masked_fill(~mask, float("-inf"))
 

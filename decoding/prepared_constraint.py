@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from compiler.errors import BudgetTooSmall
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.pushdown import MEMBERS_MAX, Configurations, ExitCosts, PushdownAutomaton, Stacks
 from decoding.errors import PromptTooLong, VocabularyMismatch
 from decoding.forced_tokens import ForcedTokens, TokenBytes
-from decoding.heuristic import Endings, cost_to_go
+from decoding.heuristic import Endings, cost_to_go, exit_costs
 from decoding.model import LanguageModel
-from decoding.tensors import Tables
+from decoding.options import NATS_PER_TOKEN, Heuristics
+from decoding.tensors import ExplicitStates, HostStates, PushdownStates, TokenStates, TokenTables, like, to_float64
+
+Start: TypeAlias = int | Stacks
+"""A state apart from any generation: a number of an explicit automaton, or the stacks of a pushdown automaton."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PreparedConstraint:
     """An automaton with its tables on the model's device. S automaton states.
 
-    cost_to_go  float64 [S]  nats from each state to acceptance under the model's unigram prior; None: no prior
-    forced      the forced token of each state; None: none is forced
-    endings     how the model ends its texts; None: by EOS alone
+    tables       all states of an explicit automaton, or the ids of a pushdown automaton
+    cost_to_go   nats to acceptance under the model's unigram prior, float64 [S] or for each exit; None: no prior
+    forced       the forced token of each state; None: none is forced
+    endings      how the model ends its texts; None: by EOS alone
+    members_max  how many readings of a text a state of a pushdown automaton may have
 
     >>> constraint = PreparedConstraint.prepare(automaton, model.device)
     >>> constraint.refuse_early(model, prompt_tokens=1, max_tokens=2)
@@ -31,16 +38,17 @@ class PreparedConstraint:
     compiler.errors.BudgetTooSmall: the constraint needs at least 3 tokens, max_tokens is 2
     """
 
-    automaton: TokenAutomaton
-    tables: Tables
-    cost_to_go: Tensor | None = None
+    automaton: TokenAutomaton | PushdownAutomaton
+    tables: ExplicitStates | TokenTables
+    cost_to_go: Tensor | ExitCosts | None = None
     forced: ForcedTokens | None = None
     endings: Endings | None = None
+    members_max: int = MEMBERS_MAX
 
     @classmethod
     def prepare(
-        cls, automaton: TokenAutomaton, device: torch.device, *, prior: Tensor | None = None,
-        pieces: TokenBytes | None = None, endings: Endings | None = None,
+        cls, automaton: TokenAutomaton | PushdownAutomaton, device: torch.device, *, prior: Tensor | None = None,
+        pieces: TokenBytes | None = None, endings: Endings | None = None, members_max: int = MEMBERS_MAX,
     ) -> PreparedConstraint:
         """Copy the automaton's arrays to the device. It takes milliseconds for 50,000 ids, more for a cost to go.
 
@@ -48,19 +56,57 @@ class PreparedConstraint:
         pieces   the vocabulary's bytes and the tokenizer, for forced tokens
         endings  from `heuristic.find_endings`
         """
-        # Ids of endings get token classes of their own, since their cost differs from that of other ids. The states are
-        # the same, so the forced tokens and the cost to go come from the automaton as it was compiled.
+        # Ids of endings get token classes of their own, since their cost differs from that of other ids.
         split = automaton if endings is None else automaton.with_own_classes(endings.ids)
-        tables = Tables.from_automaton(split, device)
+        parts: dict[str, Any] = {"endings": endings, "members_max": members_max}
+        if isinstance(split, PushdownAutomaton):
+            tables = TokenTables.of(split.token_class, split.classes, split.eos_ids, device)
+            cost = None if prior is None else exit_costs(split, prior)
+            forced = ForcedTokens(Configurations(split), pieces) if pieces is not None else None
+            return cls(automaton=split, tables=tables, cost_to_go=cost, forced=forced, **parts)
+        # The states are the same, so the forced tokens and the cost to go come from the automaton as it was compiled.
+        assert isinstance(automaton, TokenAutomaton)
+        states = ExplicitStates.from_automaton(split, device)
+        nats = None if prior is None else cost_to_go(automaton, prior)
         forced = ForcedTokens(automaton, pieces) if pieces is not None else None
-        cost = None if prior is None else cost_to_go(automaton, prior)
         return cls(
-            automaton=automaton, tables=tables, cost_to_go=None if cost is None else cost.to(device), forced=forced,
-            endings=endings,
-        )
+            automaton=automaton, tables=states, cost_to_go=None if nats is None else nats.to(device), forced=forced,
+            **parts,
+        )  # fmt: skip
+
+    def begin_states(
+        self, start: Start | None = None, *, heuristics: Heuristics | None = None, tensors: bool = False
+    ) -> TokenStates:
+        """The states of one generation.
+
+        start       the state before the answer; None: the automaton's own
+        heuristics  which costs to go the states have; None: no cost is asked for
+        tensors     whether arrays are torch's on the CPU, too
+        """
+        tables = self.tables if tensors else self.tables.for_search()
+        uses_prior = heuristics is not None and heuristics.cost_to_go == "unigram" and self.cost_to_go is not None
+        weight = 0.0 if heuristics is None else heuristics.cost_weight
+        nats = 0.0 if heuristics is None or heuristics.cost_to_go == "none" else NATS_PER_TOKEN
+        if isinstance(tables, ExplicitStates):
+            assert start is None or isinstance(start, int)
+            cost = None
+            if heuristics is not None:
+                model = tables.distance
+                cost = weight * (like(model, self.cost_to_go) if uses_prior else nats * to_float64(model))
+            return replace(tables, cost=cost, start=tables.start if start is None else start)
+        assert isinstance(self.automaton, PushdownAutomaton) and not isinstance(start, int)
+        costs = self.cost_to_go if uses_prior and isinstance(self.cost_to_go, ExitCosts) else None
+        configurations = Configurations(self.automaton, members_max=self.members_max, costs=costs, start=start)
+        return PushdownStates(configurations, tables, cost_weight=weight, nats_per_token=None if uses_prior else nats)
+
+    def forced_tokens(self, states: TokenStates) -> ForcedTokens | None:
+        """The forced tokens of a generation's states."""
+        if self.forced is None or not isinstance(states, PushdownStates):
+            return self.forced
+        return self.forced.over(states.configurations)
 
     def refuse_early(
-        self, model: LanguageModel[Any], prompt_tokens: int, max_tokens: int, start: int | None = None
+        self, model: LanguageModel[Any], prompt_tokens: int, max_tokens: int, start: Start | None = None
     ) -> None:
         """Raises VocabularyMismatch, BudgetTooSmall or PromptTooLong where a generation is impossible.
 
@@ -70,9 +116,25 @@ class PreparedConstraint:
         if model.vocab_size != automaton.vocabulary_size:
             raise VocabularyMismatch(automaton.vocabulary_size, model.vocab_size)
         # The distance is exact: a budget below it fails surely, and any other succeeds.
-        min_tokens = int(automaton.distance[automaton.start if start is None else start])
+        states, state = host_states(automaton, start)
+        min_tokens = states.distance_of(state)
         if min_tokens > max_tokens:
             raise BudgetTooSmall(min_tokens if min_tokens != UNREACHABLE else None, max_tokens)
         tokens_read = max(1, prompt_tokens) + max_tokens - 1  # the last token, EOS, is written but never read
         if model.context_length is not None and tokens_read > model.context_length:
             raise PromptTooLong(prompt_tokens, max_tokens, model.context_length)
+
+
+def host_states(
+    automaton: TokenAutomaton | PushdownAutomaton, start: Start | None, members_max: int = MEMBERS_MAX
+) -> tuple[HostStates, int]:
+    """The states of an automaton on the host, and its start's number.
+
+    start  None: the automaton's own
+    """
+    if isinstance(automaton, PushdownAutomaton):
+        assert not isinstance(start, int)
+        configurations = Configurations(automaton, start=start, members_max=members_max)
+        return configurations, configurations.start
+    assert start is None or isinstance(start, int)
+    return automaton, automaton.start if start is None else start

@@ -1,7 +1,7 @@
 """Replays the trace of an answer from its tokens. It is a second check that is independent of the search.
 
-It takes from the search only the tokens and their sums. States come from `TokenAutomaton.advance`, not from the tables
-on the device, and log-probs from another pass of the model, not from the beams.
+It takes from the search only the tokens and their sums. States come from `advance` of the automaton, not from the
+tables on the device or the search's own configurations, and log-probs from another pass of the model.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
 from decoding.errors import ReplayRejected
 from decoding.generation import Hypothesis
 from decoding.model import ScoredSequence
 from decoding.options import SearchOptions, push_up, pushed
+from decoding.prepared_constraint import Start, host_states
 from decoding.sampling import SamplingOptions
-from decoding.tensors import LOG_PROB_FLOOR
+from decoding.tensors import LOG_PROB_FLOOR, HostStates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,36 +43,38 @@ class TraceStep:
 
 
 def replay(
-    automaton: TokenAutomaton,
+    automaton: TokenAutomaton | PushdownAutomaton,
     hypothesis: Hypothesis,
     rescored: ScoredSequence,
     options: SearchOptions | SamplingOptions,
     *,
     tolerance: float,
-    start: int | None = None,
+    start: Start | None = None,
+    members_max: int = MEMBERS_MAX,
 ) -> tuple[TraceStep, ...]:
     """The trace of an answer. Raises ReplayRejected where the answer is not what the search says it is.
 
-    rescored   the log-probs of the answer's tokens, EOS among them, from `LanguageModel.score`
-    tolerance  how far a log-prob may be off, in nats a token, from `LanguageModel.tolerance`
-    start      the state the answer starts in, where it is not the automaton's own
+    rescored     the log-probs of the answer's tokens, EOS among them, from `LanguageModel.score`
+    tolerance    how far a log-prob may be off, in nats a token, from `LanguageModel.tolerance`
+    start        the state the answer starts in, where it is not the automaton's own
+    members_max  that of the search
     """
     if not len(hypothesis.tokens) == len(rescored.log_probs) == len(rescored.max_log_probs):
         raise ReplayRejected(f"{len(hypothesis.tokens)} tokens were rescored as {len(rescored.log_probs)}")
     if len(hypothesis.tokens) > options.max_tokens:
         raise ReplayRejected(f"the answer has {len(hypothesis.tokens)} tokens, the budget is {options.max_tokens}")
     steps: list[TraceStep] = []
-    state = automaton.start if start is None else start
+    states, state = host_states(automaton, start, members_max)
     rows = zip(hypothesis.tokens, rescored.log_probs, rescored.max_log_probs, strict=True)
     for position, (token, log_prob, max_log_prob) in enumerate(rows):
         steps.append(
             _replay_token(
-                automaton, options, state, position, token=token, log_prob=log_prob, max_log_prob=max_log_prob
+                states, options, state, position, token=token, log_prob=log_prob, max_log_prob=max_log_prob
             )
         )
         state = steps[-1].state
-    if automaton.distance[state] != 0:
-        raise ReplayRejected(f"the answer stops {int(automaton.distance[state])} tokens short of acceptance")
+    if states.distance_of(state) != 0:
+        raise ReplayRejected(f"the answer stops {states.distance_of(state)} tokens short of acceptance")
     _require_sum("log-probs", [step.log_prob for step in steps], hypothesis.log_prob, tolerance)
     # The score of a sample is its probability in the masked distribution, which one row of log-probs does not give.
     if isinstance(options, SearchOptions):
@@ -79,15 +83,15 @@ def replay(
 
 
 def _replay_token(
-    automaton: TokenAutomaton, options: SearchOptions | SamplingOptions, state: int, position: int, *, token: int,
+    states: HostStates, options: SearchOptions | SamplingOptions, state: int, position: int, *, token: int,
     log_prob: float, max_log_prob: float,
 ) -> TraceStep:
     """Check one token against the guarantee. The guarantee is d(q') <= T - t after every token."""
-    before = int(automaton.distance[state])
+    before = states.distance_of(state)
     if before == 0:
         raise ReplayRejected(f"token {position} follows the end of the text")
-    after_state = automaton.advance(state, token)
-    after = int(automaton.distance[after_state])
+    after_state = states.advance(state, token)
+    after = states.distance_of(after_state)
     budget_before = options.max_tokens - position
     if after == UNREACHABLE:
         raise ReplayRejected(f"token {position} leads to the dead state")

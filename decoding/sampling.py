@@ -20,8 +20,8 @@ from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, BeamStep, GenerationSize, Hypothesis, Snapshot
 from decoding.model import Scores
 from decoding.options import require
-from decoding.prepared_constraint import PreparedConstraint
-from decoding.tensors import LOG_PROB_FLOOR, rows_at_a_time, scratch_bytes
+from decoding.prepared_constraint import PreparedConstraint, Start
+from decoding.tensors import LOG_PROB_FLOOR, arange, rows_at_a_time, scratch_bytes
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
@@ -78,28 +78,29 @@ class _Rows:
 class Sampling:
     """One sampling between two forward passes; obeys `Generation`. Answers come in the order of their rows.
 
-    start  the automaton's state before the answer; None: the automaton's own
+    start  the state before the answer; None: the automaton's own
 
     >>> sampling = Sampling(PreparedConstraint.prepare(automaton, model.device), SamplingOptions(max_tokens=3, seed=1))
     >>> sampling.size.rows, sampling.done
     (1, False)
     """
 
-    def __init__(self, constraint: PreparedConstraint, options: SamplingOptions, *, start: int | None = None) -> None:
-        self._tables, self._options = constraint.tables, options
-        device = constraint.tables.distance.device
-        scratch = scratch_bytes(options.n, len(self._tables.token_class), device)
-        self.size = GenerationSize(options.n, options.max_tokens, scratch)
+    def __init__(self, constraint: PreparedConstraint, options: SamplingOptions, *, start: Start | None = None) -> None:
+        self._states, self._options = constraint.begin_states(start, tensors=True), options
+        self._token_class: Tensor = self._states.tokens.token_class
+        device = self._token_class.device
+        scratch = scratch_bytes(options.n, len(self._token_class), device)
+        states_bytes = self._states.bytes_max(options.n * options.max_tokens)
+        self.size = GenerationSize(options.n, options.max_tokens, scratch + states_bytes)
         # Row i draws its t-th token with the uniform number i * T + t of the seed's stream, so a row's tokens do not
         # depend on the other rows. The numbers are numpy's: torch's generator takes 32 bits of a seed on the CPU.
         numbers = np.random.Generator(np.random.PCG64(options.seed))
         self._uniform = torch.from_numpy(numbers.random((options.n, options.max_tokens))).to(device)
-        self._token_class = torch.as_tensor(self._tables.token_class)  # endings split classes of the automaton
-        state = torch.full((options.n,), constraint.automaton.start if start is None else start, device=device)
+        state = torch.full((options.n,), self._states.start, device=device)
         zero = torch.zeros(options.n, dtype=torch.float64, device=device)
         nothing = torch.empty((options.n, 0), dtype=torch.int64, device=device)
         self._rows = _Rows(
-            tokens=nothing, length=zero.long(), state=state, distance=self._tables.distance[state], score=zero,
+            tokens=nothing, length=zero.long(), state=state, distance=self._states.distances(state), score=zero,
             log_prob=zero,
         )
         self._live = torch.arange(options.n, device=device)  # [R]: the rows that are not finished
@@ -128,7 +129,7 @@ class Sampling:
         self._rows = _Rows(
             tokens=torch.cat([rows.tokens, column[:, None]], dim=1),
             length=rows.length.index_add(0, live, torch.ones_like(live)), state=state,
-            distance=self._tables.distance[state], score=rows.score.index_add(0, live, score),
+            distance=self._states.distances(state), score=rows.score.index_add(0, live, score),
             log_prob=rows.log_prob.index_add(0, live, token_log_prob),
         )
         unfinished = self._rows.distance[live].nonzero()[:, 0]
@@ -147,13 +148,13 @@ class Sampling:
         Returns int64 [R] the tokens, float64 [R] their log-probs in the distribution that they were drawn from,
         float64 [R] those of the model, and int64 [R] the states after them.
         """
-        successor = self._tables.successors(self._rows.state[live])  # [R, C]
-        allowed = (self._tables.distance[successor] <= budget_after)[:, self._token_class]  # [R, V]
+        successors = self._states.successors(self._rows.state[live])
+        allowed = (successors.distance <= budget_after)[:, self._token_class]  # [R, V]
         _require_choices(log_probs, allowed, budget_after + 1)
         uniform = self._uniform[live, self._token_count]
         token, score = draw(log_probs, allowed, uniform, self._options.temperature, top_p=self._options.top_p)
         token_log_prob = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
-        return token, score, token_log_prob, successor.gather(1, self._token_class[token][:, None])[:, 0]
+        return token, score, token_log_prob, successors.states(arange(token, len(token)), self._token_class[token])
 
     def feed(self) -> tuple[Tensor, Tensor]:
         """The live rows and the last token of each.

@@ -25,7 +25,7 @@ from decoding.heuristic import unigram_prior
 from decoding.model import LanguageModel, Scores, StepInput, begin_text
 from decoding.options import DEFAULT, NATS_PER_TOKEN
 from decoding.prepared_constraint import PreparedConstraint
-from decoding.tensors import LOG_PROB_FLOOR, rank_in_group
+from decoding.tensors import LOG_PROB_FLOOR, ExplicitStates, rank_in_group
 
 _TEXTS, _TOKENS, _SEED = 256, 24, 7  # of the sample from which the bigram is estimated
 _UNIGRAM_WEIGHT = 1.0  # occurrences of a last token that weigh as much as the unigram
@@ -88,10 +88,17 @@ class CostToGo(Protocol):
         """
 
 
+def explicit_parts(constraint: PreparedConstraint) -> tuple[TokenAutomaton, ExplicitStates]:
+    """The automaton, and its states in numpy's arrays. The costs below are those of explicit automata."""
+    assert isinstance(constraint.automaton, TokenAutomaton) and isinstance(constraint.tables, ExplicitStates)
+    return constraint.automaton, constraint.tables.for_search()
+
+
 def unigram_viterbi(constraint: PreparedConstraint) -> Reals:
     """The default's cost to go without its weight: float64 [S]."""
     if constraint.cost_to_go is None:
-        return np.asarray(NATS_PER_TOKEN * constraint.automaton.distance.astype(np.float64))
+        return np.asarray(NATS_PER_TOKEN * explicit_parts(constraint)[0].distance.astype(np.float64))
+    assert isinstance(constraint.cost_to_go, Tensor)
     return np.asarray(constraint.cost_to_go.cpu().numpy())
 
 
@@ -115,7 +122,7 @@ class UnigramLookahead:
     _WEIGHT: ClassVar[float] = 1.0
 
     def __init__(self, estimates: PriorEstimates, constraint: PreparedConstraint, max_tokens: int) -> None:
-        automaton = constraint.automaton
+        automaton, _ = explicit_parts(constraint)
         source, edge, log_prob = _merged_edges(automaton, estimates.unigram)
         target, target_letter = automaton.edge_target[edge], automaton.function[automaton.edge_function[edge]]
         first = np.flatnonzero(np.diff(source, prepend=-1))
@@ -159,10 +166,10 @@ class BigramViterbi:
     _WEIGHT: ClassVar[float] = 0.8
 
     def __init__(self, estimates: PriorEstimates, constraint: PreparedConstraint, max_tokens: int) -> None:
-        automaton, nats = constraint.automaton, estimates.bigram
+        (automaton, tables), nats = explicit_parts(constraint), estimates.bigram
         self._unigram = self._WEIGHT * unigram_viterbi(constraint)
         boundary_states = automaton.boundary_states * automaton.letter_states
-        successor = constraint.tables.for_search().successors(np.arange(boundary_states))  # [S', C]
+        successor = _all_successors(tables, np.arange(boundary_states))  # [S', C]
         live = (automaton.distance[successor] != UNREACHABLE).any(axis=0)  # [C]
         relevant = _relevant_tokens(automaton.token_class, live, estimates.unigram)
         successor = successor[:, automaton.token_class[relevant]]
@@ -175,6 +182,13 @@ class BigramViterbi:
         rows_at_boundary = np.flatnonzero(state < len(self._table))
         cost[rows_at_boundary] = self._table[state[rows_at_boundary], token[rows_at_boundary]]
         return np.asarray(cost)
+
+
+def _all_successors(tables: ExplicitStates, state: Integers) -> Integers:
+    """The state after one token of each class: int64 [R, C]."""
+    shape = len(state), tables.tokens.classes
+    row, token_class = (axis.reshape(-1) for axis in np.indices(shape))
+    return np.asarray(tables.successors(state).states(row, token_class)).reshape(shape)
 
 
 def _relevant_tokens(token_class: Integers, live: NDArray[np.bool_], unigram: Reals) -> Integers:
@@ -242,11 +256,12 @@ class LookaheadSearch:
     """
 
     def __init__(self, constraint: PreparedConstraint, max_tokens: int, beams: int, cost: CostToGo) -> None:
-        self._tables, self._forced = constraint.tables.for_search(), constraint.forced
+        automaton, self._tables = explicit_parts(constraint)
+        self._forced = constraint.forced
         self.size = GenerationSize(DEFAULT.rows(beams), max_tokens, 0)
         self._rows, self._cost, self._budget_after = DEFAULT.rows(beams), cost, max_tokens
         self._tokens: list[tuple[int, ...]] = [()]
-        self._state = np.array([constraint.automaton.start])
+        self._state = np.array([automaton.start])
         self._log_prob = np.zeros(1)
         self._parent = np.zeros(1, dtype=np.int64)
         self._best = Hypothesis(tokens=(), score=-inf, log_prob=-inf)
@@ -259,7 +274,7 @@ class LookaheadSearch:
         self._budget_after -= 1
         token_log_prob = np.maximum(scores.log_probs.numpy(), LOG_PROB_FLOOR).astype(np.float64)  # [R, V]
         log_prob = self._log_prob[:, None] + token_log_prob
-        state = self._tables.successors(self._state)[:, self._tables.token_class]  # [R, V]
+        state = _all_successors(self._tables, self._state)[:, self._tables.tokens.token_class]  # [R, V]
         distance = self._tables.distance[state]
         allowed = (distance <= self._budget_after) & self._choice_mask(token_log_prob.shape[1])
         row, token = np.nonzero(allowed & (distance > 0) & (log_prob > self._best.log_prob))

@@ -33,6 +33,7 @@ from benchmarks.quality.cases import CAPTION_PROMPTS, MODELS, QualityCase, drawn
 from benchmarks.report import write_report
 from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, concept_sets_path, parser_of
 from benchmarks.systems.ours import LIMITS, ConstraintPreparer
+from compiler.lifting import TokenAutomaton
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text
@@ -114,7 +115,7 @@ class QualityModel:
         prompt = self.prompt_ids(case)
         start = time.perf_counter()
         if setting.algorithm == EXACT:
-            assert isinstance(self.model, BigramModel)
+            assert isinstance(self.model, BigramModel) and isinstance(constraint.automaton, TokenAutomaton)
             tokens, log_prob = most_probable(self.model, prompt, constraint.automaton, MAX_TOKENS, lower_bound)
         else:
             options = SearchOptions(

@@ -8,7 +8,7 @@ nothing else of the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -182,6 +182,22 @@ class TokenAutomaton:
             return self.edge_target.take(edge).astype(np.int64)
         letters = self.function[:, letter_state].take(self.edge_function.take(edge))
         return np.asarray(self.edge_target.take(edge).astype(np.int64) * self.letter_states + letters)
+
+    def distance_of(self, state: int) -> int:
+        """Fewest tokens to acceptance, EOS included, or UNREACHABLE."""
+        return int(self.distance[state])
+
+    def distances(self, states: np.ndarray) -> np.ndarray:
+        """The same of several states: int32 [R]."""
+        return np.asarray(self.distance[states])
+
+    def expand(self, state: int) -> tuple[np.ndarray, Callable[[int], int]]:
+        """What one token of each class leads to.
+
+        Returns the distances there, int32 [C], and a function from classes to states.
+        """
+        successors = self.successors(state)
+        return self.distance[successors], successors.item
 
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""

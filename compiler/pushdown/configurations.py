@@ -1,65 +1,46 @@
 """The states of a pushdown automaton that one generation meets.
 
 A state is a set of configurations, each a control state and a stack. Stacks share their lower parts, and each node of a
-stack has a vector: the fewest further tokens for each pending that its top symbol may be left with. So a distance takes
-a few additions, however high the stack is.
+stack has a vector of least costs (`StackVectors`), so that a distance takes a few additions, however high the stack is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from compiler.automata import spread
+from compiler.automata import grown, spread
 from compiler.lifting import UNREACHABLE
 from compiler.pushdown.machine import ACCEPTED, BOTTOM, Configuration, StackNodes
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton
-from compiler.pushdown.saturation import ExitDistances
-from compiler.pushdown.tables import ACCEPTED_PENDING, NO_LANDING, PushdownTables
+from compiler.pushdown.stack_vectors import ExitCosts, StackVectors
+from compiler.pushdown.tables import ACCEPTED_PENDING, NO_LANDING
 
 DEAD_STATE = 0  # the state without configurations
-_INFINITE = 1 << 29  # twice this fits int32
-_MEMBERS_MAX = 256  # configurations in a state
+MEMBERS_MAX = 32  # configurations in a state
+_NODE_BYTES, _MEMBER_BYTES, _STATE_BYTES = 300, 120, 400  # of Python's lists, dicts and tuples
+_POPS_PER_MEMBER = 4  # a token leaves at most this many components for each configuration that a state may have
 
-
-class _Reads(NamedTuple):
-    """What tokens do in one control state, flattened.
-
-    classes   the token classes with an edge, ascending
-    exits     (place of the class, pending): int [n, 2]
-    landings  for each string of pushed symbols, a landing with it, and the places of classes with control states
-    """
-
-    classes: np.ndarray
-    exits: np.ndarray
-    landings: list[tuple[int, np.ndarray, _StateValues]]
-
-
-class _StateValues(NamedTuple):
-    """The values of `within` of some control states, one after the other. States without values are left out.
-
-    position  int [n]  the places of the values in `ExitDistances.within`
-    first     int [m]  where those of each state begin
-    kept      int [m]  which of the states these are
-    """
-
-    position: np.ndarray
-    first: np.ndarray
-    kept: np.ndarray
+Stacks: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
+"""A state apart from any generation: the control states, each with the symbols of its stack, the top first."""
+Integers = NDArray[np.int64]
 
 
 class Configurations:
-    """The states of one generation, numbered as they are met. State 0 is dead.
+    """The states of one generation, numbered as they are met. State 0 is dead. Not thread-safe.
 
     members_max  how many configurations a state may have. Beyond it some readings of a text are dropped, never the one
                  that is nearest to acceptance: every configuration alone is a true reading, so what is kept can still
                  be finished within its distance.
-    distances    other costs than one per token, as `saturate` computes them; then distances are float64
+    costs        other costs than one per token, for `costs` and `class_costs`
+    start        the state before the first token, if it is not the automaton's own
 
-    Numbers depend on the order of calls, distances do not.
+    Numbers depend on the order of calls, everything else does not.
 
     >>> from compiler.limits import DEFAULT_LIMITS, ResourceGuard
     >>> from compiler.pushdown import Grammar, build_machine, call, lift_to_tokens
@@ -70,41 +51,56 @@ class Configurations:
     >>> vocabulary = Vocabulary((b"(", b")", b"))", None), (3,))
     >>> automaton = lift_to_tokens(build_machine(Grammar(("s",), (nested,)), guard), vocabulary, guard)
     >>> states = Configurations(automaton)
-    >>> states.distance(states.run([0, 0, 0])), states.distance(states.run([0, 0, 0, 2]))  # "))", ")", EOS; ")", EOS
+    >>> states.distance_of(states.run([0, 0, 0])), states.distance_of(states.run([0, 0, 0, 2]))  # "))", ")", EOS
     (3, 2)
     """
 
     def __init__(
-        self, automaton: PushdownAutomaton, *, members_max: int = _MEMBERS_MAX, distances: ExitDistances | None = None
+        self, automaton: PushdownAutomaton, *, members_max: int = MEMBERS_MAX, costs: ExitCosts | None = None,
+        start: Stacks | None = None,
     ) -> None:
-        self.tables = automaton.tables
+        self.tables, self.eos_ids = automaton.tables, automaton.eos_ids
+        self.token_class, self.classes = automaton.token_class, automaton.classes
         self.stacks = StackNodes()
         self._members_max = members_max
-        distances = distances or automaton.distances
-        self._infinite = _INFINITE if distances.within.dtype == np.int32 else np.inf
-        self._vectors = _Vectors(self.tables, distances, self._infinite)
-        self._entries = {
-            (symbol, pending): arrival
-            for symbol, pending, arrival in zip(
-                self.tables.entry_symbol.tolist(), self.tables.entry_pending.tolist(),
-                self.tables.entry_arrival.tolist(), strict=True,
-            )
-        }  # fmt: skip
-        self._reads: dict[int, _Reads] = {}
-        self._distances: dict[Configuration, float] = {(ACCEPTED, BOTTOM): 0}
+        self._automaton = automaton
+        self._vectors = StackVectors(automaton.exit_costs, self.stacks)
+        self._cost_vectors = None if costs is None else StackVectors(costs, self.stacks)
+        self._eos_class = int(self.token_class[self.eos_ids[0]])
         self._members: list[tuple[Configuration, ...]] = []
         self._numbers: dict[tuple[Configuration, ...], int] = {}
-        self.state_of(())
-        self.start = self.state_of([(self.tables.start, BOTTOM)])
-        self._accepted = self.state_of([(ACCEPTED, BOTTOM)])
+        self._distance = np.empty(64, dtype=np.int32)
+        self._after: dict[int, int] = {}  # by state * C + class
+        self._add_state((), UNREACHABLE)
+        self._accepted = self._add_state(((ACCEPTED, BOTTOM),), 0)
+        self._after[self._accepted * self.classes + self._eos_class] = self._accepted  # after EOS only EOS may follow
+        self.start = self.state_of([(self.tables.start, BOTTOM)] if start is None else map(self._configuration, start))
+
+    @property
+    def states(self) -> int:
+        """How many states have numbers so far."""
+        return len(self._members)
+
+    def distance_of(self, state: int) -> int:
+        """Fewest tokens to acceptance, EOS included, or UNREACHABLE."""
+        return self._distance.item(state)
+
+    def distances(self, states: Integers) -> NDArray[np.int32]:
+        """The same of several states: [R]."""
+        return self._distance[states]
 
     def state_of(self, configurations: Iterable[Configuration]) -> int:
         """The number of a set of configurations with nodes of `stacks`."""
-        members = tuple(sorted(configurations))
-        number = self._numbers.setdefault(members, len(self._members))
-        if number == len(self._members):
-            self._members.append(members)
-        return number
+        members = tuple(sorted(set(configurations)))
+        if members in self._numbers:
+            return self._numbers[members]
+        self._vectors.update()
+        control, node = np.array(members).T
+        return self._add_state(members, self._least(self._vectors.least(self._vectors.costs.states, control, node)))
+
+    def stacks_of(self, state: int) -> Stacks:
+        """The state apart from this generation."""
+        return tuple(sorted((control, self.stacks.symbols(node)) for control, node in self._members[state]))
 
     def members(self, state: int) -> tuple[Configuration, ...]:
         """The configurations of a state, ascending."""
@@ -114,168 +110,214 @@ class Configurations:
         """Whether the text is finished, EOS included."""
         return state == self._accepted
 
-    def distance(self, state: int) -> float:
-        """Fewest tokens to acceptance, EOS included, or UNREACHABLE."""
-        least = min((self._distance(*member) for member in self._members[state]), default=self._infinite)
-        return least if least < self._infinite else UNREACHABLE
+    def class_distances(self, states: Integers) -> NDArray[np.int32]:
+        """The distance after one token of each class: [R, C]."""
+        found = self._by_class(self._vectors, states)
+        found[found >= self._vectors.costs.infinite] = UNREACHABLE
+        return found
 
-    def class_distances(self, states: list[int]) -> np.ndarray:
-        """The distance after each token class: [R, C]."""
-        rows = np.full((len(states), self.tables.classes), self._infinite, dtype=self._vectors.dtype)
-        for row, state in zip(rows, states, strict=True):
-            for control, node in self._members[state]:
-                self._lower(row, control, node)
-            if self.is_accepting(state):  # after EOS only EOS may follow
-                row[self.tables.token_class[self.tables.eos_ids[0]]] = 0
-        rows[rows >= self._infinite] = UNREACHABLE
-        return rows
+    def class_costs(self, states: Integers) -> NDArray[np.float64]:
+        """The cost to acceptance after one token of each class.
 
-    def successor(self, state: int, token_class: int) -> int:
-        """The state after one token of a class. Configurations that cannot be finished are dropped."""
-        if self.is_accepting(state):
-            return state if token_class == self.tables.token_class[self.tables.eos_ids[0]] else DEAD_STATE
-        tables, reached = self.tables, set[Configuration]()
-        for control, node in self._members[state]:
-            first, end = tables.edge_first[control], tables.edge_first[control + 1]
-            place = first + int(np.searchsorted(tables.edge_class[first:end], token_class))
-            if place < end and tables.edge_class[place] == token_class:
-                self._arrive(int(tables.edge_arrival[place]), node, reached)
-        alive = {member for member in reached if self._distance(*member) < self._infinite}
-        return self.state_of(alive if len(alive) <= self._members_max else self._nearest(alive))
+        The costs are [R, C], infinite where acceptance cannot be reached.
+        """
+        assert self._cost_vectors is not None
+        return self._by_class(self._cost_vectors, states)
 
-    def run(self, ids: list[int]) -> int:
+    def costs(self, states: Integers) -> NDArray[np.float64]:
+        """The cost to acceptance of each state: [R]."""
+        assert self._cost_vectors is not None
+        vectors, found = self._cost_vectors, np.full(len(states), np.inf)
+        vectors.update()
+        row, control, node = self._flat(states)
+        np.minimum.at(found, row, vectors.least(vectors.costs.states, control, node))
+        found[states == self._accepted] = 0.0
+        return found
+
+    def distances_after(self, state: int) -> NDArray[np.int32]:
+        """The distance after one token of each class: [C]."""
+        return np.asarray(self.class_distances(np.array([state]))[0])
+
+    def expand(self, state: int) -> tuple[NDArray[np.int32], Callable[[int], int]]:
+        """What one token of each class leads to.
+
+        Returns the distances there, [C], and a function from classes to states.
+        """
+        return self.distances_after(state), lambda token_class: self._successor(state, token_class)
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after one token id."""
+        return self._successor(state, int(self.token_class[token]))
+
+    def run(self, ids: Iterable[int]) -> int:
         """The state after some token ids."""
         state = self.start
         for token in ids:
-            state = self.successor(state, int(self.tables.token_class[token]))
+            state = self.advance(state, token)
         return state
 
-    def _nearest(self, members: set[Configuration]) -> list[Configuration]:
-        """As many configurations as are allowed. Those nearest to acceptance come first, with distinct tops before."""
-        # Ties are decided by the stacks themselves: the numbers of nodes depend on the order of calls.
-        order = sorted(members, key=lambda each: (self._distance(*each), each[0], self.stacks.symbols(each[1])))
-        seen = dict[Configuration, int]()
-        rank = []
-        for control, node in order:
-            top = control, self.stacks.symbol[node]
-            seen[top] = seen.get(top, 0) + 1
-            rank.append(seen[top])
-        return [order[place] for place in np.argsort(rank, kind="stable")[: self._members_max].tolist()]
+    def successors(self, states: Integers, classes: Integers) -> Integers:
+        """The state after one token of a class, for each pair.
 
-    def _distance(self, control: int, node: int) -> float:
-        if (control, node) not in self._distances:
-            rows = self._vectors.rows(np.array([control]))
-            found = self._vectors.from_states(self.stacks, node, rows).tolist() if len(rows.first) else []
-            self._distances[control, node] = min(found, default=self._infinite)
-        return self._distances[control, node]
+        The states are int64 [N]. Configurations that cannot be finished are dropped.
+        """
+        keys = (states * self.classes + classes).tolist()
+        missing = [key for key in dict.fromkeys(keys) if key not in self._after]
+        if missing:
+            self._reach(missing)
+        return np.array([self._after[key] for key in keys], dtype=np.int64)
 
-    def _arrive(self, arrival: int, node: int, reached: set[Configuration]) -> None:
-        """Add the configurations after the items of an arrival."""
-        waiting = [(arrival, node)]
-        while waiting:
-            arrival, node = waiting.pop()
+    def bytes_max(self, tokens: int) -> int:
+        """The most bytes of the states along this many tokens."""
+        tables, vectors = self.tables, (self._vectors, self._cost_vectors)
+        most_items = int(np.diff(tables.item_first).max(initial=0))
+        members = tokens * (self._members_max if most_items > 1 else 1)  # one stays one where no arrival has two items
+        pushed = int(self._automaton.landing_height.max(initial=0))
+        node_bytes = sum(3 * vector.row_bytes for vector in vectors if vector) + _NODE_BYTES  # they grow by copies
+        return members * (pushed * node_bytes + _MEMBER_BYTES) + tokens * _STATE_BYTES
+
+    def _successor(self, state: int, token_class: int) -> int:
+        return int(self.successors(np.array([state]), np.array([token_class]))[0])
+
+    def _configuration(self, stack: tuple[int, tuple[int, ...]]) -> Configuration:
+        control, symbols = stack
+        node = BOTTOM
+        for symbol in reversed(symbols):
+            node = self.stacks.push(symbol, node)
+        return control, node
+
+    def _add_state(self, members: tuple[Configuration, ...], distance: int) -> int:
+        number = self._numbers.setdefault(members, len(self._members))
+        if number == len(self._members):
+            self._members.append(members)
+            if number == len(self._distance):
+                self._distance = grown(self._distance, 2 * number)
+            self._distance[number] = distance
+        return number
+
+    def _least(self, distances: np.ndarray) -> int:
+        least = int(distances.min(initial=self._vectors.costs.infinite))
+        return least if least < self._vectors.costs.infinite else UNREACHABLE
+
+    def _flat(self, states: Integers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The configurations of some states: row, control state and node of each. Finished texts have none."""
+        members = [() if state == self._accepted else self._members[state] for state in states.tolist()]
+        pairs = np.array(list(chain.from_iterable(members)), dtype=np.int64).reshape(-1, 2)
+        return np.repeat(np.arange(len(members)), list(map(len, members))), pairs[:, 0], pairs[:, 1]
+
+    def _by_class(self, vectors: StackVectors, states: Integers) -> np.ndarray:
+        vectors.update()
+        states, place = np.unique(states, return_inverse=True)
+        row, control, node = self._flat(states)
+        edge, counts = spread(self.tables.edge_first[control], self.tables.edge_first[control + 1])
+        least = vectors.least(vectors.costs.arrivals, self.tables.edge_arrival[edge], np.repeat(node, counts))
+        found = np.full((len(states), self.classes), vectors.costs.infinite, dtype=vectors.costs.dtype)
+        cell = np.repeat(row * self.classes, counts) + self.tables.edge_class[edge]
+        if len(row) > len(states):
+            np.minimum.at(found.reshape(-1), cell, least)
+        else:  # a state has at most one configuration, and that has no class twice
+            found.reshape(-1)[cell] = least
+        found[states == self._accepted, self._eos_class] = 0  # after EOS only EOS may follow
+        return found[place]
+
+    def _reach(self, keys: list[int]) -> None:
+        """Find the states after these pairs, each state * C + class."""
+        self._vectors.update()
+        states, classes = np.divmod(np.array(keys, dtype=np.int64), self.classes)
+        row, control, node = self._flat(states)
+        edge = control * self.classes + classes[row]
+        place = np.searchsorted(self._automaton.edge_key, edge)
+        read = np.flatnonzero(self._automaton.edge_key[place] == edge)
+        arrivals = [list[Configuration]() for _ in keys]
+        columns = row[read], self.tables.edge_arrival[place[read]], node[read]
+        for number, arrival, above in zip(*(column.tolist() for column in columns), strict=True):
+            arrivals[number].append((arrival, above))
+        landings = [self._landings(pairs) for pairs in arrivals]
+        distances = self._distances([pair for pairs in landings for pair in pairs])
+        first = 0
+        for key, pairs in zip(keys, landings, strict=True):
+            self._after[key] = self._state_after(pairs, distances[first : first + len(pairs)])
+            first += len(pairs)
+
+    def _landings(self, arrivals: list[Configuration]) -> list[Configuration]:
+        """The landings after some arrivals, each over a node. A finished text is (ACCEPTED, BOTTOM).
+
+        The components that lead to acceptance soonest are left first. The bound never cuts off the nearest landing.
+        """
+        stacks, pairs, waiting = self.stacks, dict[Configuration, None](), list[tuple[float, int, int, int]]()
+        seen, pops, nearest, measured = set[Configuration](), 0, float(self._vectors.costs.infinite), 0
+
+        def add(arrival: int, node: int) -> None:
             for item in self.tables.items(arrival).tolist():
                 if item >= 0:
-                    reached.add((int(self.tables.landing_state[item]), self._pushed(item, node)))
-                elif node != BOTTOM:
-                    entry = self._entries.get((self.stacks.symbol[node], ~item))
-                    waiting += [] if entry is None else [(entry, self.stacks.below[node])]
-                elif ~item == ACCEPTED_PENDING:
-                    reached.add((ACCEPTED, BOTTOM))
+                    pairs[item, node] = None
+                elif node == BOTTOM:
+                    if ~item == ACCEPTED_PENDING:
+                        pairs[ACCEPTED, BOTTOM] = None
+                elif (node, ~item) not in seen:
+                    seen.add((node, ~item))
+                    value = self._vectors.value(node, ~item)
+                    if value < self._vectors.costs.infinite:
+                        # Ties are settled by the stacks themselves: numbers of nodes depend on the order of calls.
+                        heappush(waiting, (value, ~item, stacks.digest[node], node))
 
-    def _lower(self, row: np.ndarray, control: int, node: int) -> None:
-        """Lower a row of distances by class to those from one configuration."""
-        if control == ACCEPTED:
-            return
-        reads = self._reads.get(control)
-        if reads is None:
-            reads = self._reads[control] = self._read(control)
-        least = np.full(len(reads.classes), self._infinite, dtype=row.dtype)
-        np.minimum.at(least, reads.exits[:, 0], self._vectors.of(self.stacks, node)[reads.exits[:, 1]])
-        for pushed, places, rows in reads.landings:
-            if len(rows.first):
-                above = self._vectors.from_states(self.stacks, self._pushed(pushed, node), rows)
-                np.minimum.at(least, places[rows.kept], above)
-        row[reads.classes] = np.minimum(row[reads.classes], least)
+        for pair in arrivals:
+            add(*pair)
+        while waiting:
+            if pops >= _POPS_PER_MEMBER * self._members_max:
+                nearest = min([nearest, *self._distances(list(pairs)[measured:])])
+                measured = len(pairs)
+                if nearest <= waiting[0][0]:
+                    break
+            _, pending, _, node = heappop(waiting)
+            pops += 1
+            entry = self._automaton.entry_at.item(stacks.symbol[node] * self.tables.pendings + pending)
+            if entry >= 0:
+                add(entry, stacks.below[node])
+        return list(pairs)
 
-    def _read(self, control: int) -> _Reads:
-        tables = self.tables
-        edges = slice(tables.edge_first[control], tables.edge_first[control + 1])
-        arrival = tables.edge_arrival[edges]
-        place, counts = spread(tables.item_first[arrival], tables.item_first[arrival + 1])
-        item, source = tables.item[place], np.repeat(np.arange(len(arrival)), counts)
-        exits = np.column_stack([source, ~item])[item < 0]
-        # Landings that push the same symbols are read together: their control states lie over one node.
-        examples, landings = dict[tuple[int, ...], int](), dict[tuple[int, ...], list[tuple[int, int]]]()
-        for which, landing in zip(source[item >= 0].tolist(), item[item >= 0].tolist(), strict=True):
-            symbols = tuple(self._symbols(landing))
-            examples.setdefault(symbols, landing)
-            landings.setdefault(symbols, []).append((which, int(tables.landing_state[landing])))
-        groups = list[tuple[int, np.ndarray, _StateValues]]()
-        for symbols, pairs in landings.items():
-            places, states = np.array(pairs).T
-            groups.append((examples[symbols], places, self._vectors.rows(states)))
-        return _Reads(tables.edge_class[edges], exits, groups)
+    def _distances(self, pairs: list[Configuration]) -> list[int]:
+        """The distance of each landing over a node."""
+        landing, node = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        accepted = landing == ACCEPTED
+        found = self._vectors.least(self._vectors.costs.landings, np.where(accepted, 0, landing), node)
+        found[accepted] = 0
+        distances: list[int] = found.tolist()
+        return distances
 
-    def _symbols(self, landing: int) -> Iterator[int]:
-        """The symbols that a landing pushes, the deepest first."""
-        while (below := int(self.tables.landing_below[landing])) != NO_LANDING:
-            yield int(self.tables.landing_symbol[landing])
-            landing = below
+    def _state_after(self, pairs: list[Configuration], distances: list[int]) -> int:
+        """The state of the landings that can be finished, within the limit."""
+        infinite, digest = self._vectors.costs.infinite, self.stacks.digest
+        alive = [
+            (distance, landing, digest[node], node)
+            for (landing, node), distance in zip(pairs, distances, strict=True)
+            if distance < infinite
+        ]
+        if not alive:
+            return DEAD_STATE
+        if len(alive) > self._members_max:
+            alive = self._nearest(alive)
+        members = {self._pushed(landing, node) for _, landing, _, node in alive}
+        return self._add_state(tuple(sorted(members)), min(alive)[0])
 
-    def _pushed(self, landing: int, node: int) -> int:
-        """The node with a landing's symbols above a node."""
-        for symbol in self._symbols(landing):
+    def _nearest(self, landings: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+        """As many landings as are allowed. Those nearest to acceptance come first, with distinct tops before."""
+        seen = dict[Configuration, int]()
+        ranked = list[tuple[int, tuple[int, int, int, int]]]()
+        for each in sorted(landings):
+            top = each[1], self.stacks.symbol[each[3]]
+            seen[top] = seen.get(top, 0) + 1
+            ranked.append((seen[top], each))
+        return [each for _, each in sorted(ranked)[: self._members_max]]
+
+    def _pushed(self, landing: int, node: int) -> Configuration:
+        """The configuration of a landing over a node."""
+        if landing == ACCEPTED:
+            return ACCEPTED, BOTTOM
+        symbols, at = list[int](), landing
+        while (below := int(self.tables.landing_below[at])) != NO_LANDING:
+            symbols.append(int(self.tables.landing_symbol[at]))
+            at = below
+        for symbol in symbols:  # the deepest first
             node = self.stacks.push(symbol, node)
-        return node
-
-
-class _Vectors:
-    """The vectors of the nodes of stacks, computed at first need."""
-
-    def __init__(self, tables: PushdownTables, distances: ExitDistances, infinite: float) -> None:
-        self._infinite = infinite
-        self.dtype = distances.within.dtype
-        bottom = np.full(tables.pendings, infinite, dtype=self.dtype)
-        bottom[ACCEPTED_PENDING] = 0
-        self._of: dict[int, np.ndarray] = {BOTTOM: bottom}
-        self._distances = distances
-        self._first = np.searchsorted(distances.state, np.arange(tables.states + 1))  # of each control state's values
-        ends = np.searchsorted(distances.symbol, np.arange(tables.symbols + 1))
-        self._symbols = [self._of_symbol(slice(*pair)) for pair in pairwise(ends.tolist())]
-
-    def _of_symbol(self, values: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The values of a symbol.
-
-        These are the pendings above it, where the values of each begin, the pendings below, and the values.
-        """
-        entered = self._distances.entered[values]
-        first = np.flatnonzero(np.diff(entered, prepend=-1))
-        return entered[first], first, self._distances.left[values], self._distances.behind[values]
-
-    def of(self, stacks: StackNodes, node: int) -> np.ndarray:
-        """Least cost to acceptance from each pending above a node: [X]."""
-        missing = []
-        while node not in self._of:
-            missing.append(node)
-            node = stacks.below[node]
-        vector = self._of[node]
-        for node in reversed(missing):
-            entered, first, left, behind = self._symbols[stacks.symbol[node]]
-            below, vector = vector, np.full(len(vector), self._infinite, dtype=self.dtype)
-            if len(first):
-                vector[entered] = np.minimum(np.minimum.reduceat(behind + below[left], first), self._infinite)
-            self._of[node] = vector
-        return vector
-
-    def rows(self, states: np.ndarray) -> _StateValues:
-        """The places of the values of some control states."""
-        position, counts = spread(self._first[states], self._first[states + 1])
-        kept = np.flatnonzero(counts)
-        return _StateValues(position, (np.cumsum(counts) - counts)[kept], kept)
-
-    def from_states(self, stacks: StackNodes, node: int, rows: _StateValues) -> np.ndarray:
-        """Least cost to acceptance from some control states over a node. There is at least one."""
-        distances = self._distances
-        sums = distances.within[rows.position] + self.of(stacks, node)[distances.pending[rows.position]]
-        return np.asarray(np.minimum(np.minimum.reduceat(sums, rows.first), self._infinite))
+        return int(self.tables.landing_state[landing]), node

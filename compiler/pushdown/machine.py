@@ -17,6 +17,7 @@ NOWHERE = -1  # in `resume`: the symbol does not take the code
 NO_ACTION = 0  # in `action`: the byte cannot be read
 BOTTOM = 0  # the node of the empty stack
 ACCEPTED = -1  # the state behind END
+_DIGEST_BASE, _DIGEST_PRIME = 0x9E3779B97F4A7C15, 2**61 - 1
 
 Action: TypeAlias = tuple[tuple[int, ...], int]  # symbols to push, the first one first, and the next state
 Configuration: TypeAlias = tuple[int, int]  # a state and a node of a stack
@@ -26,10 +27,11 @@ class StackNodes:
     """Stacks that share their lower parts. A node is a symbol and the node below it; equal stacks are one node.
 
     symbol, below  by node; those of the empty stack mean nothing
+    digest         by node, a hash of the stack: it is the same in whatever order nodes are made
     """
 
     def __init__(self) -> None:
-        self.symbol, self.below = [NOWHERE], [NOWHERE]
+        self.symbol, self.below, self.digest = [NOWHERE], [NOWHERE], [0]
         self._nodes: dict[Configuration, int] = {}
 
     def __len__(self) -> int:
@@ -41,6 +43,7 @@ class StackNodes:
         if number == len(self.symbol):
             self.symbol.append(symbol)
             self.below.append(node)
+            self.digest.append((self.digest[node] * _DIGEST_BASE + symbol + 1) % _DIGEST_PRIME)
         return number
 
     def symbols(self, node: int) -> tuple[int, ...]:

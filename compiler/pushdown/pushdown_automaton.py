@@ -5,23 +5,26 @@ It is what a store keeps and decoding needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compiler.lifting import UNREACHABLE
 from compiler.limits import ResourceGuard
 from compiler.pushdown.lift import lift_machine
 from compiler.pushdown.machine import PushdownMachine
 from compiler.pushdown.saturation import ExitDistances, saturate
+from compiler.pushdown.stack_vectors import ExitCosts
 from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 from compiler.vocab import Vocabulary
 
 _NUMBERS = ("symbols", "pendings", "start", "eos_ids")  # fields of the tables that are no arrays
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PushdownAutomaton:
     """A pushdown automaton over tokens, with its distances. Raises ValueError where the two do not fit.
 
@@ -40,6 +43,10 @@ class PushdownAutomaton:
         return self.tables.token_class
 
     @property
+    def classes(self) -> int:
+        return self.tables.classes
+
+    @property
     def vocabulary_size(self) -> int:
         return len(self.tables.token_class)
 
@@ -52,6 +59,66 @@ class PushdownAutomaton:
         """d(start), the fewest tokens that satisfy the constraint. EOS is counted. A smaller budget is impossible."""
         found = (self.distances.state == self.tables.start) & (self.distances.pending == ACCEPTED_PENDING)
         return int(self.distances.within[found].min(initial=UNREACHABLE))
+
+    @cached_property
+    def exit_costs(self) -> ExitCosts:
+        """The distances, arranged for `Configurations`."""
+        return ExitCosts(self.tables, self.distances)
+
+    @cached_property
+    def edge_key(self) -> NDArray[np.int64]:
+        """The keys of all edges, ascending, and one key above them.
+
+        The key of an edge is control state * C + class.
+        """
+        source = np.repeat(np.arange(self.tables.states), np.diff(self.tables.edge_first))
+        return np.append(source * self.classes + self.tables.edge_class, self.tables.states * self.classes)
+
+    @cached_property
+    def entry_at(self) -> NDArray[np.int32]:
+        """The arrivals of pendings behind symbols, by symbol * X + pending.
+
+        -1 where the pending is dead.
+        """
+        tables = self.tables
+        found = np.full(tables.symbols * tables.pendings, -1, dtype=np.int32)
+        found[tables.entry_symbol.astype(np.int64) * tables.pendings + tables.entry_pending] = tables.entry_arrival
+        return found
+
+    @cached_property
+    def landing_height(self) -> NDArray[np.int64]:
+        """How many symbols each landing pushes."""
+        below, height = self.tables.landing_below, np.zeros(len(self.tables.landing_below), dtype=np.int64)
+        for landing in range(self.tables.states, len(below)):  # each stands behind the one without its deepest symbol
+            height[landing] = height[below[landing]] + 1
+        return height
+
+    def token_costs(self, nats: NDArray[np.float64]) -> ExitCosts:
+        """The costs to acceptance from costs of ids.
+
+        nats  float64 [V]  above 0
+        """
+        tables, least = self.tables, np.full(self.classes, np.inf)
+        np.minimum.at(least, tables.token_class, nats)
+        return ExitCosts(tables, saturate(tables, None, least[tables.edge_class]))
+
+    def with_own_classes(self, ids: NDArray[np.int64]) -> PushdownAutomaton:
+        """The same automaton with a class for each of these ids. `ids` is int64 [n]."""
+        tables = self.tables
+        token_class = tables.token_class.copy()
+        token_class[ids] = np.arange(self.classes, self.classes + len(ids))
+        # Every edge of the class of such an id is an edge of its own class, too.
+        source = np.repeat(np.arange(tables.states), np.diff(tables.edge_first))
+        number, edge = np.nonzero(tables.token_class[ids][:, None] == tables.edge_class)
+        source = np.append(source, source[edge])
+        edge_class = np.append(tables.edge_class, self.classes + number).astype(np.int32)
+        arrival = np.append(tables.edge_arrival, tables.edge_arrival[edge])
+        order = np.lexsort((edge_class, source))
+        split = replace(
+            tables, token_class=token_class, edge_class=edge_class[order], edge_arrival=arrival[order],
+            edge_first=np.searchsorted(source[order], np.arange(tables.states + 1)),
+        )  # fmt: skip
+        return PushdownAutomaton(split, self.distances)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays, by the names of their fields. A store keeps them beside `numbers`."""

@@ -71,10 +71,11 @@ class ExitDistances:
             check_range(name, getattr(self, name), 0, tables.pendings)
 
 
-def saturate(tables: PushdownTables, guard: ResourceGuard, cost: np.ndarray | None = None) -> ExitDistances:
+def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarray | None = None) -> ExitDistances:
     """The least solution of the equations above.
 
-    cost  float64 [E]  what each edge of `tables` costs, above 0; without it, one token each
+    guard  None: its time is not limited; the number of finite values, which another guard limited, bounds it
+    cost   float64 [E]  what each edge of `tables` costs, above 0; without it, one token each
     Values over STEPS_MAX are left out. Raises LimitExceeded over `compile_s_max`.
     """
     equations = _Equations(tables, np.ones(len(tables.edge_class), dtype=np.int32) if cost is None else cost)
@@ -160,11 +161,11 @@ class _Solution:
             self._count += 1  # equal values are settled in the order of their proposals
             heappush(self._heap, (value, self._count, unknown, pending))
 
-    def run(self, guard: ResourceGuard) -> None:
+    def run(self, guard: ResourceGuard | None) -> None:
         """Settle all values. Raises LimitExceeded over `compile_s_max`."""
         while self._heap:
             value, count, unknown, pending = heappop(self._heap)
-            if count % _TICK_EVERY == 0:
+            if guard and count % _TICK_EVERY == 0:
                 guard.check_time()
             known = self.through[unknown] if isinstance(unknown, int) else self.behind[unknown]
             if pending not in known:

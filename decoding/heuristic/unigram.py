@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.pushdown import ExitCosts, PushdownAutomaton
 from decoding.model import LanguageModel, StepInput, begin_text
 
 PRIOR_FLOOR = -20.0
@@ -25,6 +26,8 @@ _SEED = 20_250
 _CELLS = 1 << 16  # cells of a block: they fit in the processor's cache
 _EDGE_CELLS_MAX = 1 << 23  # of the automaton's tables; larger ones get no cost to go
 _WORK_MAX = 1 << 26  # cells examined before the remaining states are extrapolated; about a second
+_EXITS_MAX = 1 << 18  # distances of a pushdown automaton; more get no cost to go, which would take over a second
+_NATS_MIN = 1e-9  # of a certain token: saturation needs costs above 0
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -99,6 +102,13 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
         rate = float((cost[finished_states] / automaton.distance[finished_states]).max(initial=0.0))
         cost[unfinished_states] = rate * automaton.distance[unfinished_states]
     return torch.from_numpy(np.where(automaton.distance == UNREACHABLE, 0.0, cost))
+
+
+def exit_costs(automaton: PushdownAutomaton, prior: Tensor) -> ExitCosts | None:
+    """The same for a pushdown automaton: what its parts cost, in nats. None where the automaton is too large."""
+    if len(automaton.distances.within) + len(automaton.distances.behind) > _EXITS_MAX:
+        return None
+    return automaton.token_costs(np.maximum(-prior.numpy(), _NATS_MIN))
 
 
 def _distinct_edges(state: Integers, column: Integers, edge: Integers, class_cost: Reals) -> EdgeList:

@@ -26,11 +26,11 @@ from torch import Tensor
 from decoding.generation import Hypothesis, Snapshot, TextOf
 from decoding.model import Scores
 from decoding.options import SearchOptions, push_up
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.search.beam_search import BeamSearch
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import Candidates, best_candidates
-from decoding.tensors import Array, Tables, arange, library, like, take, top_k_stable, with_floor
+from decoding.tensors import Array, TokenStates, arange, library, like, take, top_k_stable, with_floor
 
 
 @lru_cache(maxsize=64)
@@ -43,16 +43,19 @@ def push_up_table(max_tokens: int, distance_max: int, alpha_min: float, gamma: f
     return np.array(rows)
 
 
-def alpha_table(tables: Tables, options: SearchOptions) -> Array:
+def alpha_table(states: TokenStates, options: SearchOptions) -> Array:
     """The push-up alpha by budget_before and distance.
 
     The table is float64 [T+1, D+1], D the largest distance within the budget.
     """
-    distance_max = min(tables.distance_max, options.max_tokens)
-    return like(tables.distance, push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma))
+    distance_max = min(states.distance_max, options.max_tokens)
+    alphas = push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma)
+    return like(states.tokens.token_class, alphas)
 
 
-def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, *, budget_before: int, count: int) -> Beams:
+def step(
+    beams: Beams, log_probs: Tensor, states: TokenStates, alphas: Array, *, budget_before: int, count: int
+) -> Beams:
     """The next beam, best first, by Algorithm 1, lines 6-20. It has at most `count` rows; then comes padding.
 
     beams          the rows, finished ones (distance 0) among them
@@ -64,14 +67,15 @@ def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, *, budg
     """
     xp = library(beams.state)
     # Live rows are extended; finished rows compete as they are, each its own parent.
-    order = xp.argsort(xp.where(take(tables.distance, beams.state) == 0, 1, 0), stable=True)
+    distance = states.distances(beams.state)
+    order = xp.argsort(xp.where(distance == 0, 1, 0), stable=True)
     live, finished = order[: len(log_probs)], order[len(log_probs) :]
     rows, finished_rows = beams.select(live), replace(beams.select(finished), parent=finished)
-    chunk_max = tables.best_of_chunks(log_probs)  # [R, M]
+    chunk_max = states.tokens.best_of_chunks(log_probs)  # [R, M]
     max_z = xp.amax(chunk_max, 1)  # [R]  max Z[i]
-    d = take(tables.distance, rows.state)  # [R]  d(q)
-    next_state = tables.successors(rows.state)  # [R, C]  q' (line 11), the same for all tokens of a class
-    next_d = take(tables.distance, next_state)  # [R, C]  d(q')
+    d = take(distance, live)  # [R]  d(q)
+    successors = states.successors(rows.state)  # q' (line 11), the same for all tokens of a class
+    next_d = successors.distance  # [R, C]  d(q')
     alpha = take(alphas[budget_before], d.clip(max=alphas.shape[1] - 1))  # [R]  line 9
     push = xp.where(next_d < d[:, None], alpha[:, None], 0.0)  # [R, C]  alpha where the token makes progress
     # Lines 12-15: z = bonus + weight * Z[i, x] with bonus = push * max Z[i] and weight = 1 - push.
@@ -79,15 +83,15 @@ def step(beams: Beams, log_probs: Tensor, tables: Tables, alphas: Array, *, budg
     z = like(chunk_max, log_probs.contiguous())
     best = best_candidates(
         Candidates(
-            parent=live, rows=rows, log_probs=z, chunk_max=chunk_max, successor=next_state, base=rows.score,
+            parent=live, rows=rows, log_probs=z, chunk_max=chunk_max, successors=successors, base=rows.score,
             bonus=bonus, weight=1.0 - push,
         ),
-        tables,
+        states.tokens,
         count,
     )
     # Line 20. Both parts are in order, so the position settles ties, and finished rows go first.
-    after = finished_rows.followed_by(best.beams)
-    token_log_prob = xp.concatenate([finished * 0.0, best.log_prob])
+    after = finished_rows.followed_by(best.beams(arange(best.row, len(best.row))))
+    token_log_prob = xp.concatenate([finished * 0.0, best.token_log_prob])
     position = arange(token_log_prob, len(token_log_prob))
     keys = [after.score, after.log_prob, token_log_prob]
     top = top_k_stable(keys, position.__getitem__, min(count, len(position)))
@@ -98,16 +102,16 @@ class AbsSearch(BeamSearch):
     """Algorithm 1 between two forward passes. Arguments as in `BeamSearch`; reads `options.beams` rows."""
 
     def __init__(
-        self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
+        self, constraint: PreparedConstraint, options: SearchOptions, *, start: Start | None = None,
         text_of: TextOf | None = None,
     ) -> None:
-        super().__init__(constraint, options, options.beams, start, text_of=text_of)
-        self._alphas = alpha_table(self._tables, options)
+        super().__init__(options, options.beams, constraint.begin_states(start), text_of=text_of)
+        self._alphas = alpha_table(self._states, options)
 
     def advance(self, scores: Scores) -> list[Snapshot]:
         """One step."""
         budget, count = self._budget_before, self._options.beams
-        beams = step(self._beams, scores.log_probs, self._tables, self._alphas, budget_before=budget, count=count)
+        beams = step(self._beams, scores.log_probs, self._states, self._alphas, budget_before=budget, count=count)
         return [self._take(beams, keep_finished=True)]
 
     def answers(self) -> tuple[Hypothesis, ...]:

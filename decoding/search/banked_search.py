@@ -20,64 +20,60 @@ from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.generation import Hypothesis, Snapshot, TextOf
 from decoding.heuristic import Endings
 from decoding.model import Scores
-from decoding.options import DEFAULT, NATS_PER_TOKEN, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.options import DEFAULT, Heuristics, SearchOptions
+from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.search.beam_search import BeamSearch
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.search.candidates import NO_FLOOR, Candidates, best_candidates
-from decoding.tensors import Array, Tables, arange, library, like, rank_in_group, take, to_float64, with_floor
+from decoding.search.candidates import NO_FLOOR, BestCandidates, Candidates, best_candidates
+from decoding.tensors import (
+    Array,
+    Successors,
+    TokenStates,
+    TokenTables,
+    arange,
+    library,
+    like,
+    rank_in_group,
+    take,
+    with_floor,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Ranking:
-    """How the candidates of all steps of a request are ranked. S automaton states, C token classes.
+    """How the candidates of all steps of a request are ranked. C token classes. Costs to go are those of the states.
 
     rows           kept after a step; `pool` candidates compete for them
-    cost           float64 [S]  weighted cost to go, in nats
     group_penalty  float64 [F]  nats by rank among the pool's candidates of equal distance
     endings        token classes int64 [n], weighted nats [n+1, n] and index [V+1] of `Endings`; None: there are none
     """
 
     rows: int
     pool: int
-    cost: Array
     group_penalty: Array
     endings: tuple[Array, Array, Array] | None = None
 
     @classmethod
-    def of(
-        cls, tables: Tables, cost_to_go: Tensor | None, beams: int, heuristics: Heuristics,
-        *,
-        endings: Endings | None = None,
-    ) -> Ranking:
-        """The ranking of a constraint and a beam width. `cost_to_go` is float64 [S], None where it is unknown."""
-        rows = heuristics.rows(beams)
+    def of(cls, tokens: TokenTables, beams: int, heuristics: Heuristics, *, endings: Endings | None = None) -> Ranking:
+        """The ranking of a constraint and a beam width."""
+        rows, model = heuristics.rows(beams), tokens.token_class
         pool = heuristics.pool * rows
-        if heuristics.cost_to_go == "unigram" and cost_to_go is not None:
-            cost = like(tables.distance, cost_to_go)
-        else:
-            cost = (0.0 if heuristics.cost_to_go == "none" else NATS_PER_TOKEN) * to_float64(tables.distance)
         penalty = np.array([heuristics.group_cost * log(rank + 1) for rank in range(pool)])
         ending_arrays = None
         if endings is not None and heuristics.endings and heuristics.cost_weight > 0.0:  # without cost none is saved
-            column = take(tables.token_class, like(tables.distance, endings.ids))
-            ending_cost = heuristics.cost_weight * like(tables.distance, endings.cost)
+            column = take(model, like(model, endings.ids))
+            ending_cost = heuristics.cost_weight * like(model, endings.cost)
             # An id that begins within a character shares its class with others, for which the nats would not hold.
-            ending_cost[:, column >= tables.edge_boundary.shape[1]] = inf
-            ending_arrays = column, ending_cost, like(tables.distance, np.append(endings.index, 0))  # last: NO_TOKEN's
-        return cls(
-            rows=rows, pool=pool, cost=heuristics.cost_weight * cost, group_penalty=like(tables.distance, penalty),
-            endings=ending_arrays,
-        )
+            ending_cost[:, column >= tokens.midchar_class] = inf
+            ending_arrays = column, ending_cost, like(model, np.append(endings.index, 0))  # last: NO_TOKEN's
+        return cls(rows=rows, pool=pool, group_penalty=like(model, penalty), endings=ending_arrays)
 
-    def score_bonus(self, beams: Beams, successor: Array, distance: Array, budget_before: int) -> Array:
-        """Minus the cost to go after each token class: float64 [R, C]. DEAD_SCORE where the class is not allowed.
-
-        successor, distance  int [R, C]  state after a token of the class, and its distance
-        """
-        xp = library(successor)
+    def score_bonus(self, beams: Beams, successors: Successors, budget_before: int) -> Array:
+        """Minus the cost to go after each token class: float64 [R, C]. DEAD_SCORE where the class is not allowed."""
+        distance = successors.distance
+        xp = library(distance)
         # Finished rows (distance 0) are no candidates: `_finish_rows` adds them, each at its full log-prob.
-        bonus = xp.where((distance >= budget_before) | (distance == 0), DEAD_SCORE, -take(self.cost, successor))
+        bonus = xp.where((distance >= budget_before) | (distance == 0), DEAD_SCORE, -successors.costs())
         if self.endings is not None and budget_before > 1:
             # Where only EOS is missing, an ending that the model writes anyway costs less than EOS by itself.
             column, cost, index = self.endings
@@ -85,20 +81,20 @@ class Ranking:
             bonus[:, column] = xp.where(distance[:, column] == 1, cheaper, bonus[:, column])
         return bonus
 
-    def select_diverse(self, pool: Beams, tables: Tables) -> Beams:
-        """Order a pool as its candidates are retained. The pool is best first, with padding at the end.
+    def diverse_order(self, pool: BestCandidates) -> Array:
+        """The order in which a pool's candidates are retained: int64 [N].
 
         Dynamic beam allocation reserves an equal share of the beam for each number of constraints met. Here the r-th
         candidate of a distance loses group_cost * ln(r) nats instead, so a clearly better group takes more rows.
         """
         xp, dead = library(pool.score), pool.score == DEAD_SCORE
-        group = xp.where(dead, -1, take(tables.distance, pool.state))
+        group = xp.where(dead, -1, pool.distance)
         key = pool.score - take(self.group_penalty, rank_in_group(group))
-        return pool.select(xp.argsort(-xp.where(dead, DEAD_SCORE, key), stable=True))
+        return xp.argsort(-xp.where(dead, DEAD_SCORE, key), stable=True)
 
 
 def step(
-    beams: Beams, log_probs: Tensor, tables: Tables, ranking: Ranking, *, budget_before: int,
+    beams: Beams, log_probs: Tensor, states: TokenStates, ranking: Ranking, *, budget_before: int,
     forced: Array | None = None, floor: float = NO_FLOOR,
 ) -> tuple[Beams, Array]:
     """Expand every row by every token, and select the next beam.
@@ -114,27 +110,27 @@ def step(
     Also the highest log-prob of the live rows outside the pool, or in it and not retained: float64 [1], -inf where
     there is none. All scores are NaN where a row of log_probs holds NaN or has no finite best.
     """
-    chunk_max = tables.best_of_chunks(log_probs)  # [R, M]
+    chunk_max = states.tokens.best_of_chunks(log_probs)  # [R, M]
     xp, z = library(chunk_max), like(chunk_max, log_probs.contiguous())
-    successor = tables.successors(beams.state)  # [R, C]
-    bonus = ranking.score_bonus(beams, successor, take(tables.distance, successor), budget_before)
-    row = arange(beams.state, len(beams.state))
+    successors = states.successors(beams.state)
     candidates = Candidates(
-        parent=row, rows=beams, log_probs=z, chunk_max=chunk_max, successor=successor, base=beams.log_prob, bonus=bonus,
+        parent=arange(beams.state, len(beams.state)), rows=beams, log_probs=z, chunk_max=chunk_max,
+        successors=successors, base=beams.log_prob, bonus=ranking.score_bonus(beams, successors, budget_before),
         weight=None, forced=forced, floor=floor,
-    )
-    best = best_candidates(candidates, tables, ranking.pool)
-    diverse = ranking.select_diverse(best.beams, tables)
-    position = arange(diverse.score, len(diverse.score))
-    dropped = xp.where((diverse.score == DEAD_SCORE) | (position < ranking.rows), DEAD_SCORE, diverse.log_prob)
-    after = diverse.select(position[: ranking.rows]).followed_by(_finish_rows(candidates, tables))
+    )  # fmt: skip
+    best = best_candidates(candidates, states.tokens, ranking.pool)
+    order = ranking.diverse_order(best)
+    others = order[ranking.rows :]
+    dropped = xp.where(take(best.score, others) == DEAD_SCORE, DEAD_SCORE, take(best.log_prob, others))
+    after = best.beams(order[: ranking.rows]).followed_by(_finish_rows(candidates, states.tokens))
     # Padding goes to the end by a stable sort: shapes must not depend on data where the device is an accelerator.
     after = after.select(xp.argsort(xp.where(after.score == DEAD_SCORE, 1, 0), stable=True))
-    return after.nan_unless_finite(xp.amax(chunk_max, 1)), xp.maximum(best.dropped, xp.amax(dropped[None], 1))
+    dropped = xp.amax(xp.concatenate([best.dropped, dropped])[None], 1)
+    return after.nan_unless_finite(xp.amax(chunk_max, 1)), dropped
 
 
 def jump_forward(
-    beams: Beams, tokens: Array, log_probs: Array, max_log_probs: Array, *, tables: Tables, ranking: Ranking,
+    beams: Beams, tokens: Array, log_probs: Array, max_log_probs: Array, *, states: TokenStates,
     floor: float = NO_FLOOR,
 ) -> Beams:
     """`step` where every row takes a forced, non-final token. Only the floor drops rows.
@@ -144,22 +140,23 @@ def jump_forward(
     max_log_probs  float32 [R]  the best of all ids after each row
     """
     # The model has read the whole stretch in one pass, and of its inner positions only these two numbers remain.
-    xp, state = library(tokens), tables.after(beams.state, tokens)
+    xp, state = library(tokens), states.after(beams.state, tokens)
     log_prob = beams.log_prob + with_floor(log_probs)
-    score = xp.where(log_prob <= floor, DEAD_SCORE, log_prob - take(ranking.cost, state))
+    score = xp.where(log_prob <= floor, DEAD_SCORE, log_prob - states.costs(state))
     after = Beams(token=tokens, parent=arange(tokens, len(tokens)), state=state, score=score, log_prob=log_prob)
     return after.select(xp.argsort(-score, stable=True)).nan_unless_finite(max_log_probs)
 
 
-def _finish_rows(candidates: Candidates, tables: Tables) -> Beams:
+def _finish_rows(candidates: Candidates, tables: TokenTables) -> Beams:
     """Each row with EOS at its end: R rows. The score is DEAD_SCORE where the row may not end."""
-    token, state = candidates.best_eos(tables), candidates.successor[:, tables.eos_class]
-    log_prob = candidates.rows.log_prob + candidates.token_log_prob(candidates.parent, token)
-    masked = take(tables.distance, state) != 0
+    token, row = candidates.best_eos(tables), candidates.parent
+    state = candidates.successors.states(row, row * 0 + tables.eos_class)
+    log_prob = candidates.rows.log_prob + candidates.token_log_prob(row, token)
+    masked = candidates.successors.distance[:, tables.eos_class] != 0
     if candidates.forced is not None:
         masked = masked | ((candidates.forced != NO_FORCED_TOKEN) & (candidates.forced != token))
     return Beams(
-        token=token, parent=candidates.parent, state=state, score=library(state).where(masked, DEAD_SCORE, log_prob),
+        token=token, parent=row, state=state, score=library(state).where(masked, DEAD_SCORE, log_prob),
         log_prob=log_prob,
     )
 
@@ -172,14 +169,13 @@ class BankedSearch(BeamSearch):
     """
 
     def __init__(
-        self, constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None,
+        self, constraint: PreparedConstraint, options: SearchOptions, *, start: Start | None = None,
         text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
     ) -> None:
-        super().__init__(constraint, options, heuristics.rows(options.beams), start, text_of=text_of)
-        self._ranking = Ranking.of(
-            self._tables, constraint.cost_to_go, options.beams, heuristics, endings=constraint.endings
-        )
-        self._forced = constraint.forced if heuristics.forced else None
+        states = constraint.begin_states(start, heuristics=heuristics)
+        super().__init__(options, heuristics.rows(options.beams), states, text_of=text_of)
+        self._ranking = Ranking.of(states.tokens, options.beams, heuristics, endings=constraint.endings)
+        self._forced = constraint.forced_tokens(states) if heuristics.forced else None
         self._has_floor = heuristics.floor
         self._stretch: list[NDArray[np.int64]] = []  # forced tokens fed in advance, each for all rows of the feed
         self._dropped: Array = np.full(1, DEAD_SCORE)  # the highest log-prob of all rows that lost to others
@@ -195,7 +191,7 @@ class BankedSearch(BeamSearch):
             max_log_probs = self._array(scores.max_log_probs[:, number])[rows]
             tokens = self._array(forced_tokens[fed])
             beams = jump_forward(
-                self._beams, tokens, log_probs, max_log_probs, tables=self._tables, ranking=self._ranking, floor=floor
+                self._beams, tokens, log_probs, max_log_probs, states=self._states, floor=floor
             )
             snapshots.append(self._take(beams, keep_finished=False))
             if self.done:  # all rows fell below the floor: no later token of the stretch can beat an answer
@@ -205,7 +201,7 @@ class BankedSearch(BeamSearch):
             last = last[self._on_device(fed)]
         forced, budget = self._next_forced_tokens(), self._budget_before
         beams, dropped = step(
-            self._beams, last, self._tables, self._ranking, budget_before=budget, forced=forced, floor=floor
+            self._beams, last, self._states, self._ranking, budget_before=budget, forced=forced, floor=floor
         )
         self._dropped = library(dropped).maximum(like(dropped, self._dropped), dropped)
         return [*snapshots, self._take(beams, keep_finished=False)]

@@ -19,9 +19,8 @@ from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, BeamStep, Generation, GenerationSize, Hypothesis, Snapshot, TextOf
 from decoding.model import Scores
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
 from decoding.search.beams import BackPointers, Beams, HostBeams
-from decoding.tensors import Array, arange, like, scratch_bytes
+from decoding.tensors import Array, TokenStates, arange, like, scratch_bytes
 
 Key = tuple[float, float, int, tuple[int, ...]]
 
@@ -102,23 +101,21 @@ class BeamSearch(ABC):
     """A beam search between two forward passes. It obeys `Search`; `advance` and `answers` make the algorithm.
 
     rows     the most rows that the algorithm reads side by side
-    start    the automaton's state before the answer; None: the automaton's own
+    states   the automaton's states for this generation
     text_of  with it answers are distinct as texts, without it as ids
     """
 
     def __init__(
-        self, constraint: PreparedConstraint, options: SearchOptions, rows: int, start: int | None,
-        *,
-        text_of: TextOf | None,
+        self, options: SearchOptions, rows: int, states: TokenStates, *, text_of: TextOf | None
     ) -> None:
-        self._options, self._eos_ids = options, constraint.automaton.eos_ids
-        self._tables = constraint.tables.for_search()
-        self._device = constraint.tables.distance.device
-        scratch = scratch_bytes(rows, len(self._tables.token_class), self._device)
-        self.size = GenerationSize(rows, options.max_tokens, scratch)
+        self._options, self._states, self._device = options, states, states.tokens.device
+        self._eos_ids = tuple(states.tokens.eos_ids.tolist())
+        scratch = scratch_bytes(rows, len(states.tokens.token_class), self._device)
+        states_bytes = states.bytes_max(rows * options.max_tokens)
+        self.size = GenerationSize(rows, options.max_tokens, scratch + states_bytes)
         # The beam lies on the device as `_beams` and on the host as `_host`; `_host_before` is the one before it.
-        self._beams = Beams.start(constraint.automaton.start if start is None else start, self._tables.distance)
-        self._host = self._host_before = HostBeams.of(self._beams, self._tables)
+        self._beams = Beams.start(states.start, states.tokens.token_class)
+        self._host = self._host_before = HostBeams.of(self._beams, states)
         self._fed = np.zeros(1, dtype=np.int64)  # for each row of the beam, the row of the last feed that it extends
         self._history, self._n_best = BackPointers(), NBest(options, text_of)
 
@@ -153,7 +150,7 @@ class BeamSearch(ABC):
 
         keep_finished  whether finished rows stay in the beam; they are behind the live ones where they do not
         """
-        host = HostBeams.of(beams, self._tables)
+        host = HostBeams.of(beams, self._states)
         if np.isnan(host.score).any():
             raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
         rows, finished = len(host.token), host.finished
@@ -178,7 +175,7 @@ class BeamSearch(ABC):
 
     def _array(self, numbers: Array) -> Array:
         """In the library and on the device of the search's own arrays."""
-        return like(self._tables.distance, numbers)
+        return like(self._states.tokens.token_class, numbers)
 
     def _alpha(self, distance: int, budget_before: int) -> float:
         """The push-up of a row at a step. It is 0 where the algorithm has none."""

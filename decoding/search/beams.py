@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from decoding.tensors import Array, Tables, arange, library, like, take
+from decoding.tensors import Array, TokenStates, arange, library, like, take
 
 DEAD_SCORE = float("-inf")  # the score of padding rows and of continuations that are not allowed
 NO_TOKEN = -1  # in place of the last token of the first row, which has none
@@ -85,9 +85,9 @@ class HostBeams:
     live: NDArray[np.int64]
 
     @classmethod
-    def of(cls, beams: Beams, tables: Tables) -> HostBeams:
+    def of(cls, beams: Beams, states: TokenStates) -> HostBeams:
         """Copies a beam to the host in one transfer, without its padding."""
-        distance = take(tables.distance, beams.state)
+        distance = states.distances(beams.state)
         if isinstance(distance, np.ndarray):
             token, parent, state, score, log_prob = beams.token, beams.parent, beams.state, beams.score, beams.log_prob
         else:

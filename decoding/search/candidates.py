@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.tensors import (
     Array,
-    Tables,
+    Successors,
+    TokenTables,
     arange,
     library,
     take,
@@ -42,8 +42,8 @@ class Candidates:
     parent     int64   [R]     number of each row in its beam
     rows       the rows
     log_probs  float32 [R, V]  of the next token
-    chunk_max  float32 [R, M]  the best of each chunk (`Tables.best_of_chunks`)
-    successor  int64   [R, C]  state after a token of the class
+    chunk_max  float32 [R, M]  the best of each chunk (`TokenTables.best_of_chunks`)
+    successors                 of the rows' states
     base       float64 [R]
     bonus      float64 [R, C]  DEAD_SCORE where the class is not allowed
     weight     float64 [R, C]  from 0 to 1; None: 1 for all
@@ -55,7 +55,7 @@ class Candidates:
     rows: Beams
     log_probs: Array
     chunk_max: Array
-    successor: Array
+    successors: Successors
     base: Array
     bonus: Array
     weight: Array | None = None
@@ -92,7 +92,7 @@ class Candidates:
         """
         return with_floor(take(self.log_probs, row * self.log_probs.shape[1] + ids))
 
-    def best_eos(self, tables: Tables) -> Array:
+    def best_eos(self, tables: TokenTables) -> Array:
         """The EOS id that competes for each row: int64 [R]. It is the most probable one, or the forced one."""
         best = take(tables.eos_ids, take_columns(self.log_probs, tables.eos_ids).argmax(1))
         if self.forced is None:
@@ -101,20 +101,45 @@ class Candidates:
         return library(best).where(forced_eos, self.forced, best)
 
 
-class BestCandidates(NamedTuple):
-    """The best continuations, best first, and a bound on the others.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestCandidates:
+    """The best N continuations, best first, and a bound on the others. Their states are not numbered yet.
 
-    beams     the rows they make, N of them; DEAD_SCORE where fewer than N are allowed
-    log_prob  float64 [N]  of the last token
-    dropped   float64 [1]  the highest log-prob of an allowed row that is not among them, -inf where there is none
+    row             int64   [N]  number of the row among the candidates' rows
+    token           int64   [N]
+    token_class     int64   [N]
+    score           float64 [N]  DEAD_SCORE where fewer than N are allowed
+    log_prob        float64 [N]  of the whole row
+    token_log_prob  float64 [N]
+    dropped         float64 [1]  the highest log-prob of an allowed row that is not among them, -inf where there is none
     """
 
-    beams: Beams
+    candidates: Candidates
+    row: Array
+    token: Array
+    token_class: Array
+    score: Array
     log_prob: Array
+    token_log_prob: Array
     dropped: Array
 
+    @property
+    def distance(self) -> Array:
+        """The distance after each: int [N]."""
+        distance = self.candidates.successors.distance
+        return take(distance, self.row * distance.shape[1] + self.token_class)
 
-def best_candidates(candidates: Candidates, tables: Tables, count: int) -> BestCandidates:
+    def beams(self, chosen: Array) -> Beams:
+        """The rows that some of them make. `chosen` is int64 [n]."""
+        row = take(self.row, chosen)
+        return Beams(
+            token=take(self.token, chosen), parent=take(self.candidates.parent, row),
+            state=self.candidates.successors.states(row, take(self.token_class, chosen)),
+            score=take(self.score, chosen), log_prob=take(self.log_prob, chosen),
+        )  # fmt: skip
+
+
+def best_candidates(candidates: Candidates, tables: TokenTables, count: int) -> BestCandidates:
     """The best `count` continuations, or all."""
     best_eos = candidates.best_eos(tables)
     row, chunk, unopened = _best_chunks(candidates, best_eos, tables, count)
@@ -135,14 +160,17 @@ def best_candidates(candidates: Candidates, tables: Tables, count: int) -> BestC
         return candidates.tie_break(take(ids, position), row[position // ids.shape[1]])
 
     best = top_k_stable(keys, tie_break, min(count, len(keys[0])))
-    line, token = row[best // ids.shape[1]], take(ids, best)
-    state = take(candidates.successor, line * candidates.successor.shape[1] + take(tables.token_class, token))
-    score, log_prob, token_log_prob = take(keys[0], best), take(keys[1], best), take(keys[2], best)
-    beams = Beams(token=token, parent=take(candidates.parent, line), state=state, score=score, log_prob=log_prob)
-    return BestCandidates(beams, token_log_prob, xp.maximum(unopened, _max_unchosen(keys, best)))
+    token = take(ids, best)
+    return BestCandidates(
+        candidates=candidates, row=row[best // ids.shape[1]], token=token, token_class=take(tables.token_class, token),
+        score=take(keys[0], best), log_prob=take(keys[1], best), token_log_prob=take(keys[2], best),
+        dropped=xp.maximum(unopened, _max_unchosen(keys, best)),
+    )  # fmt: skip
 
 
-def _best_chunks(candidates: Candidates, best_eos: Array, tables: Tables, count: int) -> tuple[Array, Array, Array]:
+def _best_chunks(
+    candidates: Candidates, best_eos: Array, tables: TokenTables, count: int
+) -> tuple[Array, Array, Array]:
     """The chunks with the best maxima, as rows and chunks int64 [N]. Also the highest log-prob in any other chunk:
     float64 [1].
     """

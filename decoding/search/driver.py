@@ -8,19 +8,21 @@ from typing import Any
 import torch
 
 from compiler.lifting import TokenAutomaton
+from compiler.pushdown import PushdownAutomaton
 from decoding.errors import Cancelled
 from decoding.generation import BeamStep, Generation, Hypothesis, TextOf
 from decoding.model import LanguageModel, Scores, StepInput
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.search.abs_search import AbsSearch
 from decoding.search.banked_search import BankedSearch
 from decoding.search.beam_search import Search
 
 
 def generate(
-    model: LanguageModel[Any], prompt_ids: Sequence[int], automaton: TokenAutomaton | PreparedConstraint,
-    options: SearchOptions, *, on_step: Callable[[BeamStep], None] | None = None,
+    model: LanguageModel[Any], prompt_ids: Sequence[int],
+    automaton: TokenAutomaton | PushdownAutomaton | PreparedConstraint, options: SearchOptions, *,
+    on_step: Callable[[BeamStep], None] | None = None,
     cancelled: Callable[[], bool] | None = None, text_of: TextOf | None = None,
 ) -> tuple[Hypothesis, ...]:
     """The best `options.n` continuations of the prompt that the automaton accepts. There may be fewer, but never none.
@@ -39,15 +41,15 @@ def generate(
     (1, 0, 2)
     """
     # Without a prior the cost to go is a constant for each token of the distance.
-    if isinstance(automaton, TokenAutomaton):
+    if not isinstance(automaton, PreparedConstraint):
         automaton = PreparedConstraint.prepare(automaton, model.device)
     automaton.refuse_early(model, len(prompt_ids), options.max_tokens)
     return drive(model, prompt_ids, search_of(automaton, options, text_of=text_of), on_step, cancelled=cancelled)
 
 
 def search_of(
-    constraint: PreparedConstraint, options: SearchOptions, *, start: int | None = None, text_of: TextOf | None = None,
-    heuristics: Heuristics = DEFAULT,
+    constraint: PreparedConstraint, options: SearchOptions, *, start: Start | None = None,
+    text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
 ) -> Search:
     """The search that `options.algorithm` names."""
     if options.algorithm == "abs":

@@ -1,13 +1,13 @@
 """Arrays on a device; knows no model and no search.
 
-The search's small arrays are numpy's on the CPU and torch's elsewhere, behind one way of writing. An automaton's tables
-lie on the device with the ids of a vocabulary in chunks of one token class each. `TokenStates` has the states of both
-kinds of automata. The exact top-k selection with ties and the floor under log-probs are here too.
+The search's small arrays are numpy's on the CPU and torch's elsewhere, behind one way of writing. The ids of a
+vocabulary lie on the device in chunks of one token class each. `TokenStates` is the interface to the states of an
+automaton: `ExplicitStates` has all of them in tables, `PushdownStates` numbers those that a generation meets. The exact
+top-k selection with ties and the floor under log-probs are here too.
 """
 
 from __future__ import annotations
 
-from decoding.tensors.automaton_tables import Tables
 from decoding.tensors.backend import (
     LOG_PROB_FLOOR,
     Array,
@@ -24,10 +24,13 @@ from decoding.tensors.backend import (
     top_k_unordered,
     with_floor,
 )
-from decoding.tensors.token_states import TokenStates, begin_states
+from decoding.tensors.explicit_states import ExplicitStates
+from decoding.tensors.pushdown_states import PushdownStates
+from decoding.tensors.token_states import HostStates, Successors, TokenStates
+from decoding.tensors.token_tables import TokenTables
 
 __all__ = [
-    "LOG_PROB_FLOOR", "Array", "Tables", "TokenStates", "arange", "begin_states", "library", "like", "rank_in_group",
-    "rows_at_a_time", "scratch_bytes", "take", "take_columns", "to_float64", "top_k_stable", "top_k_unordered",
-    "with_floor",
+    "LOG_PROB_FLOOR", "Array", "ExplicitStates", "HostStates", "PushdownStates", "Successors", "TokenStates",
+    "TokenTables", "arange", "library", "like", "rank_in_group", "rows_at_a_time", "scratch_bytes", "take",
+    "take_columns", "to_float64", "top_k_stable", "top_k_unordered", "with_floor",
 ]  # fmt: skip

@@ -1,76 +1,99 @@
-"""The states of both kinds of automata over tokens, behind one interface."""
+"""The interface of searches to the states of any automaton."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from compiler.lifting import TokenAutomaton
-from compiler.pushdown import Configurations, PushdownAutomaton
-from decoding.tensors.automaton_tables import Tables
+from decoding.tensors.backend import Array
+from decoding.tensors.token_tables import TokenTables
+
+
+class Successors(Protocol):
+    """The states after one token of each class from R states. C token classes.
+
+    distance  int [R, C]  fewest tokens from there to acceptance, EOS included
+    """
+
+    @property
+    def distance(self) -> Array: ...
+
+    def costs(self) -> Array:
+        """The weighted cost to go in nats: float64 [R, C]. Those of dead states mean nothing."""
+
+    def states(self, row: Array, token_class: Array) -> Array:
+        """The state after a token of a class, for each pair.
+
+        The states are int64 [N]; rows are numbered from 0.
+        """
 
 
 class TokenStates(Protocol):
-    """The states of rows in one generation. R rows, C token classes; state 0 is dead.
+    """The states that one generation meets. State 0 is dead.
 
-    start  the state before the first token
+    tokens        the ids of the vocabulary; its arrays are of the library of all others
+    start         the state before the first token
+    distance_max  no finite distance is larger
     """
 
-    start: int
+    @property
+    def tokens(self) -> TokenTables: ...
 
-    def distances(self, state: Tensor) -> Tensor:
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def distance_max(self) -> int: ...
+
+    def distances(self, state: Array) -> Array:
         """Fewest tokens to acceptance, EOS included: int [R]."""
 
-    def class_distances(self, state: Tensor) -> Tensor:
-        """The distance after one token of each class: int [R, C]."""
+    def costs(self, state: Array) -> Array:
+        """The weighted cost to go in nats: float64 [R]."""
 
-    def after(self, state: Tensor, token: Tensor) -> Tensor:
-        """The state after one token: int64 [R]."""
+    def successors(self, state: Array) -> Successors:
+        """What each token class leads to. `state` is int64 [R]."""
 
+    def after(self, state: Array, token: Array) -> Array:
+        """The state after one token from each of the states: int64 [N]. `state` and `token` are int64 [N]."""
 
-def begin_states(automaton: TokenAutomaton | PushdownAutomaton, device: torch.device) -> TokenStates:
-    """The states of an automaton for one generation on a device."""
-    if isinstance(automaton, PushdownAutomaton):
-        return _PushdownStates(automaton, device)
-    return _ExplicitStates(automaton, device)
-
-
-class _ExplicitStates:
-    """All states are in tables on the device."""
-
-    def __init__(self, automaton: TokenAutomaton, device: torch.device) -> None:
-        self._tables = Tables.from_automaton(automaton, device)
-        self.start = automaton.start
-
-    def distances(self, state: Tensor) -> Tensor:
-        return torch.as_tensor(self._tables.distance[state])
-
-    def class_distances(self, state: Tensor) -> Tensor:
-        return torch.as_tensor(self._tables.distance[self._tables.successors(state)])
-
-    def after(self, state: Tensor, token: Tensor) -> Tensor:
-        return torch.as_tensor(self._tables.after(state, token))
+    def bytes_max(self, tokens: int) -> int:
+        """The most bytes of the states along this many tokens."""
 
 
-class _PushdownStates:
-    """States are numbered on the host when they are met. Distances are copied to the device."""
+class HostStates(Protocol):
+    """States on the host, one at a time. `TokenAutomaton` and `Configurations` obey it.
 
-    def __init__(self, automaton: PushdownAutomaton, device: torch.device) -> None:
-        self._configurations = Configurations(automaton)
-        self._token_class = automaton.token_class
-        self._device = device
-        self.start = self._configurations.start
+    token_class  int32 [V]  the class of each id
+    """
 
-    def distances(self, state: Tensor) -> Tensor:
-        values = [self._configurations.distance(number) for number in state.tolist()]
-        return torch.tensor(values, dtype=torch.int64, device=self._device)
+    @property
+    def token_class(self) -> NDArray[np.int32]: ...
 
-    def class_distances(self, state: Tensor) -> Tensor:
-        return torch.from_numpy(self._configurations.class_distances(state.tolist())).to(self._device)
+    @property
+    def classes(self) -> int: ...
 
-    def after(self, state: Tensor, token: Tensor) -> Tensor:
-        pairs = zip(state.tolist(), self._token_class[token.cpu().numpy()].tolist(), strict=True)
-        numbers = [self._configurations.successor(number, token_class) for number, token_class in pairs]
-        return torch.tensor(numbers, dtype=torch.int64, device=self._device)
+    @property
+    def states(self) -> int:
+        """How many states have numbers so far."""
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]: ...
+
+    def distance_of(self, state: int) -> int:
+        """Fewest tokens to acceptance, EOS included."""
+
+    def distances(self, states: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The same of several states: [R]."""
+
+    def expand(self, state: int) -> tuple[NDArray[np.int32], Callable[[int], int]]:
+        """What one token of each class leads to.
+
+        Returns the distances there, [C], and a function from classes to states.
+        """
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after one token id."""

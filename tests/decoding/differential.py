@@ -24,7 +24,7 @@ from decoding.search import abs_search
 from decoding.search.banked_search import Ranking, jump_forward, step
 from decoding.search.beam_search import NBest
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.tensors import Tables, arange, like
+from decoding.tensors import ExplicitStates, TokenStates, arange, like
 from tests.decoding.random_automata import random_factored, random_table, random_wide
 from tests.fake_models import HashModel
 from tests.references.search import Beam, Problem, Row, beam_search, forced_ahead
@@ -130,7 +130,7 @@ class Case:
     def constraint(self) -> PreparedConstraint:
         """The constraint of the fast search."""
         ids = np.zeros(0, dtype=np.int64) if self.endings is None else self.endings.ids
-        tables = Tables.from_automaton(self.automaton.with_own_classes(ids), CPU)
+        tables = ExplicitStates.from_automaton(self.automaton.with_own_classes(ids), CPU)
         return PreparedConstraint(
             automaton=self.automaton, tables=tables, cost_to_go=self.cost,
             forced=cast(ForcedTokens | None, self.forced), endings=self.endings,
@@ -164,11 +164,10 @@ class Case:
 
         like_an_accelerator  in torch's arrays, in shapes that do not depend on data
         """
-        tables = self.constraint.tables
-        tables = tables if like_an_accelerator else tables.for_search()
-        advance = self._abs_step(tables) if self.options.algorithm == "abs" else self._banked_step(tables)
+        states = self.constraint.begin_states(heuristics=self.heuristics, tensors=like_an_accelerator)
+        advance = self._abs_step(states) if self.options.algorithm == "abs" else self._banked_step(states)
         distance, options, result = self.automaton.distance, self.options, NBest(self.options, None)
-        beams, history = Beams.start(self.automaton.start, tables.distance), list[Beam]()
+        beams, history = Beams.start(states.start, states.tokens.token_class), list[Beam]()
         ids: list[tuple[int, ...]] = [()]
         for budget_before in range(options.max_tokens, 0, -1):
             live = np.flatnonzero(distance[np.asarray(beams.state)]).tolist()
@@ -186,40 +185,37 @@ class Case:
             beams, ids = successor.select(arange(successor.state, len(rows))), [row.ids for row in rows]
         return history
 
-    def _abs_step(self, tables: Tables) -> Step:
-        alphas = abs_search.alpha_table(tables, self.options)
+    def _abs_step(self, states: TokenStates) -> Step:
+        alphas = abs_search.alpha_table(states, self.options)
 
         def advance(beams: Beams, log_probs: Tensor, budget_before: int, floor: float) -> tuple[Beams, float]:
             return abs_search.step(
-                beams, log_probs, tables, alphas, budget_before=budget_before, count=self.options.beams
+                beams, log_probs, states, alphas, budget_before=budget_before, count=self.options.beams
             ), DEAD_SCORE
 
         return advance
 
-    def _banked_step(self, tables: Tables) -> Step:
+    def _banked_step(self, states: TokenStates) -> Step:
         """Takes `jump_forward` for the stretches that are forced in all rows."""
-        ranking = Ranking.of(tables, self.cost, self.options.beams, self.heuristics, endings=self.endings)
+        ranking = Ranking.of(states.tokens, self.options.beams, self.heuristics, endings=self.endings)
+        library = states.tokens.token_class
         problem, stretch = self.problem, 0
 
         def advance(beams: Beams, log_probs: Tensor, budget_before: int, floor: float) -> tuple[Beams, float]:
             nonlocal stretch
             forced = [self.forced_token(state, budget_before - 1) for state in beams.state.tolist()]
-            tokens = like(
-                tables.distance, torch.tensor([NO_FORCED_TOKEN if token is None else token for token in forced])
-            )
+            tokens = like(library, torch.tensor([NO_FORCED_TOKEN if token is None else token for token in forced]))
             if stretch:
                 stretch -= 1
-                token_log_probs = like(tables.distance, log_probs)[arange(tokens, len(tokens)), tokens]
-                peak = like(tables.distance, log_probs.amax(dim=1))
-                return jump_forward(
-                    beams, tokens, token_log_probs, peak, tables=tables, ranking=ranking, floor=floor
-                ), DEAD_SCORE
+                token_log_probs = like(library, log_probs)[arange(tokens, len(tokens)), tokens]
+                peak = like(library, log_probs.amax(dim=1))
+                return jump_forward(beams, tokens, token_log_probs, peak, states=states, floor=floor), DEAD_SCORE
             forced_tokens = tokens if any(token is not None for token in forced) else None
             successor, lost = step(
-                beams, log_probs, tables, ranking, budget_before=budget_before, forced=forced_tokens, floor=floor
+                beams, log_probs, states, ranking, budget_before=budget_before, forced=forced_tokens, floor=floor
             )
-            states = successor.state[successor.score != DEAD_SCORE].tolist()
-            stretch = forced_ahead([Row((), state) for state in states], budget_before - 1, problem)
+            reached = successor.state[successor.score != DEAD_SCORE].tolist()
+            stretch = forced_ahead([Row((), state) for state in reached], budget_before - 1, problem)
             return successor, float(lost[0])
 
         return advance

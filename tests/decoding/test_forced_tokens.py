@@ -93,10 +93,10 @@ class SlowForced(ForcedTokens):
 
     def __init__(self, automaton: TokenAutomaton, pieces: TokenBytes, vocabulary: Sequence[bytes | None]) -> None:
         super().__init__(automaton, pieces)
-        self._vocabulary = vocabulary
+        self._automaton, self._vocabulary = automaton, vocabulary
 
-    def _stretch(self, state: int) -> tuple[bytes, bool]:
-        automaton, pieces, text = self._automaton, self._pieces, bytearray()
+    def _forced_bytes(self, state: int) -> tuple[bytes, bool]:
+        automaton, pieces, text = self._automaton, self._token_bytes, bytearray()
         while len(text) < 512:
             distances = automaton.distance[automaton.successors(state)[automaton.token_class]]
             live = np.flatnonzero(distances != UNREACHABLE).tolist()
@@ -164,7 +164,7 @@ class StepByStep(BankedSearch):
         token_log_probs, peak = log_probs[np.arange(len(tokens)), tokens], log_probs.max(axis=1)
         beams = jump_forward(
             self._beams, *map(self._array, (tokens, token_log_probs, peak)),
-            tables=self._tables, ranking=self._ranking, floor=self._n_best.floor,
+            states=self._states, floor=self._n_best.floor,
         )
         return [self._take(beams, keep_finished=False)]
 

@@ -14,6 +14,7 @@ from compiler.pushdown import (
     ACCEPTED,
     BOTTOM,
     Configurations,
+    ExitCosts,
     Grammar,
     PushdownMachine,
     PushdownTables,
@@ -42,14 +43,14 @@ def compared(machine: PushdownMachine, vocabulary: Vocabulary, heights: tuple[in
     states = Configurations(automaton)
     places = [(control, stacks.symbols(node), distance) for (control, node), distance in expected.items()]
     low = [place for place in places if place[0] != ACCEPTED and len(place[1]) <= heights[1]]
-    return len(low), [place for place in low if distance_of(states, place[0], place[1]) != place[2]]
+    return len(low), [place for place in low if states.distance_of(state_of(states, place[0], place[1])) != place[2]]
 
 
-def distance_of(states: Configurations, control: int, symbols: tuple[int, ...]) -> float:
+def state_of(states: Configurations, control: int, symbols: tuple[int, ...]) -> int:
     node = BOTTOM
     for symbol in reversed(symbols):
         node = states.stacks.push(symbol, node)
-    return states.distance(states.state_of([(control, node)]))
+    return states.state_of([(control, node)])
 
 
 @pytest.mark.parametrize("inline", [2_000, 0])
@@ -75,13 +76,14 @@ def test_real_weights_give_the_distances_of_dijkstra() -> None:
         by_class = np.full(automaton.tables.classes, np.inf)
         np.minimum.at(by_class, automaton.tables.token_class, costs)
         distances = saturate(automaton.tables, guard(), by_class[automaton.tables.edge_class])
-        states = Configurations(automaton, distances=distances)
+        states = Configurations(automaton, costs=ExitCosts(automaton.tables, distances))
         stacks, expected = explicit_distances(machine, vocabulary, case.heights[0], costs)
         count = 0
         for (control, node), distance in expected.items():
             symbols = stacks.symbols(node)
             if control != ACCEPTED and len(symbols) <= 2:
-                assert math.isclose(distance_of(states, control, symbols), distance, abs_tol=1e-9)
+                cost = states.costs(np.array([state_of(states, control, symbols)]))[0]
+                assert math.isclose(cost, distance, abs_tol=1e-9)
                 count += 1
         assert count > 5
 
@@ -158,19 +160,21 @@ def test_members_over_the_limit_keep_the_nearest() -> None:
     draw = random.Random(3)
     exact, limited, dropped = every.start, few.start, 0
     for _ in range(30):
-        after = few.class_distances([limited])[0]
+        after = few.distances_after(limited)
         choices = np.flatnonzero((after < UNREACHABLE) & (after > 0)).tolist()
         if not choices:
             break
         token_class = draw.choice(choices)
-        exact, limited = every.successor(exact, token_class), few.successor(limited, token_class)
+        token = int(np.flatnonzero(automaton.token_class == token_class)[0])
+        exact, limited = every.advance(exact, token), few.advance(limited, token)
         dropped += len(every.members(exact)) - len(few.members(limited))
         assert len(few.members(limited)) <= 3
-        assert UNREACHABLE > few.distance(limited) >= every.distance(exact)
+        assert UNREACHABLE > few.distance_of(limited) >= every.distance_of(exact)
     assert dropped > 3
-    left = few.distance(limited)
+    left = few.distance_of(limited)
     while not few.is_accepting(limited):  # what was kept can be finished within its distance
-        after = few.class_distances([limited])[0]
+        after = few.distances_after(limited)
         assert after.min() == left - 1
-        limited, left = few.successor(limited, int(after.argmin())), left - 1
+        token = int(np.flatnonzero(automaton.token_class == after.argmin())[0])
+        limited, left = few.advance(limited, token), left - 1
     assert left == 0

@@ -13,7 +13,15 @@ import pytest
 from compiler.automata import DEAD, NO_END, CharTransducer, Dfa, live_states, to_byte_transducer
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
-from compiler.pushdown import END, Configurations, Grammar, PushdownMachine, build_machine, lift_to_tokens
+from compiler.pushdown import (
+    END,
+    MEMBERS_MAX,
+    Configurations,
+    Grammar,
+    PushdownMachine,
+    build_machine,
+    lift_to_tokens,
+)
 from compiler.regex import parse_pattern, pattern_dfa
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, NUMBER, STRING, GrammarCase
@@ -22,7 +30,6 @@ from tests.references.pushdown import toy_vocabulary
 from tests.references.random_constraints import real_vocabulary
 
 GPT2 = ("gpt2", 50_257, 50_256)
-MEMBERS_MAX = 256  # configurations that a state keeps
 TEXT_MAX = 120  # characters up to which the slow reference reads a text
 
 
@@ -42,21 +49,21 @@ def random_walk(machine: PushdownMachine, vocabulary: Vocabulary, draw: random.R
     states = Configurations(lift_to_tokens(machine, vocabulary, guard()))
     token_class = states.tables.token_class
     state, text = states.start, b""
-    left = int(states.distance(state)) + slack
+    left = int(states.distance_of(state)) + slack
     assert left < UNREACHABLE
     while not states.is_accepting(state):
-        distances = states.class_distances([state])[0]
+        distances = states.distances_after(state)
         # Bellman's equation over all tokens of the vocabulary.
-        assert distances[token_class].min() == states.distance(state) - 1
+        assert distances[token_class].min() == states.distance_of(state) - 1
         allowed = np.flatnonzero(distances[token_class] <= left - 1)
         for token in {*some(allowed.tolist(), draw), *some(range(len(token_class)), draw)}:
             check_token(machine, states, vocabulary, state, token=token)
         best = np.flatnonzero(distances[token_class] == distances[token_class].min())
         classes = np.unique(token_class[allowed if draw.random() < 0.9 else best])
         chosen = int(draw.choice(np.flatnonzero(token_class == draw.choice(classes.tolist())).tolist()))
-        state = states.successor(state, int(token_class[chosen]))
+        state = states.advance(state, chosen)
         text, left = text + (vocabulary.tokens[chosen] or b""), left - 1
-        assert states.distance(state) == distances[token_class[chosen]]
+        assert states.distance_of(state) == distances[token_class[chosen]]
     assert left >= 0
     return text
 
@@ -72,13 +79,13 @@ def check_token(
     reached = set(states.members(state))
     for byte in (END,) if token in vocabulary.eos_ids else vocabulary.tokens[token] or ():
         reached = machine.after(reached, byte, states.stacks)
-    alive = {each for each in reached if states.distance(states.state_of([each])) < UNREACHABLE}
+    alive = {each for each in reached if states.distance_of(states.state_of([each])) < UNREACHABLE}
     alive = set() if vocabulary.tokens[token] is None and token not in vocabulary.eos_ids else alive
-    after = states.successor(state, int(states.tables.token_class[token]))
+    after = states.advance(state, token)
     members = set(states.members(after))
     if len(alive) > MEMBERS_MAX:  # of very ambiguous texts some readings are dropped, the nearest never
         assert members < alive
-        assert states.distance(after) == min(states.distance(states.state_of([each])) for each in alive)
+        assert states.distance_of(after) == min(states.distance_of(states.state_of([each])) for each in alive)
     else:
         assert members == alive
 
@@ -132,13 +139,13 @@ def test_regular_grammars_have_the_distances_of_explicit_automata(pattern: str, 
     states = Configurations(lift_to_tokens(build_machine(grammar, guard()), gpt2, guard()))
     draw, at, state = random.Random(3), explicit.start, states.start
     for _ in range(12):
-        assert states.distance(state) == explicit.distance[at]
+        assert states.distance_of(state) == explicit.distance[at]
         expected = explicit.distance[explicit.successors(at)][explicit.token_class]
-        found = states.class_distances([state])[0][states.tables.token_class]
+        found = states.distances_after(state)[states.tables.token_class]
         assert np.array_equal(found, expected)
         token = draw.choice(np.flatnonzero(expected < UNREACHABLE).tolist())
         at = explicit.advance(at, token)
-        state = states.successor(state, int(states.tables.token_class[token]))
+        state = states.advance(state, token)
 
 
 def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
@@ -150,13 +157,13 @@ def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
         here, there = one.start, other.start
         for _ in range(15):
             found, expected = (
-                states.class_distances([state])[0][states.tables.token_class]
+                states.distances_after(state)[states.tables.token_class]
                 for states, state in ((one, here), (other, there))
             )
             assert np.array_equal(found, expected)
             token = draw.choice(np.flatnonzero((found < UNREACHABLE) & (found > 0)).tolist())
-            here = one.successor(here, int(one.tables.token_class[token]))
-            there = other.successor(there, int(other.tables.token_class[token]))
+            here = one.advance(here, token)
+            there = other.advance(there, token)
 
 
 def test_states_after_the_end_take_only_eos() -> None:
@@ -164,12 +171,12 @@ def test_states_after_the_end_take_only_eos() -> None:
     vocabulary = Vocabulary((None, b"(", b")", b"[", b"]", None, None), (0, 5))
     states = Configurations(lift_to_tokens(build_machine(case.grammar, guard()), vocabulary, guard()))
     end = states.run([1, 2, 5])
-    assert states.is_accepting(end) and states.distance(end) == 0
+    assert states.is_accepting(end) and states.distance_of(end) == 0
     assert states.run([1, 2, 0, 5]) == end
-    assert np.flatnonzero(states.class_distances([end])[0] < UNREACHABLE) == [states.tables.token_class[0]]
+    assert np.flatnonzero(states.distances_after(end) < UNREACHABLE) == [states.tables.token_class[0]]
     dead = states.run([1, 2, 0, 1])
-    assert states.distance(dead) == UNREACHABLE and dead == states.run([2]) == states.run([6])
-    assert (states.class_distances([dead]) == UNREACHABLE).all()
+    assert states.distance_of(dead) == UNREACHABLE and dead == states.run([2]) == states.run([6])
+    assert (states.distances_after(dead) == UNREACHABLE).all()
 
 
 def test_vocabularies_without_a_bracket_have_no_text() -> None:

@@ -17,7 +17,6 @@ from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import generate
 from decoding.search.banked_search import Ranking
 from decoding.search.beams import Beams
-from decoding.tensors import Tables
 from tests.decoding.differential import CPU
 from tests.decoding.random_automata import random_factored, random_table
 from tests.fake_models import PrefixModel
@@ -128,17 +127,15 @@ def push(budget: int, library: str, last_token: int | None = None) -> list[float
     """The values of `Ranking.push` for each token after a row with WORD. `last_token` is the last token of the row."""
     model, automaton = MarkModel(), with_word()
     endings = found_endings(model)
-    tables = Tables.from_automaton(automaton.with_own_classes(endings.ids), CPU)
-    tables = tables.for_search() if library == "numpy" else tables
+    constraint = PreparedConstraint.prepare(automaton, CPU, endings=endings)
+    constraint = replace(constraint, cost_to_go=torch.full((automaton.states,), 50.0, dtype=torch.float64))
     state = automaton.advance(automaton.start, WORD)
-    ranking = Ranking.of(
-        tables, torch.full((automaton.states,), 50.0, dtype=torch.float64), 4, DEFAULT, endings=endings
-    )
-    row = Beams.start(state, tables.distance)
+    states = constraint.begin_states(state, heuristics=DEFAULT, tensors=library == "torch")
+    ranking = Ranking.of(states.tokens, 4, DEFAULT, endings=endings)
+    row = Beams.start(state, states.tokens.token_class)
     row = row if last_token is None else replace(row, token=row.parent + last_token)
-    successor = tables.successors(row.state)
-    result = ranking.score_bonus(row, successor, tables.distance[successor], budget)
-    return [float(result[0, column]) for column in tables.token_class.tolist()]
+    result = ranking.score_bonus(row, states.successors(row.state), budget)
+    return [float(result[0, column]) for column in states.tokens.token_class.tolist()]
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])

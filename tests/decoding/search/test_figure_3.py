@@ -29,7 +29,7 @@ from decoding.options import SearchOptions, push_up
 from decoding.search import generate
 from decoding.search.abs_search import alpha_table, step
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.tensors import Tables
+from decoding.tensors import ExplicitStates
 from tests.fake_models import ScriptedModel
 from tests.tables import table
 
@@ -77,10 +77,10 @@ def _pushed_logits(text: str) -> dict[str, float]:
     """The logits of all kept words after `text`, with the step's push."""
     automaton, log_probs, device = _automaton(), _model().log_probs((0, *_ids(text))), torch.device("cpu")
     state = reduce(automaton.advance, _ids(text), automaton.start)
-    tables = Tables.from_automaton(automaton, device)
-    alphas = alpha_table(tables, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
+    states = ExplicitStates.from_automaton(automaton, device)
+    alphas = alpha_table(states, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
     successor = step(
-        Beams.start(state, tables.distance), log_probs[None], tables, alphas, budget_before=T - len(_ids(text)),
+        Beams.start(state, states.distance), log_probs[None], states, alphas, budget_before=T - len(_ids(text)),
         count=99,
     )
     word, logit = next(iter(LOGITS[text].items()))

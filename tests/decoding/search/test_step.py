@@ -17,10 +17,20 @@ from compiler.lifting import TokenAutomaton, from_table
 from decoding.forced_tokens import NO_FORCED_TOKEN
 from decoding.generation import BeamStep, Hypothesis
 from decoding.options import DEFAULT, Algorithm, SearchOptions
+from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import abs_search, generate
 from decoding.search.banked_search import Ranking, jump_forward, step
 from decoding.search.beams import DEAD_SCORE, Beams
-from decoding.tensors import Array, Tables, arange, like, rank_in_group, top_k_stable, top_k_unordered
+from decoding.tensors import (
+    Array,
+    ExplicitStates,
+    TokenStates,
+    arange,
+    like,
+    rank_in_group,
+    top_k_stable,
+    top_k_unordered,
+)
 from tests.decoding.differential import ALGORITHMS, CPU, MODELS, Case, differences
 from tests.decoding.random_automata import all_texts, random_factored, random_table
 
@@ -61,7 +71,7 @@ def test_both_libraries_give_the_same_answers(algorithm: Algorithm, monkeypatch:
         return generate(case.model, (), case.constraint, case.options, on_step=events.append), events
 
     by_numpy = [searched(case) for case in cases]
-    monkeypatch.setattr(Tables, "for_search", lambda tables: tables)
+    monkeypatch.setattr(ExplicitStates, "for_search", lambda tables: tables)
     assert [searched(case) for case in cases] == by_numpy
 
 
@@ -119,9 +129,13 @@ def test_successors_on_the_device_equal_the_automatons(
 ) -> None:
     for seed in range(40):
         automaton = maker(np.random.default_rng(seed))
-        states = torch.arange(automaton.states)
-        result = Tables.from_automaton(automaton, CPU).successors(states)
-        assert result.tolist() == [automaton.successors(state).tolist() for state in range(automaton.states)]
+        state, token_class = (
+            torch.from_numpy(axis.reshape(-1)) for axis in np.indices((automaton.states, automaton.classes))
+        )
+        found = _states(automaton, "torch").successors(torch.arange(automaton.states))
+        expected = np.stack([automaton.successors(state) for state in range(automaton.states)])
+        assert np.array_equal(found.states(state, token_class), expected.reshape(-1))
+        assert np.array_equal(found.distance, automaton.distance[expected])
 
 
 @pytest.mark.parametrize("library", ARRAYS)
@@ -132,9 +146,10 @@ def test_one_token_per_row_gives_the_automatons_successor(
     for seed in range(20):
         random = np.random.default_rng(seed)
         automaton = maker(random)
-        tables = _tables(automaton, library)
+        automaton_states = _states(automaton, library)
         states, tokens = (random.integers(0, end, 60) for end in (automaton.states, automaton.vocabulary_size))
-        result: Array = tables.after(*(like(tables.distance, torch.from_numpy(values)) for values in (states, tokens)))
+        arrays = (like(automaton_states.tokens.token_class, torch.from_numpy(values)) for values in (states, tokens))
+        result: Array = automaton_states.after(*arrays)
         pairs = zip(states.tolist(), tokens.tolist(), strict=True)
         assert result.tolist() == [automaton.advance(*pair) for pair in pairs]
 
@@ -148,7 +163,7 @@ def test_every_id_has_one_slot_in_a_chunk(
     automaton = from_table(
         random.integers(0, classes, size), np.zeros((1, classes), dtype=np.int64), np.array([True]), 0, eos_ids=eos_ids
     )
-    tables = Tables.from_automaton(automaton, CPU)
+    tables = ExplicitStates.from_automaton(automaton, CPU).tokens
     assert sorted(tables.chunk_id[~tables.spare].tolist()) == list(range(size))
     chunks = zip(tables.chunk_id.tolist(), tables.chunk_class.tolist(), tables.spare.tolist(), strict=True)
     for chunk, (row, column, spare) in enumerate(chunks):
@@ -162,38 +177,37 @@ def test_every_id_has_one_slot_in_a_chunk(
     assert np.array_equal(tables.for_search().best_of_chunks(log_probs), tables.best_of_chunks(log_probs))
 
 
-def _tables(automaton: TokenAutomaton, library: str) -> Tables:
-    tables = Tables.from_automaton(automaton, CPU)
-    return tables.for_search() if library == "numpy" else tables
+def _states(automaton: TokenAutomaton, library: str) -> TokenStates:
+    return PreparedConstraint.prepare(automaton, CPU).begin_states(heuristics=DEFAULT, tensors=library == "torch")
 
 
 def _banked(
-    tables: Tables, start: Beams, log_probs: Tensor, budget: int, beams: int = 3, forced: int | None = None,
+    states: TokenStates, start: Beams, log_probs: Tensor, budget: int, beams: int = 3, forced: int | None = None,
     floor: float = DEAD_SCORE,
 ) -> Beams:
-    tokens = None if forced is None else like(tables.distance, torch.tensor([forced]))
-    ranking = Ranking.of(tables, None, beams, DEFAULT)
-    return step(start, log_probs, tables, ranking, budget_before=budget, forced=tokens, floor=floor)[0]
+    tokens = None if forced is None else like(start.token, torch.tensor([forced]))
+    ranking = Ranking.of(states.tokens, beams, DEFAULT)
+    return step(start, log_probs, states, ranking, budget_before=budget, forced=tokens, floor=floor)[0]
 
 
-def _abs(tables: Tables, start: Beams, log_probs: Tensor, budget: int, beams: int = 3) -> Beams:
-    alphas = abs_search.alpha_table(tables, SearchOptions(max_tokens=9, beams=beams, algorithm="abs"))
-    return abs_search.step(start, log_probs, tables, alphas, budget_before=budget, count=beams)
+def _abs(states: TokenStates, start: Beams, log_probs: Tensor, budget: int, beams: int = 3) -> Beams:
+    alphas = abs_search.alpha_table(states, SearchOptions(max_tokens=9, beams=beams, algorithm="abs"))
+    return abs_search.step(start, log_probs, states, alphas, budget_before=budget, count=beams)
 
 
-STEPS: dict[str, Callable[[Tables, Beams, Tensor, int], Beams]] = {"abs": _abs, "banked": _banked}
+STEPS: dict[str, Callable[[TokenStates, Beams, Tensor, int], Beams]] = {"abs": _abs, "banked": _banked}
 
 
 @pytest.mark.parametrize("library", ARRAYS)
 def test_live_rows_at_or_below_the_floor_are_dropped(library: str) -> None:
     automaton = all_texts(4)
-    tables = _tables(automaton, library)
-    start, log_probs = Beams.start(automaton.start, tables.distance), torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
-    beams = _banked(tables, start, log_probs, 9, floor=-2.0)
+    states = _states(automaton, library)
+    start, log_probs = Beams.start(automaton.start, states.tokens.token_class), torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
+    beams = _banked(states, start, log_probs, 9, floor=-2.0)
     retained_rows = beams.select(arange(beams.score, 2))
     assert (beams.score != DEAD_SCORE).tolist() == [True, True, *[False] * (len(beams.score) - 2)]
     assert retained_rows.token.tolist() == [0, 3]  # 3 is EOS
-    assert tables.distance[retained_rows.state].tolist() == [1, 0]
+    assert states.distances(retained_rows.state).tolist() == [1, 0]
     assert retained_rows.log_prob.tolist() == [-1.0, -4.0]
 
 
@@ -204,21 +218,22 @@ def test_jump_forward_gives_the_rows_of_single_steps(library: str) -> None:
     for seed in range(40):
         random = np.random.default_rng(seed)
         automaton = random_table(random)
-        tables, size, budget = _tables(automaton, library), automaton.vocabulary_size, 9 + automaton.min_tokens
-        beam, ranking = Beams.start(automaton.start, tables.distance), Ranking.of(tables, None, 5, DEFAULT)
+        states, size, budget = _states(automaton, library), automaton.vocabulary_size, 9 + automaton.min_tokens
+        beam, ranking = Beams.start(automaton.start, states.tokens.token_class), Ranking.of(states.tokens, 5, DEFAULT)
         beam, _ = step(
-            beam, torch.tensor(random.integers(-2, 0, (1, size))).float(), tables, ranking, budget_before=budget
+            beam, torch.tensor(random.integers(-2, 0, (1, size))).float(), states, ranking, budget_before=budget
         )
-        live = np.flatnonzero(np.asarray((beam.score != DEAD_SCORE) & (tables.distance[beam.state] != 0)))
+        live = np.flatnonzero(np.asarray((beam.score != DEAD_SCORE) & (states.distances(beam.state) != 0)))
         if not len(live):
             continue
-        beam = beam.select(like(tables.distance, torch.from_numpy(live)))
+        beam = beam.select(like(states.tokens.token_class, torch.from_numpy(live)))
         log_probs = torch.tensor(random.integers(-2, 0, (len(live), size))).float()
         tokens = torch.tensor([_live_token(automaton, state, budget - 2) for state in beam.state.tolist()])
         token_log_probs, peak = log_probs.gather(1, tokens[:, None])[:, 0], log_probs.amax(dim=1)
-        forced, token_log_probs, peak = (like(tables.distance, values) for values in (tokens, token_log_probs, peak))
-        slow, _ = step(beam, log_probs, tables, ranking, budget_before=budget - 1, forced=forced)
-        fast = jump_forward(beam, forced, token_log_probs, peak, tables=tables, ranking=ranking)
+        arrays = (like(beam.token, values) for values in (tokens, token_log_probs, peak))
+        forced, token_log_probs, peak = arrays
+        slow, _ = step(beam, log_probs, states, ranking, budget_before=budget - 1, forced=forced)
+        fast = jump_forward(beam, forced, token_log_probs, peak, states=states)
         assert _rows(slow) == _rows(fast)
         comparisons += 1
     assert comparisons > 20
@@ -238,11 +253,11 @@ def _rows(beams: Beams) -> list[tuple[int, int, int, float]]:
 
 def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
     automaton = all_texts(3)
-    tables = _tables(automaton, "torch")
-    start = Beams.start(automaton.start, tables.distance)
-    beam = _abs(tables, start, torch.tensor([[-1.0, -9.0, -1.0]]), 2, beams=2)
+    states = _states(automaton, "torch")
+    start = Beams.start(automaton.start, states.tokens.token_class)
+    beam = _abs(states, start, torch.tensor([[-1.0, -9.0, -1.0]]), 2, beams=2)
     assert beam.token.tolist() == [0, 2]  # 2 is EOS
-    successor = _abs(tables, beam, torch.tensor([[-9.0, -9.0, 0.0]]), 1, beams=2)
+    successor = _abs(states, beam, torch.tensor([[-9.0, -9.0, 0.0]]), 1, beams=2)
     assert successor.score.tolist() == [-1.0, -1.0]
     assert successor.parent.tolist() == [1, 0]
 
@@ -252,18 +267,16 @@ def test_a_finished_row_comes_before_a_live_one_that_ties() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorithm: str, library: str) -> None:
     automaton = all_texts(5)
-    tables = _tables(automaton, library)
+    states = _states(automaton, library)
     log_probs = torch.full((1, 5), -1.0)
     log_probs[0, 2 if bad != float("-inf") else slice(None)] = bad
-    start = Beams.start(automaton.start, tables.distance)
-    successor = STEPS[algorithm](tables, start, log_probs, 9)
+    start = Beams.start(automaton.start, states.tokens.token_class)
+    successor = STEPS[algorithm](states, start, log_probs, 9)
     assert len(successor.score) > 0
     assert np.isnan(np.asarray(successor.score)).all()
     tensors = (torch.tensor([0]), log_probs[:, 0], log_probs.amax(1))
-    token, token_log_probs, peak = (like(tables.distance, tensor) for tensor in tensors)
-    forced = jump_forward(
-        start, token, token_log_probs, peak, tables=tables, ranking=Ranking.of(tables, None, 3, DEFAULT)
-    )
+    token, token_log_probs, peak = (like(states.tokens.token_class, tensor) for tensor in tensors)
+    forced = jump_forward(start, token, token_log_probs, peak, states=states)
     assert np.isnan(np.asarray(forced.score)).all()
 
 
@@ -271,16 +284,17 @@ def test_all_scores_are_nan_where_the_model_gives_no_number(bad: float, algorith
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_eos_is_left_at_the_last_step(algorithm: str, library: str) -> None:
     automaton = all_texts(5)
-    tables = _tables(automaton, library)
-    successor = STEPS[algorithm](tables, Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0), 1)
+    states = _states(automaton, library)
+    start = Beams.start(automaton.start, states.tokens.token_class)
+    successor = STEPS[algorithm](states, start, torch.full((1, 5), -1.0), 1)
     assert successor.token[successor.score != DEAD_SCORE].tolist() == [4]
 
 
 @pytest.mark.parametrize("library", ARRAYS)
 def test_a_forced_token_out_of_budget_leaves_no_row(library: str) -> None:
     automaton = all_texts(5)
-    tables = _tables(automaton, library)
-    start, log_probs = Beams.start(automaton.start, tables.distance), torch.full((1, 5), -1.0)
-    assert (_banked(tables, start, log_probs, 1, forced=2).score == DEAD_SCORE).all()
-    unforced = _banked(tables, start, log_probs, 2, forced=NO_FORCED_TOKEN)
-    assert unforced.token.tolist() == _banked(tables, start, log_probs, 2).token.tolist()
+    states = _states(automaton, library)
+    start, log_probs = Beams.start(automaton.start, states.tokens.token_class), torch.full((1, 5), -1.0)
+    assert (_banked(states, start, log_probs, 1, forced=2).score == DEAD_SCORE).all()
+    unforced = _banked(states, start, log_probs, 2, forced=NO_FORCED_TOKEN)
+    assert unforced.token.tolist() == _banked(states, start, log_probs, 2).token.tolist()

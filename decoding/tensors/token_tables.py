@@ -1,4 +1,4 @@
-"""A token automaton laid out for the model's device.
+"""The token ids laid out for the model's device.
 
 The step needs the best log-prob of each token class of each row. A reduction over classes of uneven sizes is slow on
 any device, so the ids of a class are cut into chunks of equal width, and a reshaped maximum reduces all chunks at once.
@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compiler.lifting import UNREACHABLE, TokenAutomaton
-from decoding.tensors.backend import Array, arange, library, like, take
+from decoding.tensors.backend import Array, like
 
 WIDE, NARROW = 64, 4  # ids in a chunk of a large class, and of a small one
 _CHUNK_CELLS_MAX = 2**19  # log-probs laid out at once: they stay in the processor's cache
@@ -67,20 +66,8 @@ class ChunkLayout(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Tables:
-    """A TokenAutomaton on the device. V ids, C classes, M chunks of at most W ids; the rest as in `TokenAutomaton`.
-
-    edge_boundary  int   [D, C0]
-    dense_row      int   [B]
-    sparse_class   int   [B, W]
-    sparse_edge    int   [B, W]
-    edge_midchar   int   [L-B+1, C1]
-    edge_target    int64 [P]        transducer state an edge leads to, times Q
-    edge_function  int64 [P]        row of `function` an edge applies, times Q
-    function       int64 [F * Q]    letter state after it
-    distance       int32 [S]        fewest tokens to acceptance, UNREACHABLE when dead
-    letter_states  Q
-    distance_max   the largest of the distances that is not UNREACHABLE
+class TokenTables:
+    """The ids of an automaton on the device, whatever its states are. V ids, C classes, M chunks of at most W ids.
 
     The ids lie in chunks of one class each, as in `ChunkLayout`: all tokens of a chunk take a row to the same state.
 
@@ -91,21 +78,12 @@ class Tables:
     token_class    int64 [V]        the class of each id
     eos            bool  [V]        the ids that end a text
     eos_ids        int64 [E]        the same, ascending
+    classes        C
     eos_class      their class
+    midchar_class  from this class on, ids begin inside a UTF-8 character; C where classes are not ordered so
     slot_id        int32 [64 * wide + 4 * narrow], always a tensor
     """
 
-    edge_boundary: Array
-    dense_row: Array
-    sparse_class: Array
-    sparse_edge: Array
-    edge_midchar: Array
-    edge_target: Array
-    edge_function: Array
-    function: Array
-    distance: Array
-    letter_states: int
-    distance_max: int
     chunk_id: Array
     spare: Array
     chunk_class: Array
@@ -113,34 +91,26 @@ class Tables:
     token_class: Array
     eos: Array
     eos_ids: Array
+    classes: int
     eos_class: int
+    midchar_class: int
     wide: int
     slot_id: Tensor
 
     @classmethod
-    def from_automaton(cls, automaton: TokenAutomaton, device: torch.device) -> Tables:
-        """Copy an automaton's arrays to the device. It takes a few milliseconds for 50,000 ids."""
-        letter_states, token_class = automaton.letter_states, automaton.token_class
-        layout = ChunkLayout.of(token_class, automaton.classes)
+    def of(
+        cls, token_class: NDArray[np.int32], classes: int, eos_ids: tuple[int, ...], device: torch.device, *,
+        midchar_class: int | None = None,
+    ) -> TokenTables:
+        """From the class of each id. It takes a few milliseconds for 50,000 ids."""
+        layout = ChunkLayout.of(token_class, classes)
         eos = np.zeros(len(token_class), dtype=bool)
-        eos[list(automaton.eos_ids)] = True
-        finite = automaton.distance[automaton.distance != UNREACHABLE]
+        eos[list(eos_ids)] = True
 
         def to_device(array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.tensor(array, dtype=dtype, device=device)
 
         return cls(
-            edge_boundary=to_device(automaton.edge_boundary, torch.int32),
-            dense_row=to_device(automaton.dense_row, torch.int32),
-            sparse_class=to_device(automaton.sparse_class),
-            sparse_edge=to_device(automaton.sparse_edge, torch.int32),
-            edge_midchar=to_device(automaton.edge_midchar, torch.int32),
-            edge_target=to_device(automaton.edge_target.astype(np.int64) * letter_states),
-            edge_function=to_device(automaton.edge_function.astype(np.int64) * letter_states),
-            function=to_device(automaton.function.reshape(-1)),
-            distance=to_device(automaton.distance, torch.int32),
-            letter_states=letter_states,
-            distance_max=int(finite.max(initial=0)),
             chunk_id=to_device(layout.chunk_id),
             spare=to_device(layout.spare, torch.bool),
             chunk_class=to_device(layout.chunk_class),
@@ -148,38 +118,25 @@ class Tables:
             token_class=to_device(token_class),
             eos=to_device(eos, torch.bool),
             eos_ids=to_device(np.flatnonzero(eos)),
-            eos_class=int(token_class[automaton.eos_ids[0]]),
+            classes=classes,
+            eos_class=int(token_class[eos_ids[0]]),
+            midchar_class=classes if midchar_class is None else midchar_class,
             wide=layout.wide,
             slot_id=to_device(layout.slot_id, torch.int32),
         )
 
-    def for_search(self) -> Tables:
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return sum(int(getattr(getattr(self, field.name), "nbytes", 0)) for field in fields(self))
+
+    @property
+    def device(self) -> torch.device:
+        return self.slot_id.device
+
+    def for_search(self) -> TokenTables:
         """The same tables for `search`. On the CPU they are numpy's arrays, in the same memory."""
-        if self.slot_id.device.type != "cpu" or isinstance(self.distance, np.ndarray):
-            return self
-        views: dict[str, Any] = {name: getattr(self, name).numpy() for name in _ARRAYS}
-        return replace(self, **views)
-
-    def successors(self, state: Array) -> Array:
-        """The state after one token of each class: int64 [R, C]. `state` is int64 [R]."""
-        # A state is transducer state * Q + letter state. A transducer state lies between characters or inside one; of
-        # the other table it reads row 0, whose edges all lead to the dead state.
-        xp = library(state)
-        transducer_state, letter = state // self.letter_states, state % self.letter_states
-        boundary_states = len(self.dense_row)
-        boundary = xp.where(transducer_state < boundary_states, transducer_state, 0)
-        midchar = xp.where(transducer_state >= boundary_states, transducer_state - boundary_states + 1, 0)
-        edge = xp.concatenate([self.edge_boundary[self.dense_row[boundary]], self.edge_midchar[midchar]], axis=1)
-        if self.sparse_class.shape[1]:
-            edge[arange(state, len(state))[:, None], self.sparse_class[boundary]] = self.sparse_edge[boundary]
-        # An edge moves the transducer to its target and maps the letter state by its function.
-        read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
-        return take(self.function, read) + take(self.edge_target, edge)
-
-    def after(self, state: Array, token: Array) -> Array:
-        """The state after one token from each of the states: int64 [N]. `state` and `token` are int64 [N]."""
-        successor = self.successors(state)
-        return take(successor, arange(state, len(state)) * successor.shape[1] + take(self.token_class, token))
+        return in_numpy(self) if self.device.type == "cpu" else self
 
     def best_of_chunks(self, log_probs: Tensor) -> Array:
         """The best log-prob of each chunk of each row: [R, M].
@@ -188,7 +145,7 @@ class Tables:
         """
         rows = max(1, _CHUNK_CELLS_MAX // len(self.slot_id))  # laid out together; each copy is reduced at once
         maxima = [self._chunk_maxima(block.index_select(1, self.slot_id)) for block in log_probs.split(rows)]
-        return like(self.distance, maxima[0] if len(maxima) == 1 else torch.cat(maxima))
+        return like(self.token_class, maxima[0] if len(maxima) == 1 else torch.cat(maxima))
 
     def _chunk_maxima(self, slots: Tensor) -> Tensor:
         """The same for log-probs in the order of `slot_id`, [R, slots]."""
@@ -198,4 +155,13 @@ class Tables:
         return torch.cat([wide, narrow], dim=1)
 
 
-_ARRAYS = tuple(field.name for field in fields(Tables) if field.type == "Array")  # `slot_id` stays a tensor
+def in_numpy(tables: Any) -> Any:
+    """A dataclass of tensors on the CPU with numpy's arrays.
+
+    Only fields of the type `Array` change.
+    """
+    views = {
+        field.name: value.numpy() for field in fields(tables)
+        if field.type == "Array" and isinstance(value := getattr(tables, field.name), Tensor)
+    }  # fmt: skip
+    return replace(tables, **views)
