@@ -34,7 +34,16 @@ from compiler.automata.characters import (
 )
 from compiler.automata.counting import count_dfa, keyword_counts_dfa, sentences_dfa
 from compiler.automata.dfa import Dfa, complement, is_empty, live_states, minimize
-from compiler.automata.interning import distinct, grown, hash_rows, hash_sparse_rows, spread, stable_order, unique_rows
+from compiler.automata.interning import (
+    distinct,
+    grown,
+    hash_rows,
+    hash_sparse_rows,
+    ranks,
+    spread,
+    stable_order,
+    unique_rows,
+)
 from compiler.automata.minimization import UNREACHABLE, steps_along, steps_to
 from compiler.automata.products import SINK, ProductGraph, explore, intersection, product, union
 from compiler.automata.transducers import (
@@ -55,7 +64,7 @@ __all__ = [
     "char_intersection", "char_union", "charset", "charset_complement", "charset_union", "coarsened",
     "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything", "expand",
     "explore", "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection", "is_empty",
-    "keyword_counts_dfa", "literal", "live_states", "minimize", "minimize_transducer", "minterms", "product",
+    "keyword_counts_dfa", "literal", "live_states", "minimize", "minimize_transducer", "minterms", "product", "ranks",
     "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "texts_dfa", "to_byte_transducer",
     "union", "unique_rows", "words_dfa",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, spread, stable_order
+from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, ranks, spread, stable_order
 from compiler.lifting.distances import distances
 from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects, LetterMaps
 from compiler.lifting.sparse_walk import SparseTokens, sparse_tokens
@@ -45,12 +45,14 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     between, within = np.split(np.arange(transducer.states, dtype=np.int32), [transducer.boundary_states])
     sparse = sparse_tokens(effects, transducer, vocabulary.boundary_trie, guard=guard)
     byte_class = transducer.byte_class
+    trie = vocabulary.boundary_trie
+    outlines = vocabulary.counted_outlines if sparse.counts_plain else vocabulary.outlines
     # Each group has a walk of its own: the digits of numbers do not cost as much as the words of strings.
-    wide, narrow = (
-        token_classes(effects, _initial(effects, between[group]), byte_class, vocabulary.boundary_trie, guard=guard)
-        for group in (sparse.wide, sparse.narrow)
-    )
-    boundary = _merged(wide, narrow, sparse, size=vocabulary.size, effects=len(effects))
+    walks = _Walks(outlines.of_id, *(
+        token_classes(effects, _initial(effects, between[states]), byte_class, over, guard=guard)
+        for states, over in ((sparse.plain, outlines.trie), (sparse.wide, trie), (sparse.narrow, trie))
+    ))  # fmt: skip
+    boundary = _merged(walks, sparse, effects=len(effects))
     midchar = token_classes(effects, _initial(effects, within), byte_class, vocabulary.midchar_trie, guard=guard)
     cells = boundary.dense.size + 2 * len(boundary.state) + midchar.effects.size
     # Checked before the large tables are written.
@@ -90,29 +92,49 @@ class _Boundary(NamedTuple):
     token_class: np.ndarray
 
 
-def _merged(wide: TokenClasses, narrow: TokenClasses, sparse: SparseTokens, *, size: int, effects: int) -> _Boundary:
+class _Walks(NamedTuple):
+    """The token classes of the groups of states between characters.
+
+    outline  int32 [V]  the outline of each id
+    plain               over outlines in place of ids
+    """
+
+    outline: np.ndarray
+    plain: TokenClasses
+    wide: TokenClasses
+    narrow: TokenClasses
+
+
+def _merged(walks: _Walks, sparse: SparseTokens, *, effects: int) -> _Boundary:
     """The token classes over all states. Two ids share a class where they act alike in each of them."""
-    classes, token_class = _classes(wide, narrow, sparse, size=size, effects=effects)
+    classes, token_class = _classes(walks, sparse, effects=effects)
+    plain, wide, narrow = (walk.effects for walk in walks[1:])
     # Narrow states are listed by entries like the sparse ones, unless they have many.
-    states, live = np.flatnonzero(sparse.narrow), narrow.effects != DEAD_EFFECT
+    states, live = np.flatnonzero(sparse.narrow), narrow != DEAD_EFFECT
     order = stable_order(classes.narrow)
     first = np.searchsorted(classes.narrow[order], np.arange(live.shape[1] + 1))
     many = live @ np.diff(first) > _ENTRIES_MAX
     row, column = (live & ~many[:, None]).nonzero()
     place, count = spread(first[column], first[column + 1])
-    owner = np.concatenate([[DEAD], np.flatnonzero(sparse.wide), states[many]])
-    table = np.zeros((len(owner), len(classes.wide)), dtype=np.int32)
-    end = 1 + len(wide.effects)
-    table[1:end], table[end:] = wide.effects[:, classes.wide], narrow.effects[many][:, classes.narrow]
+    parts = (np.flatnonzero(sparse.plain), np.flatnonzero(sparse.wide), states[many], np.flatnonzero(sparse.copied))
+    owner = np.concatenate([[DEAD], *parts])
     dense_row = np.zeros(len(sparse.base), dtype=np.int32)
     dense_row[owner] = np.arange(len(owner))
+    dense = np.zeros((len(owner), len(classes.wide)), dtype=np.int32)
+    at = np.cumsum([1, *map(len, parts)])
+    dense[at[0] : at[1]] = plain[:, classes.plain]
+    dense[at[1] : at[2]] = wide[:, classes.wide]
+    dense[at[2] : at[3]] = narrow[many][:, classes.narrow]
+    dense[at[3] :] = dense[dense_row[sparse.base[parts[-1]]]]
+    of_copied = sparse.copied[classes.state]
+    dense[dense_row[classes.state[of_copied]], classes.column[of_copied]] = classes.effect[of_copied]
     return _Boundary(
-        dense_row=np.where(sparse.base == DEAD, dense_row, dense_row[sparse.base]),
+        dense_row=np.where((sparse.base == DEAD) | sparse.copied, dense_row, dense_row[sparse.base]),
         owner=owner,
-        dense=table,
-        state=np.concatenate([classes.state, np.repeat(states[row], count)]),
-        column=np.concatenate([classes.column, order[place]]),
-        effect=np.concatenate([classes.effect, np.repeat(narrow.effects[row, column], count)]),
+        dense=dense,
+        state=np.concatenate([classes.state[~of_copied], np.repeat(states[row], count)]),
+        column=np.concatenate([classes.column[~of_copied], order[place]]),
+        effect=np.concatenate([classes.effect[~of_copied], np.repeat(narrow[row, column], count)]),
         token_class=token_class,
     )
 
@@ -120,10 +142,11 @@ def _merged(wide: TokenClasses, narrow: TokenClasses, sparse: SparseTokens, *, s
 class _Classes(NamedTuple):
     """The token classes over all states between characters. C0 classes.
 
-    wide, narrow           int [C0]  the class of each among those of the wide and of the narrow states
+    plain, wide, narrow    int [C0]  the class of each among those of these states
     state, column, effect  int [N]   the entries of the sparse states
     """
 
+    plain: np.ndarray
     wide: np.ndarray
     narrow: np.ndarray
     state: np.ndarray
@@ -131,43 +154,47 @@ class _Classes(NamedTuple):
     effect: np.ndarray
 
 
-def _classes(
-    wide: TokenClasses, narrow: TokenClasses, sparse: SparseTokens, *, size: int, effects: int
-) -> tuple[_Classes, np.ndarray]:
+def _classes(walks: _Walks, sparse: SparseTokens, *, effects: int) -> tuple[_Classes, np.ndarray]:
     """The classes, and the class of each id."""
-    columns = narrow.effects.shape[1]
-    token_class = np.zeros(size + 1, dtype=np.int32)  # by id; the last one is dead
-    token_class[wide.ids] = wide.column
-    live = narrow.column != 0
-    ids = narrow.ids[live]
-    # Ids that live in narrow states have classes behind those of the wide states, by their pair of columns.
-    pairs, number = np.unique(token_class[ids] * np.int64(columns) + narrow.column[live], return_inverse=True)
-    token_class[ids] = wide.effects.shape[1] + number
-    pairs = np.concatenate([np.arange(wide.effects.shape[1]) * columns, pairs])
+    column = np.zeros(int(walks.outline.max(initial=0)) + 1, dtype=np.int32)  # by outline
+    column[walks.plain.ids] = walks.plain.column
+    token_class = column.take(walks.outline)
+    groups = np.zeros((3, walks.plain.effects.shape[1]), dtype=np.int64)  # the class among those of each group
+    groups[0] = np.arange(groups.shape[1])
+    for group, walk in enumerate((walks.wide, walks.narrow), 1):
+        # Ids that live in these states get further classes, by their pair of columns.
+        live, count, columns = walk.column != 0, groups.shape[1], walk.effects.shape[1]
+        ids = walk.ids[live]
+        pairs, number = ranks(token_class[ids] * np.int64(columns) + walk.column[live], count * columns)
+        token_class[ids] = count + number
+        groups = np.concatenate([groups, groups[:, pairs // columns]], axis=1)
+        groups[group, count:] = pairs % columns
     order = np.lexsort((sparse.source, sparse.ids))
     source, effect = sparse.source[order], sparse.effect[order]
-    ids, first, count = np.unique(sparse.ids[order], return_index=True, return_counts=True)
+    ids, first, counts = np.unique(sparse.ids[order], return_index=True, return_counts=True)
     # What an id does in the sparse states, as the bytes of its entries.
     entries, width = (source * effects + effect).tobytes(), source.itemsize
     classes: dict[tuple[int, bytes], int] = {}
     number = np.array([
         classes.setdefault((column, entries[width * begin : width * end]), len(classes))
-        for column, begin, end in zip(token_class[ids].tolist(), first.tolist(), (first + count).tolist(), strict=True)
+        for column, begin, end in zip(token_class[ids].tolist(), first.tolist(), (first + counts).tolist(), strict=True)
     ], dtype=np.int32)  # fmt: skip
     example = np.unique(number, return_index=True)[1]  # the first id of each of these classes
     own_column = token_class[ids[example]]
     # Classes of which all ids are in `ids` go; class 0 stays.
-    alone = np.ones(size + 1, dtype=bool)
-    alone[ids] = False
-    kept = distinct(token_class[alone], len(pairs))
-    renumbered = np.zeros(len(pairs), dtype=np.int32)
+    others = np.bincount(token_class, minlength=groups.shape[1]) - np.bincount(
+        token_class[ids], minlength=groups.shape[1]
+    )
+    others[0] = 1
+    kept = np.flatnonzero(others)
+    renumbered = np.zeros(groups.shape[1], dtype=np.int32)
     renumbered[kept] = np.arange(len(kept))
-    token_class = renumbered[token_class[:size]]
+    token_class = renumbered.take(token_class)
     token_class[ids] = len(kept) + number
-    place, counts = spread(first[example], (first + count)[example])
+    place, counts = spread(first[example], (first + counts)[example])
     column = np.repeat(len(kept) + np.arange(len(example)), counts)
-    of_wide, of_narrow = np.divmod(pairs[np.concatenate([kept, own_column])], columns)
-    return _Classes(of_wide, of_narrow, source[place], column, effect[place]), token_class
+    plain, wide, narrow = groups[:, np.concatenate([kept, own_column])]
+    return _Classes(plain, wide, narrow, source[place], column, effect[place]), token_class
 
 
 def _with_end(transducer: ByteTransducer, effects: Effects, boundary: _Boundary) -> _Boundary:

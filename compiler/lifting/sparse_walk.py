@@ -15,9 +15,11 @@ import numpy as np
 from compiler.automata import DEAD, ByteTransducer, distinct, spread
 from compiler.lifting.effects import IDENTITY, Effects
 from compiler.limits import ResourceGuard
-from compiler.vocab import Trie
+from compiler.vocab import PLAIN_CHARACTERS, Trie
 
-TOKENS_MAX = 16  # of a sparse state
+TOKENS_MAX = 16  # of a state without a row of its own
+_DIFFERENCES_MAX = 512  # of a state whose row is a copy of its base's but for these
+_LISTED_MAX = 1 << 20  # tokens of all states from which on no state has more than TOKENS_MAX
 _BYTES_MAX = 64  # that are followed from a sparse state at one depth
 _NARROW_MIN = 100  # narrow states for which a walk of their own costs less than wider rows
 _ASCII_END = 0x80
@@ -31,14 +33,20 @@ class SparseTokens(NamedTuple):
     ids     int32 [N]  tokens that act otherwise than in the base
     effect  int32 [N]  what they do, which may be the dead effect
     base    int64 [B]  the base of each sparse state; DEAD for the others
-    narrow  bool [B]   states with more such tokens, but few bytes that can follow
-    wide    bool [B]   the other states with more such tokens, and bases
+    copied  bool [B]   sparse states with many tokens: they get a row, a copy of their base's but for these
+    plain   bool [B]   states with more such tokens, and bases, where all plain characters act alike
+    counts_plain       whether the number of plain characters matters in some of these
+    narrow  bool [B]   others with more such tokens, but few bytes that can follow
+    wide    bool [B]   all others with more such tokens, and bases
     """
 
     source: np.ndarray
     ids: np.ndarray
     effect: np.ndarray
     base: np.ndarray
+    copied: np.ndarray
+    plain: np.ndarray
+    counts_plain: bool
     narrow: np.ndarray
     wide: np.ndarray
 
@@ -55,7 +63,7 @@ def sparse_tokens(effects: Effects, transducer: ByteTransducer, trie: Trie, *, g
     source = np.flatnonzero((effect != effect[base]) & ~dense)
     effect, base_effect, node = effect[source], effect[base[source]], np.zeros(len(source), dtype=np.int64)
     found = [(source[:0], trie.ids[:0], effect[:0])]
-    differences = _Differences(effects, transducer)
+    differences, most = _Differences(effects, transducer), np.where(base == DEAD, TOKENS_MAX, _DIFFERENCES_MAX)
     while source.size:
         guard.check_time()
         count, entry, byte = differences.of(effect, base_effect)
@@ -73,14 +81,49 @@ def sparse_tokens(effects: Effects, transducer: ByteTransducer, trie: Trie, *, g
         place, count = spread(trie.first_id[node], trie.first_id[node + 1])
         found.append((np.repeat(source, count), trie.ids[place], np.repeat(effect, count)))
         token_count += np.bincount(found[-1][0], minlength=len(sources))
-        dense |= token_count > TOKENS_MAX
+        dense |= token_count > (most if token_count.sum() < _LISTED_MAX else TOKENS_MAX)
     source, ids, effect = map(np.concatenate, zip(*found, strict=True))
     kept = ~dense[source]
     base[dense] = DEAD
-    narrow = dense & ~wide
+    (plain, counts), narrow = _plain(transducer, wide), dense & ~wide
+    plain &= dense
     if np.count_nonzero(narrow) < _NARROW_MIN:
         narrow[:] = False
-    return SparseTokens(source[kept], ids[kept], effect[kept], base, narrow, dense & ~narrow)
+    copied = ~dense & (token_count > TOKENS_MAX)
+    return SparseTokens(
+        source=source[kept], ids=ids[kept], effect=effect[kept], base=base, copied=copied, plain=plain,
+        counts_plain=bool((plain & counts).any()), narrow=narrow, wide=dense & ~plain & ~narrow,
+    )  # fmt: skip
+
+
+def _plain(transducer: ByteTransducer, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The candidates in which all plain characters act alike.
+
+    They do so in the states behind them, too. The second array names those in which the second such character acts
+    otherwise than the first. All are bool [B].
+    """
+    states, space = np.arange(len(candidates)), transducer.byte_class[ord(" ")]
+    after, output = (table[states, space] for table in (transducer.next_state, transducer.output))
+    read = candidates.copy()
+    read[after[candidates]] = read[DEAD] = True
+    states = np.flatnonzero(read)
+    for character in PLAIN_CHARACTERS:
+        alike, at = np.ones(len(states), dtype=bool), states
+        for number, (first, last) in enumerate(character, 1):
+            columns = distinct(transducer.byte_class[first : last + 1])
+            targets, outputs = transducer.next_state[at][:, columns], transducer.output[at][:, columns]
+            written = output[states] if number == len(character) else np.zeros(len(states))  # the last byte writes
+            alike &= ((targets == targets[:, :1]) & (outputs == written[:, None])).all(axis=1)
+            at = targets[:, 0]
+        states = states[alike & (at == after[states])]
+    plain = np.zeros_like(candidates)
+    plain[states] = True
+    after = np.where(plain, after, DEAD)
+    counts = (after[after] != after) | (output[after] != 0)
+    for _ in range(len(plain).bit_length()):  # the states behind 1, 2, 4, ... characters
+        plain &= plain[after]
+        after = after[after]
+    return plain & candidates, plain & candidates & counts
 
 
 def _bases(transducer: ByteTransducer) -> tuple[np.ndarray, np.ndarray]:

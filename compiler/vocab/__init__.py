@@ -7,6 +7,6 @@ level or of SentencePiece's kind, with its added tokens.
 from __future__ import annotations
 
 from compiler.vocab.tokenizer_json import vocabulary_from_tokenizer_json
-from compiler.vocab.vocabulary import Trie, Vocabulary, byte_vocabulary
+from compiler.vocab.vocabulary import PLAIN_CHARACTERS, Trie, Vocabulary, byte_vocabulary
 
-__all__ = ["Trie", "Vocabulary", "byte_vocabulary", "vocabulary_from_tokenizer_json"]
+__all__ = ["PLAIN_CHARACTERS", "Trie", "Vocabulary", "byte_vocabulary", "vocabulary_from_tokenizer_json"]

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from dataclasses import dataclass
 
 import numpy as np
+
+# The plain characters in UTF-8: those that JSON writes in a string as they are. Ranges of bytes, one after the other.
+PLAIN_CHARACTERS = (
+    ((0x20, 0x21),), ((0x23, 0x5B),), ((0x5D, 0x7F),), ((0xC2, 0xDF), (0x80, 0xBF)),
+    ((0xE0, 0xE0), (0xA0, 0xBF), (0x80, 0xBF)), ((0xE1, 0xEC), (0x80, 0xBF), (0x80, 0xBF)),
+    ((0xED, 0xED), (0x80, 0x9F), (0x80, 0xBF)), ((0xEE, 0xEF), (0x80, 0xBF), (0x80, 0xBF)),
+    ((0xF0, 0xF0), (0x90, 0xBF), (0x80, 0xBF), (0x80, 0xBF)), ((0xF1, 0xF3), (0x80, 0xBF), (0x80, 0xBF), (0x80, 0xBF)),
+    ((0xF4, 0xF4), (0x80, 0x8F), (0x80, 0xBF), (0x80, 0xBF)),
+)  # fmt: skip
+_PLAIN = re.compile(b"(?:%s)*" % b"|".join(
+    b"".join(b"[\\x%02x-\\x%02x]" % ends for ends in character) for character in PLAIN_CHARACTERS
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -71,6 +84,21 @@ def build_trie(tokens: list[tuple[int, bytes]]) -> Trie:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenOutlines:
+    """The distinct outlines of the tokens that begin a character. They are numbered from 1.
+
+    trie   over their numbers
+    of_id  int32 [V]  the outline of each id, 0 for other ids
+
+    A token's outline has spaces in place of its leading plain characters. Where these act alike, tokens act like their
+    outlines. A vocabulary of 200,000 tokens has some 2,600, or 3,500 if the number of plain characters matters.
+    """
+
+    trie: Trie
+    of_id: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """The bytes of each id. `tokens[i]` is None where id i never occurs in a text: specials, gaps, padding, EOS.
@@ -114,6 +142,30 @@ class Vocabulary:
     def boundary_trie(self) -> Trie:
         """The tokens whose first byte starts a character. They can follow a complete character."""
         return build_trie([(i, token) for i, token in enumerate(self.tokens) if token and token[0] & 0xC0 != 0x80])
+
+    @functools.cached_property
+    def outlines(self) -> TokenOutlines:
+        """The outlines with one space for all leading plain characters.
+
+        They serve states in which the number of these does not matter.
+        """
+        return self._outlines(1)
+
+    @functools.cached_property
+    def counted_outlines(self) -> TokenOutlines:
+        """The outlines with one space for each leading plain character."""
+        return self._outlines(None)
+
+    def _outlines(self, spaces_max: int | None) -> TokenOutlines:
+        number: dict[bytes, int] = {}
+        of_id = np.zeros(self.size, dtype=np.int32)
+        for i in self.boundary_trie.ids.tolist():
+            token = self.tokens[i] or b""
+            plain = _PLAIN.match(token)
+            assert plain is not None  # it may be empty
+            text = b" " * len(plain[0].decode()[:spaces_max]) + token[plain.end() :]
+            of_id[i] = number.setdefault(text, len(number) + 1)
+        return TokenOutlines(build_trie([(i, text) for text, i in number.items()]), of_id)
 
     @functools.cached_property
     def midchar_trie(self) -> Trie:

@@ -61,6 +61,7 @@ _WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache th
     {"json_schema": {"type": "object", "properties": {
         **{name: {"type": "string", "format": name, "maxLength": 9} for name in sorted(FORMATS)},
         **{f"n{number}": schema for number, schema in enumerate(_NUMBERS)}, "open": {},
+        "short": {"type": "string", "maxLength": 2},
     }}},
 )
 _REHEARSAL: dict[str, object] = {"regex": "ab"}

@@ -16,7 +16,7 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table, lift
 from compiler.lifting.token_automaton import padded_rows
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
+from compiler.spec import AllSpec, KeywordsSpec, LengthSpec, LtlfSpec, RegexSpec, Spec
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.references.random_constraints import REAL, pieces, random_spec, real_vocabulary
 
@@ -166,6 +166,33 @@ def test_sparse_and_dense_states_spell_the_same_texts(monkeypatch: pytest.Monkey
             pair = [each.successors(state)[each.token_class] for each in (sparse, dense)]
             assert np.array_equal(*pair)
         checked += 1
+
+
+PLAIN = (
+    r'"[^"\\\x00-\x1f]*"', r'"(?:[^"\\\x00-\x1f]|\\"){2,4}"(?:,")?', "[^\n]{0,5}", "[^\n]{3}é", "[^b]*x", "[^é]*x",
+    r"(?s).*",
+)
+
+
+@pytest.mark.parametrize("pattern", PLAIN)
+@pytest.mark.parametrize("longest", [None, 9])
+def test_plain_characters_that_act_alike_change_no_edge(
+    pattern: str, longest: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(7)
+    texts = {"".join(draw.choices('abx"\\\n ~é日😀', k=draw.choice((1, 1, 2, 3, 6)))).encode() for _ in range(300)}
+    tokens = sorted(texts | {text[draw.randrange(3) :][: draw.choice((1, 2, 9))] for text in texts} - {b""})
+    vocabulary = Vocabulary((*tokens, None), (len(tokens),))
+    spec: Spec = RegexSpec(pattern)
+    if longest is not None:  # letters count the characters
+        spec = AllSpec((spec, LengthSpec(max_chars=longest)))
+    shared = compile_spec(spec, vocabulary).tokens
+    monkeypatch.setattr("compiler.lifting.sparse_walk._plain", lambda _, states: (np.zeros_like(states),) * 2)
+    monkeypatch.setattr("compiler.lifting.sparse_walk._DIFFERENCES_MAX", 0)
+    apart = compile_spec(spec, vocabulary).tokens
+    assert np.array_equal(shared.distance, apart.distance)
+    for state in range(shared.states):
+        assert np.array_equal(*(each.successors(state)[each.token_class] for each in (shared, apart)))
 
 
 def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
