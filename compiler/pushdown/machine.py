@@ -6,9 +6,9 @@ the symbol of the state to go on in, and leaving a component pops that symbol. K
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -154,12 +154,76 @@ class PushdownMachine:
         return {(state, node)}
 
     def accepts(self, text: bytes) -> bool:
-        """Whether the text is in the machine's language."""
-        stacks = StackNodes()
+        """Whether the text is in the machine's language.
+
+        A text of n bytes takes O(n^3) steps, however ambiguous the grammar is: stacks are merged (Tomita 1985).
+        """
+        stacks = _MergedStacks([NOWHERE], [frozenset()])
         configurations = {(self.start, BOTTOM)}
         for byte in (*text, END):
-            configurations = self.after(configurations, byte, stacks)
+            configurations = self._after_all(configurations, int(self.byte_class[byte]), stacks)
+            if not configurations:
+                return False
         return (ACCEPTED, BOTTOM) in configurations
+
+    def _after_all(self, configurations: set[Configuration], column: int, stacks: _MergedStacks) -> set[Configuration]:
+        """The configurations after a byte of a column. A node stands for all its stacks."""
+        actions = dict[Action, set[int]]()  # each with the nodes above which it takes place
+
+        def left_before_reading(state: int, node: int) -> set[Configuration]:
+            for action in self.actions(state, column):
+                actions.setdefault(action, set()).add(node)
+            return self._left(state, node, stacks) if self.pop[state, column] and node != BOTTOM else set()
+
+        def left_at_once(state: int, node: int) -> set[Configuration]:
+            return self._left(state, node, stacks) if state != ACCEPTED and self.eager[state] else set()
+
+        _closed(configurations, left_before_reading)
+        # What an action pushes stands above all its nodes. They are known now, so that leaving finds each of them.
+        reached = {
+            (target, node)
+            for (symbols, target), nodes in actions.items()
+            for node in (stacks.pushed(symbols, nodes) if symbols else nodes)
+        }
+        settled = _closed(reached, left_at_once)
+        return {(state, node) for state, node in settled if state == ACCEPTED or not self.eager[state]}
+
+    def _left(self, state: int, node: int, stacks: _MergedStacks) -> set[Configuration]:
+        """The configurations after the component was left."""
+        if node == BOTTOM:
+            return {(ACCEPTED, BOTTOM)} if self.code[state] == self.start_code else set()
+        resumed = int(self.resume[stacks.symbol[node], self.code[state]])
+        return set() if resumed == NOWHERE else {(resumed, below) for below in stacks.below[node]}
+
+
+class _MergedStacks(NamedTuple):
+    """Stacks of which many share a node.
+
+    It stands for its `symbol` above any of the nodes `below`.
+    """
+
+    symbol: list[int]
+    below: list[frozenset[int]]
+
+    def pushed(self, symbols: tuple[int, ...], nodes: set[int]) -> list[int]:
+        """The new node with the symbols above all of the nodes."""
+        for symbol in symbols:
+            self.symbol.append(symbol)
+            self.below.append(frozenset(nodes))
+            nodes = {len(self.symbol) - 1}
+        return list(nodes)
+
+
+def _closed(
+    configurations: set[Configuration], further: Callable[[int, int], set[Configuration]]
+) -> set[Configuration]:
+    """The configurations and those that they lead to."""
+    met, waiting = set(configurations), list(configurations)
+    while waiting:
+        new = further(*waiting.pop()) - met
+        met |= new
+        waiting += new
+    return met
 
 
 def check_range(name: str, values: np.ndarray, first: int, end: int) -> None:

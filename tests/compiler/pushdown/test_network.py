@@ -11,7 +11,7 @@ import pytest
 
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.pushdown import END, Grammar, PushdownMachine, StackNodes, build_machine, call
+from compiler.pushdown import BOTTOM, END, Grammar, PushdownMachine, StackNodes, build_machine, call
 from compiler.regex import Alternation, Anchor, Concat, literal_node
 from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
 from tests.references.context_free import derives, grammar_of, mutated, random_text
@@ -70,6 +70,27 @@ def test_conflicts_name_the_state_and_the_byte() -> None:
     machine = machine_of(grammar_of(s="a<s>?a|b"))
     ((state, byte),) = set(machine.conflicts())
     assert (machine.rules[machine.code[state]], chr(byte)) == ("s", "a")
+
+
+@pytest.mark.parametrize("inline", [2_000, 0])
+@pytest.mark.parametrize("name", ["palindromes", "dangling else", "sql"])
+def test_merged_stacks_reach_what_single_stacks_reach(name: str, inline: int) -> None:
+    case, draw, accepted = GRAMMARS[name], random.Random(7), 0
+    machine = machine_of(case.grammar, inline)
+    for turn in range(80):
+        text = random_text(case.grammar, draw)[:60]
+        text = mutated(text, draw, case.alphabet) if turn % 2 else text
+        stacks, configurations = StackNodes(), {(machine.start, BOTTOM)}
+        for byte in (*text.encode(), END):
+            configurations = machine.after(configurations, byte, stacks)
+        accepted += machine.accepts(text.encode())
+        assert machine.accepts(text.encode()) == bool(configurations), text
+    assert accepted > 10
+
+
+def test_very_ambiguous_texts_are_recognized_soon() -> None:
+    machine = machine_of(grammar_of(s="a<s><s>b|a<s>b|a<s>|<s>a|<s><s>|a|"), inline=0)
+    assert machine.accepts(b"a" * 100 + b"b" * 40) and not machine.accepts(b"a" * 40 + b"b" * 100)
 
 
 def test_right_recursion_needs_no_stack() -> None:
