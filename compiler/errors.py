@@ -16,7 +16,11 @@ CompileError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
+from difflib import get_close_matches
+
+_SHOWN_CHARS_MAX = 40  # of a name in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,17 @@ class SpecSyntaxError(SpecError):
         before = source[: position or 0]
         self.line = None if position is None else before.count("\n") + 1
         self.column = None if position is None else len(before) - (before.rfind("\n") + 1) + 1
+
+
+def shown_name(name: str) -> str:
+    """A caller's name for a message. Long ones are cut."""
+    return name if len(name) <= _SHOWN_CHARS_MAX else name[:_SHOWN_CHARS_MAX] + "…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message on an unknown name. It is empty where no known name is similar."""
+    similar = get_close_matches(name[:_SHOWN_CHARS_MAX], sorted(known), n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def require(holds: bool, message: str, field: str, expected: str = "") -> None:

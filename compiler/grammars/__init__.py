@@ -6,6 +6,9 @@ becomes is `compiler.pushdown`'s. No form of constraint uses it yet.
 
 from __future__ import annotations
 
+from compiler.grammars.ebnf import read_ebnf
 from compiler.grammars.gbnf import read_gbnf
+from compiler.grammars.rules import GrammarWarning, ParsedGrammar
+from compiler.grammars.syntaxes import SYNTAXES, read_grammar
 
-__all__ = ["read_gbnf"]
+__all__ = ["SYNTAXES", "GrammarWarning", "ParsedGrammar", "read_ebnf", "read_gbnf", "read_grammar"]

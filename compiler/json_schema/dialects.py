@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
-from compiler.errors import SpecUnsupported
+from compiler.errors import SpecUnsupported, did_you_mean, shown_name
 
 # Keywords by the kind of their value: a schema, a list of schemas, an object that maps names to schemas.
 SINGLE = (
@@ -49,7 +48,6 @@ _SINCE_2019 = {
     *("$defs", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "minContains"),
     *("maxContains", "contentSchema"),
 }
-_SHOWN_CHARS_MAX = 40  # of a name in a message
 _POINTERS_MAX, _POINTER_CHARS_MAX = 100, 8_192  # of one report
 
 
@@ -146,7 +144,7 @@ def _restricted(dialect: Dialect, vocabulary: object) -> Dialect:
             # Draft 2019-09 has these keywords in another vocabulary.
             keywords |= _VOCABULARIES["unevaluated"] | {"additionalItems"} if name == "applicator" else set()
         elif required:
-            message = f"the vocabulary {uri[:_SHOWN_CHARS_MAX]} is not supported"
+            message = f"the vocabulary {shown_name(uri)} is not supported"
             raise SpecUnsupported(message, construct="$vocabulary", field="json_schema.$schema")
     return replace(dialect, keywords=dialect.keywords & keywords)
 
@@ -167,16 +165,18 @@ class UnenforcedKeywords:
             self.paths[path] = None
             return
         name = path[-1]
-        message = f"the schema keyword {_shown(name)} is unknown{_hint(name, dialect.keywords | ANNOTATIONS)}"
+        message = (
+            f"the schema keyword {shown_name(name)} is unknown{did_you_mean(name, dialect.keywords | ANNOTATIONS)}"
+        )
         if name in _ANY.keywords or name == "id":
             beside = " beside $ref" if name in dialect.keywords else ""
             message = f"the schema keyword {name} has no effect{beside} in {dialect.name}"
-        raise SpecUnsupported(message, construct=_shown(name), field=".".join(path))
+        raise SpecUnsupported(message, construct=shown_name(name), field=".".join(path))
 
     def add_format(self, path: tuple[str, ...], name: str, known: Iterable[str]) -> None:
         """Add an unknown format. `path` leads to its keyword. Raises SpecUnsupported in a strict schema."""
         if self._strict:
-            message = f"the format {_shown(name)} is unknown{_hint(name, known)}"
+            message = f"the format {shown_name(name)} is unknown{did_you_mean(name, known)}"
             raise SpecUnsupported(message, construct="format", field=".".join(path))
         self.paths[path] = None
 
@@ -186,15 +186,6 @@ class UnenforcedKeywords:
             message = "this $schema is unknown: only the drafts 4 to 2020-12 are read"
             raise SpecUnsupported(message, construct="$schema", field=".".join(path))
         self.paths[path] = None
-
-
-def _shown(name: str) -> str:
-    return name if len(name) <= _SHOWN_CHARS_MAX else name[:_SHOWN_CHARS_MAX] + "…"
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    similar = get_close_matches(name[:_SHOWN_CHARS_MAX], sorted(known), n=1)
-    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def pointer(path: Sequence[str]) -> str:

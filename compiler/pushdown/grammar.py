@@ -6,6 +6,7 @@ trees, automata and constructions of `compiler.regex` serve rules too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from compiler.automata import CODE_POINTS, CharSet, single
@@ -65,6 +66,20 @@ def calls_of(node: Node) -> set[int]:
         sets = leaf.letters if isinstance(leaf, Words) else (leaf.charset,) if isinstance(leaf, Chars) else ()
         found.update(rule for rule in map(rule_of, sets) if rule is not None)
     return found
+
+
+def replace_calls(node: Node, replace: Callable[[int], Node]) -> Node:
+    """The pattern with `replace` of the rule in place of each call."""
+    if isinstance(node, Chars):
+        rule = rule_of(node.charset)
+        return node if rule is None else replace(rule)
+    if isinstance(node, Repeat):
+        return Repeat(replace_calls(node.item, replace), node.minimum, node.maximum)
+    if isinstance(node, Words):
+        return replace_calls(node.spelled(), replace) if calls_of(node) else node
+    if isinstance(node, Concat | Alternation):
+        return type(node)(tuple(replace_calls(item, replace) for item in node.items))
+    return node
 
 
 def derives(node: Node, of_characters: bool, known: set[int]) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from compiler.automata import single
 from compiler.errors import SpecUnsatisfiable
 from compiler.limits import ResourceGuard
-from compiler.pushdown.grammar import END_SYMBOL, Grammar, call, calls_of, derives, derives_empty, rule_of
+from compiler.pushdown.grammar import END_SYMBOL, Grammar, call, calls_of, derives, derives_empty, replace_calls
 from compiler.pushdown.left_recursion import without_left_recursion
-from compiler.regex import Alternation, Chars, Concat, Node, Repeat, Words, positions_of
+from compiler.regex import Alternation, Chars, Concat, Node, Repeat, positions_of
 
 _EMPTY_LANGUAGE = Alternation(())
 
@@ -37,41 +37,28 @@ def prepared_rules(grammar: Grammar, inline_growth_max: int, guard: ResourceGuar
         def optional(called: int) -> Node:
             return Repeat(call(called), 0, 1) if called in nullable else call(called)
 
-        rules = {rule: _with_calls(node, optional) for rule, node in rules.items()}
+        rules = {rule: replace_calls(node, optional) for rule, node in rules.items()}
         names = (*grammar.names, "the text")
         rules = _useful(without_left_recursion(names, rules, guard), root)
         number = {rule: position for position, rule in enumerate(rules)}
         named = [names[rule] if rule < len(names) else "a rest" for rule in rules]
-        return named, [_with_calls(node, lambda called: call(number[called])) for node in rules.values()]
+        return named, [replace_calls(node, lambda called: call(number[called])) for node in rules.values()]
 
 
 def _useful(rules: dict[int, Node], root: int) -> dict[int, Node]:
     """The rules that some text needs, the root first. Raises SpecUnsatisfiable where there is no text."""
-    productive = _closure(rules, _derives_text)
+    productive = productive_rules(rules)
     if root not in productive:
         raise SpecUnsatisfiable("no text is derived by the grammar")
     return _reachable({
-        rule: _with_calls(node, lambda called: call(called) if called in productive else _EMPTY_LANGUAGE)
+        rule: replace_calls(node, lambda called: call(called) if called in productive else _EMPTY_LANGUAGE)
         for rule, node in rules.items() if rule in productive
     }, root)  # fmt: skip
 
 
-def _with_calls(node: Node, replace: Callable[[int], Node]) -> Node:
-    """The pattern with each call replaced."""
-    if isinstance(node, Chars):
-        rule = rule_of(node.charset)
-        return node if rule is None else replace(rule)
-    if isinstance(node, Repeat):
-        return Repeat(_with_calls(node.item, replace), node.minimum, node.maximum)
-    if isinstance(node, Words):
-        return _with_calls(node.spelled(), replace) if calls_of(node) else node
-    if isinstance(node, Concat | Alternation):
-        return type(node)(tuple(_with_calls(item, replace) for item in node.items))
-    return node
-
-
-def _derives_text(node: Node, known: set[int]) -> bool:
-    return derives(node, True, known)
+def productive_rules(rules: dict[int, Node]) -> set[int]:
+    """The rules that derive some text."""
+    return _closure(rules, lambda node, known: derives(node, True, known))
 
 
 def _closure(rules: dict[int, Node], holds: Callable[[Node, set[int]], bool]) -> set[int]:
@@ -118,7 +105,7 @@ def _inlined(rules: dict[int, Node], root: int, growth: int, guard: ResourceGuar
         # Each caller but one is a copy more, at least.
         if rule in callers[rule] or (len(callers[rule]) - 1) * size[rule] > growth:
             continue
-        larger = {caller: _with_calls(rules[caller], _replacing(rule, node)) for caller in callers[rule]}
+        larger = {caller: replace_calls(rules[caller], _replacing(rule, node)) for caller in callers[rule]}
         sizes = {caller: positions_of(each) for caller, each in larger.items()}
         added = sum(sizes[caller] - size[caller] for caller in larger) - size[rule]
         if added <= growth and max(map(_depth, larger.values())) <= guard.limits.nesting_depth_max:

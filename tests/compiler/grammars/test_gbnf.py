@@ -31,7 +31,7 @@ WRONG = {
 
 def machine_of(text: str) -> PushdownMachine:
     guard = ResourceGuard(DEFAULT_LIMITS)
-    return build_machine(read_gbnf(text, guard), guard)
+    return build_machine(read_gbnf(text, guard).grammar, guard)
 
 
 @pytest.mark.parametrize("case", LLAMA_CPP["accepts"], ids=lambda case: case["name"])
