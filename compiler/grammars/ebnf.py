@@ -28,7 +28,7 @@ _W3C = BnfDialect(
     name=re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*"),
     # `#x20` is a character. Productions may be numbered, as those of W3C's specifications: [1].
     space=re.compile(
-        r"(?:[ \t\r\n]|#(?!x[0-9A-Fa-f])[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/|^[ \t]*\[[0-9]+[a-z]?\](?=[ \t]+[A-Za-z_]))*",
+        r"(?:[ \t\r\n]|#(?!x[0-9A-Fa-f])[^\r\n]*+|/\*(?:[^*]|\*(?!/))*\*/|^[ \t]*\[[0-9]+[a-z]?\](?=[ \t]+[A-Za-z_]))*",
         re.MULTILINE,
     ),
     line_space=None,

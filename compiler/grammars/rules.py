@@ -35,7 +35,8 @@ class ParsedGrammar:
 class RuleTable:
     """The rules that a text defines and calls. Helper rules have no name in the text.
 
-    rules  by number; None until a rule is defined
+    rules      by number; None until a rule is defined
+    terminals  those of the grammar, by number
     """
 
     def __init__(self, scanner: Scanner) -> None:
@@ -43,6 +44,7 @@ class RuleTable:
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self.rules: list[Node | None] = []
+        self.terminals: set[int] = set()
         self._called: dict[str, int] = {}  # where each rule was first called
         self._defined: dict[str, int] = {}  # where each rule is defined
         self._alternatives: list[tuple[str, list[tuple[Node, int]]]] = []
@@ -52,6 +54,10 @@ class RuleTable:
         """The call of a named rule, which stands at a place."""
         self._called.setdefault(name, place)
         return call(self.number(name))
+
+    def calls(self, name: str) -> bool:
+        """Whether some rule calls this one, so far."""
+        return name in self._called
 
     def begin(self, name: str, place: int) -> None:
         """Note that a rule is defined at a place. Raises SpecSyntaxError where it was defined before."""
@@ -116,13 +122,11 @@ class RuleTable:
         rules = tuple(node or EMPTY for node in self.rules)
         productive = productive_rules(dict(enumerate(rules)))
         if self._numbers[start] not in productive:
-            raise SpecUnsatisfiable(
-                f"no text is derived by the grammar: each way from {start} calls itself without end"
-            )
+            raise SpecUnsatisfiable(f"the grammar has no text: what {start} calls never ends")
         names, first = tuple(self._names), self._numbers[start]
         if before != EMPTY:
             names, rules, first = (*names, "the text"), (*rules, concat([before, call(first)])), len(rules)
-        grammar = Grammar(names, rules, first)
+        grammar = Grammar(names, rules, first, frozenset(self.terminals))
         return ParsedGrammar(grammar, self._warnings(grammar, productive))
 
     def _warnings(self, grammar: Grammar, productive: set[int]) -> tuple[GrammarWarning, ...]:

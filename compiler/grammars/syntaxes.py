@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from compiler.errors import SpecSyntaxError
 from compiler.grammars.ebnf import read_ebnf
 from compiler.grammars.gbnf import read_gbnf
+from compiler.grammars.lark import read_lark
 from compiler.grammars.rules import ParsedGrammar
 from compiler.limits import ResourceGuard
 
-_READERS: Mapping[str, Callable[[str, ResourceGuard], ParsedGrammar]] = {"gbnf": read_gbnf, "ebnf": read_ebnf}
+_READERS: Mapping[str, Callable[[str, ResourceGuard], ParsedGrammar]] = {
+    "lark": read_lark, "gbnf": read_gbnf, "ebnf": read_ebnf,
+}  # fmt: skip
 SYNTAXES = tuple(_READERS)
 
 

@@ -37,7 +37,11 @@ def rule_of(charset: CharSet) -> int | None:
 class Grammar:
     """A context-free grammar. `rules[i]` is named `names[i]`; the texts are those of rule `start`.
 
-    Rules hold neither anchors nor look-arounds. Raises ValueError where they do, or a call names no rule.
+    terminals  rules without calls, whose anchors and look-arounds speak of their own text alone. A text of a terminal,
+               unless it is empty, ends only where the next character would not make it a longer one. Beyond ASCII this
+               holds where it is so for all characters with the same first byte.
+    Other rules hold neither anchors nor look-arounds. Raises ValueError where a rule is not as it should be, or a call
+    names no rule.
 
     >>> from compiler.regex import literal_node
     >>> nested = Concat((literal_node("(", False), Repeat(call(0), 0, 1), literal_node(")", False)))
@@ -48,13 +52,16 @@ class Grammar:
     names: tuple[str, ...]
     rules: tuple[Node, ...]
     start: int = 0
+    terminals: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         count = len(self.rules)
         if len(self.names) != count or not 0 <= self.start < count:
             raise ValueError("each rule has a name, and start is one of them")
-        if any(map(has_condition, self.rules)):
+        if any(has_condition(rule) for number, rule in enumerate(self.rules) if number not in self.terminals):
             raise ValueError("rules hold neither anchors nor look-arounds")
+        if any(calls_of(self.rules[number]) for number in self.terminals):
+            raise ValueError("terminals call no rule")
         if any(called >= count for rule in self.rules for called in calls_of(rule)):
             raise ValueError("a call names no rule")
 

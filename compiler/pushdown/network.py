@@ -11,15 +11,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import expand, live_states, minterms, unique_rows
+from compiler.automata import CODE_POINTS, CharSet, expand, live_states, minterms, unique_rows
 from compiler.limits import ResourceGuard
 from compiler.pushdown.grammar import Grammar, rule_of, symbol_of
-from compiler.pushdown.machine import NO_ACTION, NOWHERE, Action, PushdownMachine
+from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, Action, PushdownMachine
 from compiler.pushdown.preparation import prepared_rules
 from compiler.regex import Node, determinize, node_nfa
 
 INLINE_GROWTH_MAX = 2_000  # positions that are added where rules replace their calls
 _NONE = -1  # in place of a state
+_CHARACTERS = {  # by the first byte of their UTF-8, the code points; surrogates are none
+    **{byte: (byte, byte + 1) for byte in range(0x80)},
+    **{0xC0 + lead: (lead << 6, lead + 1 << 6) for lead in range(2, 32)},
+    **{0xE0 + lead: (max(lead << 12, 0x800), 0xD800 if lead == 13 else lead + 1 << 12) for lead in range(16)},
+    **{0xF0 + lead: (max(lead << 18, 0x10000), min(lead + 1 << 18, CODE_POINTS)) for lead in range(5)},
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -28,6 +34,7 @@ class _Component:
 
     byte_class  int [257]   the column of each byte, and of END
     target      int [N, K]  the state behind a byte, or _NONE
+    extends     bool [N, 257]  whether a byte makes a text of a terminal a longer one
     calls       for some states, the called rules, each with the state behind it
     final       bool [N]    the states in which a text of the rule may end
     start       int
@@ -35,6 +42,7 @@ class _Component:
 
     byte_class: np.ndarray
     target: np.ndarray
+    extends: np.ndarray
     calls: dict[int, list[tuple[int, int]]]
     final: np.ndarray
     start: int
@@ -57,17 +65,17 @@ def build_machine(
     >>> machine.accepts(b"((()))"), machine.accepts(b"(()"), machine.conflicts()
     (True, False, [])
     """
-    names, rules = prepared_rules(grammar, inline_growth_max, guard)
+    names, rules, terminals = prepared_rules(grammar, inline_growth_max, guard)
     components, states = [], 0
-    for rule in rules:
-        components.append(_component(rule, guard))
+    for number, rule in enumerate(rules):
+        components.append(_component(rule, number in terminals, guard))
         states += len(components[-1].final)
         guard.check("dfa_states_max", states)
     with guard.recursion():
         return _Network(components, guard).machine(tuple(names))
 
 
-def _component(rule: Node, guard: ResourceGuard) -> _Component:
+def _component(rule: Node, terminal: bool, guard: ResourceGuard) -> _Component:
     """The automaton of a rule. Calls and END are letters of it, like characters."""
     nfa = node_nfa(rule, guard)
     parts = minterms(nfa.sets)
@@ -98,16 +106,28 @@ def _component(rule: Node, guard: ResourceGuard) -> _Component:
                 calls.setdefault(state, []).append((called, int(table[state, column])))
     final = np.zeros(len(target), dtype=bool)
     final[:count] = dfa.accepting[live]
+    extends = np.zeros((len(target), END + 1), dtype=bool)
+    for state in np.flatnonzero(final).tolist() if terminal else ():
+        longer = np.append(final[:count], False)[table[state, : parts.count]]  # `count` is dead
+        extends[state] = _first_bytes(parts.charset(np.flatnonzero(longer).tolist()))
     return _Component(
-        byte_class=np.append(expanded.byte_class, target.shape[1]), target=np.hstack([target, end]), calls=calls,
-        final=final, start=int(number[dfa.start]),
+        byte_class=np.append(expanded.byte_class, target.shape[1]), target=np.hstack([target, end]),
+        extends=extends, calls=calls, final=final, start=int(number[dfa.start]),
     )  # fmt: skip
+
+
+def _first_bytes(characters: CharSet) -> np.ndarray:
+    """The bytes with which only characters of the set begin: bool [257]."""
+    begins = np.zeros(END + 1, dtype=bool)
+    for byte, (first, end) in _CHARACTERS.items():
+        begins[byte] = any(low <= first and end <= high for low, high in characters)
+    return begins
 
 
 class _Network:
     """Expands the calls between components with joint states and columns.
 
-    `target` is int [Q, K], as in `_Component`. A call is a rule and the state behind it.
+    `target` is int [Q, K], as in `_Component`, and `extends` bool [Q, K]. A call is a rule and the state behind it.
     """
 
     def __init__(self, components: list[_Component], guard: ResourceGuard) -> None:
@@ -115,12 +135,14 @@ class _Network:
         sizes = [len(component.final) for component in components]
         first = (np.cumsum(sizes) - sizes).tolist()
         # Two bytes share a column where they do in every component.
-        example, self._byte_class = unique_rows(np.column_stack([component.byte_class for component in components]))
+        columns = [np.column_stack([component.byte_class, component.extends.T]) for component in components]
+        example, self._byte_class = unique_rows(np.column_stack(columns))
         guard.check("table_bytes_max", 4 * sum(sizes) * len(example))
         self._target = np.concatenate([
             np.where(component.target < 0, _NONE, component.target + offset)[:, component.byte_class[example]]
             for component, offset in zip(components, first, strict=True)
         ])  # fmt: skip
+        self._extends = np.concatenate([component.extends[:, example] for component in components])
         self._final = np.concatenate([component.final for component in components])
         self._code = np.repeat(np.arange(len(components)), sizes)
         self._starts = [component.start + offset for component, offset in zip(components, first, strict=True)]
@@ -209,5 +231,5 @@ class _Network:
             larger = follow.copy()
             np.logical_or.at(larger, code, reached)
             if (larger == follow).all():
-                return np.asarray(follow[self._code] & (self._final & ~self._eager)[:, None])
+                return np.asarray(follow[self._code] & (self._final & ~self._eager)[:, None] & ~self._extends)
             follow = larger

@@ -17,8 +17,12 @@ from compiler.regex import Alternation, Chars, Concat, Node, Repeat, positions_o
 _EMPTY_LANGUAGE = Alternation(())
 
 
-def prepared_rules(grammar: Grammar, inline_growth_max: int, guard: ResourceGuard) -> tuple[list[str], list[Node]]:
-    """The names and patterns of the rules that a network needs. The first is the root: the start, then END.
+def prepared_rules(
+    grammar: Grammar, inline_growth_max: int, guard: ResourceGuard
+) -> tuple[list[str], list[Node], set[int]]:
+    """Names and patterns of the rules of a network, and its terminals.
+
+    The first rule is the root: the start, then END.
 
     Rules that derive no text are left out of their callers. A rule that does not call itself replaces its calls while
     all rules together grow by at most `inline_growth_max` positions, so that calls stay only for recursion, and for
@@ -31,7 +35,7 @@ def prepared_rules(grammar: Grammar, inline_growth_max: int, guard: ResourceGuar
         rules = dict(enumerate((*grammar.rules, Concat((call(grammar.start), Chars(single(END_SYMBOL)))))))
         rules = _useful(rules, root)
         if inline_growth_max:
-            rules = _inlined(rules, root, inline_growth_max, guard)
+            rules = _inlined(rules, grammar.terminals | {root}, inline_growth_max, guard)
         nullable = _closure(rules, derives_empty)
 
         def optional(called: int) -> Node:
@@ -42,7 +46,8 @@ def prepared_rules(grammar: Grammar, inline_growth_max: int, guard: ResourceGuar
         rules = _useful(without_left_recursion(names, rules, guard), root)
         number = {rule: position for position, rule in enumerate(rules)}
         named = [names[rule] if rule < len(names) else "a rest" for rule in rules]
-        return named, [replace_calls(node, lambda called: call(number[called])) for node in rules.values()]
+        nodes = [replace_calls(node, lambda called: call(number[called])) for node in rules.values()]
+        return named, nodes, {number[rule] for rule in grammar.terminals if rule in number}
 
 
 def _useful(rules: dict[int, Node], root: int) -> dict[int, Node]:
@@ -92,14 +97,16 @@ def _reachable(rules: dict[int, Node], root: int) -> dict[int, Node]:
     return met
 
 
-def _inlined(rules: dict[int, Node], root: int, growth: int, guard: ResourceGuard) -> dict[int, Node]:
-    """The rules with callees put in place of their calls.
+def _inlined(
+    rules: dict[int, Node], kept: frozenset[int], growth: int, guard: ResourceGuard
+) -> dict[int, Node]:
+    """The rules with callees, except `kept` ones, in place of calls.
 
     Small rules come first. One pass is enough, since a rule that calls itself goes on to do so.
     """
     callers, rules = _callers(rules), dict(rules)
     size = {rule: positions_of(node) for rule, node in rules.items()}
-    for rule in sorted((rule for rule in rules if rule != root), key=lambda each: (size[each], each)):
+    for rule in sorted((rule for rule in rules if rule not in kept), key=lambda each: (size[each], each)):
         guard.check_time()
         node = rules[rule]
         # Each caller but one is a copy more, at least.

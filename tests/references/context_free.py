@@ -13,7 +13,7 @@ from functools import cache
 from compiler.automata import contains
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pushdown import Grammar, call
-from compiler.regex import Alternation, Chars, Concat, Node, Repeat, Words, parse_pattern
+from compiler.regex import Alternation, Chars, Concat, Look, Node, Repeat, Words, node_to_dfa, parse_pattern
 
 _CALL = 0xE000  # in patterns, the first of the private characters that stand for calls
 _SURROGATES = range(0xD800, 0xE000)
@@ -51,7 +51,7 @@ def _with_calls(node: Node, rules: int) -> Node:
 
 @cache
 def _called(node: Chars) -> int | None:
-    return next((rule for rule in range(64) if node == call(rule)), None)
+    return next((rule for rule in range(256) if node == call(rule)), None)
 
 
 def derives(grammar: Grammar, text: str) -> bool:
@@ -59,7 +59,13 @@ def derives(grammar: Grammar, text: str) -> bool:
 
     It is repeated while it finds more: a left-recursive rule has the ends of the turn before.
     """
+    terminals = {rule: node_to_dfa(grammar.rules[rule], ResourceGuard(DEFAULT_LIMITS)) for rule in grammar.terminals}
     memo, seen = dict[tuple[int, int], frozenset[int]](), set[tuple[int, int]]()
+
+    def longest(rule: int, at: int) -> frozenset[int]:
+        dfa, parts = terminals[rule]
+        found = {end for end in range(at, len(text) + 1) if dfa.accepts(parts.word(text[at:end]))}
+        return frozenset(end for end in found if end == at or end + 1 not in found)
 
     def ends(node: Node, at: int) -> frozenset[int]:
         if isinstance(node, Chars):
@@ -67,7 +73,7 @@ def derives(grammar: Grammar, text: str) -> bool:
             if rule is not None:
                 if (rule, at) not in seen:
                     seen.add((rule, at))
-                    memo[rule, at] = ends(grammar.rules[rule], at)
+                    memo[rule, at] = longest(rule, at) if rule in grammar.terminals else ends(grammar.rules[rule], at)
                 return memo.get((rule, at), frozenset())
             reads = at < len(text) and contains(node.charset, ord(text[at])) and ord(text[at]) not in _SURROGATES
             return frozenset({at + 1} if reads else ())
@@ -98,7 +104,7 @@ def derives(grammar: Grammar, text: str) -> bool:
 
 
 def random_text(grammar: Grammar, draw: random.Random, node: Node | None = None, depth: int = 0) -> str:
-    """A text of the grammar. Deep inside, alternatives whose calls end soonest are taken."""
+    """A text of the grammar, if it has no look-arounds. Deep inside, alternatives whose calls end soonest are taken."""
     node = grammar.rules[grammar.start] if node is None else node
     if isinstance(node, Chars):
         rule = _called(node)
@@ -108,6 +114,8 @@ def random_text(grammar: Grammar, draw: random.Random, node: Node | None = None,
         return chr(draw.randrange(low, min(end, low + 100)))
     if isinstance(node, Words):
         return random_text(grammar, draw, node.spelled(), depth)
+    if isinstance(node, Look):  # the text may fail it
+        return ""
     if isinstance(node, Repeat):
         most = node.minimum + 2 if node.maximum is None else node.maximum
         endless = _height(node.item, _heights(grammar)) == math.inf
@@ -135,6 +143,8 @@ def _height(node: Node, heights: tuple[float, ...]) -> float:
     if isinstance(node, Chars):
         rule = _called(node)
         return 0 if rule is None else 1 + heights[rule]
+    if isinstance(node, Words):
+        return _height(node.spelled(), heights)
     if isinstance(node, Repeat):
         return _height(node.item, heights) if node.minimum else 0
     if isinstance(node, Alternation):

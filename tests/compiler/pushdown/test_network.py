@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -214,3 +215,17 @@ def test_machines_check_their_tables() -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError):
             PushdownMachine(**{**fields, name: value})
+
+
+def test_terminals_end_where_nothing_makes_them_longer() -> None:
+    grammar = grammar_of(s=r"(?:<a>|<b>|<c>|[bé\n])*", a="[a-cè]+", b=r"[0-9]+(?:\.[0-9]+)?", c="#[^\n]*")
+    terminals, draw, accepted = replace(grammar, terminals=frozenset({1, 2, 3})), random.Random(5), 0
+    for inline in (2_000, 0):
+        machine = machine_of(terminals, inline)
+        for _ in range(300):
+            text = "".join(draw.choice("abcé12.#\n") for _ in range(draw.randint(1, 7)))
+            accepted += machine.accepts(text.encode())
+            assert machine.accepts(text.encode()) == derives(terminals, text), text
+    assert 100 < accepted < 500
+    pair = replace(grammar_of(s="<a><a>", a="[a-z]+"), terminals=frozenset({1}))
+    assert machine_of(grammar_of(s="<a><a>", a="[a-z]+")).accepts(b"ab") and not machine_of(pair).accepts(b"ab")
