@@ -162,6 +162,8 @@ class Connection:
                         self._socket = await self.client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
                         self._replies = deque()
                         self._reader = asyncio.create_task(self._read_replies(self._socket, self._replies))
+                if not self._socket.is_connected:  # redis-py would connect again, beside the reader of the old one
+                    raise exceptions.ConnectionError("the connection broke")
                 self._replies += waiting  # without a pause before the commands are written, so the order is the same
                 await self._socket.send_packed_command(self._socket.pack_commands(commands))
                 reply, *replicas = [await each for each in waiting]

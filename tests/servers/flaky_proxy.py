@@ -16,6 +16,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Self
 
+from app.tasks import cancel_tasks
+
 CHANCE = {"request lost": 0.01, "reply cut": 0.01, "reply lost": 0.01, "line dead": 0.002}  # of each piece of data
 PIECE_BYTES = 65_536
 RESET = struct.pack("ii", 1, 0)  # close with a reset, even while data is on its way
@@ -69,10 +71,10 @@ class FlakyProxy:
             try:
                 requests = asyncio.create_task(self._requests(reader, ours))
                 replies = asyncio.create_task(self._replies(theirs, writer, self._silent_count))
-                _, pending = await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
-                for task in pending:
-                    task.cancel()
-                await asyncio.gather(requests, replies, return_exceptions=True)
+                try:
+                    await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    await cancel_tasks(requests, replies)
             finally:
                 ours.transport.abort()
         except (OSError, asyncio.CancelledError):
