@@ -37,21 +37,6 @@ PublicPath = Literal["/ready", "/metrics", "/version", "/"]
 QUEUES: tuple[Queue, ...] = get_args(Queue)
 MAY_BE_PUBLIC: tuple[PublicPath, ...] = get_args(PublicPath)
 
-RENAMED = {  # former names, which stop the start: otherwise an old setting would be ignored silently
-    "decode_memory_bytes": "generation_memory_bytes", "decoded_bytes_max": "automaton_cache_bytes",
-    "decode_rows_max": "matrix_rows_max", "decode_cells_max": "matrix_cells_max",
-    "decode_paths_max": "matrix_states_max", "tables_bytes_max": "device_table_cache_bytes",
-    "stuck_s": "stall_timeout_s", "blocked_s_max": "write_timeout_s",
-    "body_s_max": "body_timeout_s", "idle_s_max": "keep_alive_s", "drain_s": "shutdown_grace_s",
-    "deadline_s_default": "timeout_s_default", "deadline_s_max": "timeout_s_max",
-    "key_at_once_max": "key_concurrency_max", "requests_at_once_max": "batch_requests_max",
-    "compilations_max": "pending_compiles_max", "key_compilations_max": "key_pending_compiles_max",
-    "read_chars_max": "formulas_chars_max", "picture_cells_max": "automaton_view_cells_max",
-    "job_tries_max": "job_attempts_max", "redis_volatile": "allow_non_persistent_redis",
-    "storage_wait_s": "redis_wait_s", "open": "allow_unauthenticated", "hosts": "allowed_hosts",
-    "origins": "allowed_origins",
-}
-
 
 def _split(value: object) -> object:
     """The parts of a variable's text; other values are passed on."""
@@ -354,10 +339,7 @@ def read_settings(**options: object) -> Settings:
     class Variables(BaseSettings):
         model_config = SettingsConfigDict(env_prefix=PREFIX, enable_decoding=False, validate_default=True)
 
-    faults = [
-        f"{PREFIX}{former.upper()} was renamed; set {PREFIX}{name.upper()} instead"
-        for former, name in RENAMED.items() if f"{PREFIX}{former.upper()}" in os.environ
-    ]
+    faults: list[str] = []
     texts = _texts_of_files(faults)
     fields = {name: definition for group in DEFINITIONS.values() for name, definition in group.items()}
     try:

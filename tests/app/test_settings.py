@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import SettingsInvalid
-from app.settings import BUILT_IN_MODEL, MEASURED, RENAMED, Settings, child_environment, read_settings
+from app.settings import BUILT_IN_MODEL, MEASURED, Settings, child_environment, read_settings
 from tests.environment import settings_in
 
 
@@ -36,13 +36,6 @@ def test_every_kind_of_setting_is_read() -> None:
     assert settings.inference.model_id == "some/model"
 
 
-@pytest.mark.parametrize(("former", "name"), RENAMED.items())
-def test_a_former_name_stops_the_start_with_the_new_one(former: str, name: str) -> None:
-    assert name in Settings().values()
-    with pytest.raises(SettingsInvalid, match=f"ABS_{former.upper()} was renamed; set ABS_{name.upper()}"):
-        settings_in({f"ABS_{former.upper()}": "1"})
-
-
 def test_no_embedded_workers_is_a_choice() -> None:
     assert settings_in({"ABS_EMBEDDED_WORKERS": ""}).process.embedded_workers == ()
 
@@ -70,7 +63,7 @@ def test_one_message_names_every_fault_without_secrets(tmp_path: Path) -> None:
         "ABS_PORT": ("http", "valid integer"), "ABS_LOG_LEVEL": ("loud", "'debug', 'info', 'warning' or 'error'"),
         "ABS_SECRET": ("MARKER", "at least 16"), "ABS_BROKER_FILE": (str(tmp_path / "missing"), "cannot be read"),
         "ABS_TIMEOUT_S_DEFAULT": ("301", "at most ABS_TIMEOUT_S_MAX"), "ABS_DFA_STATES_MAX": ("0", "greater than 0"),
-        "ABS_STUCK_S": ("1", "set ABS_STALL_TIMEOUT_S"), "ABS_PUBLIC_PATHS": ("/ready,/jobs", "'/ready'"),
+        "ABS_PUBLIC_PATHS": ("/ready,/jobs", "'/ready'"),
     }
     with pytest.raises(SettingsInvalid) as refusal:
         settings_in({variable: value for variable, (value, _) in faults.items()})
