@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from app.automaton_cache import ByteBoundedLru, open_decoder, summary
 from app.errors import (
@@ -47,6 +48,7 @@ from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 HIT_TTL_S = 1.0
 _RECENT_HITS_BYTES_MAX, _RECENTLY_READ_BYTES_MAX, _ENTRY_BYTES = 2**20, 2**23, 2**10
 Names = dict[str, tuple[str, ...]]
+M = TypeVar("M", Failure, ExplainJobResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,26 +241,24 @@ class ConstraintStore:
 
     async def cached_failure(self, automaton: str, spec: Mapping[str, object]) -> Failure | None:
         """The failure of an earlier compilation of this spelling of the constraint. None if there is none."""
-        key = failure_key(automaton, spec, self._settings.limits)
-        data = await self._store.get(key)
-        if data is not None:
-            failure = read_signed(self._settings.auth.secret, key, data)
-            if isinstance(failure, Failure):
-                metrics.cache("negative")
-                return failure
-            metrics.cache("corrupt")
-            await self._store.delete(key, data)
-        metrics.cache("miss")
-        return None
+        failure = await self._signed(failure_key(automaton, spec, self._settings.limits), Failure)
+        metrics.cache("negative" if failure else "miss")
+        return failure
 
     async def explanation(self, automaton: str) -> ConstraintExplanation | None:
         """The stored explanation of a constraint. Propositions have the names of their meanings."""
-        key = explanation_key(automaton)
-        data = await self._store.get(key, self._settings.retention.automaton_ttl_s)
+        ttl_s = self._settings.retention.automaton_ttl_s
+        result = await self._signed(explanation_key(automaton), ExplainJobResult, ttl_s)
+        return result.explanation if result else None
+
+    async def _signed(self, key: str, kind: type[M], renew_s: float = 0.0) -> M | None:
+        """The signed message of a kind under a key, None without one."""
+        data = await self._store.get(key, renew_s)
         if data is None:
             return None
-        result = read_signed(self._settings.auth.secret, key, data)
-        if isinstance(result, ExplainJobResult):
-            return result.explanation
+        message = read_signed(self._settings.auth.secret, key, data)
+        if isinstance(message, kind):
+            return message
+        metrics.cache("corrupt")
         await self._store.delete(key, data)
         return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from app.automaton_cache import Decoder, open_automaton
 from app.errors import JobFailed
@@ -17,8 +16,6 @@ from app.messages import (
     CheckJob,
     CheckJobResult,
     ConjunctBody,
-    ViolationBody,
-    WordBody,
     automaton_hash,
     failure_key,
     spec_to_wire,
@@ -37,30 +34,18 @@ PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
 Subject = str | tuple[str, ...]  # a text or labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Check:
-    """The check of a part. The fields are those of `CheckResponse`."""
-
-    satisfied: bool
-    violated_at: int | None = None
-    words: tuple[WordBody, ...] = ()
-    canonical: bool | None = None
-    violation: ViolationBody | None = None
-
-
 class TextChecker:
     """Checks by automata over bytes, which stay cached, and by values.
 
-    run            runs a request in the sandbox
-    raise_failure  raises the stored failure of an earlier compilation; cache_failure stores one
+    run       runs a request in the sandbox
+    compile_  does so with a request to compile, whose failures are stored under a key
     """
 
     def __init__(
         self, settings: Settings, decode: Decoder, run: Callable[[bytes, Context], tuple[SandboxResult, bytes]],
-        raise_failure: Callable[[str, Context], None], cache_failure: Callable[[str, JobFailed, Context, str], None],
+        compile_: Callable[[bytes, str, Context], tuple[SandboxResult, bytes]],
     ) -> None:
-        self._settings, self._decode, self._run = settings, decode, run
-        self._raise_failure, self._cache_failure = raise_failure, cache_failure
+        self._settings, self._decode, self._run, self._compile = settings, decode, run, compile_
         # Over bytes the check depends on no tokenizer, and any text has exactly one tokenization.
         self._vocabulary = byte_vocabulary().fingerprint
 
@@ -69,9 +54,7 @@ class TextChecker:
         spec = spec_from_json(job.spec)
         check = self._check(spec, job.text, context)
         parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
-        return CheckJobResult(
-            check.satisfied, check.words, check.violated_at, parts, check.canonical, check.violation
-        )
+        return dataclasses.replace(check, conjuncts=parts)
 
     def _parts(self, spec: Spec, text: Subject, context: Context) -> Iterator[ConjunctBody]:
         """The checks of the first conjuncts. A conjunct that alone exceeds a limit is left out."""
@@ -84,7 +67,7 @@ class TextChecker:
                 continue
             yield ConjunctBody(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
 
-    def _check(self, spec: Spec, text: Subject, context: Context) -> _Check:
+    def _check(self, spec: Spec, text: Subject, context: Context) -> CheckJobResult:
         """Check by the automaton, and where that rejects by value."""
         by_value = isinstance(text, str) and any(isinstance(leaf, JsonSchemaSpec) for leaf in leaves(spec))
         try:
@@ -101,38 +84,29 @@ class TextChecker:
         canonical, words = (None, ()) if check is None else (False, check.words)
         return dataclasses.replace(found, words=words, canonical=canonical)
 
-    def _by_automaton(self, spec: Spec, text: Subject, context: Context) -> _Check:
+    def _by_automaton(self, spec: Spec, text: Subject, context: Context) -> CheckJobResult:
         automaton = self._automaton(spec, context)
         check = check_text(automaton, text) if isinstance(text, str) else check_labels(automaton, text)
-        return _Check(
-            satisfied=check.satisfied, violated_at=check.violated_at, words=word_trace(check), canonical=check.satisfied
-        )
+        return CheckJobResult(check.satisfied, word_trace(check), check.violated_at, canonical=check.satisfied)
 
     def _automaton(self, spec: Spec, context: Context) -> TextAutomaton:
         automaton = automaton_hash(spec, self._vocabulary, self._settings.limits)
         cached = self._decode.text(automaton)
         if cached is None:
             key = failure_key(automaton, spec_to_wire(spec), self._settings.limits)
-            self._raise_failure(key, context)
-            try:
-                _, data = self._run(compile_request(automaton, spec_to_json(spec), "bytes"), context)
-            except JobFailed as failed:
-                self._cache_failure(key, failed, context, "")
-                raise
+            _, data = self._compile(compile_request(automaton, spec_to_json(spec), "bytes"), key, context)
             constraint = open_automaton(data, self._settings.auth.secret, automaton, self._vocabulary)
             cached = dataclasses.replace(constraint.text, lifted=constraint.tokens)
             self._decode.keep_text(automaton, cached)
         return cached
 
-    def _by_value(self, spec: Spec, text: str, context: Context, negated: bool = False) -> _Check:
+    def _by_value(self, spec: Spec, text: str, context: Context, negated: bool = False) -> CheckJobResult:
         """Check part by part. Under an odd number of negations only automata decide."""
         match spec:
             case JsonSchemaSpec() if not negated:
                 result, _ = self._run(value_request(spec_to_json(spec), text), context)
                 assert isinstance(result, CheckJobResult)
-                return _Check(
-                    satisfied=result.satisfied, violated_at=result.violated_at, violation=result.violation
-                )
+                return result
             case AllSpec() | AnySpec():
                 parts = [
                     _inside(self._by_value(part, text, context, negated), f"{spec.form}.{number}")
@@ -140,18 +114,18 @@ class TextChecker:
                 ]
                 failed = [part for part in parts if not part.satisfied]
                 if not failed or (isinstance(spec, AnySpec) and len(failed) < len(parts)):
-                    return _Check(satisfied=True)
+                    return CheckJobResult(True, (), None)
                 # All parts are violated where the first is, any of them where the last is.
                 choose = min if isinstance(spec, AllSpec) else max
                 return choose(failed, key=lambda part: part.violated_at or 0)
             case NotSpec():
                 part = self._by_value(spec.part, text, context, not negated)
-                return _Check(satisfied=not part.satisfied, violated_at=len(text) if part.satisfied else None)
+                return CheckJobResult(not part.satisfied, (), len(text) if part.satisfied else None)
             case _:
                 return self._by_automaton(spec, text, context)
 
 
-def _inside(check: _Check, step: str) -> _Check:
+def _inside(check: CheckJobResult, step: str) -> CheckJobResult:
     """The check of a part of a combination, which stands under `step`."""
     if check.violation is None:
         return check

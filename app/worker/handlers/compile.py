@@ -72,8 +72,7 @@ class CompileHandler:
         self._settings = settings
         self._decode = open_decoder(settings, vocabulary.fingerprint)
         self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
-        failures = (self._raise_cached_failure, self._cache_failure)
-        self.check = TextChecker(settings, self._decode, self._run, *failures).check
+        self.check = TextChecker(settings, self._decode, self._run, self._compile).check
 
     def compile(self, job: CompileJob, context: Context) -> CompileJobResult:
         """Compile and store an automaton, unless it is stored. A cached failure is raised again."""
@@ -83,13 +82,9 @@ class CompileHandler:
             )
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
         key = failure_key(job.automaton, job.spec, self._settings.limits)
-        self._raise_cached_failure(key, context)
         context.progress(Progress("compile"))
-        try:
-            result, data = self._run(compile_request(job.automaton, dict(job.spec), "tokens"), context)
-        except JobFailed as failed:
-            self._cache_failure(key, failed, context, job.owner)
-            raise
+        request = compile_request(job.automaton, dict(job.spec), "tokens")
+        result, data = self._compile(request, key, context, job.owner)
         assert isinstance(result, CompileJobResult)
         context.save(automaton_key(job.automaton), data, self._settings.retention.automaton_ttl_s, job.owner)
         return result
@@ -128,21 +123,23 @@ class CompileHandler:
             return None
         return with_caller_names(result.explanation, spec_from_json(job.spec), job.names)
 
-    def _raise_cached_failure(self, key: str, context: Context) -> None:
-        """Raise the stored failure of an earlier compilation under the same limits."""
+    def _compile(
+        self, request: bytes, key: str, context: Context, owner: str = ""
+    ) -> tuple[SandboxResult, bytes]:
+        """Run a compilation in the sandbox. A failure that would recur is stored under the key, and raised again."""
         data = context.load(key)
-        if data is None:
-            return
-        failure = read_signed(self._settings.auth.secret, key, data)
-        if isinstance(failure, Failure):
-            raise failure.as_error()
-        context.discard(key, data)  # its seal does not fit, so another process wrote it
-
-    def _cache_failure(self, key: str, failed: JobFailed, context: Context, owner: str) -> None:
-        """Store a failure that the next compilation would end in too."""
-        if failed.facts.cache_s is not None:
-            signed = sign(self._settings.auth.secret, key, dump(failure_of(failed)))
-            context.save(key, signed, failed.facts.cache_s, owner)
+        if data is not None:
+            failure = read_signed(self._settings.auth.secret, key, data)
+            if isinstance(failure, Failure):
+                raise failure.as_error()
+            context.discard(key, data)  # its seal does not fit, so another process wrote it
+        try:
+            return self._run(request, context)
+        except JobFailed as failed:
+            if failed.facts.cache_s is not None:
+                signed = sign(self._settings.auth.secret, key, dump(failure_of(failed)))
+                context.save(key, signed, failed.facts.cache_s, owner)
+            raise
 
     def _run(self, request: bytes, context: Context) -> tuple[SandboxResult, bytes]:
         """Run a request in the sandbox. Raises the sandbox's errors, and JobFailed for those inside it."""
