@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-import httpx2
 from rich.console import Console
 
+from abs_client import Client, ConnectionFailedError, Readiness
+from app.cli.in_process import ONCE
 from app.cli.render import show_generated
 from app.settings import BUILT_IN_MODEL, PREFIX, environment_with
 
@@ -53,17 +54,14 @@ class ServerFailed(Exception):
 
 
 def run_demo(console: Console) -> None:
-    """Runs the demo. Raises ServerFailed, or an httpx2 error if a request fails."""
+    """Runs the demo. Raises ServerFailed, or AbsError if a request fails."""
     began = time.perf_counter()
     console.print("[dim]starting the service with the built-in model ...[/]")
-    with _server() as url, httpx2.Client(base_url=url, timeout=REQUEST_S_MAX) as http:
+    with _server() as url, Client(url, "", timeout_s=REQUEST_S_MAX, retry=ONCE) as client:
         console.print(f"[dim]ready at {url} after {time.perf_counter() - began:.1f} s[/]")
         for number, (title, body) in enumerate(REQUESTS, 1):
             console.rule(f"{number} of {len(REQUESTS)}: {title}", align="left")
-            response = http.post("/generate", json={**body, "trace": True})
-            if response.is_error:
-                raise ServerFailed(f"request {number} was answered by {response.status_code}: {response.text}")
-            show_generated(console, response.json())
+            show_generated(console, client.generate(**body, trace=True).raw)
     console.print(f"[dim]stopped; the demo took {time.perf_counter() - began:.1f} s[/]")
 
 
@@ -95,15 +93,14 @@ def _ready_url(process: subprocess.Popen[str], log: IO[bytes]) -> str:
         raise ServerFailed(f"the service did not start: {_log_tail(process, log)}")
     # It listens before its workers are ready, so that the port is bound at once.
     url, ends = line.partition(LISTENING)[2].strip(), time.monotonic() + START_S_MAX
-    problem: dict[str, Any] = {}
-    while time.monotonic() < ends and process.poll() is None:
-        with contextlib.suppress(httpx2.TransportError):
-            response = httpx2.get(f"{url}/ready")
-            if response.is_success:
+    readiness = Readiness(False)
+    with Client(url, "") as client, contextlib.suppress(ConnectionFailedError):
+        while time.monotonic() < ends and process.poll() is None:
+            readiness = client.ready()
+            if readiness:
                 return url
-            problem = response.json()
-        time.sleep(0.05)
-    raise ServerFailed(f"the service is not ready: {problem.get('detail', '')}\n{_log_tail(process, log)}")
+            time.sleep(0.05)
+    raise ServerFailed(f"the service is not ready: {'; '.join(readiness.reasons)}\n{_log_tail(process, log)}")
 
 
 def _log_tail(process: subprocess.Popen[str], log: IO[bytes]) -> str:

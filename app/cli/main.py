@@ -26,7 +26,7 @@ from app.cli.demo import LISTENING, ServerFailed, run_demo
 from app.cli.in_process import ONCE, CreateApp, Observer, followed, in_process
 from app.cli.keys import key_commands
 from app.cli.processes import Model, add_processes
-from app.cli.render import ProgressEvent, progress_line, show_checked, show_compiled, show_generated, show_problem
+from app.cli.render import ProgressEvent, progress_line, show_checked, show_compiled, show_error, show_generated
 from app.errors import AppError, InvalidJson, StorageDown
 from app.models import open_model_files
 from app.observability import logs
@@ -117,9 +117,9 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
     ) -> None:
         """Continue a prompt with a text that satisfies a constraint."""
         if automaton is None:
-            source, spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+            spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
         else:
-            source, spec = "", None
+            spec = None
             _require_alone(url, ltlf, prop, regex, keyword, ordered, constraint)
         options: dict[str, Any] = {
             "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
@@ -134,7 +134,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             return await client.generate(prompt, **options)
 
         retry = Retry() if stream else ONCE  # a broken stream is resumed
-        _send(_Sender(create_app, url, model, QUEUES, as_json, retry), send, show_generated, source)
+        _send(_Sender(create_app, url, model, QUEUES, as_json, retry), send, show_generated)
 
 
 def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
@@ -146,13 +146,13 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None, model: Model = None,
     ) -> None:
         """Compile a constraint: its sizes, and the smallest budget for it."""
-        source, spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
         sender = _Sender(create_app, url, model, ("compile",), as_json)
 
         async def send(client: AsyncClient, _: Observer) -> CompileResult:
             return await client.compile(spec, model=_remote(model, url))
 
-        _send(sender, send, show_compiled, source)
+        _send(sender, send, show_compiled)
 
     @app.command()
     def check(
@@ -161,7 +161,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None,
     ) -> None:
         """Check a text against a constraint."""
-        source, spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
         checked = _standard_input() if text == "-" else text
         sender = _Sender(create_app, url, None, ("compile",), as_json)
 
@@ -171,7 +171,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         async def send(client: AsyncClient, _: Observer) -> CheckResult:
             return await client.check(spec, checked)
 
-        _send(sender, send, show, source)
+        _send(sender, send, show)
 
 
 def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
@@ -280,7 +280,7 @@ class _Sender:
 Send = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult]]
 
 
-def _send(sender: _Sender, send: Send, show: Callable[[Console, Mapping[str, Any]], None], source: str) -> None:
+def _send(sender: _Sender, send: Send, show: Callable[[Console, Mapping[str, Any]], None]) -> None:
     """Sends a request and prints its answer. Raises typer.Exit if the exit status is not 0."""
     console = Console(highlight=False)
     try:
@@ -291,7 +291,7 @@ def _send(sender: _Sender, send: Send, show: Callable[[Console, Mapping[str, Any
         if sender.as_json:
             print(json.dumps(error.problem, ensure_ascii=False))
         else:
-            show_problem(Console(stderr=True, highlight=False), error.problem, source)
+            show_error(Console(stderr=True, highlight=False), error)
         raise typer.Exit(_exit_status(error)) from None
     if sender.as_json:
         print(json.dumps(answer, ensure_ascii=False))
@@ -321,8 +321,8 @@ def _exit_status(error: AbsError) -> int:
 
 def _constraint(
     ltlf: str | None, prop: list[str], regex: str | None, keyword: list[str], ordered: bool, constraint: str | None
-) -> tuple[str, dict[str, Any]]:
-    """The text that the positions of errors refer to, and the constraint."""
+) -> dict[str, Any]:
+    """The constraint of the options."""
     if sum((ltlf is not None, regex is not None, bool(keyword), constraint is not None)) != 1:
         raise typer.BadParameter("give exactly one of --ltlf, --regex, --keyword and --constraint")
     if (prop and ltlf is None) or (ordered and not keyword):
@@ -331,9 +331,9 @@ def _constraint(
         propositions = dict(_proposition(text) for text in prop)
         if len(propositions) != len(prop):
             raise typer.BadParameter("--prop has the same name twice: list all its words in one: NAME=word,phrase,...")
-        return ltlf, {"ltlf": ltlf, "propositions": propositions}
+        return {"ltlf": ltlf, "propositions": propositions}
     if regex is not None:
-        return regex, {"regex": regex}
+        return {"regex": regex}
     if constraint is not None:
         try:
             spec = read_json(constraint.encode())
@@ -341,8 +341,8 @@ def _constraint(
             raise typer.BadParameter(f"--constraint: {error}") from None
         if not isinstance(spec, dict):
             raise typer.BadParameter("--constraint must be a JSON object")
-        return "", spec
-    return "", {"keywords": [_forms(text) for text in keyword], "ordered": ordered}
+        return spec
+    return {"keywords": [_forms(text) for text in keyword], "ordered": ordered}
 
 
 def _require_alone(url: str | None, *options: object) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -98,31 +97,26 @@ def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None
     at = answer["violated_at"]
     if at is not None and at < len(text):
         console.print(f"the text violates the constraint at character {at + 1}:")
-        _show_position(console, text, text.count("\n", 0, at) + 1, at)
+        _show_position(console, text, at)
     elif at is not None:
         console.print("the text ends too early: more text could satisfy the constraint")
 
 
-def _show_position(console: Console, source: str, line: int, position: int) -> None:
-    """Prints the line of an error with a caret under its character. `position` counts characters of the source from 0,
-    lines count from 1.
-    """
-    lines = source.split("\n")
-    # Positions count characters of the whole source; each earlier line adds its line break.
-    column = position - sum(len(before) + 1 for before in lines[: line - 1])
-    console.print(Text("  " + lines[line - 1]))
-    console.print(Text("  " + " " * column + "^", style="red"))
+def _show_position(console: Console, source: str, position: int) -> None:
+    """Print the line of a position with a caret under its character."""
+    begin = source.rfind("\n", 0, position) + 1
+    console.print(Text("  " + source[begin:].partition("\n")[0]))
+    console.print(Text("  " + " " * (position - begin) + "^", style="red"))
 
 
-def show_problem(console: Console, problem: Mapping[str, Any], source: str) -> None:
-    """Print an error. A syntax error has a caret under its position in `source`."""
-    console.print(f"[red]{escape(str(problem.get('code', 'error')))}[/]: {escape(str(problem.get('detail', '')))}")
-    position = problem.get("position")
-    if isinstance(position, int) and source:
-        line = min(int(problem.get("line", source.count("\n", 0, position) + 1)), source.count("\n") + 1)
-        _show_position(console, source, line, position)
-    if problem.get("expected") and str(problem["expected"]) not in str(problem.get("detail")):
-        console.print(f"expected: {escape(str(problem['expected']))}")
+def show_error(console: Console, error: abs_client.AbsError) -> None:
+    """Print an error. A syntax error has a caret under its place in the constraint."""
+    text = Text(str(error))
+    text.stylize("red", 0, len(error.code))
+    console.print(text)
+    expected = error.problem.get("expected")
+    if expected and str(expected) not in error.detail:
+        console.print(Text(f"expected: {expected}"))
 
 
 def _yes(holds: bool) -> str:
