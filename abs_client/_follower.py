@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import httpx2
 
 from abs_client._io import Io
-from abs_client._requests import HttpRequest, job_events, job_result
+from abs_client._requests import HttpRequest, error_in, job_events, job_result
 from abs_client._retry import Retry, RetryState, no_response
 from abs_client.errors import AbsError, ConnectionFailedError
 from abs_client.events import Done, Event, parse_event
@@ -54,10 +54,10 @@ class EventFollower(Generic[R]):
         error: AbsError = ConnectionFailedError("the stream broke off")
         try:
             async with self._io.open(self._request) as (response, messages):
-                if response.success:
+                if response.is_success:
                     self.job_id = response.headers.get("x-job-id", self.job_id)
                 else:
-                    error = response.error(self._request.body)
+                    error = error_in(response, self._request.body)
                 async for message in messages:
                     if message.retry is not None:
                         self._retry_s = message.retry / 1000

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import httpx2
 
-from abs_client._requests import HttpRequest, HttpResponse
-from abs_client._transport import EVENT_BYTES_MAX, Endpoint, open_client, to_response
+from abs_client._requests import HttpRequest
+from abs_client._transport import EVENT_BYTES_MAX, Endpoint, open_client
 
 T = TypeVar("T")
 Messages: TypeAlias = AsyncIterator[httpx2.ServerSentEvent]
@@ -25,11 +25,11 @@ class Io(Protocol):
 
     endpoint: Endpoint
 
-    async def send(self, request: HttpRequest) -> HttpResponse:
+    async def send(self, request: HttpRequest) -> httpx2.Response:
         """Send a request and read its response."""
 
-    def open(self, request: HttpRequest) -> contextlib.AbstractAsyncContextManager[tuple[HttpResponse, Messages]]:
-        """Send a request and open the stream of its response. After an error, the stream has no events."""
+    def open(self, request: HttpRequest) -> contextlib.AbstractAsyncContextManager[tuple[httpx2.Response, Messages]]:
+        """Send a request and open the stream of its response. An error is read whole; its stream has no events."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait before the next attempt."""
@@ -52,17 +52,17 @@ class AsyncIo:
         self._http: httpx2.AsyncClient = open_client(httpx2.AsyncClient, endpoint.options(transport=transport))
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        return to_response(await self._http.send(self.endpoint.prepare(self._http, request, streams=False)))
+    async def send(self, request: HttpRequest) -> httpx2.Response:
+        return await self._http.send(self.endpoint.prepare(self._http, request, streams=False))
 
     @contextlib.asynccontextmanager
-    async def open(self, request: HttpRequest) -> AsyncGenerator[tuple[HttpResponse, Messages], None]:
+    async def open(self, request: HttpRequest) -> AsyncGenerator[tuple[httpx2.Response, Messages], None]:
         response = await self._http.send(self.endpoint.prepare(self._http, request, streams=True), stream=True)
         # An asynchronous generator that is dropped would be closed later, by another task.
         async with contextlib.aclosing(response), contextlib.aclosing(self._messages(response)) as messages:
             if not response.is_success:
                 await response.aread()
-            yield to_response(response), messages
+            yield response, messages
 
     async def _messages(self, response: httpx2.Response) -> AsyncGenerator[httpx2.ServerSentEvent, None]:
         if response.is_success:
@@ -92,16 +92,16 @@ class BlockingIo:
         self.endpoint, self._sleep = endpoint, sleep
         self._http: httpx2.Client = open_client(httpx2.Client, endpoint.options(transport=transport))
 
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        return to_response(self._http.send(self.endpoint.prepare(self._http, request, streams=False)))
+    async def send(self, request: HttpRequest) -> httpx2.Response:
+        return self._http.send(self.endpoint.prepare(self._http, request, streams=False))
 
     @contextlib.asynccontextmanager
-    async def open(self, request: HttpRequest) -> AsyncGenerator[tuple[HttpResponse, Messages], None]:
+    async def open(self, request: HttpRequest) -> AsyncGenerator[tuple[httpx2.Response, Messages], None]:
         response = self._http.send(self.endpoint.prepare(self._http, request, streams=True), stream=True)
         with contextlib.closing(response):
             if not response.is_success:
                 response.read()
-            yield to_response(response), self._messages(response)
+            yield response, self._messages(response)
 
     async def _messages(self, response: httpx2.Response) -> AsyncGenerator[httpx2.ServerSentEvent, None]:
         if response.is_success:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 
+import httpx2
+
 from abs_client._json import read
 from abs_client.constraints import ConstraintLike, constraint_of
 from abs_client.errors import (
@@ -82,36 +84,6 @@ class DecodeOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class HttpResponse:
-    """A response: status, headers by their lower-case names, and the body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-    @property
-    def success(self) -> bool:
-        """Whether the status is 2xx."""
-        return 200 <= self.status < 300
-
-    def json(self) -> Any:
-        """The body as JSON. Raises InvalidResponseError if it is not JSON."""
-        try:
-            return json.loads(self.body)
-        except ValueError:
-            raise InvalidResponseError(f"not JSON (status {self.status})", status=self.status) from None
-
-    def error(self, request_body: Mapping[str, Any] | None) -> AbsError:
-        """The error that the response describes. `request_body` is the source of carets in messages."""
-        try:
-            problem = self.json()
-        except InvalidResponseError:  # a proxy answers with HTML
-            problem = {}
-        problem = problem if isinstance(problem, Mapping) else {}
-        return error_of(self.status, problem, sent=request_body, retry_after_s=_retry_after_s(self.headers))
-
-
-@dataclass(frozen=True)
 class HttpRequest:
     """A request. `read_s` limits the seconds without data; None takes the client's limit."""
 
@@ -147,7 +119,7 @@ class Call(Generic[T]):
     """
 
     request: HttpRequest
-    read: Callable[[HttpResponse], T]
+    read: Callable[[httpx2.Response], T]
     own_key: bool = False
 
 
@@ -195,23 +167,22 @@ def automaton(hash_or_result: str | Result) -> Call[Automaton]:
 def automaton_text(hash_or_result: str | Result, kind: str) -> Call[str]:
     """GET /automata/{hash}.dot or .svg."""
     request = HttpRequest("GET", f"/automata/{hash_of(hash_or_result)}.{kind}")
-    return Call(request, lambda response: response.body.decode())
+    return Call(request, lambda response: response.text)
 
 
 def models() -> Call[tuple[ModelCard, ...]]:
     """GET /v1/models."""
-
-    def cards(response: HttpResponse) -> tuple[ModelCard, ...]:
-        return read(tuple[ModelCard, ...], read(dict[str, Any], response.json()).get("data"))
-
-    return Call(HttpRequest("GET", "/v1/models"), cards)
+    return Call(
+        HttpRequest("GET", "/v1/models"),
+        lambda response: read(tuple[ModelCard, ...], read(dict[str, Any], json_of(response)).get("data")),
+    )
 
 
 def version() -> Call[str]:
     """GET /version."""
     return Call(
         HttpRequest("GET", "/version"),
-        lambda response: str(read(dict[str, Any], response.json()).get("version", "")),
+        lambda response: str(read(dict[str, Any], json_of(response)).get("version", "")),
     )
 
 
@@ -263,6 +234,25 @@ def job_result(data: dict[str, Any]) -> Any:
     return read(next((kind for name, kind in kinds if name in data), DecodeResult), data)
 
 
+def json_of(response: httpx2.Response) -> Any:
+    """The body as JSON. Raises InvalidResponseError if it is not JSON."""
+    try:
+        return response.json()
+    except ValueError:
+        status = response.status_code
+        raise InvalidResponseError(f"not JSON (status {status})", status=status) from None
+
+
+def error_in(response: httpx2.Response, request_body: Mapping[str, Any] | None) -> AbsError:
+    """The error that a response describes. `request_body` is the source of carets in messages."""
+    try:
+        problem = json_of(response)
+    except InvalidResponseError:  # a proxy answers with HTML
+        problem = {}
+    problem = problem if isinstance(problem, Mapping) else {}
+    return error_of(response.status_code, problem, sent=request_body, retry_after_s=_retry_after_s(response.headers))
+
+
 def hash_of(hash_or_result: str | Result) -> str:
     """The hash itself, or that of a result. Raises UnknownAutomatonError for a string that is no hash."""
     name = str(getattr(hash_or_result, "automaton", hash_or_result))
@@ -307,8 +297,8 @@ def _post(
     return Call(HttpRequest("POST", path, body | fields, headers, read_s), _reader(kind), own_key=key is None)
 
 
-def _reader(kind: type[T]) -> Callable[[HttpResponse], T]:
-    return lambda response: read(kind, response.json())
+def _reader(kind: type[T]) -> Callable[[httpx2.Response], T]:
+    return lambda response: read(kind, json_of(response))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

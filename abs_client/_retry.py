@@ -90,18 +90,13 @@ def no_response(failure: httpx2.RequestError) -> AbsError:
     if not isinstance(failure, httpx2.TransportError) or isinstance(failure, httpx2.SSEError):
         error: AbsError = InvalidResponseError(f"the response cannot be read ({type(failure).__name__}: {failure})")
     else:
-        named = _has_request(failure)
-        url = failure.request.url.copy_with(userinfo=b"", path="/", query=None) if named else "the service"
+        try:
+            url = str(failure.request.url.copy_with(userinfo=b"", path="/", query=None))
+        except RuntimeError:  # raised by httpx2 for an error that was created without a request
+            url = "the service"
         # LocalProtocolError may quote the header that it rejects, such as the API key.
         reason = "" if isinstance(failure, httpx2.LocalProtocolError) else f"{failure}"
         text = f"no response from {url} ({type(failure).__name__}: {reason})".replace(": )", ")")
         error = ConnectionFailedError(text)
     error.__cause__ = failure
     return error
-
-
-def _has_request(failure: httpx2.RequestError) -> bool:
-    try:
-        return failure.request is not None
-    except RuntimeError:  # raised by httpx2 for an error that was created without a request
-        return False

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from abs_client._requests import HttpRequest, HttpResponse, hash_of, header_value
+from abs_client._requests import HttpRequest, error_in, hash_of, header_value
 from abs_client.errors import ConnectionFailedError
 from abs_client.results import Result
 
@@ -74,15 +74,8 @@ class Endpoint:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ConnectionFailedError(f"no picture ({type(error).__name__})") from error
         if not response.is_success:
-            raise to_response(response).error(None)
+            raise error_in(response, None)
         return response.text
-
-
-def to_response(response: httpx2.Response) -> HttpResponse:
-    """The response as the flows take it. A stream's body is left unread."""
-    # Reading the body of an open stream would wait for its end.
-    body = response.content if response.is_closed else b""
-    return HttpResponse(response.status_code, dict(response.headers), body)
 
 
 def open_client(kind: Any, options: dict[str, Any]) -> Any:

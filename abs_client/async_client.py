@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar, Unpack
 
 import httpx2
 
@@ -43,7 +44,7 @@ _POLL_SHARE = 0.05  # of the time waited so far: a result is read about 5 % late
 _ONCE = Retry(tries=1)
 
 
-class AsyncClient:
+class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
     """Asynchronous client of a running service.
 
     Tasks of one event loop may share one client. `async with` closes its connections.
@@ -202,9 +203,6 @@ class AsyncClient:
         """Finish pending cancellations of jobs, and close all connections."""
         await self._io.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
-
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
@@ -229,9 +227,9 @@ class AsyncClient:
             except httpx2.RequestError as failure:
                 error = no_response(failure)
             else:
-                if response.success:
+                if response.is_success:
                     return self._io.endpoint.with_picture(call.read(response))
-                error = response.error(call.request.body)
+                error = requests.error_in(response, call.request.body)
             await self._io.sleep(state.wait_or_raise(error))
 
     def _cancel(self, call: Call[Any] | None, job_id: str | None) -> None:
@@ -253,7 +251,7 @@ class AsyncClient:
         self._io.start(cancel(job_id))
 
 
-class AsyncStream(Generic[R]):
+class AsyncStream(AsyncIterator[Event[R]], AbstractAsyncContextManager["AsyncStream[R]", None], Generic[R]):
     """The events of a job, as an asynchronous iterator.
 
     `aclose` and the end of an `async with` end the connection. They also cancel the job of `AsyncClient.stream`, but
@@ -274,10 +272,8 @@ class AsyncStream(Generic[R]):
         """The job's id, which the client's method `job` takes. None until the first response."""
         return self._follower.job_id
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> Event[R]:
+        """Wait for the next event."""
         return await anext(self._events)
 
     async def until_done(self) -> R:
@@ -291,9 +287,6 @@ class AsyncStream(Generic[R]):
     async def aclose(self) -> None:
         """End the connection. Reading on raises StopAsyncIteration."""
         await self._events.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()

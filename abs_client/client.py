@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import httpx2
 
@@ -18,6 +19,7 @@ from abs_client.events import Event
 from abs_client.results import JobState
 
 P = ParamSpec("P")
+A = TypeVar("A")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -33,37 +35,23 @@ def _described(method: Callable[P, T], source: Callable[..., Any]) -> Callable[P
     return method
 
 
-def _value_method(
-    source: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+def _method(
+    source: Callable[Concatenate[AsyncClient, P], A], wait: Callable[[A], T]
 ) -> Callable[Concatenate[Client, P], T]:
-    """The method that runs this method of AsyncClient to its end."""
+    """The method that does what this method of AsyncClient does. `wait` makes its value synchronous."""
 
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run(source(self._client, *args, **kwargs))
+        return wait(source(self._client, *args, **kwargs))
 
     return _described(method, source)
 
 
-def _job_method(
-    source: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncJob[T]]],
-) -> Callable[Concatenate[Client, P], Job[T]]:
-    """The method that starts what this method of AsyncClient starts."""
-
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job[T]:
-        return Job(run(source(self._client, *args, **kwargs)))
-
-    return _described(method, source)
+def _stream(stream: AsyncStream[R]) -> Stream[R]:
+    return Stream(stream)
 
 
-def _stream_method(
-    source: Callable[Concatenate[AsyncClient, P], AsyncStream[T]],
-) -> Callable[Concatenate[Client, P], Stream[T]]:
-    """The method that opens what this method of AsyncClient opens."""
-
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Stream[T]:
-        return Stream(source(self._client, *args, **kwargs))
-
-    return _described(method, source)
+def _job(started: Coroutine[Any, Any, AsyncJob[R]]) -> Job[R]:
+    return Job(run(started))
 
 
 class _BlockingClient(AsyncClient):
@@ -73,7 +61,7 @@ class _BlockingClient(AsyncClient):
         self._io, self._retry = io, retry or Retry()
 
 
-class Client:
+class Client(AbstractContextManager["Client", None]):
     """Synchronous client of a running service.
 
     Threads may share one client. `with` closes its connections.
@@ -101,21 +89,21 @@ class Client:
     ) -> None:
         self._client = _BlockingClient(BlockingIo(Endpoint(base_url, api_key, timeout_s), transport, sleep), retry)
 
-    generate = _value_method(AsyncClient.generate)
-    stream = _stream_method(AsyncClient.stream)
-    compile = _value_method(AsyncClient.compile)
-    check = _value_method(AsyncClient.check)
-    decode = _value_method(AsyncClient.decode)
-    submit = _job_method(AsyncClient.submit)
-    submit_compile = _job_method(AsyncClient.submit_compile)
-    submit_decode = _job_method(AsyncClient.submit_decode)
-    automaton = _value_method(AsyncClient.automaton)
-    automaton_dot = _value_method(AsyncClient.automaton_dot)
-    automaton_svg = _value_method(AsyncClient.automaton_svg)
-    models = _value_method(AsyncClient.models)
-    version = _value_method(AsyncClient.version)
-    ready = _value_method(AsyncClient.ready)
-    wait_until_ready = _value_method(AsyncClient.wait_until_ready)
+    generate = _method(AsyncClient.generate, run)
+    stream = _method(AsyncClient.stream, _stream)
+    compile = _method(AsyncClient.compile, run)
+    check = _method(AsyncClient.check, run)
+    decode = _method(AsyncClient.decode, run)
+    submit = _method(AsyncClient.submit, _job)
+    submit_compile = _method(AsyncClient.submit_compile, _job)
+    submit_decode = _method(AsyncClient.submit_decode, _job)
+    automaton = _method(AsyncClient.automaton, run)
+    automaton_dot = _method(AsyncClient.automaton_dot, run)
+    automaton_svg = _method(AsyncClient.automaton_svg, run)
+    models = _method(AsyncClient.models, run)
+    version = _method(AsyncClient.version, run)
+    ready = _method(AsyncClient.ready, run)
+    wait_until_ready = _method(AsyncClient.wait_until_ready, run)
 
     def job(self, job_id: str) -> Job[Any]:
         """The job with this id, whichever client started it."""
@@ -125,14 +113,11 @@ class Client:
         """Finish pending cancellations of jobs, and close all connections."""
         run(self._client.aclose())
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.close()
 
 
-class Stream(Generic[R]):
+class Stream(Iterator[Event[R]], AbstractContextManager["Stream[R]", None], Generic[R]):
     """The events of a job, as an iterator.
 
     `close`, the end of a `with` and the loss of the last reference end the connection. They also cancel the job of
@@ -152,10 +137,8 @@ class Stream(Generic[R]):
         """The job's id, which the client's method `job` takes. None until the first response."""
         return self._stream.job_id
 
-    def __iter__(self) -> Self:
-        return self
-
     def __next__(self) -> Event[R]:
+        """Wait for the next event."""
         return next(self._events)
 
     def until_done(self) -> R:
@@ -167,9 +150,6 @@ class Stream(Generic[R]):
     def close(self) -> None:
         """End the connection. Reading on raises StopIteration."""
         self._events.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
