@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from app.cli.demo import LISTENING
-from app.settings import QUEUES, Settings
+from app.settings import Queue, Settings
 from app.wiring import require_engines
 
 Model = Annotated[str | None, typer.Option(help="a folder or a Hugging Face name, instead of ABS_MODEL")]
@@ -23,7 +23,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
 
     @app.command()
     def worker(
-        queue: Annotated[str, typer.Argument(help=f"its queue: {' or '.join(QUEUES)}", callback=_valid_queue)],
+        queue: Annotated[Queue, typer.Argument(help="its queue")],
         model: Model = None, log_level: str | None = None,
     ) -> None:
         """Run a worker as a separate process. ABS_BROKER and ABS_STORE name its server."""
@@ -62,9 +62,3 @@ def _print_event(as_json: bool, event: Mapping[str, object]) -> None:
         status = f", status {event['status']}" if "status" in event else ""
         text = f"abs: {event['process']} {event['event']} (process {event['pid']}{status})"
         print(text, file=sys.stderr, flush=True)
-
-
-def _valid_queue(queue: str) -> str:
-    if queue not in QUEUES:
-        raise typer.BadParameter(f"must be {' or '.join(QUEUES)}")
-    return queue
