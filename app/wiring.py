@@ -23,7 +23,7 @@ STORES = dict.fromkeys(SERVERS, "app.store.redis:RedisStore") | {"memory": "app.
 LIMITERS = dict.fromkeys(SERVERS, "app.auth.redis_counters:shared_limiter")
 LIMITERS |= {"memory": "app.auth.rate_limit:Limiter.from_url"}
 CHECK = "app.redis.server_checks:check_server"
-DEVICE = "app.worker.handlers.generate:device_of"
+DEVICE = "decoding.engine:describe_device"
 ENGINES = "compiler.engines:open_engines"
 HANDLERS = {name: f"app.worker.handlers.{name}:open_handler" for name in ("compile", "generate")}
 
@@ -85,8 +85,11 @@ def handler_opener(queue: str) -> OpenHandler:
 
 
 def describe_device(settings: Settings) -> str:
-    """A description of the device of the generate worker's model. Loads the model code."""
-    return str(resolve_name(DEVICE)(settings))
+    """A description of the device of the generate worker's model. Loads the model code.
+
+    Raises RuntimeError if there is no such device.
+    """
+    return str(resolve_name(DEVICE)(settings.inference.device))
 
 
 def _by_url(name: str, url: str, table: dict[str, str], settings: Settings) -> object:

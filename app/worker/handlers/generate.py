@@ -44,7 +44,6 @@ from compiler.text import answer_text, check_text, replay, states_along
 from decoding.engine import (
     Engine,
     TopTokensRecorder,
-    describe_device,
     free_bytes,
     gpu_bytes,
     is_out_of_memory,
@@ -78,11 +77,6 @@ def open_handler(settings: Settings) -> Handler:
 
     handle = dispatcher("generate", {GenerateJob: generator.run, DecodeJob: generator.decode})
     return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
-
-
-def device_of(settings: Settings) -> str:
-    """A description of the device for the model. Raises RuntimeError if there is no such device."""
-    return describe_device(settings.inference.device)
 
 
 class EngineWatch:
