@@ -105,11 +105,6 @@ class HttpRequest:
         except (TypeError, ValueError) as error:
             raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from None
 
-    @property
-    def all_headers(self) -> dict[str, str]:
-        """The headers, with the content type of a body."""
-        return {**({} if self.body is None else {"content-type": "application/json"}), **self.headers}
-
 
 @dataclass(frozen=True)
 class Call(Generic[T]):

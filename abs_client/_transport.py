@@ -55,8 +55,9 @@ class Endpoint:
         read_s = STREAM_READ_S if streams else request.read_s or self.read_s
         # A cancellation has two seconds in all, so connecting may not take longer than reading.
         timeout = httpx2.Timeout(read_s, connect=min(CONNECT_S, read_s))
+        headers = {**({} if request.body is None else {"content-type": "application/json"}), **request.headers}
         return http.build_request(
-            request.method, request.path, content=request.content, headers=request.all_headers, timeout=timeout
+            request.method, request.path, content=request.content, headers=headers, timeout=timeout
         )
 
     def with_picture(self, value: T) -> T:

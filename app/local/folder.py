@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from contextlib import suppress
+import tempfile
 from pathlib import Path
 
 from app.errors import SettingsInvalid
@@ -24,12 +24,9 @@ class Folder:
 
     def write(self, path: Path, text: str) -> None:
         """Writes a file atomically, readable by its owner only."""
-        draft = path.with_suffix(".new")  # renamed at the end, so readers see the old or the new file
-        with suppress(FileNotFoundError):
-            draft.unlink()
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        draft.replace(path)
+        with tempfile.NamedTemporaryFile("w", dir=self.path, encoding="utf-8", delete=False) as draft:
+            draft.write(text)
+        os.replace(draft.name, path)  # at the end, so readers see the old or the new file
 
 
 def open_folder(path: Path) -> Folder:
