@@ -183,6 +183,7 @@ class Connection:
     async def _read_replies(self, socket: Socket, waiting: deque[asyncio.Future[Any]]) -> None:
         """Passes replies and errors to their callers, until the connection breaks."""
         broken: Exception = exceptions.ConnectionError("the connection was closed")
+        watcher = asyncio.create_task(_cancel_when_silent(asyncio.current_task(), waiting))
         try:
             while True:
                 try:
@@ -195,12 +196,26 @@ class Connection:
         except exceptions.RedisError as error:
             broken = error
         finally:
+            watcher.cancel()
             self._socket = None
             for caller in waiting:
                 if not caller.cancelled():
                     caller.set_result(broken)
             await socket.disconnect(nowait=True)
             await self.client.connection_pool.release(socket)
+
+
+async def _cancel_when_silent(reader: asyncio.Task[Any] | None, waiting: deque[asyncio.Future[Any]]) -> None:
+    """Cancels the reader once a command waits for `REPLY_S_MAX` or longer.
+
+    A caller with less time gives up before it can tell a dead connection from a slow server.
+    """
+    assert reader is not None
+    while True:
+        first = waiting[0] if waiting else None
+        await asyncio.sleep(REPLY_S_MAX)
+        if waiting and waiting[0] is first:
+            reader.cancel()
 
 
 def open_client(url: str) -> Redis:
