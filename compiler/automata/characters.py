@@ -209,6 +209,12 @@ class Minterms:
         """The first character of the minterm."""
         return chr(int(self.cuts[np.argmax(self.cell == minterm)]))
 
+    def sizes(self) -> np.ndarray:
+        """How many characters each minterm has: int64 [M]."""
+        real = self.cell != NO_MINTERM
+        lengths = np.diff(np.append(self.cuts, CODE_POINTS))
+        return np.bincount(self.cell[real], lengths[real], minlength=self.count).astype(np.int64)
+
     def charset(self, chosen: Iterable[int]) -> CharSet:
         """The characters of the minterms `chosen`, together."""
         ends = np.append(self.cuts[1:], CODE_POINTS)

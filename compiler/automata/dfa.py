@@ -107,8 +107,8 @@ def _breadth_first(next_state: np.ndarray, start: int) -> np.ndarray:
     order = [level]
     # A level at a time; its states are in the order in which they are met, which is canonical.
     while level.size:
-        targets_met = dict.fromkeys(next_state[level].reshape(-1).tolist())
-        level = np.array([state for state in targets_met if not seen[state]], dtype=np.int64)
+        targets = next_state[level].reshape(-1)
+        level = np.array(list(dict.fromkeys(targets[~seen[targets]].tolist())), dtype=np.int64)
         seen[level] = True
         order.append(level)
     return np.concatenate(order)

@@ -80,8 +80,7 @@ class StringAlphabet:
         self.minterms, symbols = common_minterms(families) if self._contents else (families[0], [])
         self.width = self.minterms.count
         self.escapes = self._short_escapes(literals) if shortens else dict(ESCAPES)
-        sets = (self.minterms.charset([symbol]) for symbol in range(self.width))
-        self.symbol_sizes = np.array([sum(end - begin for begin, end in each) for each in sets])
+        self.symbol_sizes = self.minterms.sizes()
         # For each automaton, the symbol of its own that each symbol of the schema is: int64 [width].
         self._symbols = dict(zip(self._contents, symbols[1:], strict=True))
         self._fragments: dict[ContentKey, Fragment | None] = {}

@@ -228,8 +228,7 @@ def _is_count(texts: CharDfa) -> bool:
     dfa, parts = texts.dfa, texts.minterms
     if dfa.states < _LONG or parts.count > _FEW_MINTERMS:
         return False
-    sizes = np.array([sum(end - begin for begin, end in parts.charset([number])) for number in range(parts.count)])
-    leaving = live_states(dfa)[dfa.next_state[:, dfa.symbol_class]] @ sizes
+    leaving = live_states(dfa)[dfa.next_state[:, dfa.symbol_class]] @ parts.sizes()
     return bool(leaving.mean() > _MANY_CHARACTERS)
 
 

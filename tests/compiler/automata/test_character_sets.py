@@ -110,6 +110,8 @@ def test_minterms_are_the_coarsest_partition(sets: list[CharSet]) -> None:
     for char_set, members in zip(sets, parts.members, strict=True):
         assert parts.charset(members) == char_set
     assert parts.charset(range(parts.count)) == ANYTHING
+    lengths = [sum(end - begin for begin, end in parts.charset([part])) for part in range(parts.count)]
+    assert parts.sizes().tolist() == lengths
 
 
 def test_surrogates_are_in_no_minterm() -> None:
