@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from compiler.automata import grown, spread
 from compiler.lifting import UNREACHABLE
-from compiler.pushdown.machine import ACCEPTED, BOTTOM, Configuration, StackNodes
+from compiler.pushdown.machine import ACCEPTED, BOTTOM, Configuration, StackNodes, digest_above
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton
 from compiler.pushdown.stack_vectors import ExitCosts, StackVectors
 from compiler.pushdown.tables import ACCEPTED_PENDING, NO_LANDING
@@ -70,6 +70,7 @@ class Configurations:
         self._members: list[tuple[Configuration, ...]] = []
         self._numbers: dict[tuple[Configuration, ...], int] = {}
         self._distance = np.empty(64, dtype=np.int32)
+        self._items: dict[int, list[int]] = {}  # of arrivals
         self._after: dict[int, int] = {}  # by state * C + class
         self._add_state((), UNREACHABLE)
         self._accepted = self._add_state(((ACCEPTED, BOTTOM),), 0)
@@ -119,19 +120,21 @@ class Configurations:
     def class_costs(self, states: Integers) -> NDArray[np.float64]:
         """The cost to acceptance after one token of each class.
 
-        The costs are [R, C], infinite where acceptance cannot be reached.
+        The costs are [R, C], 0 where acceptance cannot be reached.
         """
         assert self._cost_vectors is not None
-        return self._by_class(self._cost_vectors, states)
+        found = self._by_class(self._cost_vectors, states)
+        found[found == np.inf] = 0.0  # a weight of 0 may follow
+        return found
 
     def costs(self, states: Integers) -> NDArray[np.float64]:
-        """The cost to acceptance of each state: [R]."""
+        """The cost to acceptance of each state: [R]; 0 if dead."""
         assert self._cost_vectors is not None
         vectors, found = self._cost_vectors, np.full(len(states), np.inf)
         vectors.update()
         row, control, node = self._flat(states)
         np.minimum.at(found, row, vectors.least(vectors.costs.states, control, node))
-        found[states == self._accepted] = 0.0
+        found[(states == self._accepted) | (states == DEAD_STATE)] = 0.0
         return found
 
     def distances_after(self, state: int) -> NDArray[np.int32]:
@@ -248,7 +251,10 @@ class Configurations:
         seen, pops, nearest, measured = set[Configuration](), 0, float(self._vectors.costs.infinite), 0
 
         def add(arrival: int, node: int) -> None:
-            for item in self.tables.items(arrival).tolist():
+            items = self._items.get(arrival)
+            if items is None:
+                items = self._items[arrival] = self.tables.items(arrival).tolist()
+            for item in items:
                 if item >= 0:
                     pairs[item, node] = None
                 elif node == BOTTOM:
@@ -287,37 +293,51 @@ class Configurations:
 
     def _state_after(self, pairs: list[Configuration], distances: list[int]) -> int:
         """The state of the landings that can be finished, within the limit."""
-        infinite, digest = self._vectors.costs.infinite, self.stacks.digest
-        alive = [
-            (distance, landing, digest[node], node)
-            for (landing, node), distance in zip(pairs, distances, strict=True)
-            if distance < infinite
-        ]
+        infinite = self._vectors.costs.infinite
+        alive = [(value, *pair) for pair, value in zip(pairs, distances, strict=True) if value < infinite]
         if not alive:
             return DEAD_STATE
         if len(alive) > self._members_max:
             alive = self._nearest(alive)
-        members = {self._pushed(landing, node) for _, landing, _, node in alive}
+        members = {self._pushed(landing, node) for _, landing, node in alive}
         return self._add_state(tuple(sorted(members)), min(alive)[0])
 
-    def _nearest(self, landings: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
-        """As many landings as are allowed. Those nearest to acceptance come first, with distinct tops before."""
+    def _nearest(self, landings: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """As many landings as are allowed. Those nearest to acceptance come first, with distinct tops before.
+
+        A landing is a distance, a landing and a node. Several may lead to one configuration, which counts once.
+        """
+        # Stacks are compared by their digests: numbers of nodes depend on the order of calls, and no node is made for
+        # what is dropped.
+        distinct = dict[tuple[int, int, int, int], tuple[int, int, int]]()
+        for each in landings:
+            distance, landing, node = each
+            symbols, digest = self._symbols(landing), self.stacks.digest[node]
+            for symbol in symbols:
+                digest = digest_above(symbol, digest)
+            control, top = self._control(landing), symbols[-1] if symbols else self.stacks.symbol[node]
+            distinct[distance, control, digest, top] = each
         seen = dict[Configuration, int]()
-        ranked = list[tuple[int, tuple[int, int, int, int]]]()
-        for each in sorted(landings):
-            top = each[1], self.stacks.symbol[each[3]]
-            seen[top] = seen.get(top, 0) + 1
-            ranked.append((seen[top], each))
-        return [each for _, each in sorted(ranked)[: self._members_max]]
+        ranked = list[tuple[int, int]]()
+        order = sorted(distinct)
+        for place, (_, control, _, top) in enumerate(order):
+            seen[control, top] = seen.get((control, top), 0) + 1
+            ranked.append((seen[control, top], place))
+        return [distinct[order[place]] for _, place in sorted(ranked)[: self._members_max]]
+
+    def _control(self, landing: int) -> int:
+        return ACCEPTED if landing == ACCEPTED else int(self.tables.landing_state[landing])
+
+    def _symbols(self, landing: int) -> list[int]:
+        """The symbols that a landing pushes, the deepest first."""
+        symbols = list[int]()
+        while landing != ACCEPTED and (below := int(self.tables.landing_below[landing])) != NO_LANDING:
+            symbols.append(int(self.tables.landing_symbol[landing]))
+            landing = below
+        return symbols
 
     def _pushed(self, landing: int, node: int) -> Configuration:
         """The configuration of a landing over a node."""
-        if landing == ACCEPTED:
-            return ACCEPTED, BOTTOM
-        symbols, at = list[int](), landing
-        while (below := int(self.tables.landing_below[at])) != NO_LANDING:
-            symbols.append(int(self.tables.landing_symbol[at]))
-            at = below
-        for symbol in symbols:  # the deepest first
+        for symbol in self._symbols(landing):
             node = self.stacks.push(symbol, node)
-        return int(self.tables.landing_state[landing]), node
+        return self._control(landing), node

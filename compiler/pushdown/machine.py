@@ -43,7 +43,7 @@ class StackNodes:
         if number == len(self.symbol):
             self.symbol.append(symbol)
             self.below.append(node)
-            self.digest.append((self.digest[node] * _DIGEST_BASE + symbol + 1) % _DIGEST_PRIME)
+            self.digest.append(digest_above(symbol, self.digest[node]))
         return number
 
     def symbols(self, node: int) -> tuple[int, ...]:
@@ -53,6 +53,11 @@ class StackNodes:
             found.append(self.symbol[node])
             node = self.below[node]
         return tuple(found)
+
+
+def digest_above(symbol: int, digest: int) -> int:
+    """The digest of a stack with one more symbol."""
+    return (digest * _DIGEST_BASE + symbol + 1) % _DIGEST_PRIME
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

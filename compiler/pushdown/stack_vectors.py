@@ -124,13 +124,13 @@ class StackVectors:
             grown = np.full((2 * self._count, self.costs.pendings), self.costs.infinite, dtype=self.costs.dtype)
             grown[:first] = self._values[:first]
             self._values = grown
-        node = np.arange(first, self._count)
         symbol, below = np.array(self._stacks.symbol[first:]), np.array(self._stacks.below[first:])
         # A node needs the vector of the one below it, which may be new, too.
-        while len(node):
-            ready = ~np.isin(below, node)
-            self._compute(node[ready], symbol[ready], below[ready])
-            node, symbol, below = node[~ready], symbol[~ready], below[~ready]
+        done = np.zeros(len(below), dtype=bool)
+        while not done.all():
+            ready = np.flatnonzero(~done & ((below < first) | done[np.maximum(below - first, 0)]))
+            self._compute(ready + first, symbol[ready], below[ready])
+            done[ready] = True
 
     def _compute(self, node: np.ndarray, symbol: np.ndarray, below: np.ndarray) -> None:
         size, groups = self.costs.pendings, self.costs.symbols

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,18 +17,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from app.models import ModelFiles
 from compiler.errors import BudgetTooSmall
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
-from compiler.pushdown import Configurations, Grammar, PushdownAutomaton, build_machine, lift_to_tokens
+from compiler.pushdown import MEMBERS_MAX, Configurations, Grammar, PushdownAutomaton, build_machine, lift_to_tokens
 from compiler.vocab import Vocabulary
 from decoding.engine import Engine
 from decoding.errors import ReplayRejected
 from decoding.forced_tokens import TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
-from decoding.model import HuggingFaceModel
+from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import DEFAULT, Algorithm, Heuristics, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.replay import replay
@@ -48,6 +50,7 @@ REGULAR = {  # the grammar, whose rules stay calls, and its pattern
         r'\{"name": "(?:Ann|Bob|tea in the afternoon)", "likes": "(?:Ann|Bob|tea in the afternoon)"\}',
     ),
 }  # fmt: skip
+SLOWDOWN_MAX = 3  # of a step beside a hostile grammar, compared with a step beside a regular one
 COSTS: dict[str, Heuristics] = {"unigram": DEFAULT, "distance": replace(DEFAULT, cost_to_go="distance")}
 
 
@@ -276,3 +279,36 @@ def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, 
         tracemalloc.stop()
     used = sum(trace.size for trace in traces.traces)
     assert 0 < used <= constraint.begin_states().bytes_max(search.size.rows * options.max_tokens)
+
+
+def median_step(model: HuggingFaceModel, constraints: tuple[PreparedConstraint, ...]) -> float:
+    """The median processor time in s of a step of two generations."""
+    options, seconds = SearchOptions(30, beams=16, length_penalty=2.0), list[float]()
+    searches = [search_of(constraint, options) for constraint in constraints]
+    sessions = []
+    for search in searches:
+        session, first = model.prefill((1, 5))
+        search.advance(Scores.of_prompt(first.index_fill(0, torch.tensor(model.eos_ids), -30.0)))
+        sessions.append(session)
+    while not any(search.done for search in searches):
+        begin = time.thread_time()
+        feeds = [StepInput(session, *search.feed()) for session, search in zip(sessions, searches, strict=True)]
+        for search, scores in zip(searches, model.step(feeds), strict=True):
+            log_probs = scores.log_probs.index_fill(1, torch.tensor(model.eos_ids), -30.0)
+            search.advance(replace(scores, log_probs=log_probs))
+        seconds.append(time.thread_time() - begin)
+    return float(np.median(seconds))
+
+
+def test_a_hostile_grammar_slows_its_neighbours_little(captions: HuggingFaceModel, files: ModelFiles) -> None:
+    """Each digit has two readings."""
+    body = "[0-9]<t>[0-4]|[0-9]<u>[5-9]|[0-9]"
+    grammars = grammar_of(s="[0-9]+"), grammar_of(t=body, u=body)
+    regular, hostile = (lifted(grammar, files.vocabulary) for grammar in grammars)
+    states = Configurations(hostile)
+    digits = [files.vocabulary.tokens.index(digit) for digit in (b"7", b"3")] * 4
+    assert len(states.members(states.run(digits))) == MEMBERS_MAX
+    constraints = [PreparedConstraint.prepare(automaton, CPU) for automaton in (regular, hostile)]
+    with torch.inference_mode():
+        usual, beside_it = (median_step(captions, (constraints[0], other)) for other in constraints)
+    assert beside_it < SLOWDOWN_MAX * usual

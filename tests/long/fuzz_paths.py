@@ -18,6 +18,7 @@ import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from compiler.lifting import TokenAutomaton
+from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
 from compiler.vocab import Vocabulary
 from decoding.engine import Engine
 from decoding.forced_tokens import TokenBytes
@@ -26,7 +27,7 @@ from decoding.heuristic import Endings
 from decoding.logits_processor import ConstraintLogitsProcessor
 from decoding.model import LanguageModel
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import PreparedConstraint, Start, host_states
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 
@@ -36,18 +37,19 @@ MEMORY_BYTES = 10**9
 
 @dataclass(frozen=True)
 class Case:
-    """One request. `start` is the automaton's state before the answer."""
+    """One request. `start` is the state before the answer, None the automaton's own."""
 
     vocabulary: Vocabulary
-    automaton: TokenAutomaton
+    automaton: TokenAutomaton | PushdownAutomaton
     model: LanguageModel[Any]
     prompt_ids: tuple[int, ...]
     budget: int
-    start: int
+    start: Start | None
 
     @property
     def least(self) -> int:
-        return int(self.automaton.distance[self.start])
+        states, state = host_states(self.automaton, self.start)
+        return states.distance_of(state)
 
 
 Tokens = tuple[int, ...]
@@ -100,10 +102,13 @@ def constraint_of(case: Case, draw: random.Random) -> PreparedConstraint:
         costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
         prior = -torch.tensor(costs, dtype=torch.float64)
     endings = random_endings(case.automaton, draw) if draw.random() < 0.5 else None
-    return PreparedConstraint.prepare(case.automaton, CPU, prior=prior, pieces=pieces, endings=endings)
+    members_max = draw.choice((1, 3, MEMBERS_MAX))
+    return PreparedConstraint.prepare(
+        case.automaton, CPU, prior=prior, pieces=pieces, endings=endings, members_max=members_max
+    )
 
 
-def random_endings(automaton: TokenAutomaton, draw: random.Random) -> Endings | None:
+def random_endings(automaton: TokenAutomaton | PushdownAutomaton, draw: random.Random) -> Endings | None:
     """Random tokens that seldom precede an end, with random costs. None if the vocabulary has EOS tokens only."""
     size = automaton.vocabulary_size
     others = [token for token in range(size) if token not in automaton.eos_ids]
@@ -208,7 +213,7 @@ def by_the_library(case: Case, draw: random.Random) -> list[Tokens]:
 
     The mode is greedy, sampling or beams.
     """
-    if case.start != case.automaton.start:
+    if case.start is not None and case.start != getattr(case.automaton, "start", None):
         return by_search(case, draw)
     model = _library_model(case.vocabulary.size, draw.randrange(3))
     processor = ConstraintLogitsProcessor(case.automaton, case.budget)

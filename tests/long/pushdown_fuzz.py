@@ -3,8 +3,8 @@
     python -m tests.long.pushdown_fuzz --cases 2000 --seed 1
 
 Machines must accept what their grammars derive. Distances must equal those of a search over explicit configurations,
-and satisfy Bellman's equation over all tokens on random walks, whose texts are derived by the grammar and end within
-their budgets. A failure prints its seed.
+and satisfy Bellman's equation over all tokens on random walks. All texts of walks and all answers, from the start or
+after some tokens, are derived by the grammar and end within their budgets. A failure prints its seed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ import collections
 import random
 import sys
 import time
+from typing import Any
+
+import numpy as np
 
 from compiler.errors import SpecUnsatisfiable, SpecUnsupported
 from compiler.lifting import UNREACHABLE
-from compiler.pushdown import build_machine, lift_to_tokens
+from compiler.pushdown import Configurations, PushdownMachine, build_machine, lift_to_tokens
+from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
 from tests.compiler.pushdown.test_distances import compared
 from tests.compiler.pushdown.test_tokens import check_text, guard, random_walk
+from tests.fake_models import HashModel
+from tests.long.fuzz_paths import PATHS, Case
 from tests.references.context_free import derives, grammar_of, mutated, random_text
 from tests.references.pushdown import TooManyConfigurations, toy_vocabulary
 from tests.references.random_constraints import real_vocabulary
@@ -29,6 +35,7 @@ GRAMMAR_SHARE = 0.1  # of cases with one of the grammars of the tests
 REAL_SHARE = 0.1  # of cases that walk over a real vocabulary, too
 CHARACTERS = "ab()é"
 CHARS_MAX = 12  # of texts: a very ambiguous grammar has a stack for each of exponentially many readings
+MODELS: tuple[dict[str, Any], ...] = ({}, {"levels": 3}, {"zeros": 0.7}, {"spread": 200.0})
 HIGHER = 3  # symbols by which the bound is raised where the search may not have climbed high enough
 
 
@@ -82,7 +89,28 @@ def run_case(seed: int) -> str:
         return "unspellable"
     for each_vocabulary in vocabularies:
         check_text(case, machine, random_walk(machine, each_vocabulary, draw, draw.randint(0, 15)))
+    check_answers(case, machine, vocabulary, draw)
     return "answered"
+
+
+def check_answers(case: GrammarCase, machine: PushdownMachine, vocabulary: Vocabulary, draw: random.Random) -> None:
+    """Decode by one of the paths, from the start or after tokens."""
+    automaton = lift_to_tokens(machine, vocabulary, guard())
+    states = Configurations(automaton)
+    prefix, state = list[int](), states.start
+    for _ in range(draw.choice((0, 0, 2, 5))):
+        after = states.distances_after(state)[automaton.token_class]
+        allowed = np.flatnonzero((after > 0) & (after < UNREACHABLE)).tolist()
+        if allowed:
+            prefix.append(draw.choice(allowed))
+            state = states.advance(state, prefix[-1])
+    model = HashModel(vocabulary.size, vocabulary.eos_ids, seed=draw.randrange(2**30), **draw.choice(MODELS))
+    budget, start = states.distance_of(state) + draw.choice((0, 0, 1, 8)), states.stacks_of(state) if prefix else None
+    paths = list(PATHS.values())
+    path = draw.choices([path for path, _ in paths], [share for _, share in paths])[0]
+    for tokens in path(Case(vocabulary, automaton, model, (0, *prefix), budget, start), draw):
+        assert len(tokens) <= budget and tokens[-1] in vocabulary.eos_ids, tokens
+        check_text(case, machine, b"".join(vocabulary.tokens[token] or b"" for token in (*prefix, *tokens[:-1])))
 
 
 def main() -> int:
