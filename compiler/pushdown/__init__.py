@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from compiler.pushdown.configurations import DEAD_STATE, MEMBERS_MAX, Configurations, Stacks
 from compiler.pushdown.grammar import Grammar, call, calls_of, derives, replace_calls
-from compiler.pushdown.machine import ACCEPTED, BOTTOM, END, PushdownMachine, StackNodes
+from compiler.pushdown.machine import ACCEPTED, BOTTOM, END, PushdownMachine, StackNodes, machine_from_arrays
 from compiler.pushdown.network import build_machine
 from compiler.pushdown.preparation import productive_rules
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton, from_arrays, lift_to_tokens
@@ -20,5 +20,6 @@ from compiler.pushdown.tables import PushdownTables
 __all__ = [
     "ACCEPTED", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "Configurations", "ExitCosts", "ExitDistances", "Grammar",
     "PushdownAutomaton", "PushdownMachine", "PushdownTables", "StackNodes", "Stacks", "build_machine", "call",
-    "calls_of", "derives", "from_arrays", "lift_to_tokens", "productive_rules", "replace_calls", "saturate",
+    "calls_of", "derives", "from_arrays", "lift_to_tokens", "machine_from_arrays", "productive_rules", "replace_calls",
+    "saturate",
 ]  # fmt: skip

@@ -7,8 +7,8 @@ the symbol of the state to go on in, and leaving a component pops that symbol. K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ NOWHERE = -1  # in `resume`: the symbol does not take the code
 NO_ACTION = 0  # in `action`: the byte cannot be read
 BOTTOM = 0  # the node of the empty stack
 ACCEPTED = -1  # the state behind END
+_NUMBERS = ("choices", "start", "rules")  # fields of a machine that are no arrays
 _DIGEST_BASE, _DIGEST_PRIME = 0x9E3779B97F4A7C15, 2**61 - 1
 
 Action: TypeAlias = tuple[tuple[int, ...], int]  # symbols to push, the first one first, and the next state
@@ -199,6 +200,21 @@ class PushdownMachine:
             return {(ACCEPTED, BOTTOM)} if self.code[state] == self.start_code else set()
         resumed = int(self.resume[stacks.symbol[node], self.code[state]])
         return set() if resumed == NOWHERE else {(resumed, below) for below in stacks.below[node]}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays, by the names of their fields. A store keeps them beside `numbers`."""
+        names = [field.name for field in fields(self) if field.name not in _NUMBERS]
+        return {name: np.ascontiguousarray(getattr(self, name)) for name in names}
+
+    def numbers(self) -> dict[str, Any]:
+        """The other fields, as JSON holds them."""
+        return {name: getattr(self, name) for name in _NUMBERS}
+
+
+def machine_from_arrays(arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> PushdownMachine:
+    """The machine that gave these arrays and numbers. Raises ValueError, KeyError or TypeError if none did."""
+    choices = tuple(tuple((tuple(symbols), target) for symbols, target in actions) for actions in numbers["choices"])
+    return PushdownMachine(**arrays, choices=choices, start=numbers["start"], rules=tuple(numbers["rules"]))
 
 
 class _MergedStacks(NamedTuple):

@@ -12,7 +12,16 @@ from safetensors.numpy import load, save
 
 from compiler.errors import LimitExceeded
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.pushdown import PushdownAutomaton, PushdownTables, build_machine, from_arrays, lift_to_tokens, saturate
+from compiler.pushdown import (
+    PushdownAutomaton,
+    PushdownMachine,
+    PushdownTables,
+    build_machine,
+    from_arrays,
+    lift_to_tokens,
+    machine_from_arrays,
+    saturate,
+)
 from tests.compiler.pushdown.grammars import GRAMMARS
 from tests.references.pushdown import toy_vocabulary
 
@@ -74,6 +83,50 @@ def test_damaged_distances_are_refused(automaton: PushdownAutomaton) -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError):
             PushdownAutomaton(automaton.tables, replace(distances, **{name: value}))
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_machines_are_the_same_after_storing(name: str) -> None:
+    machine = build_machine(GRAMMARS[name].grammar, ResourceGuard(DEFAULT_LIMITS))
+    stored = machine_from_arrays(load(save(machine.arrays())), json.loads(json.dumps(machine.numbers())))
+    assert stored.numbers() == machine.numbers() and stored.arrays().keys() == machine.arrays().keys()
+    for field, array in machine.arrays().items():
+        assert np.array_equal(stored.arrays()[field], array) and stored.arrays()[field].dtype == array.dtype
+
+
+def damaged_machine(machine: PushdownMachine) -> dict[str, object]:
+    """One wrong value of each field."""
+    return {
+        "byte_class": machine.byte_class[:-1],
+        "action": machine.action - 1,
+        "choices": (*machine.choices, (((), machine.states),)),
+        "pop": machine.pop.astype(np.int8),
+        "code": machine.code + len(machine.rules),
+        "eager": machine.eager[1:],
+        "resume": machine.resume - 1,
+        "start": machine.states,
+        "rules": ("json",) * (len(machine.rules) + 1),
+    }
+
+
+def test_damaged_machines_are_refused() -> None:
+    machine = build_machine(GRAMMARS["json"].grammar, ResourceGuard(DEFAULT_LIMITS))
+    values = damaged_machine(machine)
+    assert set(values) == {field.name for field in fields(PushdownMachine)}
+    for name, value in values.items():
+        with pytest.raises(ValueError):
+            replace(machine, **{name: value})
+
+
+def test_machines_without_all_arrays_are_refused() -> None:
+    machine = build_machine(GRAMMARS["json"].grammar, ResourceGuard(DEFAULT_LIMITS))
+    arrays, numbers = machine.arrays(), machine.numbers()
+    for name in arrays:
+        with pytest.raises(TypeError):
+            machine_from_arrays({other: arrays[other] for other in arrays if other != name}, numbers)
+    for name in numbers:
+        with pytest.raises(KeyError):
+            machine_from_arrays(arrays, {other: numbers[other] for other in numbers if other != name})
 
 
 def test_lifting_keeps_its_limits() -> None:
