@@ -359,6 +359,9 @@ class AutomatonMissing(AppError):
 class MessageInvalid(AppError):
     """The bytes are not a message that this version wrote."""
 
+    # Who resubmits the job gets it signed anew, for instance after a change of the secret.
+    facts = STORAGE_DOWN
+
 
 class ModelChanged(AppError):
     """A file of the model has changed. The model is not loaded."""

@@ -167,8 +167,9 @@ def test_a_forged_result_or_event_reaches_no_caller(
         await client.hset(RESULTS, first, forge(stored))
         await client.delete(f"{{abs}}:events:{first}")
         await client.xadd(f"{{abs}}:events:{first}", {"data": forge(fields[b"data"])}, id=event_id)
-        with pytest.raises(MessageInvalid):
+        with pytest.raises(MessageInvalid) as caught:
             await api.result(first)
+        assert caught.value.facts.code == "storage_down"
         with pytest.raises(MessageInvalid):
             await all_events(api, first)
         assert await api.result(second) == b"answer"
