@@ -92,7 +92,6 @@ class Connection:
         self._socket: Socket | None = None
         self._replies: deque[asyncio.Future[Any]] = deque()  # that callers wait for, in the order of their commands
         self._reader: asyncio.Task[None] | None = None
-        self._heard = 0.0  # when the last reply came
 
     async def run(
         self, op: str, script: str, keys: Sequence[str], arguments: Sequence[Argument], wait_s: float | None,
@@ -116,7 +115,8 @@ class Connection:
         pause, last_error = PAUSE_S, None
         while True:
             try:
-                reply = await self._send(words, math.inf if deadline is None else deadline - time.monotonic())
+                async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                    reply = await self._send(words)
             except Exception as error:
                 if not is_away(error):
                     raise
@@ -151,12 +151,12 @@ class Connection:
             log.warning("the server %s is %s", without_password(self._url), state)
         self._away = last_error is not None
 
-    async def _send(self, words: tuple[Argument, ...], wait_s: float) -> Any:
+    async def _send(self, words: tuple[Argument, ...]) -> Any:
         """The reply to a command. A script that the server lacks is loaded. Raises redis-py's errors, TimeoutError."""
         commands = [words, ("WAIT", self._replicas_min, REPLICA_MS_MAX)] if self._replicas_min else [words]
-        waiting, began = [asyncio.get_running_loop().create_future() for _ in commands], time.monotonic()
+        waiting = [asyncio.get_running_loop().create_future() for _ in commands]
         try:
-            async with asyncio.timeout(min(REPLY_S_MAX, wait_s)):
+            async with asyncio.timeout(REPLY_S_MAX):
                 async with self._opening:
                     if self._socket is None:
                         self._socket = await self.client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
@@ -168,12 +168,11 @@ class Connection:
                 await self._socket.send_packed_command(self._socket.pack_commands(commands))
                 reply, *replicas = [await each for each in waiting]
         except TimeoutError:
-            if self._heard < began:  # no reply at all: the connection may be dead
-                await cancel_tasks(self._reader)
+            await cancel_tasks(self._reader)
             raise
         if isinstance(reply, exceptions.NoScriptError):
-            await self._send(("SCRIPT", "LOAD", self._texts[str(words[1])]), wait_s)
-            return await self._send(words, wait_s)
+            await self._send(("SCRIPT", "LOAD", self._texts[str(words[1])]))
+            return await self._send(words)
         for each in (reply, *replicas):
             if isinstance(each, Exception):
                 raise each
@@ -184,24 +183,39 @@ class Connection:
     async def _read_replies(self, socket: Socket, waiting: deque[asyncio.Future[Any]]) -> None:
         """Passes replies and errors to their callers, until the connection breaks."""
         broken: Exception = exceptions.ConnectionError("the connection was closed")
+        watcher = asyncio.create_task(_cancel_when_silent(asyncio.current_task(), waiting))
         try:
             while True:
                 try:
                     reply = await socket.read_response()
                 except exceptions.ResponseError as error:
                     reply = error
-                caller, self._heard = waiting.popleft(), time.monotonic()
+                caller = waiting.popleft()
                 if not caller.cancelled():
                     caller.set_result(reply)
         except exceptions.RedisError as error:
             broken = error
         finally:
+            watcher.cancel()
             self._socket = None
             for caller in waiting:
                 if not caller.cancelled():
                     caller.set_result(broken)
             await socket.disconnect(nowait=True)
             await self.client.connection_pool.release(socket)
+
+
+async def _cancel_when_silent(reader: asyncio.Task[Any] | None, waiting: deque[asyncio.Future[Any]]) -> None:
+    """Cancels the reader once a command waits for `REPLY_S_MAX` or longer.
+
+    A caller with less time gives up before it can tell a dead connection from a slow server.
+    """
+    assert reader is not None
+    while True:
+        first = waiting[0] if waiting else None
+        await asyncio.sleep(REPLY_S_MAX)
+        if waiting and waiting[0] is first:
+            reader.cancel()
 
 
 def open_client(url: str) -> Redis:
