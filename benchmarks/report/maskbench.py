@@ -23,7 +23,7 @@ rejected" count instances of what an engine compiles; the others decide by their
 in the data, without white space, and ours as `/check` does. "As written" is the share of valid instances that the masks
 accept as they are in the data, for us too: ours write one order and spelling, and bound the nesting of values that a
 schema leaves open. Compile times are milliseconds of the processor until the first mask, mask times microseconds of the
-processor from a token to the next mask over all ids, as bits, over at most 20 masks of each schema drawn at random.
+processor from a token to the next mask over all ids, over at most 20 masks of each schema drawn at random.
 """
 CUT_NOTES = """
 Valid when cut: the share of texts that `jsonschema` accepts when generation under an engine's masks ends at 1, 1.5 and
