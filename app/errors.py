@@ -359,7 +359,7 @@ class AutomatonMissing(AppError):
 class MessageInvalid(AppError):
     """The bytes are not a message that this version wrote."""
 
-    # Who resubmits the job gets it signed anew, for instance after a change of the secret.
+    # A job that is submitted again is signed again, for instance after a change of the secret.
     facts = STORAGE_DOWN
 
 
