@@ -107,7 +107,7 @@ def test_a_bomb_meets_its_limit_and_leaks_no_resource(
 def test_a_check_of_a_bomb_is_bounded_as_well(compiler: CompileHandler) -> None:
     with pytest.raises(JobFailed) as caught:
         compiler.check(CheckJob({"regex": "(a|b)*a(a|b){24}"}, "ab", time.time() + 60), FakeContext())
-    assert caught.value.fields["limit"] == "dfa_states_max"
+    assert caught.value.fields["limit"] in ("dfa_states_max", "compile_s_max")  # a busy machine meets the second first
 
 
 @pytest.mark.parametrize(
