@@ -15,7 +15,8 @@ from app.settings import Settings
 from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
 from compiler.errors import ArtefactInvalid
-from compiler.text import TextAutomaton
+from compiler.limits import DEFAULT_LIMITS, Limits
+from compiler.text import AnyText, PushdownText
 
 ENTRY_BYTES = 2**14  # what an automaton takes beside its tables
 K = TypeVar("K")
@@ -58,8 +59,19 @@ def automaton_secret(secret: bytes, automaton: str) -> bytes:
     return hmac.digest(signing_keys(secret)[0], f"automaton {automaton}".encode(), "sha256")
 
 
-def open_automaton(data: bytes, secret: bytes, automaton: str, vocabulary: str) -> CompiledConstraint:
-    """The constraint of this hash, signed by a key of `secret`. Raises ArtefactInvalid for any other data."""
+def open_automaton(
+    data: bytes, secret: bytes, automaton: str, vocabulary: str, limits: Limits
+) -> CompiledConstraint:
+    """The constraint of this hash, signed by a key of `secret`. Raises ArtefactInvalid for any other data.
+
+    limits  for what is done with its text; it may have been made under others
+    """
+    constraint = _decoded(data, secret, automaton, vocabulary)
+    text = dataclasses.replace(constraint.text, limits=limits)
+    return dataclasses.replace(constraint, text=text)
+
+
+def _decoded(data: bytes, secret: bytes, automaton: str, vocabulary: str) -> CompiledConstraint:
     *others, last = signing_keys(secret)
     for key in others:
         with contextlib.suppress(ArtefactInvalid):
@@ -73,10 +85,11 @@ class Decoder:
     Beside them it remembers automata over texts that were compiled or copied for a check, in the same space.
     """
 
-    def __init__(self, secret: bytes, fingerprint: str, bytes_max: int) -> None:
+    def __init__(self, secret: bytes, fingerprint: str, bytes_max: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
-        self._cache = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint | TextAutomaton](bytes_max)
+        self._limits = limits
+        self._cache = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint | AnyText](bytes_max)
         self._lock = threading.Lock()
 
     def __call__(self, automaton: str, data: bytes) -> CompiledConstraint:
@@ -85,17 +98,17 @@ class Decoder:
         with self._lock:
             constraint = self._cache.get((automaton, data))
             if not isinstance(constraint, CompiledConstraint):
-                constraint = open_automaton(data, self._secret, automaton, self._fingerprint)
-                size = len(data) + array_bytes(constraint.tokens) + _text_bytes(constraint.text)
+                constraint = open_automaton(data, self._secret, automaton, self._fingerprint, self._limits)
+                size = len(data) + token_bytes(constraint) + _text_bytes(constraint.text)
                 self._cache.put((automaton, data), constraint, size)
             return constraint
 
-    def text(self, automaton: str) -> TextAutomaton | None:
+    def text(self, automaton: str) -> AnyText | None:
         """The automaton over texts that was kept under this hash."""
         text = self._cache.get(automaton)
-        return text if isinstance(text, TextAutomaton) else None
+        return None if isinstance(text, CompiledConstraint) else text
 
-    def keep_text(self, automaton: str, text: TextAutomaton) -> None:
+    def keep_text(self, automaton: str, text: AnyText) -> None:
         """Keep an automaton over texts, at its size of now."""
         self._cache.put(automaton, text, _text_bytes(text))
 
@@ -106,10 +119,17 @@ def array_bytes(value: object) -> int:
     return sum(int(getattr(getattr(value, name), "nbytes", 0)) for name in names)
 
 
-def _text_bytes(text: TextAutomaton) -> int:
+def token_bytes(constraint: CompiledConstraint) -> int:
+    """The bytes of the automaton over tokens."""
+    return constraint.tokens.table_bytes + int(constraint.tokens.token_class.nbytes)
+
+
+def _text_bytes(text: AnyText) -> int:
     over_bytes = text.existing_byte_automaton
-    parts = [text, text.transducer, text.letters, text.display_dfa, *([over_bytes] if over_bytes else [])]
-    return ENTRY_BYTES + sum(array_bytes(part) for part in parts)
+    size = ENTRY_BYTES + (over_bytes.table_bytes if over_bytes else 0)
+    if isinstance(text, PushdownText):
+        return size + array_bytes(text.machine)
+    return size + sum(map(array_bytes, (text, text.transducer, text.letters, text.display_dfa)))
 
 
 _opening = threading.Lock()  # two threads that ask for the first time get the same one
@@ -118,19 +138,23 @@ _opening = threading.Lock()  # two threads that ask for the first time get the s
 def open_decoder(settings: Settings, fingerprint: str) -> Decoder:
     """The decoder of this process for these settings and this vocabulary: API and workers share its space."""
     with _opening:
-        return _decoder(settings.auth.secret, fingerprint, settings.retention.automaton_cache_bytes)
+        return _decoder(settings.auth.secret, fingerprint, settings.retention.automaton_cache_bytes, settings.limits)
 
 
 @functools.lru_cache(maxsize=1)
-def _decoder(secret: bytes, fingerprint: str, bytes_max: int) -> Decoder:
-    return Decoder(secret, fingerprint, bytes_max)
+def _decoder(secret: bytes, fingerprint: str, bytes_max: int, limits: Limits) -> Decoder:
+    return Decoder(secret, fingerprint, bytes_max, limits)
 
 
 def summary(automaton: str, constraint: CompiledConstraint, cached: bool, compile_ms: float) -> CompileJobResult:
-    """The sizes of a compiled constraint."""
-    dfa, tokens = constraint.text.display_dfa, constraint.tokens
+    """The sizes of a compiled constraint. Those of a grammar are control states and classes of bytes."""
+    text, tokens = constraint.text, constraint.tokens
+    if isinstance(text, PushdownText):
+        states, letters = text.machine.action.shape
+    else:
+        states, letters = text.display_dfa.states, text.display_dfa.symbols
     return CompileJobResult(
-        automaton=automaton, states=dfa.states, letters=dfa.symbols, token_states=tokens.states,
+        automaton=automaton, states=states, letters=letters, token_states=tokens.states,
         token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,
-        not_enforced=constraint.not_enforced, approximate=constraint.approximate,
+        not_enforced=constraint.not_enforced, approximate=constraint.approximate, warnings=constraint.warnings,
     )

@@ -85,6 +85,8 @@ class InferenceSettings(_Group):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _setting(
         "auto", "precision: `float32`, `bfloat16` or `float16`; `auto` is float32 on a CPU, else the checkpoint's")
     batch_requests_max: Count = _setting(32, "requests in the continuous batch")
+    grammar_readings_max: Count = _setting(
+        32, "readings of an unfinished text that are followed where a grammar is ambiguous; the same for all workers")
     generation_memory_bytes: Amount = _setting(
         MEASURED,
         "memory of all generations on the model's device; 0: a quarter of what is free after the model is loaded")

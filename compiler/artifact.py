@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from compiler.grammars import GrammarWarning
 from compiler.lifting import TokenAutomaton
+from compiler.pushdown import PushdownAutomaton
 from compiler.spec import Spec
-from compiler.text import TextAutomaton
+from compiler.text import AnyText, TextAutomaton
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -14,17 +16,29 @@ class CompiledConstraint:
     """A constraint, compiled for one vocabulary.
 
     text             the automaton over texts
-    tokens           the automaton over the vocabulary's ids
-    state_distances  per state of text.display_dfa the fewest tokens to acceptance, None where it is dead
+    tokens           the automaton over the vocabulary's ids, of the same kind
+    state_distances  per state of text.display_dfa the fewest tokens to acceptance, None where it is dead; empty where
+                     the states are without end
     vocabulary       fingerprint of the vocabulary
     not_enforced     JSON pointers of schema keywords that have no effect
     approximate      JSON pointers of schema keywords that have none because the caller allows it
+    warnings         what is probably a mistake in a grammar
     """
 
     spec: Spec
-    text: TextAutomaton
-    tokens: TokenAutomaton
+    text: AnyText
+    tokens: TokenAutomaton | PushdownAutomaton
     state_distances: tuple[int | None, ...]
     vocabulary: str
     not_enforced: tuple[str, ...] = ()
     approximate: tuple[str, ...] = ()
+    warnings: tuple[GrammarWarning, ...] = ()
+
+    def text_over_bytes(self) -> AnyText:
+        """The automaton over texts, which need not be lifted to bytes. The vocabulary must be single bytes."""
+        text, tokens = self.text, self.tokens
+        if isinstance(text, TextAutomaton):
+            assert isinstance(tokens, TokenAutomaton)
+            return replace(text, lifted=tokens)
+        assert isinstance(tokens, PushdownAutomaton)
+        return replace(text, lifted=tokens)

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import struct
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,21 @@ from safetensors.numpy import load, save
 from compiler.artifact import CompiledConstraint
 from compiler.automata import ByteTransducer, Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
+from compiler.grammars import GrammarWarning
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.pushdown import PushdownAutomaton, PushdownMachine, from_arrays, machine_from_arrays
 from compiler.spec import spec_from_json, spec_to_json
-from compiler.text import LabelAutomaton, PerCharacterAutomaton, TextAutomaton, WholeTextAutomaton, WordTraceAutomaton
+from compiler.text import (
+    LabelAutomaton,
+    PerCharacterAutomaton,
+    PushdownText,
+    TextAutomaton,
+    WholeTextAutomaton,
+    WordTraceAutomaton,
+)
 
-MAGIC = b"ABSDFA04"
+MAGIC = b"ABSDFA04"  # an explicit automaton
+PUSHDOWN_MAGIC = b"ABSPDA01"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
@@ -56,25 +67,18 @@ def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
     >>> decode(data, b"secret", vocabulary.fingerprint).tokens.min_tokens
     2
     """
-    text = compiled.text
-    # The keys are a stored format: with a change of them MAGIC changes.
-    arrays = {
-        **_arrays("transducer", text.transducer, _TRANSDUCER),
-        **_arrays("letters", text.letters, _DFA),
-        **(_arrays("dfa", text.whole_dfa, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
-        **_arrays("tokens", compiled.tokens, _TOKENS),
-        "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
-        "document": np.frombuffer(json.dumps(_document(compiled)).encode(), dtype=np.uint8),
-    }
+    pushdown = isinstance(compiled.text, PushdownText)
+    arrays, document = _pushdown_parts(compiled) if pushdown else _explicit_parts(compiled)
     # safetensors holds plain arrays and no code: reading it cannot run anything.
-    raw = save(arrays)
+    raw = save({**arrays, "document": np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)})
     body = zstandard.ZstdCompressor(level=3).compress(raw)
     # What `decode` would refuse is not written.
     if len(raw) > RAW_BYTES_MAX or len(body) + _HEADER.size > BLOB_BYTES_MAX:
         raise LimitExceeded("blob_bytes_max", BLOB_BYTES_MAX, len(body))
     # The signature covers the header up to where it stands itself.
-    head = _HEADER.pack(MAGIC, len(raw), len(body), bytes(32))
-    return _HEADER.pack(MAGIC, len(raw), len(body), _sign(head, body, secret)) + body
+    magic = PUSHDOWN_MAGIC if pushdown else MAGIC
+    head = _HEADER.pack(magic, len(raw), len(body), bytes(32))
+    return _HEADER.pack(magic, len(raw), len(body), _sign(head, body, secret)) + body
 
 
 def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
@@ -82,16 +86,21 @@ def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
     return hmac.new(secret, head[:16] + body, hashlib.sha256).digest()
 
 
-def _document(compiled: CompiledConstraint) -> dict[str, object]:
-    text = compiled.text
-    return {
-        "spec": spec_to_json(compiled.spec),
-        "vocabulary": compiled.vocabulary,
-        "not_enforced": compiled.not_enforced,
-        "approximate": compiled.approximate,
+def _explicit_parts(compiled: CompiledConstraint) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+    """The arrays and the document of an explicit automaton. With a change of their keys MAGIC changes."""
+    text, tokens = compiled.text, compiled.tokens
+    assert isinstance(text, TextAutomaton) and isinstance(tokens, TokenAutomaton)
+    arrays = {
+        **_arrays("transducer", text.transducer, _TRANSDUCER),
+        **_arrays("letters", text.letters, _DFA),
+        **(_arrays("dfa", text.whole_dfa, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
+        **_arrays("tokens", tokens, _TOKENS),
+        "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
+    }
+    return arrays, {
+        **_common(compiled),
         "state_distances": compiled.state_distances,
         "kind": text.kind,
-        "strips_space": text.strips_space,
         "outputs": text.transducer.outputs,
         "boundary_states": text.transducer.boundary_states,
         "starts": {
@@ -99,11 +108,35 @@ def _document(compiled: CompiledConstraint) -> dict[str, object]:
             "text": text.text_start,
             "letters": text.letters.start,
             "dfa": text.display_dfa.start,
-            "tokens": compiled.tokens.start,
+            "tokens": tokens.start,
         },
         "symbol_names": text.symbol_names,
         "letter_names": text.letter_names,
-        "eos_ids": compiled.tokens.eos_ids,
+        "eos_ids": tokens.eos_ids,
+    }
+
+
+def _pushdown_parts(compiled: CompiledConstraint) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+    """The same of a pushdown automaton. With a change of their keys PUSHDOWN_MAGIC changes."""
+    text, tokens = compiled.text, compiled.tokens
+    assert isinstance(text, PushdownText) and isinstance(tokens, PushdownAutomaton)
+    parts: dict[str, PushdownMachine | PushdownAutomaton] = {"machine": text.machine, "tokens": tokens}
+    arrays = {f"{part}.{name}": array for part, value in parts.items() for name, array in value.arrays().items()}
+    return arrays, {
+        **_common(compiled),
+        **{part: value.numbers() for part, value in parts.items()},
+        "text_start": text.text_start,
+        "warnings": [astuple(warning) for warning in compiled.warnings],
+    }
+
+
+def _common(compiled: CompiledConstraint) -> dict[str, object]:
+    return {
+        "spec": spec_to_json(compiled.spec),
+        "vocabulary": compiled.vocabulary,
+        "not_enforced": compiled.not_enforced,
+        "approximate": compiled.approximate,
+        "strips_space": compiled.text.strips_space,
     }
 
 
@@ -114,16 +147,16 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
     fingerprint; no other exception, whatever the bytes.
     """
     # From here on the bytes are ours, unless the secret is known to others: errors below are old or broken artefacts.
-    raw = _open(data, secret)
+    magic, raw = _open(data, secret)
     try:
         arrays = load(raw)
         document = json.loads(arrays.pop("document").tobytes())
         # The constructors check every index and shape, so that a damaged table is an error here and not later.
-        compiled = _rebuild(arrays, document)
+        compiled = (_rebuild if magic == MAGIC else _rebuild_pushdown)(arrays, document)
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
     # The constructors have checked each part; this checks that the parts fit together.
-    if compiled.tokens.min_tokens == UNREACHABLE or len(compiled.state_distances) != compiled.text.display_dfa.states:
+    if compiled.tokens.min_tokens == UNREACHABLE or not _fits(compiled):
         raise ArtefactInvalid("the stored automaton cannot be satisfied, or lacks distances")
     if compiled.vocabulary != vocabulary:
         # Token ids mean nothing in another vocabulary, even if all tables fit.
@@ -131,8 +164,19 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
     return compiled
 
 
-def _open(data: bytes, secret: bytes) -> bytes:
-    """Return the decompressed body of a verified artefact.
+def _fits(compiled: CompiledConstraint) -> bool:
+    """Whether the two automata may be those of one constraint."""
+    text, tokens = compiled.text, compiled.tokens
+    if isinstance(text, TextAutomaton):
+        return len(compiled.state_distances) == text.display_dfa.states
+    assert isinstance(tokens, PushdownAutomaton)
+    machine, tables = text.machine, tokens.tables
+    sizes = machine.states, len(machine.resume), machine.start
+    return sizes == (tables.states, tables.symbols, tables.start)
+
+
+def _open(data: bytes, secret: bytes) -> tuple[bytes, bytes]:
+    """Return the magic and the decompressed body of a verified artefact.
 
     The checks come in this order: size, magic, lengths, signature.
     """
@@ -141,7 +185,7 @@ def _open(data: bytes, secret: bytes) -> bytes:
     magic, raw_length, body_length, signature = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     # The cheap checks come first; nothing is decompressed before the signature is checked.
-    if magic != MAGIC or body_length != len(body) or raw_length > RAW_BYTES_MAX:
+    if magic not in (MAGIC, PUSHDOWN_MAGIC) or body_length != len(body) or raw_length > RAW_BYTES_MAX:
         raise ArtefactInvalid("the stored automaton is of another format")
     # In constant time, so that a signature cannot be guessed byte by byte.
     if not hmac.compare_digest(signature, _sign(data, body, secret)):
@@ -149,7 +193,7 @@ def _open(data: bytes, secret: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(body) != raw_length:  # decompress() trusts the frame, so the frame is checked
             raise ArtefactInvalid("the stored automaton has another length than it says")
-        return zstandard.ZstdDecompressor().decompress(body)
+        return magic, zstandard.ZstdDecompressor().decompress(body)
     except zstandard.ZstdError as error:
         raise ArtefactInvalid("the stored automaton does not decompress") from error
 
@@ -187,4 +231,20 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         spec=spec_from_json(document["spec"]), text=text, tokens=tokens, state_distances=distances,
         vocabulary=document["vocabulary"], not_enforced=tuple(document["not_enforced"]),
         approximate=tuple(document["approximate"]),
+    )
+
+
+def _rebuild_pushdown(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:
+    def take(part: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
+
+    text = PushdownText(
+        machine=machine_from_arrays(take("machine"), document["machine"]), text_start=document["text_start"],
+        strips_space=bool(document["strips_space"]),
+    )
+    return CompiledConstraint(
+        spec=spec_from_json(document["spec"]), text=text, tokens=from_arrays(take("tokens"), document["tokens"]),
+        state_distances=(), vocabulary=document["vocabulary"], not_enforced=tuple(document["not_enforced"]),
+        approximate=tuple(document["approximate"]),
+        warnings=tuple(GrammarWarning(*warning) for warning in document["warnings"]),
     )

@@ -26,6 +26,7 @@ class Limits:
     choice_chars_max: int = _cap(2_000_000, "length of all choices together")
     template_chars_max: int = _cap(8_192, "length of a template")
     schema_chars_max: int = _cap(65_536, "length of a schema")
+    grammar_chars_max: int = _cap(65_536, "length of a grammar")
     integer_digits_max: int = _cap(19, "digits of an integer that an answer to a schema may hold")
     formulas_chars_max: int = _cap(
         65_536, "length of all formulas and all patterns of propositions, which are read to hash a constraint"
@@ -40,6 +41,9 @@ class Limits:
     bdd_nodes_max: int = _cap(500_000, "BDD nodes of a formula's translation")
     nfa_positions_max: int = _cap(10_000, "positions of a pattern's Glushkov automaton")
     dfa_states_max: int = _cap(120_000, "states of any automaton")
+    check_steps_max: int = _cap(
+        2_000_000, "steps in which the parser of a grammar reads one text; an ambiguous text takes many for each byte"
+    )
     table_bytes_max: int = _cap(128 * 2**20, "size of each table of an automaton")
     compile_s_max: float = _cap(10.0, "wall time of a compilation")
     compile_memory_bytes_max: int = _cap(

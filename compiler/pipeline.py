@@ -8,11 +8,21 @@ from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
 from compiler.errors import CompileError, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
-from compiler.forms import approximated_keywords, constraint_tree, unenforced_keywords
+from compiler.forms import approximated_keywords, constraint_tree, grammar_text, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.spec import LabelsSpec, LengthSpec, Spec, check_input_size, drop_unused_propositions, leaves
+from compiler.pushdown import lift_to_tokens
+from compiler.spec import (
+    GrammarSpec,
+    LabelsSpec,
+    LengthSpec,
+    Spec,
+    check_input_size,
+    drop_unused_propositions,
+    leaves,
+)
 from compiler.text import (
+    AnyText,
     ConstraintTree,
     TextAutomaton,
     label_automata,
@@ -21,13 +31,14 @@ from compiler.text import (
 )
 from compiler.vocab import Vocabulary
 
+_NO_TEXT = "no text satisfies the constraint"
 
 def compile_text(
     spec: Spec,
     limits: Limits = DEFAULT_LIMITS,
     cancelled: Callable[[], bool] | None = None,
     engines: Engines = NATIVE,
-) -> TextAutomaton:
+) -> AnyText:
     """The automaton over texts of a constraint.
 
     Raises SpecSyntaxError or SpecUnsupported where it cannot be read, SpecUnsatisfiable where no text satisfies it,
@@ -42,14 +53,21 @@ def compile_text(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
+        if isinstance(read, GrammarSpec):
+            grammar = grammar_text(read, guard)[0]
+            if grammar.byte_automaton.min_tokens == UNREACHABLE:
+                raise SpecUnsatisfiable(_NO_TEXT)
+            return grammar
         tree = _tree(read, engines, guard)
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, tree, guard)[0]
         text = to_text_automaton(tree, guard)
         if text.byte_automaton.min_tokens == UNREACHABLE:
-            raise SpecUnsatisfiable("no text satisfies the constraint")
+            raise SpecUnsatisfiable(_NO_TEXT)
         return text
     except SpecUnsatisfiable:
+        if isinstance(spec, GrammarSpec):  # it has no parts that could contradict each other
+            raise
         raise _refusal(spec, engines, guard) from None
 
 
@@ -75,6 +93,8 @@ def compile_spec(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
+        if isinstance(read, GrammarSpec):
+            return _compile_grammar(read, vocabulary, guard)
         tree = _tree(read, engines, guard)
         if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
             text, tokens = _compile_labels(read, tree, guard)
@@ -86,11 +106,23 @@ def compile_spec(
             if tokens.min_tokens == UNREACHABLE:
                 raise _unsatisfiable_error(text, vocabulary, guard)
     except SpecUnsatisfiable:
+        if isinstance(spec, GrammarSpec):  # it has no parts that could contradict each other
+            raise
         raise _refusal(spec, engines, guard) from None
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
         vocabulary=vocabulary.fingerprint, not_enforced=unenforced_keywords(read, guard),
         approximate=approximated_keywords(tree),
+    )
+
+
+def _compile_grammar(spec: GrammarSpec, vocabulary: Vocabulary, guard: ResourceGuard) -> CompiledConstraint:
+    text, warnings = grammar_text(spec, guard)
+    tokens = lift_to_tokens(text.machine, vocabulary, guard)
+    if tokens.min_tokens == UNREACHABLE:
+        raise _unsatisfiable_error(text, vocabulary, guard)
+    return CompiledConstraint(
+        spec=spec, text=text, tokens=tokens, state_distances=(), vocabulary=vocabulary.fingerprint, warnings=warnings
     )
 
 
@@ -145,13 +177,13 @@ def _compile_labels(
     return text, tokens
 
 
-def _unsatisfiable_error(text: TextAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:
+def _unsatisfiable_error(text: AnyText, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:
     """The reason why no tokens satisfy the constraint.
 
     Either no text does, or the vocabulary cannot spell those that do.
     """
     if text.byte_automaton.min_tokens == UNREACHABLE:
-        return SpecUnsatisfiable("no text satisfies the constraint")
+        return SpecUnsatisfiable(_NO_TEXT)
     # Texts exist, so the vocabulary is at fault: the characters that it cannot spell are named.
     characters = missing_characters(text.byte_automaton, vocabulary, guard)
     if not characters:

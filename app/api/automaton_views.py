@@ -9,17 +9,18 @@ from app.api.svg import Drawing, draw, visible
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation
 from compiler.spec import caller_names, in_caller_names, spec_to_json
+from compiler.text import TextAutomaton
 
 
 def as_json(
     automaton: str, constraint: CompiledConstraint, explanation: ConstraintExplanation | None
 ) -> AutomatonResponse:
     """The automaton as JSON. It has the states with distances, the letters of each transition, and an explanation."""
-    dfa = constraint.text.display_dfa
+    dfa = _text(constraint).display_dfa
     return AutomatonResponse(
         automaton=automaton,
         constraint=spec_to_json(constraint.spec),
-        kind=constraint.text.kind,
+        kind=_text(constraint).kind,
         start=dfa.start,
         letters=_letters(constraint),
         states=tuple(
@@ -38,7 +39,7 @@ def as_json(
 
 def as_dot(constraint: CompiledConstraint) -> str:
     """The automaton as DOT text. Each state shows its distance; dead states are dotted."""
-    dfa = constraint.text.display_dfa
+    dfa = _text(constraint).display_dfa
     lines = ["digraph automaton {", "  rankdir=LR;", '  node [shape=circle];', '  begin [shape=point];']
     for state, distance in enumerate(constraint.state_distances):
         shape = "doublecircle" if dfa.accepting[state] else "circle"
@@ -57,14 +58,20 @@ def _quoted(text: str) -> str:
 
 def as_svg(constraint: CompiledConstraint) -> str:
     """The SVG document."""
-    dfa = constraint.text.display_dfa
+    dfa = _text(constraint).display_dfa
     accepting = frozenset(_accepting(constraint))
     drawing = Drawing(constraint.state_distances, accepting, dfa.start, _edges(constraint))
     return draw(drawing, "the automaton of the constraint")
 
 
+def _text(constraint: CompiledConstraint) -> TextAutomaton:
+    """The automaton that is shown. `Constraints.picture` refuses those that cannot be."""
+    assert isinstance(constraint.text, TextAutomaton)
+    return constraint.text
+
+
 def _accepting(constraint: CompiledConstraint) -> tuple[int, ...]:
-    return tuple(constraint.text.display_dfa.accepting.nonzero()[0].tolist())
+    return tuple(_text(constraint).display_dfa.accepting.nonzero()[0].tolist())
 
 
 def _letters(constraint: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
@@ -72,7 +79,7 @@ def _letters(constraint: CompiledConstraint) -> tuple[tuple[str, ...], ...]:
 
     Their names are those of the stored constraint.
     """
-    text = constraint.text
+    text = _text(constraint)
     if text.kind != "words":
         return tuple((name,) for name in text.symbol_names)
     # A stored automaton is shared, so the names are those of the constraint that was compiled first.
@@ -88,7 +95,7 @@ def _edges(constraint: CompiledConstraint) -> list[tuple[int, int, str]]:
 
     Propositions of our own, such as "(a word)", appear only where none of the caller's holds.
     """
-    symbols = zip(_letters(constraint), constraint.text.symbol_names, strict=True)
+    symbols = zip(_letters(constraint), _text(constraint).symbol_names, strict=True)
     names = [", ".join(letter) or symbol for letter, symbol in symbols]
     return [
         (source, target, " | ".join(names[letter] for letter in letters))
@@ -98,7 +105,7 @@ def _edges(constraint: CompiledConstraint) -> list[tuple[int, int, str]]:
 
 def _transitions(constraint: CompiledConstraint) -> dict[tuple[int, int], tuple[int, ...]]:
     """The letters that lead from one state to another."""
-    dfa = constraint.text.display_dfa
+    dfa = _text(constraint).display_dfa
     letters: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     table = dfa.next_state[:, dfa.symbol_class].tolist()  # [states, symbols]; `next_state` has a column per class
     for source, row in enumerate(table):

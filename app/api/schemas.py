@@ -51,6 +51,7 @@ _PROPOSITION = {
     ]
 }
 _LEADING = {"leading_space": {"enum": ["strip", "forbid"], "default": "strip"}}
+_SYNTAX = {"enum": ["lark", "gbnf", "ebnf"]}
 _DECLARED = {"propositions": {"type": "object", "additionalProperties": _PROPOSITION}}
 _INNER = {"type": "object", "description": "A constraint of any form"}
 _INNERS = {"type": "array", "minItems": 1, "items": _INNER}
@@ -89,6 +90,7 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "approximate": {"type": "array", "items": {"enum": ["uniqueItems"]}, "default": []},
     }),
     ("choice", "One of the strings", {"choice": _WORDS, **_LEADING}),
+    ("grammar", "A text of a context-free grammar", {"grammar": {"type": "string"}, "syntax": _SYNTAX, **_LEADING}),
     ("dfa", "An automaton over propositions of the words, or over the bytes of the text", {
         "dfa": {
             "type": "object", "additionalProperties": False, "required": ["start", "accepting", "transitions"],
@@ -112,7 +114,7 @@ _LABELS = {"labels": {**_WORDS, "description": "Over these ids instead of text: 
 _CONSTRAINT_SCHEMA = {
     "oneOf": [
         {"type": "object", "title": form, "description": text, "additionalProperties": False,
-         **({"required": [form]} if form in properties else {"minProperties": 1}),
+         **({"required": [form, *({"syntax"} & set(properties))]} if form in properties else {"minProperties": 1}),
          "properties": {**properties, **_LABELS}}
         for form, text, properties in _FORMS
     ]

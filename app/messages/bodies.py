@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import field, fields
-from typing import Self
+from typing import Annotated, Self
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from app.messages.parts import (
@@ -20,6 +22,7 @@ from app.messages.parts import (
     WordBody,
 )
 from compiler.diagnostics import ConstraintExplanation
+from compiler.grammars import GrammarWarning
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -27,7 +30,8 @@ class CompiledEventBody:
     """The event `compiled` of a stream: the sizes of the constraint. `compile_ms` is 0 if it was stored already.
 
     `not_enforced` has the JSON pointers of schema keywords and formats that have no effect, `approximate` of those that
-    have none because the constraint's `approximate` allows it.
+    have none because the constraint's `approximate` allows it. Of a grammar, `states` are the control states of its
+    pushdown automaton, `letters` classes of bytes, and `warnings` what is probably a mistake in it.
     """
 
     automaton: str
@@ -40,6 +44,7 @@ class CompiledEventBody:
     compile_ms: float
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
+    warnings: Annotated[tuple[GrammarWarning, ...], Field(exclude_if=operator.not_)] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from app.messages import GenerationOptions, StepMessage, StepRowBody
 from app.openai.constraints import remove_partial_stop
 from compiler.artifact import CompiledConstraint
-from compiler.lifting import UNREACHABLE
-from compiler.text import states_along
+from compiler.text import read_prefix
 
 _INCOMPLETE = "\ufffd"  # replaces a character whose last bytes are not generated yet
 Normalize = Callable[[str], str]
@@ -50,7 +49,7 @@ class AnswerNormalizer:
 
 def _may_begin_with_space(constraint: CompiledConstraint) -> bool:
     """Whether an answer may begin with a space."""
-    return int(constraint.tokens.distance[states_along(constraint.text, " ")[-1]]) != UNREACHABLE
+    return read_prefix(constraint.text, constraint.tokens, " ").chars > 0
 
 
 class StablePrefixTracker:

@@ -43,6 +43,7 @@ from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
+from compiler.text import TextAutomaton
 
 # Cache hits are trusted this long without asking the store again: requests for one constraint come in bursts.
 HIT_TTL_S = 1.0
@@ -118,8 +119,14 @@ class Constraints:
         return with_caller_names(explanation, spec, names)
 
     async def picture(self, automaton: str) -> CompiledConstraint:
-        """A stored constraint small enough to be shown whole. Raises UnknownAutomaton, RequestOverLimit."""
+        """A stored constraint small enough to be shown whole.
+
+        Raises UnknownAutomaton, RequestOverLimit, and SpecUnsupported for a grammar.
+        """
         constraint = await self.automaton(automaton)
+        if not isinstance(constraint.text, TextAutomaton):
+            message = "a grammar has no picture: with its stack it has states without end"
+            raise SpecUnsupported(message, construct="picture of a grammar")
         dfa, cap = constraint.text.display_dfa, self._settings.requests.automaton_view_cells_max
         require_at_most("states * letters", dfa.states * dfa.symbols, "automaton_view_cells_max", cap)
         return constraint

@@ -48,7 +48,9 @@ from app.worker.handlers.base import Handler
 from app.worker.job_context import JobContext
 from compiler.errors import ErrorFacts
 
-FORMS = ("labels", "ltlf", "regex", "keywords", "infill", "json_schema", "choice", "dfa", "all", "any", "not")
+FORMS = (
+    "labels", "ltlf", "regex", "keywords", "infill", "json_schema", "choice", "grammar", "dfa", "all", "any", "not",
+)  # fmt: skip
 log = logging.getLogger("app.worker.loop")  # the name that operators filter by
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.compiler.cases import Expression
 from compiler.artifact import CompiledConstraint
 from compiler.json_schema import FORMATS
-from compiler.lifting import UNREACHABLE, TokenMasks
+from compiler.lifting import UNREACHABLE, TokenAutomaton, TokenMasks
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
@@ -85,7 +85,9 @@ class OurMasks:
 
     def __init__(self, compiled: CompiledConstraint) -> None:
         self.compiled = compiled
-        self.tokens = tokens = compiled.tokens
+        tokens = compiled.tokens
+        assert isinstance(tokens, TokenAutomaton)  # of a pattern
+        self.tokens = tokens
         self._state = tokens.start
         self._class_of = tokens.token_class.astype(np.intp)
         self._masks = TokenMasks(tokens)

@@ -12,6 +12,7 @@ from benchmarks.systems.base import TextConstraint
 from compiler.lifting import TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
+from compiler.pushdown import PushdownAutomaton
 from compiler.spec import RegexSpec, Spec, spec_from_json
 from compiler.text import answer_text
 from compiler.vocab import Vocabulary
@@ -34,7 +35,9 @@ class ConstraintPreparer:
         self._prior = unigram_prior(model)
         self._endings = find_endings(model, self._prior)
 
-    def prepare(self, automaton: TokenAutomaton, *, forced_tokens: bool = True) -> PreparedConstraint:
+    def prepare(
+        self, automaton: TokenAutomaton | PushdownAutomaton, *, forced_tokens: bool = True
+    ) -> PreparedConstraint:
         """An automaton with its tables. `forced_tokens` switches jump-forward decoding on."""
         token_bytes = self._token_bytes if forced_tokens else None
         return PreparedConstraint.prepare(

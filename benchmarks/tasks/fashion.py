@@ -38,6 +38,8 @@ from benchmarks.tasks.fashion_sequences import (
     read_split,
 )
 from compiler.artifact import CompiledConstraint
+from compiler.lifting import TokenAutomaton
+from compiler.text import TextAutomaton
 from decoding.label_decoding import BeamOptions, beam_labels, best_labels
 
 RESULT = RESULTS_DIRECTORY / "fashion.json"
@@ -201,10 +203,13 @@ class FashionScorer:
 def constrained_decoder(log_probs: NDArray[np.float64], constraint: CompiledConstraint, beams: int) -> Decoder:
     """Our decoding of each sequence's matrix [T, labels] by beam search. With `beams` 0 it is exact."""
 
+    tokens = constraint.tokens
+    assert isinstance(tokens, TokenAutomaton)  # of labels
+
     def decode(matrix: NDArray[np.float64]) -> Labels:
         if not beams:
-            return best_labels(matrix, constraint.tokens).labels
-        return beam_labels(matrix, constraint.tokens, BeamOptions(beams)).labels
+            return best_labels(matrix, tokens).labels
+        return beam_labels(matrix, tokens, BeamOptions(beams)).labels
 
     return lambda sequences: [decode(log_probs[outfit.images]) for outfit in sequences]
 
@@ -213,6 +218,7 @@ def repeat(seed: int, shared: Path, count: int, on_stage: OnStage) -> dict[str, 
     """One repeat, in which all randomness comes from one seed."""
     folder, random = shared / "data" / "fashion_mnist", np.random.default_rng(seed)
     train, test, constraint = read_split(folder, "train"), read_split(folder, "t10k"), clothing_constraint()
+    assert isinstance(constraint.text, TextAutomaton)
     allowed = sorted(accepted_sequences(constraint.text))
     cnn = train_classifier(train, seed, on_stage)
     features, _ = features_and_log_probs(cnn, train.images)

@@ -14,9 +14,11 @@ from compiler.artifact import CompiledConstraint
 from compiler.diagnostics.prose import counted, sentence, shortened
 from compiler.diagnostics.samples import STEPS_MAX, TextSampler
 from compiler.errors import LimitExceeded
+from compiler.lifting import TokenAutomaton
 from compiler.limits import ResourceGuard
+from compiler.pushdown import Configurations
 from compiler.spec import EOS, NOMATCH, STEP, Spec, in_caller_names, meaning_name
-from compiler.text import SEPARATOR, TextAutomaton, check_labels, check_text
+from compiler.text import SEPARATOR, AnyText, PushdownText, TextAutomaton, check_labels, check_text
 
 SHOWN_MAX = 200  # states, and letters, that are listed
 SAMPLES = 3
@@ -77,26 +79,34 @@ def explain(compiled: CompiledConstraint, seed: int = 0, guard: ResourceGuard | 
     """
     text = compiled.text
     examples, no_examples = _examples(compiled, seed, guard or ResourceGuard(text.limits))
+    letters, states = _shown(compiled, text) if isinstance(text, TextAutomaton) else ((), ())
+    shown = text.display_dfa if isinstance(text, TextAutomaton) else None
+    return ConstraintExplanation(
+        sentences=(sentence(compiled.spec), *_conventions(text), *_sizes(compiled), *no_examples),
+        letters=letters,
+        letters_more=shown.symbols - len(letters) if shown else 0,
+        states=states,
+        states_more=shown.states - len(states) if shown else 0,
+        # The first example is the shortest text, the others are random.
+        shortest=examples[0] if examples else None,
+        samples=tuple(examples[1:]),
+    )
+
+
+def _shown(compiled: CompiledConstraint, text: TextAutomaton) -> tuple[tuple[Letter, ...], tuple[StateNote, ...]]:
+    """The first letters and states."""
+    dfa = text.display_dfa
     # Where the states that are shown belong to another automaton than the letters, its symbols hold no propositions.
-    propositions = text.letter_names if text.display_dfa is text.letters else (None,) * text.display_dfa.symbols
+    propositions = text.letter_names if dfa is text.letters else (None,) * dfa.symbols
     letters = tuple(
         _letter(text.kind, name, holds)
         for name, holds in zip(text.symbol_names[:SHOWN_MAX], propositions[:SHOWN_MAX], strict=True)
     )
     states = tuple(
-        StateNote(state, distance, bool(text.display_dfa.accepting[state]), state == text.display_dfa.start)
+        StateNote(state, distance, bool(dfa.accepting[state]), state == dfa.start)
         for state, distance in enumerate(compiled.state_distances[:SHOWN_MAX])
     )
-    return ConstraintExplanation(
-        sentences=(sentence(compiled.spec), *_conventions(text), *_sizes(compiled), *no_examples),
-        letters=letters,
-        letters_more=text.display_dfa.symbols - len(letters),
-        states=states,
-        states_more=text.display_dfa.states - len(states),
-        # The first example is the shortest text, the others are random.
-        shortest=examples[0] if examples else None,
-        samples=tuple(examples[1:]),
-    )
+    return letters, states
 
 
 def with_caller_names(
@@ -154,10 +164,10 @@ def _step_in_words(holds: Sequence[str]) -> str:
     return shortened(f"{' and '.join(holds)} {'holds' if len(holds) == 1 else 'hold'}")
 
 
-def _conventions(text: TextAutomaton) -> list[str]:
+def _conventions(text: AnyText) -> list[str]:
     """How the text is read, where that matters."""
     conventions = []
-    if text.kind == "words" and text.traced:
+    if isinstance(text, TextAutomaton) and text.kind == "words" and text.traced:
         conventions.append(
             "A word is a run of letters, digits and underscores; it is one step of the word trace, and so is every "
             "other character that is no white space."
@@ -166,7 +176,7 @@ def _conventions(text: TextAutomaton) -> list[str]:
         conventions.append("One last step follows the last word; at it eos holds and nothing else.")
     if text.strips_space:
         conventions.append("One space before the answer is allowed, and is not part of it.")
-    elif text.kind == "characters":
+    elif text.kind in ("characters", "grammar"):
         conventions.append("No space is allowed before the answer.")
     return conventions
 
@@ -186,18 +196,24 @@ def _letters(text: TextAutomaton) -> str:
 
 def _sizes(compiled: CompiledConstraint) -> list[str]:
     text, tokens = compiled.text, compiled.tokens
-    # The sizes are those of the automaton that is shown; the token automaton has its own sentence.
-    accepting = int(text.display_dfa.accepting.sum())
-    dead = sum(distance is None for distance in compiled.state_distances)
-    states = f"{counted(text.display_dfa.states, 'state')}, {accepting:,} accepting"
-    # States from which acceptance is unreachable are mentioned only where there are some.
-    states += f" and {dead:,} from which no answer can be finished" if dead else ""
     unit = "label" if text.kind == "labels" else "token"
+    if isinstance(text, PushdownText):
+        states, symbols = text.machine.states, len(text.machine.resume)
+        shown = f"Its pushdown automaton has {counted(states, 'control state')} and {counted(symbols, 'stack symbol')}."
+    else:
+        # The sizes are those of the automaton that is shown; the token automaton has its own sentence.
+        accepting = int(text.display_dfa.accepting.sum())
+        dead = sum(distance is None for distance in compiled.state_distances)
+        shown = f"Its automaton has {counted(text.display_dfa.states, 'state')}, {accepting:,} accepting"
+        # States from which acceptance is unreachable are mentioned only where there are some.
+        shown += f" and {dead:,} from which no answer can be finished" if dead else ""
+        shown += f", over {_letters(text)}."
     tables = f"{tokens.table_bytes / _KIB:,.1f} KiB of tables"
+    state = "state" if isinstance(tokens, TokenAutomaton) else "control state"
     return [
-        f"Its automaton has {states}, over {_letters(text)}.",
+        shown,
         f"The shortest answer takes {counted(tokens.min_tokens, unit)}, the end of the answer counted as one.",
-        f"The automaton over {unit}s has {counted(tokens.states, 'state')}, tells {tokens.classes:,} kinds of {unit}s "
+        f"The automaton over {unit}s has {counted(tokens.states, state)}, tells {tokens.classes:,} kinds of {unit}s "
         f"apart and takes {tables}.",
     ]
 
@@ -218,18 +234,22 @@ def _examples(compiled: CompiledConstraint, seed: int, guard: ResourceGuard) -> 
 
 
 def _sampler(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
-    text = compiled.text
+    text, tokens = compiled.text, compiled.tokens
+    if isinstance(text, PushdownText):
+        states = Configurations(text.byte_automaton, start=((text.text_start, ()),))
+        return TextSampler(states, states.start, over_bytes=True, guard=guard)
     if text.kind == "labels":
-        return TextSampler(compiled.tokens, compiled.tokens.start, over_bytes=False, guard=guard)
+        assert isinstance(tokens, TokenAutomaton)
+        return TextSampler(tokens, tokens.start, over_bytes=False, guard=guard)
     # A state of the automaton is a pair (transducer state, letter state), packed into one number.
     automaton = text.byte_automaton
     start = text.text_start * automaton.letter_states + text.letters.start
     return TextSampler(automaton, start, over_bytes=True, guard=guard)
 
 
-def _text_of(text: TextAutomaton, word: tuple[int, ...]) -> str:
+def _text_of(text: AnyText, word: tuple[int, ...]) -> str:
     """The displayed text of a word of the automaton. Raises RuntimeError where the text is not accepted."""
-    if text.kind == "labels":
+    if isinstance(text, TextAutomaton) and text.kind == "labels":
         labels = [text.symbol_names[label] for label in word]
         example, check = SEPARATOR.join(labels), check_labels(text, labels)
     else:

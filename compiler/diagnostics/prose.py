@@ -12,6 +12,7 @@ from compiler.spec import (
     ChoiceSpec,
     Count,
     DfaSpec,
+    GrammarSpec,
     InfillSpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -28,6 +29,7 @@ TEXT_CHARS_MAX = 200  # of a caller's own text, a formula or a pattern, as a cla
 NAME_CHARS_MAX = 60
 LISTED_MAX = 8  # items of a list that are shown before the number of the others
 _TITLE_CHARS_MAX = 48
+_SYNTAXES = {"lark": "Lark", "gbnf": "GBNF", "ebnf": "EBNF"}
 _NESTED_MAX = 12  # parts of a combination that a clause lists
 
 
@@ -68,6 +70,8 @@ def clause(spec: Spec) -> str:
             return f"it is {listed(map(_quote, spec.choices), 'or')}"
         case JsonSchemaSpec():
             return _json_schema(spec)
+        case GrammarSpec():
+            return f"it is a text of the {_SYNTAXES[spec.syntax]} grammar {_quote(spec.text)}"
         case LengthSpec():
             return f"it has {listed(_bounds(spec), 'and')}"
         case DfaSpec():
@@ -83,7 +87,7 @@ def title(spec: Spec) -> str:
             return _clipped(f"not {title(spec.part)}", _TITLE_CHARS_MAX)
         case LabelsSpec():
             return title(spec.part)
-        case LtlfSpec(text) | RegexSpec(text) | InfillSpec(text) | JsonSchemaSpec(text):
+        case LtlfSpec(text) | RegexSpec(text) | InfillSpec(text) | JsonSchemaSpec(text) | GrammarSpec(text):
             return _clipped(f"{spec.form} {text}", _TITLE_CHARS_MAX)
         case KeywordsSpec():
             # A title is short: it has the first form of each concept, and counts only where they are not the default.

@@ -8,14 +8,15 @@ every walk ends. Weights of bytes and a list of words make the texts readable.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, cycle, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import ResourceGuard
+from compiler.pushdown import Configurations
 
 STEPS_MAX = 4_096  # of a shown text: bytes or labels
 _EXTRA_STEPS = (8, 24, 48, 80)  # steps that a random text may have more than the shortest
@@ -29,6 +30,7 @@ _WORDS = (
     b"with", b"near", b"under", b"over", b"today", b"very", b"good",
 )  # fmt: skip
 _INNER = range(0x80, 0xC0)  # bytes inside a UTF-8 character
+_Automaton: TypeAlias = TokenAutomaton | Configurations
 _LETTERS = "etaoinshrdlcumwfgypbvkjxqz"  # by their frequency in English
 
 
@@ -51,11 +53,11 @@ def _weights() -> np.ndarray:
 class _Row(NamedTuple):
     """The transitions of one state.
 
-    after       int [n]: the state after each symbol
+    after       the state after a symbol
     steps_left  int [n]: the fewest steps from there to the end, EOS included
     """
 
-    after: np.ndarray
+    after: Callable[[int], int]
     steps_left: np.ndarray
 
 
@@ -88,7 +90,7 @@ class TextSampler:
     Raises LimitExceeded over `compile_s_max` and CompileCancelled.
     """
 
-    def __init__(self, automaton: TokenAutomaton, start: int, over_bytes: bool, guard: ResourceGuard) -> None:
+    def __init__(self, automaton: _Automaton, start: int, over_bytes: bool, guard: ResourceGuard) -> None:
         self._automaton, self._start, self._over_bytes, self._guard = automaton, start, over_bytes, guard
         self._symbols = automaton.eos_ids[0]
         self._weight = _weights() if over_bytes else np.ones(self._symbols)
@@ -111,7 +113,7 @@ class TextSampler:
             # A step of a shortest word is one after which one step less is left.
             allowed = np.flatnonzero(row.steps_left == left)
             word.append(int(allowed[np.argmin(self._rank[allowed])]))
-            state = int(row.after[word[-1]])
+            state = row.after(word[-1])
         return tuple(word)
 
     def different(self, count: int, seed: int) -> tuple[tuple[int, ...], ...]:
@@ -152,12 +154,13 @@ class TextSampler:
                     break
                 piece = self._step_towards_end(rng, state)
             for symbol in piece:
-                state = int(self._row(state).after[symbol])
+                state = self._row(state).after(symbol)
             word.extend(piece)
         return tuple(word)
 
     def _inside_character(self, state: int) -> bool:
-        return state // self._automaton.letter_states >= self._automaton.boundary_states
+        allowed = np.flatnonzero(self._row(state).steps_left != UNREACHABLE)
+        return self._over_bytes and bool(allowed.size) and int(allowed[0]) in _INNER
 
     def _goes_on(self, state: int) -> bool:
         """True when a letter leads nearer to the end. The word in progress is then not complete."""
@@ -205,7 +208,7 @@ class TextSampler:
             row = self._row(state)
             if row.steps_left[symbol] == UNREACHABLE:
                 return False
-            state = int(row.after[symbol])
+            state = row.after(symbol)
         return self._steps_left(state) - 1 <= left - len(piece)
 
     def _draw(self, rng: random.Random, allowed: np.ndarray) -> list[int]:
@@ -228,10 +231,10 @@ class TextSampler:
             allowed = np.flatnonzero(row.steps_left <= longest - node.steps)
             # The last on the stack is visited first, so the heaviest symbol comes last.
             ordered = allowed[np.argsort(-self._rank[allowed])].tolist()
-            pending.extend(_SearchNode(int(row.after[symbol]), node.steps + 1, node, symbol) for symbol in ordered)
+            pending.extend(_SearchNode(row.after(symbol), node.steps + 1, node, symbol) for symbol in ordered)
 
     def _steps_left(self, state: int) -> int:
-        return int(self._automaton.distance[state])
+        return self._automaton.distance_of(state)
 
     def _row(self, state: int) -> _Row:
         row = self._rows.get(state)
@@ -240,6 +243,7 @@ class TextSampler:
                 # Rows are computed again when needed; a bound on their number is enough.
                 self._rows.clear()
             self._guard.check_time()
-            after = self._automaton.successors(state)[self._automaton.token_class[: self._symbols]]
-            row = self._rows[state] = _Row(after, self._automaton.distance[after])
+            distances, after = self._automaton.expand(state)
+            classes = self._automaton.token_class[: self._symbols]
+            row = self._rows[state] = _Row(lambda symbol: after(int(classes[symbol])), distances[classes])
         return row

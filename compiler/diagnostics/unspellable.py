@@ -8,14 +8,18 @@ import numpy as np
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import ResourceGuard
+from compiler.pushdown import Configurations, ExitCosts, PushdownAutomaton, saturate
 from compiler.vocab import Vocabulary
 
 _NAMED_MAX = 8
 _STATES_MAX = 20_000  # the search stops beyond this many states; the refusal then names no characters
+_SPELLED = 1e-6  # what a byte costs that is in a token; costs are above 0
 _SMALL_LETTERS_FIRST = sorted(range(256), key=lambda byte: (chr(byte).isupper(), byte))  # where either case would do
 
 
-def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, guard: ResourceGuard) -> tuple[str, ...]:
+def missing_characters(
+    over_bytes: TokenAutomaton | PushdownAutomaton, vocabulary: Vocabulary, guard: ResourceGuard
+) -> tuple[str, ...]:
     """The characters that a satisfying text needs and no tokens spell. The text is the one with the fewest bytes that
     are in no token.
 
@@ -27,7 +31,11 @@ def missing_characters(over_bytes: TokenAutomaton, vocabulary: Vocabulary, guard
         if token:
             in_tokens[np.frombuffer(token, dtype=np.uint8)] = True
     # A text that needs the fewest missing bytes blames the fewest characters.
-    text = _cheapest(over_bytes, ~in_tokens, guard).decode(errors="ignore")
+    if isinstance(over_bytes, PushdownAutomaton):
+        read = _cheapest_derived(over_bytes, ~in_tokens, guard)
+    else:
+        read = _cheapest(over_bytes, ~in_tokens, guard)
+    text = read.decode(errors="ignore")
     pieces = _Pieces(vocabulary)
     unspellable = dict.fromkeys(character for character in text if not pieces.spell(character.encode()))
     return tuple(unspellable)[:_NAMED_MAX]
@@ -66,9 +74,7 @@ def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, guard: ResourceGua
 
     It is found by breadth-first search over edges of cost 0 and 1.
     """
-    choices: dict[tuple[int, bool], int] = {}  # of the bytes that act alike, one that costs and one that does not
-    for byte in _SMALL_LETTERS_FIRST:
-        choices.setdefault((int(over_bytes.token_class[byte]), bool(costly[byte])), byte)
+    choices = _choices(over_bytes.token_class, costly)
     # The state and the byte before each visited state; of the start, which has none, they mean nothing.
     arrived_by = {over_bytes.start: (over_bytes.start, 0)}
     now, later = deque([over_bytes.start]), list[tuple[int, int, int]]()
@@ -96,6 +102,35 @@ def _cheapest(over_bytes: TokenAutomaton, costly: np.ndarray, guard: ResourceGua
             else:
                 arrived_by[target] = (state, byte)
                 now.append(target)
+    return b""
+
+
+def _choices(token_class: np.ndarray, costly: np.ndarray) -> dict[tuple[int, bool], int]:
+    """Of bytes that act alike, one that costs and one other."""
+    choices = dict[tuple[int, bool], int]()
+    for byte in _SMALL_LETTERS_FIRST:
+        choices.setdefault((int(token_class[byte]), bool(costly[byte])), byte)
+    return choices
+
+
+def _cheapest_derived(over_bytes: PushdownAutomaton, costly: np.ndarray, guard: ResourceGuard) -> bytes:
+    """The same of a grammar. It follows the least costs from byte to byte."""
+    choices, eos = _choices(over_bytes.token_class, costly), int(over_bytes.token_class[over_bytes.eos_ids[0]])
+    expensive = [token_class for token_class, is_costly in choices if is_costly and (token_class, False) not in choices]
+    cost = np.full(over_bytes.classes, _SPELLED)
+    cost[expensive] = 1.0
+    tables = over_bytes.tables
+    costs = ExitCosts(tables, saturate(tables, guard, cost[tables.edge_class]))
+    states, text = Configurations(over_bytes, costs=costs), bytearray()
+    state = states.start
+    while len(text) <= _STATES_MAX:
+        guard.check_time()
+        further = cost + states.class_costs(np.array([state]))[0]
+        chosen = int(np.where(states.distances_after(state) == UNREACHABLE, np.inf, further).argmin())
+        if chosen == eos:
+            return bytes(text)
+        text.append(choices[chosen, chosen in expensive])
+        state = states.advance(state, text[-1])
     return b""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa, texts_dfa
 from compiler.engines import Engines
-from compiler.errors import LimitExceeded, SpecSyntaxError, require
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported, require
 from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
@@ -36,6 +36,7 @@ from compiler.spec import (
     AnySpec,
     ChoiceSpec,
     DfaSpec,
+    GrammarSpec,
     InfillSpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -105,6 +106,10 @@ def constraint_tree(
             return _length(spec)
         case DfaSpec():
             return _user_dfa(spec, guard, path)
+        case GrammarSpec():
+            # The pipeline takes a grammar that stands alone before it calls this.
+            message = "a grammar stands alone: it cannot be a part of all, any, not, labels or a schema"
+            raise SpecUnsupported(message, construct="grammar in a combination", field="grammar")
         case LabelsSpec():
             # The pipeline takes `labels` off the outermost constraint before it calls this.
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from compiler.errors import SpecSyntaxError
 from compiler.grammars.ebnf import read_ebnf
@@ -15,6 +17,7 @@ _READERS: Mapping[str, Callable[[str, ResourceGuard], ParsedGrammar]] = {
     "lark": read_lark, "gbnf": read_gbnf, "ebnf": read_ebnf,
 }  # fmt: skip
 SYNTAXES = tuple(_READERS)
+_RULE = re.compile(r"^[^\S\n]*(?:\[\d+\]\s*)?[A-Za-z_][\w.-]*\s*::=", re.MULTILINE)
 
 
 def read_grammar(text: str, syntax: str, guard: ResourceGuard) -> ParsedGrammar:
@@ -29,3 +32,11 @@ def read_grammar(text: str, syntax: str, guard: ResourceGuard) -> ParsedGrammar:
     if reader is None:
         raise SpecSyntaxError("this syntax of grammars is unknown", expected=", ".join(SYNTAXES), field="syntax")
     return reader(text, guard)
+
+
+def likely_syntax(text: str) -> Literal["ebnf", "lark"]:
+    """The syntax of a grammar whose author names none.
+
+    It is EBNF where a line begins with a name and `::=`, else Lark.
+    """
+    return "ebnf" if _RULE.search(text) else "lark"

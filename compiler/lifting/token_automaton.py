@@ -199,6 +199,10 @@ class TokenAutomaton:
         successors = self.successors(state)
         return self.distance[successors], successors.item
 
+    def control_of(self, state: int) -> int:
+        """The state itself: it needs no stack."""
+        return state
+
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""
         return int(self.successors(state)[self.token_class[token]])

@@ -2,24 +2,34 @@
 
 A grammar's rules become a network of automata that call each other, and the network a pushdown machine over bytes. The
 machine is lifted to the tokens of a vocabulary, and saturation computes the fewest tokens through each part of a stack.
-`Configurations` are the states that one generation meets. No form of constraint uses it yet.
+`Configurations` are the states that one generation meets; a `Recognizer` reads a text without a vocabulary.
 """
 
 from __future__ import annotations
 
 from compiler.pushdown.configurations import DEAD_STATE, MEMBERS_MAX, Configurations, Stacks
 from compiler.pushdown.grammar import Grammar, call, calls_of, derives, replace_calls
-from compiler.pushdown.machine import ACCEPTED, BOTTOM, END, PushdownMachine, StackNodes, machine_from_arrays
+from compiler.pushdown.machine import (
+    ACCEPTED,
+    BOTTOM,
+    END,
+    NOWHERE,
+    PushdownMachine,
+    Recognizer,
+    StackNodes,
+    machine_from_arrays,
+    with_leading_space,
+)
 from compiler.pushdown.network import build_machine
 from compiler.pushdown.preparation import productive_rules
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton, from_arrays, lift_to_tokens
 from compiler.pushdown.saturation import ExitDistances, saturate
 from compiler.pushdown.stack_vectors import ExitCosts
-from compiler.pushdown.tables import PushdownTables
+from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 __all__ = [
-    "ACCEPTED", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "Configurations", "ExitCosts", "ExitDistances", "Grammar",
-    "PushdownAutomaton", "PushdownMachine", "PushdownTables", "StackNodes", "Stacks", "build_machine", "call",
-    "calls_of", "derives", "from_arrays", "lift_to_tokens", "machine_from_arrays", "productive_rules", "replace_calls",
-    "saturate",
+    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "NOWHERE", "Configurations",
+    "ExitCosts", "ExitDistances", "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer",
+    "StackNodes", "Stacks", "build_machine", "call", "calls_of", "derives", "from_arrays", "lift_to_tokens",
+    "machine_from_arrays", "productive_rules", "replace_calls", "saturate", "with_leading_space",
 ]  # fmt: skip

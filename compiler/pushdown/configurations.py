@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from compiler.automata import grown, spread
 from compiler.lifting import UNREACHABLE
-from compiler.pushdown.machine import ACCEPTED, BOTTOM, Configuration, StackNodes, digest_above
+from compiler.pushdown.machine import ACCEPTED, BOTTOM, NOWHERE, Configuration, StackNodes, digest_above
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton
 from compiler.pushdown.stack_vectors import ExitCosts, StackVectors
 from compiler.pushdown.tables import ACCEPTED_PENDING, NO_LANDING
@@ -107,6 +107,10 @@ class Configurations:
         """The configurations of a state, ascending."""
         return self._members[state]
 
+    def control_of(self, state: int) -> int:
+        """The least control state of a state, or ACCEPTED. The dead state has NOWHERE."""
+        return min((control for control, _ in self._members[state]), default=NOWHERE)
+
     def is_accepting(self, state: int) -> bool:
         """Whether the text is finished, EOS included."""
         return state == self._accepted
@@ -177,7 +181,8 @@ class Configurations:
         members = tokens * (self._members_max if most_items > 1 else 1)  # one stays one where no arrival has two items
         pushed = int(self._automaton.landing_height.max(initial=0))
         node_bytes = sum(3 * vector.row_bytes for vector in vectors if vector) + _NODE_BYTES  # they grow by copies
-        return members * (pushed * node_bytes + _MEMBER_BYTES) + tokens * _STATE_BYTES
+        start = len(self.stacks) * node_bytes  # a prompt may have pushed many
+        return start + members * (pushed * node_bytes + _MEMBER_BYTES) + tokens * _STATE_BYTES
 
     def _successor(self, state: int, token_class: int) -> int:
         return int(self.successors(np.array([state]), np.array([token_class]))[0])

@@ -33,6 +33,8 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     pendings.add(item for items in kept for item in items)
     entries = pendings.entries()
     items = _Items(machine.states, pendings.merged(entries))
+    count = 1 + max(items.pending.values())
+    guard.check("table_bytes_max", 4 * len(machine.resume) * count)  # `PushdownAutomaton.entry_at`
     # Arrivals that differed only in pendings may be equal now.
     number = np.zeros(len(arrivals), dtype=np.int32)
     number[used] = [items.arrival(each) for each in kept]
@@ -53,7 +55,7 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
         edge_class=read.astype(np.int32),
         edge_arrival=edge[state, read].astype(np.int32),
         entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
-        symbols=len(machine.resume), pendings=1 + max(items.pending.values()), start=machine.start,
+        symbols=len(machine.resume), pendings=count, start=machine.start,
         eos_ids=vocabulary.eos_ids, **items.arrays(),
     )  # fmt: skip
 

@@ -7,16 +7,20 @@ the symbol of the state to go on in, and leaving a component pops that symbol. K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
+
+from compiler.limits import Limits, ResourceGuard
 
 END = 256  # what EOS spells, in place of a byte
 NOWHERE = -1  # in `resume`: the symbol does not take the code
 NO_ACTION = 0  # in `action`: the byte cannot be read
 BOTTOM = 0  # the node of the empty stack
 ACCEPTED = -1  # the state behind END
+_SPACE = 0x20
+_UNBOUNDED = Limits(check_steps_max=1 << 62)
 _NUMBERS = ("choices", "start", "rules")  # fields of a machine that are no arrays
 _DIGEST_BASE, _DIGEST_PRIME = 0x9E3779B97F4A7C15, 2**61 - 1
 
@@ -160,46 +164,11 @@ class PushdownMachine:
         return {(state, node)}
 
     def accepts(self, text: bytes) -> bool:
-        """Whether the text is in the machine's language.
-
-        A text of n bytes takes O(n^3) steps, however ambiguous the grammar is: stacks are merged (Tomita 1985).
-        """
-        stacks = _MergedStacks([NOWHERE], [frozenset()])
-        configurations = {(self.start, BOTTOM)}
+        """Whether the text is in the machine's language."""
+        recognizer = Recognizer(self, self.start)
         for byte in (*text, END):
-            configurations = self._after_all(configurations, int(self.byte_class[byte]), stacks)
-            if not configurations:
-                return False
-        return (ACCEPTED, BOTTOM) in configurations
-
-    def _after_all(self, configurations: set[Configuration], column: int, stacks: _MergedStacks) -> set[Configuration]:
-        """The configurations after a byte of a column. A node stands for all its stacks."""
-        actions = dict[Action, set[int]]()  # each with the nodes above which it takes place
-
-        def left_before_reading(state: int, node: int) -> set[Configuration]:
-            for action in self.actions(state, column):
-                actions.setdefault(action, set()).add(node)
-            return self._left(state, node, stacks) if self.pop[state, column] and node != BOTTOM else set()
-
-        def left_at_once(state: int, node: int) -> set[Configuration]:
-            return self._left(state, node, stacks) if state != ACCEPTED and self.eager[state] else set()
-
-        _closed(configurations, left_before_reading)
-        # What an action pushes stands above all its nodes. They are known now, so that leaving finds each of them.
-        reached = {
-            (target, node)
-            for (symbols, target), nodes in actions.items()
-            for node in (stacks.pushed(symbols, nodes) if symbols else nodes)
-        }
-        settled = _closed(reached, left_at_once)
-        return {(state, node) for state, node in settled if state == ACCEPTED or not self.eager[state]}
-
-    def _left(self, state: int, node: int, stacks: _MergedStacks) -> set[Configuration]:
-        """The configurations after the component was left."""
-        if node == BOTTOM:
-            return {(ACCEPTED, BOTTOM)} if self.code[state] == self.start_code else set()
-        resumed = int(self.resume[stacks.symbol[node], self.code[state]])
-        return set() if resumed == NOWHERE else {(resumed, below) for below in stacks.below[node]}
+            recognizer.read(byte)
+        return recognizer.accepted
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays, by the names of their fields. A store keeps them beside `numbers`."""
@@ -217,34 +186,109 @@ def machine_from_arrays(arrays: dict[str, np.ndarray], numbers: dict[str, Any]) 
     return PushdownMachine(**arrays, choices=choices, start=numbers["start"], rules=tuple(numbers["rules"]))
 
 
-class _MergedStacks(NamedTuple):
-    """Stacks of which many share a node.
+def with_leading_space(machine: PushdownMachine) -> PushdownMachine:
+    """The machine that may read one space before each text. The start of the other machine is a state of it, too."""
+    states, column = machine.states, int(machine.byte_class[_SPACE])
+    # The space gets a column of its own: other bytes of its column do not lead to the former start.
+    byte_class = machine.byte_class.copy()
+    byte_class[_SPACE] = machine.action.shape[1]
+    action = np.hstack([machine.action, machine.action[:, [column]]])
+    action[action > states] += 1  # choices stand behind the states
+    first, choices = action[machine.start].copy(), machine.choices
+    actions = tuple(dict.fromkeys((*machine.actions(machine.start, column), ((), machine.start))))
+    if len(actions) > 1 or actions[0][0]:
+        first[-1], choices = 1 + states + 1 + len(choices), (*choices, actions)
+    else:
+        first[-1] = 1 + actions[0][1]
+    pop = np.hstack([machine.pop, machine.pop[:, [column]]])
+    return replace(
+        machine, byte_class=byte_class, action=np.vstack([action, first]), choices=choices,
+        pop=np.vstack([pop, np.zeros_like(pop[:1])]), code=np.append(machine.code, machine.code[machine.start]),
+        eager=np.append(machine.eager, False), start=states,
+    )  # fmt: skip
 
-    It stands for its `symbol` above any of the nodes `below`.
+
+class Recognizer:
+    """Reads a text byte by byte. A text of n bytes takes O(n^3) steps, however ambiguous the grammar is.
+
+    Stacks are merged (Tomita 1985): a node is its symbol above any of the nodes below it.
+
+    configurations  those after the bytes read so far, each a state and a node
+    symbol, below   by node; those of the empty stack mean nothing
+    steps           visited so far, each a configuration that some other one leads to
+
+    Raises LimitExceeded over `check_steps_max` of the guard, if there is one.
     """
 
-    symbol: list[int]
-    below: list[frozenset[int]]
+    def __init__(self, machine: PushdownMachine, start: int, guard: ResourceGuard | None = None) -> None:
+        self._machine, self._guard = machine, guard or ResourceGuard(_UNBOUNDED)
+        self._steps_max = self._guard.limits.check_steps_max
+        self.configurations: set[Configuration] = {(start, BOTTOM)}
+        self.symbol, self.below = [NOWHERE], [frozenset[int]()]
+        self.steps = 0
 
-    def pushed(self, symbols: tuple[int, ...], nodes: set[int]) -> list[int]:
+    @property
+    def accepted(self) -> bool:
+        """Whether END was read where the text may end."""
+        return (ACCEPTED, BOTTOM) in self.configurations
+
+    def read(self, byte: int) -> None:
+        """Read one byte, or END."""
+        machine, column = self._machine, int(self._machine.byte_class[byte])
+        actions = dict[Action, set[int]]()  # each with the nodes above which it takes place
+
+        def left_before_reading(state: int, node: int) -> set[Configuration]:
+            for action in machine.actions(state, column):
+                actions.setdefault(action, set()).add(node)
+            return self._left(state, node) if machine.pop[state, column] and node != BOTTOM else set()
+
+        def left_at_once(state: int, node: int) -> set[Configuration]:
+            return self._left(state, node) if state != ACCEPTED and machine.eager[state] else set()
+
+        self._closed({each for each in self.configurations if each[0] != ACCEPTED}, left_before_reading)
+        # What an action pushes stands above all its nodes. They are known now, so that leaving finds each of them.
+        reached = {
+            (target, node)
+            for (symbols, target), nodes in actions.items()
+            for node in (self._pushed(symbols, nodes) if symbols else nodes)
+        }
+        settled = self._closed(reached, left_at_once)
+        self.configurations = {each for each in settled if each[0] == ACCEPTED or not machine.eager[each[0]]}
+
+    def _left(self, state: int, node: int) -> set[Configuration]:
+        """The configurations after the component was left."""
+        machine = self._machine
+        if node == BOTTOM:
+            return {(ACCEPTED, BOTTOM)} if machine.code[state] == machine.start_code else set()
+        resumed = int(machine.resume[self.symbol[node], machine.code[state]])
+        return set() if resumed == NOWHERE else {(resumed, below) for below in self.below[node]}
+
+    def _pushed(self, symbols: tuple[int, ...], nodes: set[int]) -> set[int]:
         """The new node with the symbols above all of the nodes."""
         for symbol in symbols:
             self.symbol.append(symbol)
             self.below.append(frozenset(nodes))
+            self._count(len(nodes))
             nodes = {len(self.symbol) - 1}
-        return list(nodes)
+        return nodes
 
+    def _closed(
+        self, configurations: set[Configuration], further: Callable[[int, int], set[Configuration]]
+    ) -> set[Configuration]:
+        """The configurations and those that they lead to."""
+        met, waiting = set(configurations), list(configurations)
+        while waiting:
+            found = further(*waiting.pop())
+            self._count(1 + len(found))
+            new = found - met
+            met |= new
+            waiting += new
+        return met
 
-def _closed(
-    configurations: set[Configuration], further: Callable[[int, int], set[Configuration]]
-) -> set[Configuration]:
-    """The configurations and those that they lead to."""
-    met, waiting = set(configurations), list(configurations)
-    while waiting:
-        new = further(*waiting.pop()) - met
-        met |= new
-        waiting += new
-    return met
+    def _count(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > self._steps_max:
+            self._guard.check("check_steps_max", self.steps)
 
 
 def check_range(name: str, values: np.ndarray, first: int, end: int) -> None:

@@ -43,8 +43,21 @@ class PushdownAutomaton:
         return self.tables.token_class
 
     @property
+    def states(self) -> int:
+        """How many control states there are."""
+        return self.tables.states
+
+    @property
     def classes(self) -> int:
         return self.tables.classes
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of everything but the map from ids to classes. The arrays that `Configurations` look up count."""
+        tables = self.tables
+        stored = sum(int(array.nbytes) for name, array in self.arrays().items() if name != "token_class")
+        lookups = 8 * (len(tables.edge_class) + 1 + len(tables.landing_below)) + 4 * tables.symbols * tables.pendings
+        return stored + lookups + self.exit_costs.nbytes
 
     @property
     def vocabulary_size(self) -> int:

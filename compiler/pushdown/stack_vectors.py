@@ -39,6 +39,10 @@ class CostGroups:
         kept = np.flatnonzero((np.diff(group, prepend=-1) != 0) | (np.diff(pending, prepend=-1) != 0))
         return cls(np.searchsorted(group[kept], np.arange(groups + 1)), pending[kept], cost[kept])
 
+    @property
+    def nbytes(self) -> int:
+        return int(self.first.nbytes + self.pending.nbytes + self.cost.nbytes)
+
     def of(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The places of some groups' costs, and how many each has."""
         return spread(self.first[groups], self.first[groups + 1])
@@ -66,6 +70,10 @@ class ExitCosts:
         )
         self.landings = self._of_landings(tables)
         self.arrivals = self._of_arrivals(tables)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(group.nbytes for group in (self.states, self.symbols, self.landings, self.arrivals))
 
     def _of_landings(self, tables: PushdownTables) -> CostGroups:
         landings = len(tables.landing_state)

@@ -31,6 +31,8 @@ from compiler.spec.types import (
     ChoiceSpec,
     Count,
     DfaSpec,
+    GrammarSpec,
+    GrammarSyntax,
     InfillSpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -49,9 +51,9 @@ from compiler.spec.user_dfa import UserDfa, UserTransition, guard_formulas, guar
 
 __all__ = [
     "CLOSER", "EOS", "JSON_DEPTH", "JSON_WHITE_SPACE", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP",
-    "AllSpec", "AnySpec", "ChoiceSpec", "Count", "DfaSpec", "InfillSpec", "JsonSchemaSpec", "KeywordsSpec",
-    "LabelsSpec", "LengthSpec", "LtlfSpec", "NotSpec", "Proposition", "RegexSpec", "Spec", "UserDfa", "UserTransition",
-    "WholeTextSpec", "caller_names", "check_input_size", "concepts_of", "drop_unused_propositions", "field_prefix",
-    "guard_formulas", "guard_propositions", "in_caller_names", "leaves", "meaning_name", "normalize",
-    "resolve_propositions", "spec_from_json", "spec_hash", "spec_to_json",
+    "AllSpec", "AnySpec", "ChoiceSpec", "Count", "DfaSpec", "GrammarSpec", "GrammarSyntax", "InfillSpec",
+    "JsonSchemaSpec", "KeywordsSpec", "LabelsSpec", "LengthSpec", "LtlfSpec", "NotSpec", "Proposition", "RegexSpec",
+    "Spec", "UserDfa", "UserTransition", "WholeTextSpec", "caller_names", "check_input_size", "concepts_of",
+    "drop_unused_propositions", "field_prefix", "guard_formulas", "guard_propositions", "in_caller_names", "leaves",
+    "meaning_name", "normalize", "resolve_propositions", "spec_from_json", "spec_hash", "spec_to_json",
 ]  # fmt: skip

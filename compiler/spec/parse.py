@@ -19,6 +19,8 @@ from compiler.spec.types import (
     ChoiceSpec,
     Count,
     DfaSpec,
+    GrammarSpec,
+    GrammarSyntax,
     InfillSpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -202,6 +204,13 @@ def _schema_text(schema: object, field: str) -> str:
         raise SpecSyntaxError("the schema holds a number that JSON cannot write", field=field) from None
 
 
+def _grammar(fields: Mapping[str, object], _: int) -> Spec:
+    _refuse_unknown_fields(fields, ("grammar", "syntax", "leading_space"), "a grammar constraint")
+    text, syntax = typed(fields["grammar"], str, "grammar", "a string"), fields.get("syntax")
+    # The types check which strings are allowed.
+    return GrammarSpec(text, cast(GrammarSyntax, syntax), _leading_space(fields))
+
+
 def _length(fields: Mapping[str, object], _: int) -> Spec:
     _refuse_unknown_fields(fields, LENGTHS, "a length constraint")
     sentences = fields.get("sentences")
@@ -242,7 +251,7 @@ def _not(fields: Mapping[str, object], depth: int) -> Spec:
 # Every form has a field of its own name, except the bounds of a length.
 FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
     "ltlf": _ltlf, "regex": _regex, "keywords": _keywords, "infill": _infill, "json_schema": _json_schema,
-    "choice": _choice, "dfa": _dfa, "length": _length, "all": partial(_combination, AllSpec),
+    "choice": _choice, "grammar": _grammar, "dfa": _dfa, "length": _length, "all": partial(_combination, AllSpec),
     "any": partial(_combination, AnySpec), "not": _not,
 }  # fmt: skip
 # The fields by which each form is recognised.
@@ -269,6 +278,8 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
             written = {name: getattr(spec, name) for name in ("whitespace", "property_order", "max_depth")}
             reading = {"leading_space": spec.leading_space, "schemas": json.loads(spec.schemas), "strict": spec.strict}
             return {"json_schema": json.loads(spec.schema), **written, **reading, "approximate": list(spec.approximate)}
+        case GrammarSpec():
+            return {"grammar": spec.text, "syntax": spec.syntax, "leading_space": spec.leading_space}
         case LengthSpec():
             bounds: dict[str, object] = {**spec.bounds}
             if spec.sentences is not None:

@@ -13,6 +13,7 @@ RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
 LeadingSpace = Literal["strip", "forbid"]
 WhiteSpace = Literal["compact", "spaced", "pretty", "flexible", "any"]
 PropertyOrder = Literal["schema", "any"]
+GrammarSyntax = Literal["lark", "gbnf", "ebnf"]
 # Counts are inclusive on both sides.
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
@@ -163,6 +164,22 @@ class JsonSchemaSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class GrammarSpec:
+    """The whole text is one that a context-free grammar derives. `text` is the grammar, written in `syntax`."""
+
+    form: ClassVar = "grammar"
+    text: str
+    syntax: GrammarSyntax
+    leading_space: LeadingSpace = "strip"
+
+    def __post_init__(self) -> None:
+        check_encodes(self.text, "grammar")
+        names = ", ".join(get_args(GrammarSyntax))
+        require(self.syntax in get_args(GrammarSyntax), f"syntax is one of {names}", "syntax", names)
+        _check_leading(self.leading_space)
+
+
+@dataclass(frozen=True, slots=True)
 class LengthSpec:
     """How long the text is.
 
@@ -261,7 +278,7 @@ class LabelsSpec:
 
 # `form` of each is its name in JSON, and in the paths of faults.
 Spec = (
-    LtlfSpec | RegexSpec | KeywordsSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | LengthSpec | DfaSpec
+    LtlfSpec | RegexSpec | KeywordsSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | GrammarSpec | LengthSpec | DfaSpec
     | AllSpec | AnySpec | NotSpec | LabelsSpec
 )  # fmt: skip
 # Forms whose language is a set of whole texts. The others speak of the word trace or of a length.
@@ -356,6 +373,8 @@ def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
             guard.check("choice_chars_max", sum(map(len, spec.choices)))
         case JsonSchemaSpec():
             guard.check("schema_chars_max", len(spec.schema) + len(spec.schemas))
+        case GrammarSpec():
+            guard.check("grammar_chars_max", len(spec.text))
         case RegexSpec():
             guard.check("pattern_chars_max", len(spec.pattern))
         case InfillSpec():

@@ -2,24 +2,22 @@
 
 The word trace of a text is a sequence of letters, one for each word or punctuation mark. A whole-text part reads the
 characters themselves. Both kinds are combined into one transducer by a product of the parts that a Boolean formula
-needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequences are texts of another alphabet.
+needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequences are texts of another alphabet. A
+`PushdownText` decides the texts of a grammar.
 """
 
 from __future__ import annotations
 
+from compiler.text.checks import AnyText, Prefix, TextCheck, answer_text, check_text, read_prefix, replay
 from compiler.text.combination import combine, to_char_dfa, to_text_automaton
 from compiler.text.labels import SEPARATOR, check_labels, label_automata
+from compiler.text.pushdown_text import PushdownText
 from compiler.text.text_automaton import (
     LabelAutomaton,
     PerCharacterAutomaton,
     TextAutomaton,
-    TextCheck,
     WholeTextAutomaton,
     WordTraceAutomaton,
-    answer_text,
-    check_text,
-    display_state_of,
-    replay,
     states_along,
 )
 from compiler.text.tree import (
@@ -35,9 +33,9 @@ from compiler.text.tree import (
 )
 
 __all__ = [
-    "SEPARATOR", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
-    "Negation", "PerCharacterAutomaton", "TextAutomaton", "TextCheck", "WholeTextAutomaton", "WordLeaf",
-    "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels", "check_text", "combine",
-    "display_state_of", "label_automata", "replay", "states_along", "to_char_dfa", "to_text_automaton",
+    "SEPARATOR", "AnyText", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
+    "Negation", "PerCharacterAutomaton", "Prefix", "PushdownText", "TextAutomaton", "TextCheck", "WholeTextAutomaton",
+    "WordLeaf", "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels", "check_text", "combine",
+    "label_automata", "read_prefix", "replay", "states_along", "to_char_dfa", "to_text_automaton",
     "without_bounded_leaves",
 ]  # fmt: skip

@@ -16,7 +16,8 @@ from compiler.lifting import TokenAutomaton, from_table
 from compiler.limits import ResourceGuard
 from compiler.regex import node_to_dfa
 from compiler.spec import EOS, NOMATCH, STEP, Proposition
-from compiler.text.text_automaton import LabelAutomaton, TextAutomaton, TextCheck, WordStep
+from compiler.text.checks import TextCheck, WordStep
+from compiler.text.text_automaton import LabelAutomaton, TextAutomaton
 from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa, leaves_of
 from compiler.text.word_trace import proposition_node
 

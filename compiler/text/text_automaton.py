@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -17,7 +15,6 @@ from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec import EOS
 from compiler.vocab import byte_vocabulary
 
-UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace: docs/constraints/ltlf.md
 _BYTES = byte_vocabulary()
 
 
@@ -84,6 +81,21 @@ class TextAutomaton(ABC):
         None where it has no such state, and inside a character.
         """
         return letter_state
+
+    def display_state_of(self, lifted_state: int) -> int | None:
+        """The state of `display_dfa` in a state of a lifted automaton. None inside a character and after the end."""
+        return self.display_state(*divmod(lifted_state, self.letters.states))
+
+    def reader(self) -> LetterReader:
+        """Reads a text from its beginning."""
+        return LetterReader(self)
+
+    def violation(self, text: str) -> int:
+        """The offset after which a text cannot satisfy any more. It must not satisfy as it is."""
+        # The byte automaton knows which states are dead, which the transducer and the letters only know together.
+        distance = self.byte_automaton.distance
+        states = states_along(self, text)[1:]
+        return next((offset for offset, state in enumerate(states) if distance[state] == UNREACHABLE), len(text))
 
     @abstractmethod
     def state_distances(self, tokens: TokenAutomaton) -> StateDistances:
@@ -194,41 +206,7 @@ def _distances(distances: np.ndarray) -> StateDistances:
     return tuple(None if distance == UNREACHABLE else distance for distance in distances.tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class WordStep:
-    """One unit of a word trace. It has its text, the propositions that hold at it, and the state of `display_dfa` after
-    it.
-    """
-
-    text: str
-    letters: tuple[str, ...]
-    state: int
-
-
-@dataclass(frozen=True, slots=True)
-class TextCheck:
-    """Whether a text satisfies a constraint.
-
-    violated_at  None where satisfied; else the offset of the first character after which no continuation can
-                 satisfy any more, or the text's length where it merely ends too early
-    """
-
-    satisfied: bool
-    words: tuple[WordStep, ...]
-    violated_at: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayStep:
-    """The state after one token, and the letters it wrote. The state is one of `display_dfa`; a letter is a set of
-    propositions.
-    """
-
-    state: int
-    letters: tuple[tuple[str, ...], ...]
-
-
-class _TextReader:
+class LetterReader:
     """Reads bytes through a text automaton. It holds the transducer state and the letter state."""
 
     def __init__(self, automaton: TextAutomaton) -> None:
@@ -254,6 +232,11 @@ class _TextReader:
         self.letter_state = self._automaton.letters.run(letters, self.letter_state)
         return letters
 
+    @property
+    def accepting(self) -> bool:
+        """Whether the letters read so far are accepted."""
+        return bool(self._automaton.letters.accepting[self.letter_state])
+
     def end(self) -> list[int] | None:
         """The letters that the end of the text emits. None where the text may not end here."""
         final_output = int(self._automaton.transducer.final_output[self.transducer_state])
@@ -264,112 +247,13 @@ class _TextReader:
         return letters
 
 
-def replay(automaton: TextAutomaton, pieces: Sequence[bytes], before: str | None = None) -> tuple[ReplayStep, ...]:
-    """Replay a finished text byte by byte, token by token. The result has one step for each piece and one for EOS.
-
-    before  what the text begins with, where the pieces are only its end
-    Without it a leading space that is not part of the answer is passed over.
-    """
-    reader = _TextReader(automaton)
-    if before is None:
-        raw = b"".join(pieces).decode()
-        # One leading space at most, which the first non-empty piece holds.
-        skipped = len(raw) - len(answer_text(automaton, raw))
-        first = next((number for number, piece in enumerate(pieces) if piece), 0)
-        pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
-    else:
-        # The prompt's own states are passed over, not reported.
-        reader.read(before.encode())
-    steps = [_replay_step(automaton, reader, reader.read(piece)) for piece in pieces]
-    # The last step is that of EOS, which writes what the end of the text writes.
-    return (*steps, _replay_step(automaton, reader, reader.end() or []))
-
-
-def _replay_step(automaton: TextAutomaton, reader: _TextReader, letters: list[int]) -> ReplayStep:
-    names = (automaton.letter_names[letter] for letter in letters)
-    return ReplayStep(reader.state, tuple(propositions for propositions in names if propositions is not None))
-
-
 def states_along(automaton: TextAutomaton, text: str) -> list[int]:
     """The states along a text. The first lies before its first character, then one follows each character.
 
     They are states of every token automaton that is lifted from this one, whatever its vocabulary.
     """
-    reader, states = _TextReader(automaton), list[int]()
+    reader, states = LetterReader(automaton), list[int]()
     for character in ("", *text):
         reader.read(character.encode())
         states.append(reader.transducer_state * automaton.letters.states + reader.letter_state)
     return states
-
-
-def display_state_of(automaton: TextAutomaton, lifted_state: int) -> int | None:
-    """The state of `display_dfa` in a state of a lifted automaton. None inside a character and after the end."""
-    return automaton.display_state(*divmod(lifted_state, automaton.letters.states))
-
-
-def check_text(automaton: TextAutomaton, text: str) -> TextCheck:
-    """Decide whether a text satisfies the constraint.
-
-    Otherwise the result names the offset from which it cannot any more.
-
-    Raises UnicodeEncodeError where the text holds half of a surrogate pair.
-
-    >>> from compiler.pipeline import compile_text
-    >>> from compiler.spec import RegexSpec
-    >>> check_text(compile_text(RegexSpec("a+b")), "aac").violated_at
-    2
-    """
-    # The byte automaton is built only where there is a violation to locate.
-    violated_at = None if _accepts(automaton, text) else _violation(automaton, text)
-    words = _word_steps(automaton, text) if automaton.traced else _unit_steps(automaton, text)
-    return TextCheck(violated_at is None, words, violated_at)
-
-
-def _accepts(automaton: TextAutomaton, text: str) -> bool:
-    reader = _TextReader(automaton)
-    reader.read(text.encode())
-    return reader.end() is not None and bool(automaton.letters.accepting[reader.letter_state])
-
-
-def _violation(automaton: TextAutomaton, text: str) -> int:
-    """Where a text that does not satisfy the constraint goes wrong."""
-    # The byte automaton knows which states are dead, which the transducer and the letters only know together.
-    distance = automaton.byte_automaton.distance
-    states = states_along(automaton, text)[1:]
-    return next((offset for offset, state in enumerate(states) if distance[state] == UNREACHABLE), len(text))
-
-
-def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
-    reader = _TextReader(automaton)
-    letters = [*reader.read(text.encode()), *(reader.end() or [])]
-    units = UNIT.findall(text)
-    state, steps = automaton.letters.start, list[WordStep]()
-    for letter in letters:
-        state = automaton.letters.step(state, letter)
-        names = automaton.letter_names[letter]
-        if names is not None:
-            # Letters and units come in the same order, one letter a unit.
-            unit = units[len(steps)] if len(steps) < len(units) else ""  # the step of `eos` has no text
-            steps.append(WordStep(unit, names, state))
-    return tuple(steps)
-
-
-def _unit_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
-    # Without a word trace the units are those of the text itself, with no propositions.
-    reader, at, steps = _TextReader(automaton), 0, []
-    for unit in UNIT.finditer(text):
-        reader.read(text[at : unit.end()].encode())
-        at = unit.end()
-        steps.append(WordStep(unit[0], (), reader.state))
-    return tuple(steps)
-
-
-def answer_text(automaton: TextAutomaton, raw: str) -> str:
-    """The answer in a generated text.
-
-    One leading space is removed where the constraint allows a space before the text.
-    """
-    # The space is part of the answer where the answer is wrong without it.
-    if automaton.strips_space and raw.startswith(" ") and _accepts(automaton, raw[1:]):
-        return raw[1:]
-    return raw

@@ -97,3 +97,6 @@ class HostStates(Protocol):
 
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""
+
+    def control_of(self, state: int) -> int:
+        """What is shown of a state. Of a pushdown automaton it is the least control state."""

@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from compiler.codec import decode, encode
 from compiler.errors import ArtefactInvalid
 from compiler.lifting import TokenAutomaton
 from compiler.pipeline import compile_spec
-from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
+from compiler.pushdown import PushdownAutomaton
+from compiler.spec import GrammarSpec, KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import check_text
 from compiler.vocab import byte_vocabulary
 
@@ -29,6 +31,7 @@ SPECS: tuple[Spec, ...] = (
     RegexSpec("(?:é|日)+"),
     KeywordsSpec((("a",), ("b", "c")), ordered=True),
     RegexSpec(".*"),
+    GrammarSpec('root ::= "(" root* ")" | a\na ::= "a"\nb ::= "b"', "gbnf"),
 )
 
 
@@ -44,11 +47,17 @@ def test_decode_undoes_encode(compiled: CompiledConstraint) -> None:
         compiled.vocabulary,
         compiled.state_distances,
     )
-    for name in TokenAutomaton.__slots__:
-        assert np.array_equal(getattr(copy.tokens, name), getattr(compiled.tokens, name)), name
-    assert copy.text.symbol_names == compiled.text.symbol_names
+    if isinstance(compiled.tokens, TokenAutomaton):
+        for name in TokenAutomaton.__slots__:
+            assert np.array_equal(getattr(copy.tokens, name), getattr(compiled.tokens, name)), name
+    else:
+        assert isinstance(copy.tokens, PushdownAutomaton) and copy.tokens.numbers() == compiled.tokens.numbers()
+        for name, array in compiled.tokens.arrays().items():
+            assert np.array_equal(copy.tokens.arrays()[name], array), name
+        assert copy.warnings == compiled.warnings and len(copy.warnings) == 1
+    assert copy.text.strips_space == compiled.text.strips_space
     assert copy.text.letter_names == compiled.text.letter_names
-    for text in ("dog", "a cat", "é日", "a b", ""):
+    for text in ("dog", "a cat", "é日", "a b", "", "(aa(", "((a))"):
         assert check_text(copy.text, text) == check_text(compiled.text, text)
 
 
@@ -89,10 +98,10 @@ def test_another_secret_and_another_vocabulary_are_refused(compiled: CompiledCon
         decode(data, SECRET, "0" * 64)
 
 
-def forge(raw: bytes, declarations: int | None = None) -> bytes:
+def forge(raw: bytes, declarations: int | None = None, magic: bytes = codec.MAGIC) -> bytes:
     """A forged body, signed with the right secret."""
     body = zstandard.ZstdCompressor().compress(raw)
-    head = struct.pack("<8sII", codec.MAGIC, len(raw) if declarations is None else declarations, len(body))
+    head = struct.pack("<8sII", magic, len(raw) if declarations is None else declarations, len(body))
     return head + codec._sign(head, body, SECRET) + body
 
 
@@ -104,34 +113,51 @@ def test_a_frame_larger_than_its_declared_size_is_refused(monkeypatch: pytest.Mo
         decode(forge(bytes(5_000)), SECRET, BYTES.fingerprint)
 
 
+EXPLICIT_CHANGES: tuple[dict[str, Any], ...] = (
+    {"starts": {}}, {"eos_ids": [9_999]}, {"symbol_names": ["x"] * 999}, {"boundary_states": -1},
+)
+PUSHDOWN_CHANGES: tuple[dict[str, Any], ...] = (
+    {"machine": {}}, {"tokens": {}}, {"text_start": -1}, {"text_start": "0"}, {"warnings": [["a message"]]},
+)
+
+
 def test_a_signed_but_inconsistent_body_is_refused(compiled: CompiledConstraint) -> None:
     data = encode(compiled, SECRET)
-    raw = zstandard.ZstdDecompressor().decompress(data[codec._HEADER.size :])
+    magic, raw = data[:8], zstandard.ZstdDecompressor().decompress(data[codec._HEADER.size :])
     fields = load(raw)
-    assert decode(forge(save(fields)), SECRET, BYTES.fingerprint).spec == compiled.spec
+    assert decode(forge(save(fields), magic=magic), SECRET, BYTES.fingerprint).spec == compiled.spec
     document = json.loads(fields["document"].tobytes())
+    pushdown = magic == codec.PUSHDOWN_MAGIC
+    first, last = ("machine.action", "tokens.within") if pushdown else ("transducer.next_state", "tokens.distance")
     broken: list[dict[str, np.ndarray]] = [
-        {**fields, "tokens.token_class": fields["tokens.token_class"] + 10_000},
-        {**fields, "transducer.next_state": fields["transducer.next_state"] - 99_999},
-        {**fields, "letters.accepting": fields["letters.accepting"][:-1]},
-        {name: array for name, array in fields.items() if name != "tokens.distance"},
+        {**fields, "tokens.token_class": fields["tokens.token_class"] - 10_000},
+        {**fields, first: fields[first] - 99_999},
+        {**fields, last: fields[last][:-1]},
+        {name: array for name, array in fields.items() if name != last},
         {**fields, "document": np.frombuffer(b"{not json", dtype=np.uint8)},
     ]
-    for change in (
-        {"starts": {}},
-        {"eos_ids": [9_999]},
-        {"spec": {"regex": 3}},
-        {"symbol_names": ["x"] * 999},
-        {"boundary_states": -1},
-    ):
+    for change in ({"spec": {"regex": 3}}, *(PUSHDOWN_CHANGES if pushdown else EXPLICIT_CHANGES)):
         text = json.dumps({**document, **change}).encode()
         broken.append({**fields, "document": np.frombuffer(text, dtype=np.uint8)})
     for arrays in broken:
+        body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
         with pytest.raises(ArtefactInvalid):
-            decode(
-                forge(save({name: np.ascontiguousarray(array) for name, array in arrays.items()})),
-                SECRET,
-                BYTES.fingerprint,
-            )
+            decode(forge(body, magic=magic), SECRET, BYTES.fingerprint)
     with pytest.raises(ArtefactInvalid):
-        decode(forge(b"not a safetensors file"), SECRET, BYTES.fingerprint)
+        decode(forge(b"not a safetensors file", magic=magic), SECRET, BYTES.fingerprint)
+    with pytest.raises(ArtefactInvalid):  # of the other kind
+        decode(forge(raw, magic=codec.MAGIC if pushdown else codec.PUSHDOWN_MAGIC), SECRET, BYTES.fingerprint)
+
+
+def test_machines_and_tokens_of_two_grammars_are_refused() -> None:
+    parts = []
+    for spec in (GrammarSpec('root ::= "(" root* ")"', "gbnf"), GrammarSpec('root ::= "[" root? "]" | "a"', "gbnf")):
+        data = encode(compile_spec(spec, BYTES), SECRET)
+        parts.append(load(zstandard.ZstdDecompressor().decompress(data[codec._HEADER.size :])))
+    documents = [json.loads(part["document"].tobytes()) for part in parts]
+    mixed = {name: array for name, array in parts[0].items() if name.startswith("machine")}
+    mixed |= {name: array for name, array in parts[1].items() if name.startswith("tokens")}
+    text = json.dumps({**documents[0], "tokens": documents[1]["tokens"]}).encode()
+    body = save({**mixed, "document": np.frombuffer(text, dtype=np.uint8)})
+    with pytest.raises(ArtefactInvalid, match="lacks distances"):
+        decode(forge(body, magic=codec.PUSHDOWN_MAGIC), SECRET, BYTES.fingerprint)

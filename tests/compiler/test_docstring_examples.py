@@ -27,7 +27,7 @@ WITH_EXAMPLES = {  # the main functions and classes: these show how they are cal
     "compiler.pipeline.compile_text",
     "compiler.regex.native.pattern_dfa",
     "compiler.spec.parse.spec_from_json",
-    "compiler.text.text_automaton.check_text",
+    "compiler.text.checks.check_text",
     "compiler.vocab.vocabulary.Vocabulary",
 }
 

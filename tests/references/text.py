@@ -1,7 +1,7 @@
 """Decides by the definitions whether a text satisfies a constraint.
 
-The tests check every answer with it. It shares nothing with the compiler except the spec's types and, for LTLf, the
-parsed formula: no automaton, no transducer.
+The tests check every answer with it. It shares nothing with the compiler except the spec's types and the parsed
+formulas and grammars: no automaton, no transducer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 
+from compiler.grammars import read_grammar
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, parse_formula, propositions_of
 from compiler.spec import (
@@ -22,6 +23,7 @@ from compiler.spec import (
     AnySpec,
     ChoiceSpec,
     DfaSpec,
+    GrammarSpec,
     InfillSpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -36,6 +38,7 @@ from compiler.spec import (
     normalize,
 )
 from tests.references import ltlf as reference_ltlf
+from tests.references.context_free import derives
 
 UNIT = r"\w+|[^\w\s]"
 WORD = r"\w+(?:['’-]\w+)*"
@@ -61,6 +64,8 @@ def satisfies(spec: Spec, text: str) -> bool:
             return _valid(spec, text)
         case KeywordsSpec():
             return _keywords_hold(spec, text)
+        case GrammarSpec():
+            return derives(read_grammar(spec.text, spec.syntax, ResourceGuard(Limits())).grammar, text)
         case LengthSpec():
             return _length_holds(spec, text)
         case DfaSpec():

@@ -27,7 +27,7 @@ from compiler.diagnostics import conjuncts
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.spec import AllSpec, AnySpec, JsonSchemaSpec, NotSpec, Spec, leaves, spec_from_json, spec_to_json
-from compiler.text import TextAutomaton, check_labels, check_text
+from compiler.text import AnyText, TextAutomaton, check_labels, check_text
 from compiler.vocab import byte_vocabulary
 
 PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
@@ -86,17 +86,22 @@ class TextChecker:
 
     def _by_automaton(self, spec: Spec, text: Subject, context: Context) -> CheckJobResult:
         automaton = self._automaton(spec, context)
-        check = check_text(automaton, text) if isinstance(text, str) else check_labels(automaton, text)
+        if isinstance(text, str):
+            check = check_text(automaton, text)
+        else:
+            assert isinstance(automaton, TextAutomaton)  # of labels
+            check = check_labels(automaton, text)
         return CheckJobResult(check.satisfied, word_trace(check), check.violated_at, canonical=check.satisfied)
 
-    def _automaton(self, spec: Spec, context: Context) -> TextAutomaton:
+    def _automaton(self, spec: Spec, context: Context) -> AnyText:
         automaton = automaton_hash(spec, self._vocabulary, self._settings.limits)
         cached = self._decode.text(automaton)
         if cached is None:
             key = failure_key(automaton, spec_to_wire(spec), self._settings.limits)
             _, data = self._compile(compile_request(automaton, spec_to_json(spec), "bytes"), key, context)
-            constraint = open_automaton(data, self._settings.auth.secret, automaton, self._vocabulary)
-            cached = dataclasses.replace(constraint.text, lifted=constraint.tokens)
+            secret, limits = self._settings.auth.secret, self._settings.limits
+            constraint = open_automaton(data, secret, automaton, self._vocabulary, limits)
+            cached = constraint.text_over_bytes()
             self._decode.keep_text(automaton, cached)
         return cached
 

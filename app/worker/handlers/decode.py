@@ -13,7 +13,7 @@ from app.messages import CompileJobResult, DecodeJob, DecodeJobResult, LabelStep
 from app.worker.handlers.base import timings_of
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import TokenAutomaton
-from compiler.text import check_labels
+from compiler.text import TextAutomaton, check_labels
 from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
 
 _ROUNDING = 1e-6  # difference per label between two orders of summation
@@ -38,9 +38,11 @@ def decode_matrix(
     """
     started = time.perf_counter()
     matrix = np.array(job.log_probs, dtype=np.float64)  # [steps, labels]; None becomes NaN
-    path = search(np.where(np.isnan(matrix), -np.inf, np.minimum(matrix, 0.0)), constraint.tokens)
-    labels = tuple(constraint.text.symbol_names[number] for number in path.labels)
-    check = check_labels(constraint.text, labels)
+    text, tokens = constraint.text, constraint.tokens
+    assert isinstance(text, TextAutomaton) and isinstance(tokens, TokenAutomaton)  # of labels
+    path = search(np.where(np.isnan(matrix), -np.inf, np.minimum(matrix, 0.0)), tokens)
+    labels = tuple(text.symbol_names[number] for number in path.labels)
+    check = check_labels(text, labels)
     if not check.satisfied or len(labels) != len(matrix):
         raise InternalError("the decoded labels do not satisfy their constraint")
     if abs(sum(path.log_probs) - path.log_prob) > _ROUNDING * len(labels):

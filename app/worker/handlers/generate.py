@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summary
+from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summary, token_bytes
 from app.errors import PromptViolates, without_message
 from app.messages import (
     FORMAT,
@@ -39,8 +39,7 @@ from app.worker.handlers.base import Context, Handler, dispatcher, load_constrai
 from app.worker.handlers.decode import decode_matrix, label_path
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import CompiledConstraint
-from compiler.lifting import UNREACHABLE
-from compiler.text import answer_text, check_text, replay, states_along
+from compiler.text import TextAutomaton, answer_text, check_text, read_prefix, replay
 from decoding.engine import (
     Engine,
     TopTokensRecorder,
@@ -55,7 +54,7 @@ from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.replay import TraceStep
 from decoding.replay import replay as replay_tokens
 from decoding.sampling import Sampling, SamplingOptions
@@ -98,13 +97,13 @@ class EngineWatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Task:
-    """A job with its constraint and prompt. `start` is the automaton's state before the answer's first token."""
+    """A job with its constraint and prompt. `start` is the automaton's state before the answer; None: its own."""
 
     job: GenerateJob
     constraint: CompiledConstraint
     prepared: PreparedConstraint
     prompt_ids: list[int]
-    start: int
+    start: Start | None
 
     @property
     def options(self) -> GenerationOptions:
@@ -193,6 +192,7 @@ class Generator:
         Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
         """
         constraint = self._load_constraint(job.automaton, context)
+        assert isinstance(constraint.text, TextAutomaton)  # of labels
         check_paths(len(job.log_probs), constraint.text.display_dfa.states, self._settings)
         search = functools.partial(label_path, job, context.cancelled)
         sizes = _sizes(job.automaton, constraint, context)
@@ -206,10 +206,10 @@ class Generator:
                 constraint = self._load_constraint(automaton, context)
                 prepared = PreparedConstraint.prepare(
                     constraint.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
-                    endings=self._endings,
+                    endings=self._endings, members_max=self._settings.inference.grammar_readings_max,
                 )
                 opened = constraint, prepared
-                size = sum(map(array_bytes, (constraint.tokens, prepared, prepared.tables)))
+                size = token_bytes(constraint) + sum(map(array_bytes, (prepared, prepared.tables)))
                 self._opened.put(automaton, opened, size)
             return opened
 
@@ -268,7 +268,8 @@ class Generator:
         rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
         tokens, options = task.constraint.tokens, _decoding_options(task.options)
         return replay_tokens(
-            tokens, hypothesis, rescored, options, tolerance=self._model.tolerance, start=task.start
+            tokens, hypothesis, rescored, options, tolerance=self._model.tolerance, start=task.start,
+            members_max=task.prepared.members_max,
         )
 
     def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStepBody, ...]:
@@ -287,27 +288,26 @@ class Generator:
         """The function that publishes each step. None if the job publishes no events."""
         match task.job.progress:
             case "steps":
-                return StepEventBuilder(self._tokens, task.constraint, task.start, context)
+                readings_max = task.prepared.members_max
+                return StepEventBuilder(self._tokens, task.constraint, task.start, context, readings_max)
             case "progress":
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:
                 return None
 
 
-def _start(job: GenerateJob, constraint: CompiledConstraint) -> int:
+def _start(job: GenerateJob, constraint: CompiledConstraint) -> Start | None:
     """The state before the answer. Raises PromptViolates where the prompt counts and cannot be continued.
 
     What counts of the prompt is its text, not how the tokenizer splits it: states are of texts. So a prompt whose
     ids would come out as other bytes (an unknown character, a space put in front) is no different.
     """
-    tokens = constraint.tokens
     if job.options.scope == "answer":
-        return tokens.start
-    states = states_along(constraint.text, job.prompt)
-    alive = [offset for offset, state in enumerate(states) if tokens.distance[state] != UNREACHABLE]
-    if job.prompt and (not alive or alive[-1] != len(job.prompt)):
-        raise PromptViolates(alive[-1] if alive else 0)
-    return states[-1]
+        return None
+    prefix = read_prefix(constraint.text, constraint.tokens, job.prompt)
+    if prefix.chars < len(job.prompt):
+        raise PromptViolates(prefix.chars)
+    return prefix.start
 
 
 def _fit_budget(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:

@@ -9,8 +9,8 @@ from app.messages import Reason, RejectedTokenBody, StepMessage, StepRowBody
 from app.worker.handlers.base import Context
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
-from compiler.text import display_state_of
 from decoding.generation import BeamStep
+from decoding.prepared_constraint import Start, host_states
 
 
 class _WrittenText(NamedTuple):
@@ -24,23 +24,26 @@ class _WrittenText(NamedTuple):
 class StepEventBuilder:
     """Publishes each step of one generation. It stores the rows, because those of the next step continue them.
 
-    vocabulary  the bytes of each id, None where it writes none
-    start       the automaton's state before the answer
+    vocabulary    the bytes of each id, None where it writes none
+    start         the automaton's state before the answer; None: its own
+    readings_max  how many readings of a text the generation follows
     """
 
     def __init__(
-        self, vocabulary: Sequence[bytes | None], constraint: CompiledConstraint, start: int, context: Context
+        self, vocabulary: Sequence[bytes | None], constraint: CompiledConstraint, start: Start | None,
+        context: Context, readings_max: int,
     ) -> None:
-        self._vocabulary, self._constraint, self._context = vocabulary, constraint, context
-        display_state = display_state_of(constraint.text, start)
+        self._vocabulary, self._text, self._context = vocabulary, constraint.text, context
+        self._states, first = host_states(constraint.tokens, start, readings_max)
+        display_state = self._text.display_state_of(self._states.control_of(first))
         assert display_state is not None  # an answer begins between characters
-        self._empty = _WrittenText(b"", start, display_state)
+        self._empty = _WrittenText(b"", first, display_state)
         self._texts: dict[tuple[int, ...], _WrittenText] = {}
         self._row_of: dict[tuple[int, ...], int] = {(): 0}  # of the previous step: row index by tokens
 
     def __call__(self, event: BeamStep) -> None:
         rejected = tuple(self._rejected(event))
-        texts = {row.tokens: self._read(row.tokens, row.state) for row in event.rows}
+        texts = {row.tokens: self._read(row.tokens) for row in event.rows}
         self._texts = texts
         self._row_of = {row.tokens: index for index, row in reversed(list(enumerate(event.rows)))}
         rows = tuple(
@@ -54,19 +57,18 @@ class StepEventBuilder:
 
     def _rejected(self, event: BeamStep) -> Iterator[RejectedTokenBody]:
         """The most probable tokens of the model that no row may write."""
-        tokens = self._constraint.tokens
+        states = self._states
         # Rows of samples may have equal tokens, and then the same rejected tokens; each is reported once.
         for top in {(top.tokens, top.token): top for top in event.top_tokens}.values():
             if top.tokens not in self._row_of:  # the search dropped the row before this step
                 continue
-            state = tokens.advance(self._read(top.tokens).state, top.token)
-            distance = int(tokens.distance[state])
+            distance = states.distance_of(states.advance(self._read(top.tokens).state, top.token))
             if distance <= event.budget_after:
                 continue
             piece = self._vocabulary[top.token] or b""
             yield RejectedTokenBody(
                 parent=self._row_of[top.tokens],
-                text="" if top.token in tokens.eos_ids else piece.decode(errors="replace"),
+                text="" if top.token in states.eos_ids else piece.decode(errors="replace"),
                 log_prob=top.log_prob,
                 distance=None if distance == UNREACHABLE else distance,
                 reason=self._reason(top.token, distance),
@@ -74,22 +76,21 @@ class StepEventBuilder:
 
     def _reason(self, token: int, distance: int) -> Reason:
         """Why a row may not write a token. `distance` is that of the token's target."""
-        if token in self._constraint.tokens.eos_ids:
+        if token in self._states.eos_ids:
             return "incomplete"
         if distance != UNREACHABLE:
             return "over_budget"
         return "violates" if self._vocabulary[token] else "no_bytes"
 
-    def _read(self, tokens: tuple[int, ...], state: int | None = None) -> _WrittenText:
-        """The text of a row's ids. `state` is the automaton's state after them, if it is known."""
+    def _read(self, tokens: tuple[int, ...]) -> _WrittenText:
+        """The text of a row's ids."""
         if not tokens:
             return self._empty
         if tokens in self._texts:
             return self._texts[tokens]
         before = self._read(tokens[:-1])
-        if state is None:
-            state = self._constraint.tokens.advance(before.state, tokens[-1])
-        display_state = display_state_of(self._constraint.text, state)
+        state = self._states.advance(before.state, tokens[-1])
+        display_state = self._text.display_state_of(self._states.control_of(state))
         text = before.text + (self._vocabulary[tokens[-1]] or b"")
         return _WrittenText(text, state, before.display_state if display_state is None else display_state)
 

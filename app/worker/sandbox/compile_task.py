@@ -58,6 +58,7 @@ _WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache th
     {"ltlf": "F dog & G(cat -> X ball)", "propositions": {"cat": {"regex": r"(?i)c\w+"}, "dog": ["dog", "a dog"]}},
     {"keywords": [["dog"], ["ball"]], "ordered": True, "case_sensitive": True},
     {"keywords": ["dog"], "inflect": True},
+    {"grammar": 'start: "[" start* "]" | /[a-z]+/ | "é"\n%ignore " "', "syntax": "lark"},
     {"json_schema": {"type": "object", "properties": {
         **{name: {"type": "string", "format": name, "maxLength": 9} for name in sorted(FORMATS)},
         **{f"n{number}": schema for number, schema in enumerate(_NUMBERS)}, "open": {},
@@ -156,9 +157,9 @@ class _Compiler:
         return sizes, encode(constraint, automaton_secret(self._secret, automaton))
 
     def _explain(self, automaton: str, stored: bytes) -> ExplainJobResult:
-        constraint = open_automaton(stored, self._secret, automaton, self._vocabularies["tokens"].fingerprint)
-        text = dataclasses.replace(constraint.text, limits=self._limits)  # stored with earlier settings
-        explanation = explain(dataclasses.replace(constraint, text=text), guard=ResourceGuard(self._limits))
+        fingerprint = self._vocabularies["tokens"].fingerprint
+        constraint = open_automaton(stored, self._secret, automaton, fingerprint, self._limits)
+        explanation = explain(constraint, guard=ResourceGuard(self._limits))
         return ExplainJobResult(automaton, explanation)
 
     def _check(self, schema: dict[str, object], text: str) -> CheckJobResult:

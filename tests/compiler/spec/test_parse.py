@@ -47,7 +47,7 @@ def test_the_order_of_declarations_does_not_matter() -> None:
         ([], "constraint"),
         ("F dog", "constraint"),
         ({}, "constraint"),
-        ({"grammar": "x"}, "constraint"),
+        ({"peg": "x"}, "constraint"),
         ({"ltlf": "a", "regex": "b"}, "constraint"),
         ({"ltlf": 3}, "ltlf"),
         ({"ltlf": True}, "ltlf"),

@@ -1,0 +1,163 @@
+"""Checks finished texts, and replays their tokens, without a vocabulary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.pushdown import PushdownAutomaton, Stacks
+from compiler.text.pushdown_text import PushdownText, StackReader
+from compiler.text.text_automaton import LetterReader, TextAutomaton, states_along
+
+UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace: docs/constraints/ltlf.md
+AnyText: TypeAlias = TextAutomaton | PushdownText
+"""A constraint over texts. Both kinds have a reader, and say where a text goes wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordStep:
+    """One unit of a word trace. It has its text, the propositions that hold at it, and the state after it."""
+
+    text: str
+    letters: tuple[str, ...]
+    state: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextCheck:
+    """Whether a text satisfies a constraint.
+
+    violated_at  None where satisfied; else the offset of the first character after which no continuation can
+                 satisfy any more, or the text's length where it merely ends too early
+    """
+
+    satisfied: bool
+    words: tuple[WordStep, ...]
+    violated_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """The state after one token, and the letters it wrote. A letter is a set of propositions.
+
+    state  of `display_dfa`, or the least control state of a pushdown machine
+    """
+
+    state: int
+    letters: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """How far tokens can continue a text to one that satisfies.
+
+    start  the state of the token automaton after the text; it means nothing where `chars` is not the whole text
+    chars  how many of its characters can be continued
+    """
+
+    start: int | Stacks
+    chars: int
+
+
+def read_prefix(automaton: AnyText, tokens: TokenAutomaton | PushdownAutomaton, text: str) -> Prefix:
+    """The state from which tokens continue a text. The text itself is read as characters.
+
+    tokens  the token automaton that was lifted from this one
+    """
+    if isinstance(automaton, PushdownText):
+        assert isinstance(tokens, PushdownAutomaton)
+        return Prefix(*automaton.after(tokens, text))
+    assert isinstance(tokens, TokenAutomaton)
+    states = states_along(automaton, text)
+    alive = [offset for offset, state in enumerate(states) if tokens.distance[state] != UNREACHABLE]
+    return Prefix(states[-1], alive[-1] if alive else 0)
+
+
+def replay(automaton: AnyText, pieces: Sequence[bytes], before: str | None = None) -> tuple[ReplayStep, ...]:
+    """Replay a finished text byte by byte, token by token. The result has one step for each piece and one for EOS.
+
+    before  what the text begins with, where the pieces are only its end
+    Without it a leading space that is not part of the answer is passed over.
+    """
+    reader = automaton.reader()
+    if before is None:
+        raw = b"".join(pieces).decode()
+        # One leading space at most, which the first non-empty piece holds.
+        skipped = len(raw) - len(answer_text(automaton, raw))
+        first = next((number for number, piece in enumerate(pieces) if piece), 0)
+        pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
+    else:
+        # The prompt's own states are passed over, not reported.
+        reader.read(before.encode())
+    steps = [_replay_step(automaton, reader, reader.read(piece)) for piece in pieces]
+    # The last step is that of EOS, which writes what the end of the text writes.
+    return (*steps, _replay_step(automaton, reader, reader.end() or []))
+
+
+def _replay_step(automaton: AnyText, reader: LetterReader | StackReader, letters: list[int]) -> ReplayStep:
+    names = (automaton.letter_names[letter] for letter in letters)
+    return ReplayStep(reader.state, tuple(propositions for propositions in names if propositions is not None))
+
+
+def check_text(automaton: AnyText, text: str) -> TextCheck:
+    """Decide whether a text satisfies the constraint.
+
+    Otherwise the result names the offset from which it cannot any more.
+
+    Raises UnicodeEncodeError where the text holds half of a surrogate pair.
+
+    >>> from compiler.pipeline import compile_text
+    >>> from compiler.spec import RegexSpec
+    >>> check_text(compile_text(RegexSpec("a+b")), "aac").violated_at
+    2
+    """
+    # The automaton over bytes is built only where there is a violation to locate.
+    violated_at = None if _accepts(automaton, text) else automaton.violation(text)
+    if isinstance(automaton, TextAutomaton) and automaton.traced:
+        return TextCheck(violated_at is None, _word_steps(automaton, text), violated_at)
+    return TextCheck(violated_at is None, _unit_steps(automaton, text), violated_at)
+
+
+def _accepts(automaton: AnyText, text: str) -> bool:
+    reader = automaton.reader()
+    reader.read(text.encode())
+    return reader.end() is not None and reader.accepting
+
+
+def _word_steps(automaton: TextAutomaton, text: str) -> tuple[WordStep, ...]:
+    reader = automaton.reader()
+    letters = [*reader.read(text.encode()), *(reader.end() or [])]
+    units = UNIT.findall(text)
+    state, steps = automaton.letters.start, list[WordStep]()
+    for letter in letters:
+        state = automaton.letters.step(state, letter)
+        names = automaton.letter_names[letter]
+        if names is not None:
+            # Letters and units come in the same order, one letter a unit.
+            unit = units[len(steps)] if len(steps) < len(units) else ""  # the step of `eos` has no text
+            steps.append(WordStep(unit, names, state))
+    return tuple(steps)
+
+
+def _unit_steps(automaton: AnyText, text: str) -> tuple[WordStep, ...]:
+    # Without a word trace the units are those of the text itself, with no propositions.
+    reader, at, steps = automaton.reader(), 0, []
+    for unit in UNIT.finditer(text):
+        reader.read(text[at : unit.end()].encode())
+        at = unit.end()
+        steps.append(WordStep(unit[0], (), reader.state))
+    return tuple(steps)
+
+
+def answer_text(automaton: AnyText, raw: str) -> str:
+    """The answer in a generated text.
+
+    One leading space is removed where the constraint allows a space before the text.
+    """
+    # The space is part of the answer where the answer is wrong without it.
+    if automaton.strips_space and raw.startswith(" ") and _accepts(automaton, raw[1:]):
+        return raw[1:]
+    return raw
