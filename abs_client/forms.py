@@ -123,6 +123,20 @@ class JsonSchema(Constraint):
         )
 
 
+class GrammarConstraint(Constraint):
+    """The text is one that a context-free grammar derives.
+
+    syntax  "lark", "gbnf" (llama.cpp's) or "ebnf" (W3C's or ISO 14977's)
+    """
+
+    FORM = "grammar"
+
+    def __init__(
+        self, grammar: str, syntax: Literal["lark", "gbnf", "ebnf"], *, leading_space: LeadingSpace | None = None
+    ) -> None:
+        super().__init__(grammar, syntax=syntax, leading_space=leading_space)
+
+
 class Length(Constraint):
     """Bounds on the text's words, characters and sentences.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from abs_client._notebook import automaton_html, generated_html
+from abs_client.explanations import CompileWarning, Explanation
 
 _NOT_JSON = {"json_name": None}  # metadata of a field that is not read from the response
 
@@ -107,43 +108,6 @@ class Timings:
 
 
 @dataclass(frozen=True)
-class ExplainedLetter:
-    """A letter of an automaton, in words. `holds`: its propositions; None for a letter that is no set of them."""
-
-    name: str
-    means: str
-    holds: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class ExplainedState:
-    """A state of an automaton. `distance`: fewest tokens to the end; None for a dead state."""
-
-    state: int
-    distance: int | None
-    accepting: bool
-    start: bool
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """A compiled constraint in sentences and examples.
-
-    letters, states            the first ones; `letters_more` and `states_more` count the others
-    shortest                   a shortest accepted text; None if it is too long to show
-    samples                    random accepted texts
-    """
-
-    sentences: tuple[str, ...]
-    letters: tuple[ExplainedLetter, ...] = ()
-    letters_more: int = 0
-    states: tuple[ExplainedState, ...] = ()
-    states_more: int = 0
-    shortest: str | None = None
-    samples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class LabelStep:
     """A label of a decoded sequence. `distance`: fewest further labels to acceptance."""
 
@@ -213,6 +177,7 @@ class _CompiledSizes:
     cached                       the constraint was compiled before
     not_enforced                 JSON pointers of schema keywords and formats that have no effect
     approximate                  those of keywords that have none because `approximate` allows it
+    warnings                     what is probably a mistake in a grammar
     """
 
     automaton: str
@@ -225,6 +190,7 @@ class _CompiledSizes:
     compile_ms: float
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
+    warnings: tuple[CompileWarning, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ Prop = Annotated[list[str], Opt(help="NAME=word,phrase,... : the meaning of a pr
 Regex = Annotated[str | None, Opt(help="a pattern for the whole text")]
 Keyword = Annotated[list[str], Opt(help="a required word, or its forms: catch,catches; may be repeated")]
 Ordered = Annotated[bool, Opt("--ordered", help="the keywords occur in this order")]
+Grammar = Annotated[Path | None, Opt(exists=True, dir_okay=False, help="a file NAME.lark, NAME.gbnf or NAME.ebnf")]
 ConstraintJson = Annotated[str | None, Opt("--constraint", help="a constraint object, as JSON")]
 AsJson = Annotated[bool, Opt("--json", help="print the API's JSON")]
 Finite = Annotated[float | None, Opt(callback=_finite)]
@@ -103,7 +104,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
     def generate(
         prompt: Annotated[str, typer.Argument(help="the text to continue")],
         ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
-        constraint: ConstraintJson = None,
+        grammar: Grammar = None, constraint: ConstraintJson = None,
         automaton: Annotated[str | None, Opt(help="the hash of a compiled constraint, with --url")] = None,
         max_tokens: Annotated[int | None, Opt(help="the budget in tokens, including the end")] = None,
         beams: int | None = None, n: Annotated[int | None, Opt("-n", "--n", help="number of answers")] = None,
@@ -117,10 +118,10 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
     ) -> None:
         """Continue a prompt with a text that satisfies a constraint."""
         if automaton is None:
-            spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+            spec = _constraint(ltlf, prop, regex, keyword, ordered, grammar, constraint)
         else:
             spec = None
-            _require_alone(url, ltlf, prop, regex, keyword, ordered, constraint)
+            _require_alone(url, ltlf, prop, regex, keyword, ordered, grammar, constraint)
         options: dict[str, Any] = {
             "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
             "scope": scope, "algorithm": algorithm, "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by,
@@ -143,10 +144,11 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
     @app.command(name="compile")
     def compile_(
         ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
-        constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None, model: Model = None,
+        grammar: Grammar = None, constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None,
+        model: Model = None,
     ) -> None:
         """Compile a constraint: its sizes, and the smallest budget for it."""
-        spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
+        spec = _constraint(ltlf, prop, regex, keyword, ordered, grammar, constraint)
         sender = _Sender(create_app, url, model, ("compile",), as_json)
 
         async def send(client: AsyncClient, _: Observer) -> CompileResult:
@@ -158,11 +160,11 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
     def check(
         text: Annotated[str, typer.Argument(help="the text, or - for standard input")],
         ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
-        constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None,
+        grammar: Grammar = None, constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None,
     ) -> None:
         """Check a text against a constraint."""
-        spec = _constraint(ltlf, prop, regex, keyword, ordered, constraint)
-        checked = _standard_input() if text == "-" else text
+        spec = _constraint(ltlf, prop, regex, keyword, ordered, grammar, constraint)
+        checked = _decoded(sys.stdin.buffer.read(), "the standard input") if text == "-" else text
         sender = _Sender(create_app, url, None, ("compile",), as_json)
 
         def show(console: Console, answer: Mapping[str, Any]) -> None:
@@ -320,11 +322,12 @@ def _exit_status(error: AbsError) -> int:
 
 
 def _constraint(
-    ltlf: str | None, prop: list[str], regex: str | None, keyword: list[str], ordered: bool, constraint: str | None
+    ltlf: str | None, prop: list[str], regex: str | None, keyword: list[str], ordered: bool, grammar: Path | None,
+    constraint: str | None,
 ) -> dict[str, Any]:
     """The constraint of the options."""
-    if sum((ltlf is not None, regex is not None, bool(keyword), constraint is not None)) != 1:
-        raise typer.BadParameter("give exactly one of --ltlf, --regex, --keyword and --constraint")
+    if sum(each not in (None, []) for each in (ltlf, regex, keyword, grammar, constraint)) != 1:
+        raise typer.BadParameter("give exactly one of --ltlf, --regex, --keyword, --grammar and --constraint")
     if (prop and ltlf is None) or (ordered and not keyword):
         raise typer.BadParameter("--prop requires --ltlf, and --ordered requires --keyword")
     if ltlf is not None:
@@ -334,6 +337,8 @@ def _constraint(
         return {"ltlf": ltlf, "propositions": propositions}
     if regex is not None:
         return {"regex": regex}
+    if grammar is not None:
+        return {"grammar": _decoded(grammar.read_bytes(), str(grammar)), "syntax": grammar.suffix[1:]}
     if constraint is not None:
         try:
             spec = read_json(constraint.encode())
@@ -361,11 +366,11 @@ def _remote(model: str | None, url: str | None) -> str | None:
     return model if url is not None else None
 
 
-def _standard_input() -> str:
+def _decoded(data: bytes, source: str) -> str:
     try:
-        return sys.stdin.buffer.read().decode()
+        return data.decode()
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"the standard input is not UTF-8: byte {error.start}") from None
+        raise typer.BadParameter(f"{source} is not UTF-8: byte {error.start}") from None
 
 
 def _proposition(text: str) -> tuple[str, list[str]]:

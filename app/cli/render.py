@@ -35,6 +35,8 @@ def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(Text(f"has no effect: {', '.join(answer['not_enforced'])}"))
     if answer["approximate"]:
         console.print(Text(f"is approximated: {', '.join(answer['approximate'])}"))
+    for warning in answer.get("warnings", ()):
+        console.print(Text(f"warning, line {warning['line']}, column {warning['column']}: {warning['message']}"))
     if answer["explanation"] is not None:
         _show_explanation(console, answer["explanation"])
 

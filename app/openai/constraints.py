@@ -17,12 +17,15 @@ from typing import Any
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson, InvalidRequest
 from app.openai.requests import OpenAIRequest
-from compiler.spec import AllSpec, AnySpec, KeywordsSpec, LengthSpec, LtlfSpec, NotSpec, Spec
+from compiler.grammars import likely_syntax
+from compiler.spec import AllSpec, AnySpec, GrammarSyntax, KeywordsSpec, LengthSpec, LtlfSpec, NotSpec, Spec
 
 _FLAT_FIELDS = {  # field of the request: our form
     "guided_regex": "regex", "guided_json": "json_schema", "guided_choice": "choice",
-    "regex": "regex", "json_schema": "json_schema",
+    "guided_grammar": "grammar", "regex": "regex", "json_schema": "json_schema", "ebnf": "grammar",
+    "grammar": "grammar",
 }  # fmt: skip
+_SYNTAXES: dict[str, GrammarSyntax] = {"ebnf": "ebnf", "grammar": "gbnf"}  # of fields that have one
 _TGI_FORMS = {"json": "json_schema", "json_object": "json_schema", "json_schema": "json_schema", "regex": "regex"}
 _NO_SCHEMA = (
     'json_object without a schema is not supported: use {"type": "json_schema", "json_schema": {"name": "...", '
@@ -30,7 +33,7 @@ _NO_SCHEMA = (
 )
 _HARMLESS = {  # fields of structured_outputs that are accepted with these values only
     "disable_fallback": (None, True, False), "disable_any_whitespace": (None, True, False),
-    "disable_additional_properties": (None, False), "whitespace_pattern": (None,), "grammar": (None,),
+    "disable_additional_properties": (None, False), "whitespace_pattern": (None,),
     "json_object": (None, False), "structural_tag": (None,),
 }
 
@@ -74,10 +77,11 @@ def _constraints(request: OpenAIRequest) -> Iterator[ParsedConstraint]:
         yield from _response_format(request.response_format)
     if request.structured_outputs is not None:
         yield from _structured_outputs(request.structured_outputs)
-    if request.grammar is not None:
-        yield _type_and_value(request.grammar, "grammar")
     for path, form in _FLAT_FIELDS.items():
-        if (value := getattr(request, path)) is not None:
+        value = getattr(request, path)
+        if path == "grammar" and isinstance(value, dict):
+            yield _type_and_value(value, path)
+        elif value is not None:
             yield _single_form(form, value, path, deprecated=path.startswith("guided_"))
 
 
@@ -103,14 +107,14 @@ def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
 
 
 def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
-    path, forms = "structured_outputs", {"regex": "regex", "json": "json_schema", "choice": "choice"}
-    _reject_unknown(value, path, *forms, *_HARMLESS)
+    path, names = "structured_outputs", ("regex", "json", "choice", "grammar")
+    _reject_unknown(value, path, *names, *_HARMLESS)
     for name, values in _HARMLESS.items():
         if value.get(name) not in values:
-            raise InvalidRequest(((f"{path}.{name}", "is not supported: use regex, json or choice"),))
-    for name, form in forms.items():
+            raise InvalidRequest(((f"{path}.{name}", "is not supported: use regex, json, choice or grammar"),))
+    for name in names:
         if value.get(name) is not None:
-            yield _single_form(form, value[name], f"{path}.{name}")
+            yield _single_form("json_schema" if name == "json" else name, value[name], f"{path}.{name}")
 
 
 def _type_and_value(grammar: dict[str, Any], path: str) -> ParsedConstraint:
@@ -130,11 +134,12 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "regex": (lambda value: isinstance(value, str), "must be a pattern: a string"),
     "json_schema": (lambda value: isinstance(value, dict | bool), "must be a JSON schema: an object"),
     "choice": (lambda value: isinstance(value, list) and bool(value), "must be a list of strings"),
+    "grammar": (lambda value: isinstance(value, str), "must be a grammar: a string"),
 }
 
 
 def _single_form(form: str, value: object, path: str, deprecated: bool = False) -> ParsedConstraint:
-    """A constraint of one field. A schema may be a string of JSON."""
+    """A constraint of one field. A schema may be a string of JSON, and a grammar gets its syntax."""
     if form == "json_schema" and isinstance(value, str):
         try:
             value = read_json(value.encode())
@@ -143,7 +148,10 @@ def _single_form(form: str, value: object, path: str, deprecated: bool = False) 
     is_valid, message = _CHECKS[form]
     if not is_valid(value):
         raise InvalidRequest(((path, message),))
-    return ParsedConstraint({form: value}, path, form, deprecated)
+    constraint = {form: value}
+    if form == "grammar":
+        constraint["syntax"] = _SYNTAXES.get(path) or likely_syntax(str(value))
+    return ParsedConstraint(constraint, path, form, deprecated)
 
 
 def _required(value: dict[str, Any], name: str, path: str, kind: type = object) -> Any:

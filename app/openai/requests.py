@@ -35,7 +35,7 @@ _NO_TOOLS = (
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
 _ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
 _NO_SPECIAL_TOKENS = "no answer contains a special token: leave it out"
-_NO_GRAMMARS = "grammars cannot be read: use a regex, a JSON schema, or `constraint`, which combines them"
+_NO_TAGS = "use a grammar, a regex, a JSON schema, or `constraint`, which combines them"
 _ANSWER_TOKENS_ONLY = "only the log-probabilities of the answer's tokens are available: use 0"
 _NO_EFFECT = "No effect"
 
@@ -82,9 +82,7 @@ class _UnsupportedFields(_NeutralValues):
     include_stop_str_in_output: Any = _unsupported("no answer contains a stop string: leave it out", False)
     skip_special_tokens: Any = _unsupported(_NO_SPECIAL_TOKENS, True)
     spaces_between_special_tokens: Any = _unsupported(_NO_SPECIAL_TOKENS, True, False)
-    guided_grammar: Any = _unsupported(_NO_GRAMMARS)
-    ebnf: Any = _unsupported(_NO_GRAMMARS)
-    structural_tag: Any = _unsupported(_NO_GRAMMARS)
+    structural_tag: Any = _unsupported(_NO_TAGS)
 
 
 def _check_entries(value: object) -> object:
@@ -139,26 +137,32 @@ _STOPS_SCHEMA = {
 }
 Stops = Annotated[tuple[str, ...], BeforeValidator(_stops), WithJsonSchema(_STOPS_SCHEMA)]
 _EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
-Schema = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]  # a JSON schema, as an object or as a string of JSON
+ObjectOrString = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]
+Schema = ObjectOrString  # a JSON schema, as an object or as a string of JSON
 _DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 
 
 class _ConstraintFields(DeferredModel):
-    """The spellings of a constraint: OpenAI's, vLLM's, SGLang's, TGI's and ours."""
+    """The spellings of a constraint: OpenAI's, vLLM's, SGLang's, TGI's, llama.cpp's and ours."""
 
     response_format: dict[str, Any] | None = Field(
         None, description='{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}} or {"type": "text"}'
     )
     structured_outputs: dict[str, Any] | None = Field(
-        None, description="vLLM: one of `regex`, `json` (a schema) and `choice`"
+        None, description="vLLM: one of `regex`, `json` (a schema), `choice` and `grammar` (Lark or EBNF)"
     )
     guided_regex: str | None = Field(None, description="vLLM before 0.12", json_schema_extra=_DEPRECATED)
     guided_json: Schema = Field(None, description="vLLM before 0.12: a schema", json_schema_extra=_DEPRECATED)
     guided_choice: Strings | None = Field(None, description="vLLM before 0.12", json_schema_extra=_DEPRECATED)
+    guided_grammar: str | None = Field(
+        None, description="vLLM before 0.12: Lark or EBNF", json_schema_extra=_DEPRECATED
+    )
     regex: str | None = Field(None, description="SGLang")
     json_schema: Schema = Field(None, description="SGLang: a schema")
-    grammar: dict[str, Any] | None = Field(
-        None, description='TGI: {"type": "json", "value": {...}}; the type may also be json_schema or regex'
+    ebnf: str | None = Field(None, description="SGLang: a grammar in EBNF")
+    grammar: ObjectOrString = Field(
+        None, description='llama.cpp: a grammar in GBNF. TGI: {"type": "json", "value": {...}}; the type may also be '
+        "json_schema or regex"
     )
     constraint: Constraint | None = Field(None, description="Ours: any form that POST /generate accepts")
     automaton: AutomatonHash | None = Field(None, description="Ours: a hash that POST /compile returned")

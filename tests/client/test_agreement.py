@@ -11,7 +11,20 @@ from typing import Any
 
 import pytest
 
-from abs_client import AbsError, AsyncClient, AsyncJob, AsyncStream, Client, F, Job, Keywords, Ltlf, Retry, Stream
+from abs_client import (
+    AbsError,
+    AsyncClient,
+    AsyncJob,
+    AsyncStream,
+    Client,
+    F,
+    GrammarConstraint,
+    Job,
+    Keywords,
+    Ltlf,
+    Retry,
+    Stream,
+)
 from abs_client._io import run
 from tests.client.both_clients import KINDS, ask
 from tests.client.scripted_server import ANSWER, event, scripted_server, step, stream_reply
@@ -38,6 +51,7 @@ CALLS: dict[str, Callable[[Any, str], Any]] = {
     "ready": lambda client, _: client.ready(),
     "wait_until_ready": lambda client, _: client.wait_until_ready(5.0),
     "job": lambda client, _: client.job("0" * 32).state(),
+    "a grammar that does not parse": lambda client, _: client.compile(GrammarConstraint("root ::= (", "gbnf")),
     "a formula that does not parse": lambda client, _: client.compile(Ltlf("F(dog")),
     "a budget that is too small": lambda client, _: client.stream("sentence:", DOG, max_tokens=1),
     "an unknown option": lambda client, _: client.generate("sentence:", DOG, beems=3),

@@ -20,6 +20,7 @@ from abs_client import (
     ConstraintUnsupportedError,
     Done,
     F,
+    GrammarConstraint,
     InvalidRequestError,
     JsonSchema,
     Keywords,
@@ -137,6 +138,15 @@ def test_decode_finds_the_best_labels(kind: str, url: str) -> None:
     assert result.labels == ("a", "a", "b") and result.satisfied and result.log_prob == pytest.approx(-2.2)
     beams = ask(kind, url, lambda c: c.decode(rows, F("b").over("a", "b"), beams=2))
     assert beams.labels == result.labels and beams.trace[-1].distance == 0
+
+
+@with_both_clients
+def test_a_grammar_is_compiled_with_its_warnings(kind: str, url: str) -> None:
+    grammar = GrammarConstraint('root ::= "(" root ")" | "dog"\nspare ::= "b"', "gbnf")
+    compiled = ask(kind, url, lambda c: c.compile(grammar))
+    (warning,) = compiled.warnings
+    assert (warning.message, warning.line, warning.column) == ("the rule spare is not used", 2, 1)
+    assert ask(kind, url, lambda c: c.generate(PROMPT, grammar, max_tokens=compiled.min_tokens)).text == "dog"
 
 
 @with_both_clients

@@ -143,6 +143,27 @@ def test_a_syntax_error_is_pointed_at(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert lines[caret].index("^") == 2
 
 
+def test_a_grammar_is_read_from_a_file(
+    service_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad, odd = tmp_path / "lists.gbnf", tmp_path / "lists.lark", tmp_path / "lists.txt"
+    good.write_text('root ::= "[" root* "]" | "a"\nspare ::= "b"', encoding="utf-8")
+    bad.write_text('start: "[" start* "]"\n  | item', encoding="utf-8")
+    odd.write_bytes(b"\xff")
+    url = ("--url", service_url)
+    assert exit_status(monkeypatch, "check", "[a[]]", "--grammar", str(good), *url) == 0
+    assert exit_status(monkeypatch, "check", "[a[]", "--grammar", str(good), *url) == 3
+    assert exit_status(monkeypatch, "compile", "--grammar", str(good), *url) == 0
+    assert "warning, line 2, column 1: the rule spare is not used" in capsys.readouterr().out
+    assert exit_status(monkeypatch, "generate", "sentence:", "--grammar", str(bad), *url) == 2
+    lines = capsys.readouterr().err.splitlines()
+    caret = next(number for number, line in enumerate(lines) if line.strip() == "^")
+    assert lines[caret - 1] == "    | item" and lines[caret].index("^") == 6
+    for file in (odd, tmp_path / "none.gbnf", tmp_path):
+        assert exit_status(monkeypatch, "compile", "--grammar", str(file), *url) == 2
+    assert exit_status(monkeypatch, "compile", "--grammar", str(good), "--regex", "a", *url) == 2
+
+
 def test_where_a_text_breaks_its_constraint_is_pointed_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

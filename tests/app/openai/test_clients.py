@@ -51,8 +51,8 @@ def complete(ai: OpenAI, prompt: Any = "sentence:", max_tokens: int = 24, **opti
 
 OURS = {
     "constraint", "automaton", "structured_outputs", "guided_regex", "guided_json", "guided_choice", "regex",
-    "json_schema", "grammar", "use_beam_search", "beams", "length_penalty", "priority", "timeout_s", "response_format",
-    "scope", "algorithm",
+    "json_schema", "grammar", "guided_grammar", "ebnf", "use_beam_search", "beams", "length_penalty", "priority",
+    "timeout_s", "response_format", "scope", "algorithm",
 }
 
 
@@ -98,6 +98,29 @@ def test_a_schema_in_every_server_s_spelling(ai: OpenAI, spelling: dict[str, Any
     answer = chat(ai, max_tokens=40, **spelling)
     jsonschema.validate(json.loads(answer.choices[0].message.content or ""), SCHEMA)
     assert answer.choices[0].message.role == "assistant" and answer.object == "chat.completion"
+
+
+LARK = 'start: "a " ("dog" | "cat") (" and " start)?\n'
+GBNF = LARK.replace("start", "root").replace("root:", "root ::=")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"structured_outputs": {"grammar": LARK}}, {"structured_outputs": {"grammar": GBNF}},
+        {"guided_grammar": LARK}, {"ebnf": GBNF}, {"grammar": GBNF},
+        {"constraint": {"grammar": LARK, "syntax": "lark"}},
+    ],
+    ids=lambda spelling: "-".join([*spelling, str(next(iter(spelling.values())))[:24]]),
+)
+def test_a_grammar_in_every_server_s_spelling(ai: OpenAI, spelling: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"max_tokens": 12, "seed": 4, "temperature": 1.0, **spelling}
+    answer = complete(ai, **options)
+    assert re.fullmatch("a (dog|cat)( and a (dog|cat))*", answer.choices[0].text)
+    streamed = "".join(chunk.choices[0].text for chunk in chunks(ai, **options) if chunk.choices)
+    assert streamed == answer.choices[0].text
+    chatted = chat(ai, **options | {"max_tokens": 3}).choices[0].message.content or ""
+    assert re.fullmatch("a (dog|cat)", chatted)
 
 
 def test_keywords_without_effect_are_listed_also_with_strict(ai: OpenAI) -> None:
