@@ -42,7 +42,7 @@ class Limits:
     nfa_positions_max: int = _cap(10_000, "positions of a pattern's Glushkov automaton")
     dfa_states_max: int = _cap(120_000, "states of any automaton")
     check_steps_max: int = _cap(
-        2_000_000, "steps in which the parser of a grammar reads one text; an ambiguous text takes many for each byte"
+        10_000_000, "steps in which the parser of a grammar reads one text; an ambiguous text takes many for each byte"
     )
     table_bytes_max: int = _cap(128 * 2**20, "size of each table of an automaton")
     compile_s_max: float = _cap(10.0, "wall time of a compilation")
