@@ -187,22 +187,23 @@ def machine_from_arrays(arrays: dict[str, np.ndarray], numbers: dict[str, Any]) 
 
 
 def with_leading_space(machine: PushdownMachine) -> PushdownMachine:
-    """The machine that may read one space before each text. The start of the other machine is a state of it, too."""
+    """The machine that may read one space before each text. The start of the other machine is a state of it, too.
+
+    A machine whose texts may begin with a space themselves is returned as it is: two readings of each of them would
+    be followed.
+    """
     states, column = machine.states, int(machine.byte_class[_SPACE])
+    if machine.action[machine.start, column] != NO_ACTION:
+        return machine
     # The space gets a column of its own: other bytes of its column do not lead to the former start.
     byte_class = machine.byte_class.copy()
     byte_class[_SPACE] = machine.action.shape[1]
     action = np.hstack([machine.action, machine.action[:, [column]]])
     action[action > states] += 1  # choices stand behind the states
-    first, choices = action[machine.start].copy(), machine.choices
-    actions = tuple(dict.fromkeys((*machine.actions(machine.start, column), ((), machine.start))))
-    if len(actions) > 1 or actions[0][0]:
-        first[-1], choices = 1 + states + 1 + len(choices), (*choices, actions)
-    else:
-        first[-1] = 1 + actions[0][1]
-    pop = np.hstack([machine.pop, machine.pop[:, [column]]])
+    first, pop = action[machine.start].copy(), np.hstack([machine.pop, machine.pop[:, [column]]])
+    first[-1] = 1 + machine.start
     return replace(
-        machine, byte_class=byte_class, action=np.vstack([action, first]), choices=choices,
+        machine, byte_class=byte_class, action=np.vstack([action, first]),
         pop=np.vstack([pop, np.zeros_like(pop[:1])]), code=np.append(machine.code, machine.code[machine.start]),
         eager=np.append(machine.eager, False), start=states,
     )  # fmt: skip

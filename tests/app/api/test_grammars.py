@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,6 +169,18 @@ def test_a_check_agrees_with_the_other_parser(http: httpx2.Client, name: str) ->
         assert answer["satisfied"] == case.holds(text), text
         assert (answer["violated_at"] is None) == answer["satisfied"]
     assert not case.holds(case.wrong)
+
+
+def test_answers_do_not_depend_on_the_batch(http: httpx2.Client) -> None:
+    bodies = [
+        {"prompt": "sentence:", "constraint": constraint, "max_tokens": 20, "trace": True, **options}
+        for constraint in (*map(constraint_of, CASES.values()), {"keywords": ["dog"]})
+        for options in ALGORITHMS
+    ]  # fmt: skip
+    alone = [post(http, "/generate", **body)["choices"] for body in bodies]
+    with ThreadPoolExecutor(len(bodies)) as threads:
+        together = list(threads.map(lambda body: post(http, "/generate", **body)["choices"], bodies))
+    assert together == alone
 
 
 def test_a_prompt_may_begin_the_text_of_a_grammar(http: httpx2.Client) -> None:

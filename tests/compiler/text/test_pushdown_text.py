@@ -61,7 +61,9 @@ def test_one_space_may_stand_before_a_text(name: str) -> None:
     for turn in range(60):
         text = random_text(case.grammar, draw)[:80]
         text = draw.choice(("", " ", "  ")) + (mutated(text, draw, case.alphabet) if turn % 2 else text)
-        expected = derives(case.grammar, text) or (text[:1] == " " and derives(case.grammar, text[1:]))
+        own = name == "json"  # its texts may begin with spaces anyway
+        expected = derives(case.grammar, text) or (not own and text[:1] == " " and derives(case.grammar, text[1:]))
+        assert (spaced is machine) == own and bool(spaced.conflicts()) == bool(machine.conflicts())
         assert spaced.accepts(text.encode()) == expected, text
         assert machine.accepts(text.encode()) == derives(case.grammar, text), text
 
