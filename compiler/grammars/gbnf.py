@@ -14,9 +14,9 @@ from compiler.grammars.scanner import Escapes
 from compiler.limits import ResourceGuard
 
 _ESCAPES = Escapes(
-    {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]"},
+    {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"},
     {"x": 2, "u": 4, "U": 8},
-    r"\t, \r, \n, \\, \", \[, \], \xXX, \uXXXX or \UXXXXXXXX, at most 0010FFFF",
+    r"\t, \r, \n, \\, \", \[, \], \-, \xXX, \uXXXX or \UXXXXXXXX, at most 0010FFFF",
 )
 _GBNF = BnfDialect(
     name=re.compile(r"[A-Za-z0-9_-]+"),

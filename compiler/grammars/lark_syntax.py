@@ -14,7 +14,7 @@ _ESCAPES = Escapes(
     r"\n, \f, \t, \r, \\, \", \xXX, \uXXXX or \UXXXXXXXX",
 )
 _COMMENT = r"(?://|#)[^\n]*+"
-_INLINE = re.compile(rf"(?:[ \t\f]|{_COMMENT})*")
+_INLINE = re.compile(rf"(?:[ \t\f]|\\ *\r?\n|{_COMMENT})*")  # a backslash continues a line
 _ANYWHERE = re.compile(rf"(?:\s|{_COMMENT})*")
 _NEXT_ALTERNATIVE = re.compile(rf"(?:\s|{_COMMENT})*(?=\|)")
 _NAME = re.compile(r"_?(?:[a-z][_a-z0-9]*|[A-Z][_A-Z0-9]*)(?![A-Za-z0-9_])")
@@ -32,6 +32,7 @@ _REFUSED = {  # extensions of llguidance, by what they begin with
     "parameter": re.compile("::"),
 }
 _SHORT_REPEATS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+_REFUSED_DIRECTIVES = ("declare", "json", "regex", "lark", "llguidance", "grammar_options")
 _DIRECTIVE = re.compile(r"%([a-z_]+)")
 _PATH = re.compile(r"\.?\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _ELEMENT = 'a name, "text", /pattern/ or a bracket'
@@ -164,7 +165,7 @@ class LarkParser:
             self._import(place)
         elif name in ("override", "extend"):
             self._change(self._definition(), extend=name == "extend")
-        elif name in ("declare", "json", "regex", "lark"):
+        elif name in _REFUSED_DIRECTIVES:
             scanner.refuse(f"%{name}", f"%{name} is not supported in grammars", place)
         else:
             scanner.fail("an unknown directive", "%ignore, %import, %override or %extend", place)
