@@ -36,6 +36,7 @@ class TokenStep:
     distance      fewest tokens to the end after it, EOS included
     alpha         the push towards acceptance before it, 0 to 1
     propositions  for each word that it completes, the propositions that hold there
+    stack         the rules of a grammar that are open after it, the innermost last; None without a grammar
     """
 
     token: int
@@ -46,6 +47,7 @@ class TokenStep:
     log_prob: float
     score: float
     propositions: tuple[tuple[str, ...], ...] = ()
+    stack: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

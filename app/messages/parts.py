@@ -6,7 +6,7 @@ and unknown fields are errors.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.dataclasses import dataclass
@@ -169,6 +169,8 @@ class TokenStepBody:
     distance  fewest tokens to the end after the token, exact, EOS among them
     alpha     the push-up at the state before the token
     propositions  the propositions of each step of the word trace that this token completes
+    stack     the rules of a grammar that are open after the token, at most the 64 innermost ones, which come last;
+              left out without a grammar
     """
 
     token: int
@@ -179,6 +181,7 @@ class TokenStepBody:
     log_prob: float
     score: float
     propositions: tuple[tuple[str, ...], ...]
+    stack: Annotated[tuple[str, ...] | None, Field(exclude_if=lambda stack: stack is None)] = None
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -44,10 +44,12 @@ class ReplayStep:
     """The state after one token, and the letters it wrote. A letter is a set of propositions.
 
     state  of `display_dfa`, or the least control state of a pushdown machine
+    stack  the rules of a grammar that are open, the innermost last; None without a grammar
     """
 
     state: int
     letters: tuple[tuple[str, ...], ...]
+    stack: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ def replay(automaton: AnyText, pieces: Sequence[bytes], before: str | None = Non
 
 def _replay_step(automaton: AnyText, reader: LetterReader | StackReader, letters: list[int]) -> ReplayStep:
     names = (automaton.letter_names[letter] for letter in letters)
-    return ReplayStep(reader.state, tuple(propositions for propositions in names if propositions is not None))
+    stack = reader.stack if isinstance(reader, StackReader) else None
+    return ReplayStep(reader.state, tuple(propositions for propositions in names if propositions is not None), stack)
 
 
 def check_text(automaton: AnyText, text: str) -> TextCheck:

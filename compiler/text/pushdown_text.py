@@ -29,6 +29,7 @@ from compiler.pushdown import (
 )
 from compiler.vocab import byte_vocabulary
 
+STACK_SHOWN_MAX = 64  # rules
 _BYTES = byte_vocabulary()
 
 
@@ -72,7 +73,13 @@ class PushdownText:
 
     def reader(self) -> StackReader:
         """Reads a text from its beginning."""
-        return StackReader(Recognizer(self.machine, self.text_start, ResourceGuard(self.limits)))
+        return StackReader(self, Recognizer(self.machine, self.text_start, ResourceGuard(self.limits)))
+
+    @functools.cached_property
+    def symbol_codes(self) -> tuple[int, ...]:
+        """The code of the rule that goes on behind each stack symbol."""
+        behind = self.machine.resume.max(axis=1, initial=NOWHERE)  # all of a symbol are states of one rule
+        return tuple(self.machine.code[behind].tolist())
 
     def violation(self, text: str) -> int:
         """The offset after which a text cannot satisfy any more. It must not satisfy as it is."""
@@ -113,14 +120,25 @@ class PushdownText:
 class StackReader:
     """Reads bytes through a pushdown machine."""
 
-    def __init__(self, recognizer: Recognizer) -> None:
-        self._recognizer = recognizer
+    def __init__(self, text: PushdownText, recognizer: Recognizer) -> None:
+        self._text, self._recognizer = text, recognizer
         self._before_end = self._state()
 
     @property
     def state(self) -> int:
         """The least control state; after the end, the one before it. NOWHERE where nothing continues."""
         return self._before_end
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """The open rules of one reading, the innermost last. There are at most STACK_SHOWN_MAX, and never the root."""
+        recognizer, machine = self._recognizer, self._text.machine
+        state, node = min(recognizer.configurations, default=(ACCEPTED, BOTTOM))
+        codes = [] if state == ACCEPTED else [int(machine.code[state])]
+        while node != BOTTOM and len(codes) < STACK_SHOWN_MAX:
+            codes.append(self._text.symbol_codes[recognizer.symbol[node]])
+            node = min(recognizer.below[node])
+        return tuple(machine.rules[code] for code in reversed(codes) if code != machine.start_code)
 
     @property
     def accepting(self) -> bool:

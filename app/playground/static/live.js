@@ -8,13 +8,17 @@ import { sentence } from "./problems.js";
 const PAUSE_MS = 250;
 const IDLE_MS = 600;
 const SENTENCES_MAX = 8;
-const UNENFORCED_MAX = 5;  // of the keywords without effect that are shown
+const UNENFORCED_MAX = 5;  // of the keywords without effect, and of warnings, that are shown
 const CODES_WITH_POSITION = ["constraint_syntax", "unsupported"];
 
 function unenforced(pointers) {
   if (!pointers.length) return "";
   const more = pointers.length > UNENFORCED_MAX ? ", …" : "";
   return ` These have no effect: ${pointers.slice(0, UNENFORCED_MAX).join(", ")}${more}`;
+}
+
+function warned(warnings = []) {
+  return warnings.slice(0, UNENFORCED_MAX).map(({ line, column, message }) => ` Line ${line}, column ${column}: ${message}.`).join("");
 }
 
 export class LiveCompiler {
@@ -70,7 +74,7 @@ export class LiveCompiler {
       const answer = await askJson("POST", "/compile", { body: { constraint, explain: false }, signal });
       if (signal.aborted) return null;
       Object.assign(this, { answer, constraint });
-      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}; an answer takes at least ${plural(answer.min_tokens, "token")}.${unenforced([...answer.not_enforced, ...answer.approximate])}`, "good");
+      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}; an answer takes at least ${plural(answer.min_tokens, "token")}.${unenforced([...answer.not_enforced, ...answer.approximate])}${warned(answer.warnings)}`, "good");
       this.callbacks.onCompiled(answer);
       this.explainLater();
       return answer;

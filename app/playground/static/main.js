@@ -80,6 +80,10 @@ class Playground {
   async showAutomaton(hash) {
     if (hash === this.automatonHash) return;
     this.automatonHash = hash;
+    if (this.live.constraint?.grammar !== undefined) {
+      this.#showNoAutomaton("A grammar has no picture: with its stack it has states without end. An answer shows the stack.");
+      return;
+    }
     try {
       const automaton = await askJson("GET", `/automata/${hash}`);
       if (hash !== this.automatonHash) return;
@@ -88,11 +92,15 @@ class Playground {
       await this.views.automaton.show(automaton);
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
-      this.automatonHash = "";
-      this.automaton = null;
-      this.views.automaton.clear();
-      this.#hint(sentence(error.problem));
+      this.#showNoAutomaton(sentence(error.problem));
     }
+  }
+
+  #showNoAutomaton(reason) {
+    this.automatonHash = "";
+    this.automaton = null;
+    this.views.automaton.clear();
+    this.#hint(reason);
   }
 
   setStatus(text) { byId("status").textContent = text; }
@@ -177,7 +185,8 @@ class Playground {
   #isRunAutomaton() { return this.run.response?.automaton === this.automatonHash; }
 
   #showChoice(choice, number) {
-    this.views.tokens.show(choice, { start: this.#isRunAutomaton() ? this.automaton?.start : null });
+    const start = this.#isRunAutomaton() && this.automaton ? this.automaton.start : null;
+    this.views.tokens.show(choice, { start, budget: this.run.budget });
     this.views.lattice.choose(number);
     if (this.#isRunAutomaton() && this.automaton) {
       const trace = choice.trace ?? [];

@@ -46,6 +46,11 @@ export const PRESETS = [
     options: { max_tokens: 40 },
   },
   {
+    name: "Grammar: brackets of any depth, closed in time", prompt: "sentence:",
+    constraint: { grammar: 'root ::= item+\nitem ::= list | noun\nlist ::= "(" root ")"\nnoun ::= "a dog " | "a man "', syntax: "gbnf" },
+    options: { max_tokens: 16, algorithm: "sample", seed: 3 },
+  },
+  {
     name: "Combination: shape, order, absence and length", prompt: "sentence:",
     constraint: { all: [{ regex: "[A-Z][a-z ,]+\\." }, { ltlf: "F(dog & X(F(ball)))" }, { not: { keywords: ["man"] } }, { max_chars: 60 }] },
     options: {},

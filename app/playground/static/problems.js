@@ -30,6 +30,8 @@ const LIMITS = {  // what to make smaller, by the name of the limit
   nfa_positions_max: "its pattern is too long once repeats are written out; make the repeats smaller",
   bdd_nodes_max: "the formula branches too much; write it with fewer parts",
   nesting_depth_max: "its brackets nest too deep; write it flatter",
+  grammar_chars_max: "its grammar is too long; leave rules out",
+  check_steps_max: "its grammar is too ambiguous for so long a text; make the text shorter or the grammar unambiguous",
   parts_max: "it combines too many constraints; leave some out",
   automaton_view_cells_max: "its automaton is too large to be drawn; generating answers still works",
 };

@@ -9,13 +9,14 @@ const REJECTED_TOP_K = 5;
 export class Run {
   /** `views` has automaton, lattice, tokens and answers; `page` is the Playground. */
   constructor(views, page) {
-    Object.assign(this, { views, page, generation: null, response: null, constraint: null, statePaths: null, hash: null });
+    Object.assign(this, { views, page, generation: null, response: null, constraint: null, budget: 0, statePaths: null, hash: null });
   }
 
   /** Generates for {prompt, constraint, options}. */
   async start({ prompt, constraint, options }) {
     const { page } = this;
     this.constraint = constraint;
+    this.budget = options.max_tokens;
     this.#begin(options);
     const body = { prompt, constraint, ...options, trace: true, rejected_top_k: REJECTED_TOP_K };
     const generation = (this.generation = new Generation(body, {

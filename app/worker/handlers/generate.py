@@ -279,7 +279,7 @@ class Generator:
             TokenStepBody(
                 token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=word.state,
                 distance=step.distance, alpha=step.alpha, log_prob=step.log_prob, score=step.score,
-                propositions=word.letters,
+                propositions=word.letters, stack=word.stack,
             )
             for step, word in zip(steps, words, strict=True)
         )

@@ -105,6 +105,8 @@ FORMS: list[dict[str, Any]] = [
     {"infill": "A <|infill_word|>."},
     {"json_schema": {"properties": {"a": {"type": "integer"}}}, "whitespace": "pretty", "property_order": "any",
      "max_depth": 2},
+    {"grammar": 'root ::= "a" root | "b"\n', "syntax": "gbnf"},
+    {"grammar": "start: /a+/", "syntax": "lark", "leading_space": "forbid"},
     {"choice": ["yes", "no, not at all"]},
     {"max_words": 9, "min_words": 2, "sentences": {"min": 1, "max": 2}},
     {"sentences": 2},

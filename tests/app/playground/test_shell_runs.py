@@ -64,6 +64,25 @@ def test_answers_are_generated_selected_and_checked(page: Page) -> None:
     assert page.url.partition("#")[2].startswith("v1.z."), "the address has the link of the request"
 
 
+def test_a_grammar_shows_its_stack_and_where_it_closes(page: Page) -> None:
+    page.get_by_label("Start from an example").select_option(label="Grammar: brackets of any depth, closed in time")
+    expect(page.get_by_role("tab", name="Grammar")).to_have_attribute("aria-selected", "true")
+    wait_for_compilation(page)
+    expect(page.locator("#automaton-hint")).to_contain_text("A grammar has no picture")
+    generate(page)
+    stack = page.locator(".stack-table")
+    expect(stack).to_contain_text("from there on the text has to close")
+    rows = stack.locator("tbody tr")
+    depths, spare = [], []
+    for cells in (row.locator("td").all_text_contents() for row in rows.all()):
+        depths.append(0 if cells[1] == "–" else cells[1].count("›") + 1)
+        spare.append(int(cells[3]) - int(cells[2]))
+    closing = spare.index(0)
+    assert max(depths) > 0 and depths[-1] == 0 and all(left >= 0 for left in spare)
+    assert stack.locator("tr.closing").count() == len(spare) - closing
+    expect(page.locator(".verdict")).to_contain_text("satisfies the constraint")
+
+
 def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> None:
     formula(page, FORMULA)
     wait_for_compilation(page)

@@ -17,8 +17,9 @@ from compiler.lifting import UNREACHABLE
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
 from compiler.pushdown import Configurations, PushdownAutomaton, build_machine, with_leading_space
-from compiler.spec import GrammarSpec, spec_from_json
+from compiler.spec import GrammarSpec, RegexSpec, spec_from_json
 from compiler.text import PushdownText, answer_text, check_text, read_prefix, replay
+from compiler.text.pushdown_text import STACK_SHOWN_MAX
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS
 from tests.references.context_free import derives, mutated, random_text
@@ -89,6 +90,16 @@ def test_units_and_tokens_have_the_state_after_them() -> None:
         state = states.advance(state, token)
         assert step.state == states.control_of(state) and step.letters == ()
     assert steps[-1].state == steps[-2].state and states.distance_of(states.run(ids)) == UNREACHABLE
+
+
+def test_a_replay_names_the_open_rules() -> None:
+    nested = 'root ::= list\nlist ::= "(" pair* ")"\npair ::= "[" list "]"\n'
+    text = compile_text(GrammarSpec(nested, "gbnf"))
+    steps = replay(text, [b"(", b"[(", b"[(", b")])", b"])"])
+    assert [step.stack for step in steps] == [(), ("pair",), ("pair", "pair"), ("pair",), (), ()]
+    deep = replay(text, [b"([" * 100])[0].stack or ()
+    assert deep == ("pair",) * STACK_SHOWN_MAX
+    assert replay(compile_text(RegexSpec("a")), [b"a"])[0].stack is None
 
 
 @pytest.mark.parametrize("spec", [BRACKETS, AMBIGUOUS], ids=lambda spec: spec.text)

@@ -1,6 +1,7 @@
 // The answers of a generation: a list to select from, and the selected one token by token.
 
 import { el, uniqueId } from "../dom.js";
+import { stackTable } from "./stack.js";
 import { PROBABILITY_BANDS, formatFigure, formatProbability, legend, plural, probabilityClass, tokenName } from "../viewkit.js";
 
 const WORDS_MAX = 400;
@@ -40,8 +41,11 @@ export class TokensView {
     this.container.replaceChildren();
   }
 
-  /** Shows a choice of POST /generate with its trace; `start` is the start state of the automaton, null if not loaded. */
-  show(choice, { start = null } = {}) {
+  /**
+   * Shows a choice of POST /generate with its trace. `start` is the start state of the automaton, null if not loaded;
+   * `budget` is max_tokens.
+   */
+  show(choice, { start = null, budget = 0 } = {}) {
     if (!choice.trace) {
       this.container.replaceChildren(el("p", { class: "view-note" }, "The request did not ask for a trace."));
       return;
@@ -49,7 +53,7 @@ export class TokensView {
     this.container.replaceChildren(
       this.summary(choice), this.text(choice.trace), this.card,
       legend("Colours of tokens, by the chance that the model gave them", PROBABILITY_BANDS.map(({ name, label }) => [name, label])),
-      ...this.words(choice, start), this.table(choice.trace, start));
+      stackTable(choice.trace, budget) ?? "", ...this.words(choice, start), this.table(choice.trace, start));
     this.describe(choice.trace, 0);
   }
 

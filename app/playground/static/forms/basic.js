@@ -77,6 +77,25 @@ export class ChoiceForm extends TextForm {
   text(value) { return value.join("\n"); }
 }
 
+export class GrammarForm extends TextForm {
+  constructor(change) {
+    super(change, {
+      name: "grammar", label: "Grammar", hint: "the whole text is one that it derives", rows: 9,
+      placeholder: 'start: "(" start* ")" | /[0-9]+/', emptyMessage: "Write a grammar.",
+    });
+    this.syntax = el("select", { change },
+      el("option", { value: "lark" }, "Lark"), el("option", { value: "gbnf" }, "GBNF (llama.cpp)"), el("option", { value: "ebnf" }, "EBNF (W3C or ISO)"));
+    this.element.prepend(labelField("syntax", this.syntax));
+  }
+
+  read() { return { ...super.read(), syntax: this.syntax.value }; }
+
+  write(constraint) {
+    super.write(constraint);
+    this.syntax.value = constraint.syntax;
+  }
+}
+
 const BOUNDS = [
   ["min_words", "words, at least"], ["max_words", "words, at most"], ["max_chars", "characters, at most"],
   ["sentences.min", "sentences, at least"], ["sentences.max", "sentences, at most"],

@@ -1,7 +1,7 @@
 // The constraint as a form: a tab for each kind; the parts of a combination are forms too.
 
 import { el, uniqueId, labelField } from "../dom.js";
-import { ChoiceForm, InfillForm, LengthForm, RegexForm, IncompleteForm } from "./basic.js";
+import { ChoiceForm, GrammarForm, InfillForm, LengthForm, RegexForm, IncompleteForm } from "./basic.js";
 import { RawForm, SchemaForm } from "./json.js";
 import { KeywordsForm, LtlfForm } from "./words.js";
 
@@ -17,7 +17,7 @@ export function same(item, other) {
 }
 
 function kindOf(constraint) {
-  for (const kind of ["ltlf", "regex", "keywords", "infill", "json_schema", "choice"]) if (kind in constraint) return kind;
+  for (const kind of ["ltlf", "regex", "keywords", "infill", "json_schema", "grammar", "choice"]) if (kind in constraint) return kind;
   if (["all", "any", "not"].some((name) => name in constraint)) return "combine";
   return LENGTHS.some((name) => name in constraint) ? "length" : "json";
 }
@@ -165,7 +165,8 @@ class CombineForm {
 
 for (const [kind, title, Form] of [
   ["ltlf", "Formula", LtlfForm], ["regex", "Regex", RegexForm], ["keywords", "Keywords", KeywordsForm],
-  ["infill", "Infill", InfillForm], ["json_schema", "Schema", SchemaForm], ["choice", "Choice", ChoiceForm],
+  ["infill", "Infill", InfillForm], ["json_schema", "Schema", SchemaForm], ["grammar", "Grammar", GrammarForm],
+  ["choice", "Choice", ChoiceForm],
   ["length", "Length", LengthForm], ["combine", "Combine", CombineForm], ["json", "Raw", RawForm],
 ]) KINDS.set(kind, { title, Form });
 
