@@ -152,6 +152,8 @@ class ConstraintError(RequestError):
 
 class _Located:
     position: int | None
+    line: int | None
+    column: int | None
     field: str | None
     source: str = ""  # not from the response, which never quotes the request
 
@@ -168,8 +170,6 @@ class ConstraintSyntaxError(_Located, ConstraintError, codes="constraint_syntax"
     source        that string, if it is in the request
     """
 
-    line: int | None
-    column: int | None
     expected: str | None
 
 

@@ -99,10 +99,15 @@ class SpecSyntaxError(SpecError):
         self.position = position
         self.expected = expected
         self.field = field
-        # Lines and columns count from 1, as editors do.
-        before = source[: position or 0]
-        self.line = None if position is None else before.count("\n") + 1
-        self.column = None if position is None else len(before) - (before.rfind("\n") + 1) + 1
+        self.line, self.column = _place(source, position)
+
+
+def _place(source: str, position: int | None) -> tuple[int | None, int | None]:
+    """Line and column of a position. They count from 1, as editors do."""
+    if position is None:
+        return None, None
+    before = source[:position]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def shown_name(name: str) -> str:
@@ -123,17 +128,24 @@ def require(holds: bool, message: str, field: str, expected: str = "") -> None:
 
 
 class SpecUnsupported(SpecError):
-    """A construct that is understood and refused. `construct` names it ("back-reference"), `field` says where it is."""
+    """A construct that is understood and refused. `construct` names it ("back-reference"), `field` says where it is.
+
+    line, column  of the position, where the source may have several lines
+    """
 
     facts = ErrorFacts(
-        422, "unsupported", "A construct that is not supported", ("construct", "position", "field"), outcome="refused"
+        422, "unsupported", "A construct that is not supported", ("construct", "position", "line", "column", "field"),
+        outcome="refused",
     )
 
-    def __init__(self, message: str, *, construct: str, position: int | None = None, field: str = "") -> None:
+    def __init__(
+        self, message: str, *, construct: str, position: int | None = None, field: str = "", source: str = ""
+    ) -> None:
         super().__init__(message)
         self.construct = construct
         self.position = position
         self.field = field
+        self.line, self.column = _place(source, position if source else None)
 
 
 class SpecUnsatisfiable(SpecError):

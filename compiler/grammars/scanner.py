@@ -81,4 +81,5 @@ class Scanner:
 
     def refuse(self, construct: str, message: str, place: int | None = None) -> NoReturn:
         """Raise SpecUnsupported for this place, or another one."""
-        raise SpecUnsupported(message, construct=construct, position=self.at if place is None else place)
+        position = self.at if place is None else place
+        raise SpecUnsupported(message, construct=construct, position=position, source=self.text)

@@ -46,7 +46,7 @@ class PushdownStates:
         return self._array(self.configurations.successors(_on_host(state), classes))
 
     def bytes_max(self, tokens: int) -> int:
-        return self.configurations.bytes_max(tokens)
+        return 2 * self.configurations.bytes_max(tokens)  # a listener to steps follows all rows again
 
     def class_costs(self, state: NDArray[np.int64], distance: NDArray[np.int32]) -> NDArray[np.float64]:
         """The weighted costs after each class, float64 [R, C].
