@@ -15,10 +15,9 @@ generalisation of Dijkstra's algorithm (1977).
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TypeAlias
 
 import numpy as np
 
@@ -26,9 +25,8 @@ from compiler.limits import ResourceGuard
 from compiler.pushdown.machine import check_range
 from compiler.pushdown.tables import PushdownTables
 
-_Entry: TypeAlias = tuple[int, int]  # a symbol and a pending
-
 STEPS_MAX = 1 << 24  # in tokens: no budget is larger; the distances of a grammar may be exponential in its rules
+_BEYOND = math.nextafter(STEPS_MAX, math.inf)
 _TICK_EVERY = 1 << 12  # values settled between two looks at the time
 
 
@@ -82,9 +80,10 @@ def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarr
     solution = _Solution(equations)
     solution.run(guard)
     dtype = np.int32 if cost is None else np.float64
-    within = enumerate(solution.through[: tables.states])
+    within = enumerate(solution.values[: tables.states])
     inner = sorted((state, x, value) for state, values in within for x, value in values.items())
-    outer = sorted((*key, x, value) for key, values in solution.behind.items() for x, value in values.items())
+    behind = zip(equations.pairs, solution.values[len(equations.readers) :], strict=True)
+    outer = sorted((*pair, x, value) for pair, values in behind for x, value in values.items())
     state, pending, steps = zip(*inner, strict=True) if inner else ((), (), ())
     symbol, entered, left, through = zip(*outer, strict=True) if outer else ((), (), (), ())
     index = (np.array(values, dtype=np.int32) for values in (state, pending, symbol, entered, left))
@@ -94,8 +93,11 @@ def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarr
 
 
 class _Equations:
-    """The equations by what they depend on. A landing is an unknown F; an entry (symbol, pending) is one of `behind`.
+    """The equations by what they depend on.
 
+    The unknowns are numbered: F of each landing, then `behind` of each entry, a symbol and a pending.
+
+    entry    the unknown of each symbol and pending
     readers  for each landing, the control states with a token to it, and the cost
     openers  for each landing, the entries with it among their items
     above    for each landing, (s, landing): the one with s beneath all its symbols
@@ -105,23 +107,24 @@ class _Equations:
         self._tables = tables
         landings = len(tables.landing_state)
         self.readers: list[list[tuple[int, float]]] = [[] for _ in range(landings)]
-        self.openers: list[list[tuple[int, int]]] = [[] for _ in range(landings)]
+        self.openers: list[list[int]] = [[] for _ in range(landings)]
         self.above: list[list[tuple[int, int]]] = [[] for _ in range(landings)]
-        # Known at once: (cost, landing or entry, pending).
-        self.exits: list[tuple[float, int | _Entry, int]] = []
+        self.exits: list[tuple[float, int, int]] = []  # known at once: cost, unknown, pending
         for state, arrival, least in self._distinct_edges(cost):
             for item in tables.items(arrival).tolist():
                 if item >= 0:
                     self.readers[item].append((state, least))
                 else:
                     self.exits.append((least, state, ~item))
-        entries = (array.tolist() for array in (tables.entry_symbol, tables.entry_pending, tables.entry_arrival))
-        for symbol, pending, arrival in zip(*entries, strict=True):
+        self.pairs = list(zip(tables.entry_symbol.tolist(), tables.entry_pending.tolist(), strict=True))
+        self.entry = {pair: unknown for unknown, pair in enumerate(self.pairs, landings)}
+        self.unknowns = landings + len(self.pairs)
+        for unknown, arrival in enumerate(tables.entry_arrival.tolist(), landings):
             for item in tables.items(arrival).tolist():
                 if item >= 0:
-                    self.openers[item].append((symbol, pending))
+                    self.openers[item].append(unknown)
                 else:
-                    self.exits.append((0, (symbol, pending), ~item))
+                    self.exits.append((0, unknown, ~item))
         for landing in range(tables.states, landings):
             self.above[tables.landing_below[landing]].append((int(tables.landing_symbol[landing]), landing))
 
@@ -140,41 +143,49 @@ class _Equations:
 class _Solution:
     """Settles the unknowns of the equations in ascending order.
 
-    through  F of each landing, by pending; that of the first ones is `within`
-    behind   `behind` of each entry, by pending
+    values  of each unknown, by pending; those of the first landings are `within`
     """
 
     def __init__(self, equations: _Equations) -> None:
         self._equations = equations
-        self.through: list[dict[int, float]] = [{} for _ in equations.readers]
-        self.behind = defaultdict[_Entry, dict[int, float]](dict)
+        self.values: list[dict[int, float]] = [{} for _ in range(equations.unknowns)]
         # Sums that wait for `behind` of an entry (s, y): a landing with s deepest, and F at y of the one without s.
-        self._sums = defaultdict[_Entry, list[tuple[int, float]]](list)
-        self._heap: list[tuple[float, int, int | _Entry, int]] = []
-        self._count = 0
+        self._sums: list[list[tuple[int, float]]] = [[] for _ in range(equations.unknowns)]
+        # Few values differ, as tokens are counted: those that wait are kept by value, and a heap has the values.
+        self._waiting: dict[float, list[tuple[int, int]]] = {}
+        self._levels: list[float] = []
         for value, unknown, pending in equations.exits:
             self._propose(value, unknown, pending)
 
-    def _propose(self, value: float, unknown: int | _Entry, pending: int) -> None:
-        known = self.through[unknown] if isinstance(unknown, int) else self.behind[unknown]
-        if pending not in known and value <= STEPS_MAX:
-            self._count += 1  # equal values are settled in the order of their proposals
-            heappush(self._heap, (value, self._count, unknown, pending))
+    def _propose(self, value: float, unknown: int, pending: int) -> None:
+        known = self.values[unknown]
+        if value < known.get(pending, _BEYOND):
+            known[pending] = value
+            if value in self._waiting:
+                self._waiting[value].append((unknown, pending))
+            else:
+                self._waiting[value] = [(unknown, pending)]
+                heappush(self._levels, value)
 
     def run(self, guard: ResourceGuard | None) -> None:
         """Settle all values. Raises LimitExceeded over `compile_s_max`."""
-        while self._heap:
-            value, count, unknown, pending = heappop(self._heap)
-            if guard and count % _TICK_EVERY == 0:
-                guard.check_time()
-            known = self.through[unknown] if isinstance(unknown, int) else self.behind[unknown]
-            if pending not in known:
-                known[pending] = value
-                if isinstance(unknown, int):
+        count, landings = 0, len(self._equations.readers)
+        while self._levels:
+            value = self._levels[0]
+            waiting = self._waiting[value]
+            while waiting:  # what costs nothing adds to it
+                unknown, pending = waiting.pop()
+                count += 1
+                if guard and count % _TICK_EVERY == 0:
+                    guard.check_time()
+                if self.values[unknown][pending] < value:
+                    continue
+                if unknown < landings:
                     self._use_landing(unknown, pending, value)
                 else:
                     for landing, before in self._sums[unknown]:
                         self._propose(before + value, landing, pending)
+            del self._waiting[heappop(self._levels)]
 
     def _use_landing(self, landing: int, pending: int, value: float) -> None:
         """Propose what follows from F of a landing."""
@@ -183,6 +194,9 @@ class _Solution:
         for entry in self._equations.openers[landing]:
             self._propose(value, entry, pending)
         for symbol, above in self._equations.above[landing]:
-            self._sums[symbol, pending].append((above, value))
-            for left, further in self.behind[symbol, pending].items():
-                self._propose(value + further, above, left)
+            entry = self._equations.entry.get((symbol, pending), -1)
+            if entry >= 0:  # else the pending is dead behind the symbol
+                self._sums[entry].append((above, value))
+                for left, further in self.values[entry].items():
+                    if further <= value:  # the others are not settled
+                        self._propose(value + further, above, left)
