@@ -121,12 +121,12 @@ class Constraints:
     async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole.
 
-        Raises UnknownAutomaton, RequestOverLimit, and SpecUnsupported for a grammar.
+        Raises UnknownAutomaton, RequestOverLimit, and SpecUnsupported for a pushdown automaton.
         """
         constraint = await self.automaton(automaton)
         if not isinstance(constraint.text, TextAutomaton):
-            message = "a grammar has no picture: with its stack it has states without end"
-            raise SpecUnsupported(message, construct="picture of a grammar")
+            message = "this constraint has no picture: with its stack it has states without end"
+            raise SpecUnsupported(message, construct="picture of a stack")
         dfa, cap = constraint.text.display_dfa, self._settings.requests.automaton_view_cells_max
         require_at_most("states * letters", dfa.states * dfa.symbols, "automaton_view_cells_max", cap)
         return constraint

@@ -64,7 +64,7 @@ export const SENTENCES = {
     return "No text satisfies this constraint. Change or drop a part of it.";
   },
   constraint_too_large: (p) => `The constraint is too large: ${LIMITS[p.limit] ?? "make it shorter"}${limit(p)}.`,
-  unsupported: (p) => `${withFullStop(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,
+  unsupported: (p) => p.construct === "picture of a stack" ? withFullStop(p.detail) : `${withFullStop(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,
   budget_too_small: (p) => `Set max_tokens to at least ${number(p.min_tokens)}: no shorter answer satisfies the constraint.`,
   answer_too_large: (p) => `The answer would be too long to be sent${limit(p)}. Request fewer tokens or answers.`,
   prompt_violates: (p) => `The prompt itself breaks the constraint${p.position === undefined ? "" : ` at character ${number(p.position + 1)}`}. `

@@ -29,9 +29,9 @@ from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.generate import Generator
 from compiler.codec import encode
-from compiler.errors import BudgetTooSmall
+from compiler.errors import BudgetTooSmall, LimitExceeded
 from compiler.pipeline import compile_spec
-from compiler.spec import ChoiceSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
+from compiler.spec import ChoiceSpec, GrammarSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
 from decoding.engine import Engine
 from decoding.errors import Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
 from decoding.generation import BeamStep
@@ -97,6 +97,24 @@ def test_every_algorithm_satisfies_and_its_figures_add_up(settings: Settings, al
         assert choice.trace is not None and choice.trace[-1].distance == 0
         assert abs(sum(step.log_prob for step in choice.trace) - choice.log_prob) < 0.01
         assert tokens == len(choice.trace) <= 6
+
+
+def test_a_grammar_is_satisfied_by_every_algorithm(settings: Settings) -> None:
+    spec = GrammarSpec('root ::= "(" root* ")" | "a" | root "b"', "gbnf")
+    for algorithm in ("abs", "banked", "sample"):
+        seed = 7 if algorithm == "sample" else None
+        result = run(settings, spec, algorithm=algorithm, n=2, trace=True, seed=seed, max_tokens=9)
+        for choice in result.choices:
+            shorter = choice.text
+            while (reduced := re.sub(r"\(a*\)|ab", "a", shorter)) != shorter:
+                shorter = reduced
+            assert shorter == "a" and choice.trace is not None and choice.trace[-1].stack == ()
+
+
+def test_an_answer_that_takes_too_many_steps_is_refused() -> None:
+    settings, spec = Settings.of(check_steps_max=9), GrammarSpec('root ::= "a" root | "aaaa"', "gbnf")
+    with pytest.raises(LimitExceeded, match="check_steps_max"):
+        run(settings, spec)
 
 
 def test_a_seed_determines_the_samples(settings: Settings) -> None:
