@@ -155,21 +155,16 @@ class Connection:
         """The reply to a command. A script that the server lacks is loaded. Raises redis-py's errors, TimeoutError."""
         commands = [words, ("WAIT", self._replicas_min, REPLICA_MS_MAX)] if self._replicas_min else [words]
         waiting = [asyncio.get_running_loop().create_future() for _ in commands]
-        try:
-            async with asyncio.timeout(REPLY_S_MAX):
-                async with self._opening:
-                    if self._socket is None:
-                        self._socket = await self.client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
-                        self._replies = deque()
-                        self._reader = asyncio.create_task(self._read_replies(self._socket, self._replies))
-                if not self._socket.is_connected:  # redis-py would connect again, beside the reader of the old one
-                    raise exceptions.ConnectionError("the connection broke")
-                self._replies += waiting  # without a pause before the commands are written, so the order is the same
-                await self._socket.send_packed_command(self._socket.pack_commands(commands))
-                reply, *replicas = [await each for each in waiting]
-        except TimeoutError:
-            await cancel_tasks(self._reader)
-            raise
+        async with self._opening, asyncio.timeout(REPLY_S_MAX):
+            if self._socket is None:
+                self._socket = await self.client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+                self._replies = deque()
+                self._reader = asyncio.create_task(self._read_replies(self._socket, self._replies))
+        if not self._socket.is_connected:  # redis-py would connect again, beside the reader of the old one
+            raise exceptions.ConnectionError("the connection broke")
+        self._replies += waiting  # without a pause before the commands are written, so the order is the same
+        await self._socket.send_packed_command(self._socket.pack_commands(commands))
+        reply, *replicas = [await each for each in waiting]
         if isinstance(reply, exceptions.NoScriptError):
             await self._send(("SCRIPT", "LOAD", self._texts[str(words[1])]))
             return await self._send(words)
@@ -210,11 +205,10 @@ async def _cancel_when_silent(reader: asyncio.Task[Any] | None, waiting: deque[a
 
     A caller with less time gives up before it can tell a dead connection from a slow server.
     """
-    assert reader is not None
     while True:
         first = waiting[0] if waiting else None
         await asyncio.sleep(REPLY_S_MAX)
-        if waiting and waiting[0] is first:
+        if reader and waiting and waiting[0] is first:
             reader.cancel()
 
 

@@ -23,7 +23,7 @@ from app.messages import KEY_PREFIX, VERSION, Signatures, signing_keys
 from app.redis.connection import Connection
 from app.settings import Settings
 
-POLL_S = 10.0  # a task that waits for a job looks for itself after this time
+POLL_S = 60.0  # a task that waits for a job looks for itself after this time, since a message may be lost
 EVENTS_PER_READ = 64
 _EVENT_ID = re.compile(r"\d{1,18}-\d{1,18}")
 _UNKNOWN = "no such job, or its result is too old"
@@ -80,11 +80,10 @@ class RedisBroker:
         job = await self._scripts.call("look", await self._scripts.queue_of(job_id), job_id, "")
         if job is None:
             raise JobUnknown(_UNKNOWN)
-        state, queue, owner, kind, submitted_ms, attempt = (item.decode() for item in job[:6])
+        state, queue, owner, kind, since_ms, attempt = (item.decode() for item in job[:6])
         ahead, cancelled = job[6:8]
         shown: Any = "cancelled" if cancelled and state == "running" else "waiting" if state == "outside" else state
-        submitted = int(submitted_ms) / 1000
-        return base.JobStatus(shown, owner, queue.partition(":")[0], submitted, int(attempt), ahead, kind)
+        return base.JobStatus(shown, owner, queue.partition(":")[0], int(since_ms) / 1000, int(attempt), ahead, kind)
 
     async def events(self, job_id: str, after: str = "") -> AsyncIterator[base.JobEvent]:
         after = after if _EVENT_ID.fullmatch(after) else ""

@@ -49,11 +49,6 @@ class Lease:
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def job_id(self) -> str:
-        """The id of the job."""
-        return self.delivery.job_id
-
 
 class QueueConsumer:
     """A consumer of the queue's stream of leases. It claims a job only for a task that waits for one.
@@ -76,8 +71,7 @@ class QueueConsumer:
         self._leases: set[Lease] = set()  # all, also of jobs whose earlier attempt has not ended here
         self._arrival = asyncio.Event()  # set while jobs may wait
         self._arrival.set()
-        self._running = running
-        self._other_versions = 0  # jobs of other versions at the last look
+        self._running, self._other_versions = running, 0  # jobs of other versions at the last look
         self._give_others_time(0.5)
         self._maintenance = asyncio.create_task(self._maintain_forever())
 
@@ -101,16 +95,16 @@ class QueueConsumer:
     async def requeue(self, lease: Lease) -> None:
         """Requeues a leased job."""
         async with lease.writing:
-            await self._scripts.call("requeue", self._queue, lease.job_id, lease.fence, patient=True)
+            await self._scripts.call("requeue", self._queue, lease.delivery.job_id, lease.fence, patient=True)
         self._end(lease)
 
     async def finish(self, lease: Lease, result: bytes, cacheable: bool, ran_s: float | None) -> None:
         """Stores the result of a leased job. `ran_s` is None for one that did not run."""
         async with lease.writing:
             if not lease.over.is_set():
-                signed = self._signatures.sign(result, "result", lease.job_id, lease.fence)
+                signed = self._signatures.sign(result, "result", lease.delivery.job_id, lease.fence)
                 ran_ms = -1 if ran_s is None else to_ms(ran_s)
-                arguments = (lease.job_id, lease.fence, signed, int(cacheable), ran_ms)
+                arguments = (lease.delivery.job_id, lease.fence, signed, int(cacheable), ran_ms)
                 await self._scripts.call("finish", self._queue, *arguments, patient=True)
         self._end(lease)
 
@@ -127,8 +121,8 @@ class QueueConsumer:
     def _end(self, lease: Lease) -> None:
         lease.over.set()
         self._leases.discard(lease)
-        if self._running.get(lease.job_id) is lease:
-            del self._running[lease.job_id]
+        if self._running.get(lease.delivery.job_id) is lease:
+            del self._running[lease.delivery.job_id]
 
     async def _claim(self, count: int) -> list[Lease]:
         """Renew the leases, and lease up to `count` jobs.
@@ -162,12 +156,11 @@ class QueueConsumer:
             self._give_others_time(0.5)
         if waiting:
             self._notifications.wake(self._queue)
-        for message in held.keys() - {message.decode() for message in messages}:
-            lease = held[message]
+        for lease in [lease for message, lease in held.items() if message.encode() not in messages]:
             if not lease.over.is_set():
-                log.warning("job %s was taken over by another worker", lease.job_id)
+                log.warning("job %s was taken over by another worker", lease.delivery.job_id)
                 lease.lost = True
-                self._notifications.wake(lease.job_id)
+                self._notifications.wake(lease.delivery.job_id)
         jobs = []
         for *fields, signed in claimed:
             job_id, message, fence, attempt, waited_ms, age_ms, verdict = (item.decode() for item in fields)
@@ -178,20 +171,20 @@ class QueueConsumer:
 
     async def _open(self, lease: Lease) -> bytes | None:
         """The body of a leased job. None for a job that was finished instead, or is left to another worker."""
-        earlier = self._running.get(lease.job_id)
+        earlier = self._running.get(lease.delivery.job_id)
         if earlier is not None:  # an attempt whose lease is lost must end here before the next begins
             await earlier.over.wait()
-        self._running[lease.job_id] = lease
+        self._running[lease.delivery.job_id] = lease
         try:
             if lease.verdict == "late":
                 raise DeadlineExceeded()
             if lease.verdict == "lost":
                 raise WorkerLost(self._attempts_max)
-            return self._signatures.open_body(self._queue, lease.job_id, lease.delivery.body)
+            return self._signatures.open_body(self._queue, lease.delivery.job_id, lease.delivery.body)
         except (WorkerLost, DeadlineExceeded, MessageInvalid) as error:
             await self.finish(lease, dump(failure_of(error)), False, None)
         except Exception as error:
-            log.error("job %s of %s cannot be taken here: %s", lease.job_id, self._queue, without_message(error))
+            log.error("job %s of %s cannot run here: %s", lease.delivery.job_id, self._queue, without_message(error))
             self._give_others_time(2)
             lease_ms, stream = to_ms(self._scripts.lease_s), queue_keys(self._queue)[-1]
             words = ("XCLAIM", stream, "workers", "none", 0, lease.message, "IDLE", lease_ms)

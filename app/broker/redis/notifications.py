@@ -1,7 +1,7 @@
 """Notifies waiting tasks of changes to jobs and queues.
 
-Each process has one subscription, shared by all waiting tasks. The server neither stores nor repeats its messages. So
-messages only shorten the wait: after a while each task looks for itself.
+Each process has one subscription, shared by all waiting tasks. The server neither stores nor repeats its messages, so
+they only shorten the wait: after a while each task looks for itself.
 """
 
 from __future__ import annotations

@@ -182,4 +182,4 @@ def test_a_job_that_one_worker_cannot_take_goes_to_another(
     monkeypatch.setattr(Signatures, "open_body", open_body)
     with caplog.at_level(logging.ERROR, "app.broker.redis.consumer"):
         asyncio.run(scenario())
-    assert "cannot be taken here: ValueError" in caplog.text
+    assert "cannot run here: ValueError" in caplog.text

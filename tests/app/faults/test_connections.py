@@ -158,7 +158,7 @@ def test_a_job_that_one_worker_cannot_read_goes_to_another(proxied_cluster: Line
             # The worker is ready before the API has read so in the server.
             until(lambda: http.get("/ready").is_success, "the API knows of a worker that is ready")
             job = begin(http, "x")
-            log_line = f"job {job} of generate:v{VERSION} cannot be taken here: ValueError"
+            log_line = f"job {job} of generate:v{VERSION} cannot run here: ValueError"
             until(lambda: log_line in misreader.log(), "the worker says that it cannot")
             for name in WORKERS:
                 parts.parts[name].start()
