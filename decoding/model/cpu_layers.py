@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-_WEIGHTS_MIN = 2**15  # below, the call costs more than it saves
+_WEIGHTS_MIN = 2**20  # below, the conversions around the call cost more than it saves
 _ROWS_TRIED = 5
 _FINEST = 4  # a small number of rows is rounded up to a multiple of this
 _SHARES = 8  # a large number of rows grows by less than one part in 8

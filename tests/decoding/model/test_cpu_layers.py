@@ -13,6 +13,12 @@ from decoding.model.cpu_layers import OneDnnLinear, rows_computed, use_onednn_la
 from tests.decoding.random_models import gpt2_of, llama_of
 
 
+@pytest.fixture(autouse=True)
+def small_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers of the tests' models are large enough to be replaced."""
+    monkeypatch.setattr("decoding.model.cpu_layers._WEIGHTS_MIN", 2**15)
+
+
 def _gpt2() -> PreTrainedModel:
     return gpt2_of(vocab_size=301, n_positions=64, n_embd=192, n_head=3)
 
