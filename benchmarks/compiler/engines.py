@@ -69,12 +69,12 @@ class MaskEngine(Protocol):
         """Counts of the compiled constraint by name. It is empty if the engine provides none."""
 
 
-def read_vocabulary(tokenizer: Path) -> Vocabulary:
-    """The vocabulary of a gzipped `tokenizer.json`, with its end-of-text token as EOS."""
+def read_vocabulary(tokenizer: Path, size: int | None = None) -> Vocabulary:
+    """The vocabulary of a gzipped `tokenizer.json`, with its end-of-text token as EOS. It is padded to `size` ids."""
     text = gzip.decompress(tokenizer.read_bytes()).decode()
     added = json.loads(text)["added_tokens"]
     eos = next(token["id"] for token in added if token["content"] in _END_OF_TEXT)
-    return vocabulary_from_tokenizer_json(text, None, (eos,))
+    return vocabulary_from_tokenizer_json(text, size, (eos,))
 
 
 class OurMasks:

@@ -40,6 +40,12 @@ A model of GPT-2's shape (124 million parameters, random weights) on the CPU, wi
 and the service's search: for each step with k rows alive or more (banked starts with several times k) the forward pass,
 and right after it all work of the search until the next. Medians over the steps; of the share also the middle half.
 """
+SHAPES_NOTES = """
+Models of published configurations with random weights, milliseconds per token of one request: ours under five keywords
+with inflections, over the nearest real vocabulary padded to the model's; transformers' `generate` without a constraint,
+greedy where k is 1, else with k beams. Neither may end before its budget does. Medians of the turns, and the ratio ours
+over transformers' with its range. "Plain": models that prefix sharing does not serve.
+"""
 BATCH_NOTES = """
 Seconds for all requests, through one engine: one after another, and all at once. They differ in prompt, constraint
 (keywords, formula, regex, JSON schema, template, combination), beams (1 to 16) and budget. Medians of pairs, with the
@@ -112,6 +118,20 @@ def step_section(run: dict[str, Any]) -> str:
         table(["algorithm", "k", "forward pass, ms", "search, ms", "search / forward pass"], body),
         f"Goal: {goal}: {verdict(largest <= SHARE_MAX)}.",
     )  # fmt: skip
+
+
+def shapes_section(run: dict[str, Any]) -> str:
+    """Models of real shapes on one device, beside transformers."""
+    body = []
+    for (shape, prompt, beams), rows in grouped(run["rows"], "shape", "prompt", "beams").items():
+        ours, theirs = ([1000 * row[name] / run["tokens"] for row in rows] for name in ("ours", "transformers"))
+        ratios = [our_ms / their_ms for our_ms, their_ms in zip(ours, theirs, strict=True)]
+        medians = (short_number(statistics.median(times)) for times in (ours, theirs))
+        about = [shape, f"{rows[0]['vocabulary']:,}", "shared" if rows[0]["shared_prefix"] else "plain"]
+        body.append([*about, str(prompt), str(beams), *medians, median_and_range(ratios)])
+    head = ["model", "ids", "cache", "prompt", "k", "ours, ms", "transformers, ms", "ratio"]
+    title = f"Models of real shapes on {run['device'] or 'the CPU'}"
+    return section(title, run, SHAPES_NOTES, table(head, body), details=(run["rows"][0]["dtype"],))
 
 
 def batch_section(run: dict[str, Any]) -> str:

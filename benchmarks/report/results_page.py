@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from benchmarks.report.compile import compile_section, ltlf_section, scale_section
-from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, step_section
+from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, shapes_section, step_section
 from benchmarks.report.maskbench import maskbench_section
 from benchmarks.report.quality import beam_widths_section, json_forms_section, quality_section
 from benchmarks.report.readme import write_readme
@@ -29,6 +29,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "json_forms": json_forms_section,
     "decode": decode_section,
     "step": step_section,
+    "shapes_cuda": shapes_section,
     "batch": batch_section,
     "fashion": fashion_section,
     "truncation": truncation_section,

@@ -279,7 +279,10 @@ class Pass:
 
     def __init__(self, parts: Sequence[Prompt | Nodes], fill: int, device: torch.device) -> None:
         positions = [*(part.positions for part in parts), torch.zeros(fill, dtype=torch.int64)]
-        self.positions = torch.cat(positions).to(device)[None]  # int64 [1, rows]
+        flat = torch.cat(positions)
+        if device.type == "cuda":
+            flat = flat.pin_memory()  # without it the host waits for the copy
+        self.positions = flat.to(device, non_blocking=True)[None]  # int64 [1, rows]
         self.no_mask = torch.zeros(1, 1, 1, 1, device=device)  # four axes: the library makes no mask of its own
         self._parts = parts
 

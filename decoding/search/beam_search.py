@@ -171,7 +171,10 @@ class BeamSearch(ABC):
 
     def _on_device(self, numbers: NDArray[np.int64]) -> Tensor:
         """On the model's device."""
-        return torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
+        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+        if self._device.type == "cuda":
+            tensor = tensor.pin_memory()  # without it the host waits for the copy
+        return tensor.to(self._device, non_blocking=True)
 
     def _array(self, numbers: Array) -> Array:
         """In the library and on the device of the search's own arrays."""

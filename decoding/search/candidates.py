@@ -22,6 +22,7 @@ from decoding.tensors import (
     Successors,
     TokenTables,
     arange,
+    fill_at,
     library,
     take,
     take_columns,
@@ -206,5 +207,5 @@ def _max_unchosen(keys: list[Array], chosen: Array) -> Array:
     """The highest log-prob of the elements that are allowed and not chosen. The result is float64 [1]."""
     xp = library(keys[0])
     others = xp.where(keys[0] == DEAD_SCORE, DEAD_SCORE, keys[1])
-    others[chosen] = DEAD_SCORE
+    fill_at(others, chosen, DEAD_SCORE)
     return xp.amax(others[None], 1)

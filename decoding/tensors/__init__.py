@@ -12,6 +12,7 @@ from decoding.tensors.backend import (
     LOG_PROB_FLOOR,
     Array,
     arange,
+    fill_at,
     library,
     like,
     rank_in_group,
@@ -31,6 +32,6 @@ from decoding.tensors.token_tables import TokenTables
 
 __all__ = [
     "LOG_PROB_FLOOR", "Array", "ExplicitStates", "HostStates", "PushdownStates", "Successors", "TokenStates",
-    "TokenTables", "arange", "library", "like", "rank_in_group", "rows_at_a_time", "scratch_bytes", "take",
+    "TokenTables", "arange", "fill_at", "library", "like", "rank_in_group", "rows_at_a_time", "scratch_bytes", "take",
     "take_columns", "to_float64", "top_k_stable", "top_k_unordered", "with_floor",
 ]  # fmt: skip

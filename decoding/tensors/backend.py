@@ -56,6 +56,14 @@ def take(array: Array, positions: Array) -> Array:
     return array.take(positions) if isinstance(array, np.ndarray) else array.reshape(-1)[positions]
 
 
+def fill_at(array: Array, positions: Array, value: float) -> None:
+    """Sets elements of an array [N] to one value. An accelerator is not waited for."""
+    if isinstance(array, np.ndarray):
+        array[positions] = value
+    else:
+        array.index_fill_(0, positions, value)
+
+
 def arange(model: Array, count: int) -> Array:
     """0, 1, ... as int64 [count], in the library of `model`. The array is on the device of `model`."""
     return np.arange(count) if isinstance(model, np.ndarray) else torch.arange(count, device=model.device)
