@@ -20,7 +20,7 @@ from compiler.pushdown.machine import (
     machine_from_arrays,
     with_leading_space,
 )
-from compiler.pushdown.network import build_machine
+from compiler.pushdown.network import TEXT_END, RuleDfa, build_machine, network_machine
 from compiler.pushdown.preparation import productive_rules
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton, from_arrays, lift_to_tokens
 from compiler.pushdown.saturation import ExitDistances, saturate
@@ -28,8 +28,9 @@ from compiler.pushdown.stack_vectors import ExitCosts
 from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 __all__ = [
-    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "NOWHERE", "Configurations",
-    "ExitCosts", "ExitDistances", "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer",
-    "StackNodes", "Stacks", "build_machine", "call", "calls_of", "derives", "from_arrays", "lift_to_tokens",
-    "machine_from_arrays", "productive_rules", "replace_calls", "saturate", "with_leading_space",
+    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "NOWHERE", "TEXT_END",
+    "Configurations", "ExitCosts", "ExitDistances", "Grammar", "PushdownAutomaton", "PushdownMachine",
+    "PushdownTables", "Recognizer", "RuleDfa", "StackNodes", "Stacks", "build_machine", "call", "calls_of", "derives",
+    "from_arrays", "lift_to_tokens", "machine_from_arrays", "network_machine", "productive_rules", "replace_calls",
+    "saturate", "with_leading_space",
 ]  # fmt: skip

@@ -7,11 +7,12 @@ deterministic grammars become deterministic machines in most cases.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import CODE_POINTS, CharSet, expand, live_states, minterms, unique_rows
+from compiler.automata import CODE_POINTS, CharSet, Dfa, Minterms, expand, live_states, minterms, unique_rows
 from compiler.limits import ResourceGuard
 from compiler.pushdown.grammar import Grammar, rule_of, symbol_of
 from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, Action, PushdownMachine
@@ -19,6 +20,7 @@ from compiler.pushdown.preparation import prepared_rules
 from compiler.regex import Node, determinize, node_nfa
 
 INLINE_GROWTH_MAX = 2_000  # positions that are added where rules replace their calls
+TEXT_END = -1  # in `RuleDfa.letters`: END
 _NONE = -1  # in place of a state
 _CHARACTERS = {  # by the first byte of their UTF-8, the code points; surrogates are none
     **{byte: (byte, byte + 1) for byte in range(0x80)},
@@ -26,6 +28,23 @@ _CHARACTERS = {  # by the first byte of their UTF-8, the code points; surrogates
     **{0xE0 + lead: (max(lead << 12, 0x800), 0xD800 if lead == 13 else lead + 1 << 12) for lead in range(16)},
     **{0xF0 + lead: (max(lead << 18, 0x10000), min(lead + 1 << 18, CODE_POINTS)) for lead in range(5)},
 }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleDfa:
+    """A rule as a DFA over characters and letters. Raises ValueError where the symbols are not these.
+
+    dfa       its symbols are the minterms, then one for each letter
+    letters   the rule that each letter calls, given by its number, or TEXT_END
+    """
+
+    dfa: Dfa
+    minterms: Minterms
+    letters: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dfa.symbols != self.minterms.count + len(self.letters):
+            raise ValueError("one symbol for each minterm and each letter")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -66,6 +85,17 @@ def build_machine(
     (True, False, [])
     """
     names, rules, terminals = prepared_rules(grammar, inline_growth_max, guard)
+    return network_machine(names, (_rule_dfa(rule, guard) for rule in rules), guard, terminals)
+
+
+def network_machine(
+    names: Sequence[str], rules: Iterable[RuleDfa], guard: ResourceGuard, terminals: Collection[int] = ()
+) -> PushdownMachine:
+    """The pushdown machine of rules. The first one is the root, which alone reads TEXT_END, as the last letter.
+
+    terminals  as in a grammar
+    Rules derive no empty text, and none begins with itself. Raises LimitExceeded as `build_machine`.
+    """
     components, states = [], 0
     for number, rule in enumerate(rules):
         components.append(_component(rule, number in terminals, guard))
@@ -75,8 +105,7 @@ def build_machine(
         return _Network(components, guard).machine(tuple(names))
 
 
-def _component(rule: Node, terminal: bool, guard: ResourceGuard) -> _Component:
-    """The automaton of a rule. Calls and END are letters of it, like characters."""
+def _rule_dfa(rule: Node, guard: ResourceGuard) -> RuleDfa:
     nfa = node_nfa(rule, guard)
     parts = minterms(nfa.sets)
     # Each letter that is no character gets a symbol of its own, behind the minterms.
@@ -87,6 +116,13 @@ def _component(rule: Node, terminal: bool, guard: ResourceGuard) -> _Component:
         for charset, chosen in zip(nfa.sets, parts.members, strict=True)
     )
     dfa, _ = determinize(nfa, guard, replace(parts, count=parts.count + len(letters), members=members))
+    called = map(rule_of, letters)
+    return RuleDfa(dfa, parts, tuple(TEXT_END if each is None else each for each in called))
+
+
+def _component(rule: RuleDfa, terminal: bool, guard: ResourceGuard) -> _Component:
+    """The automaton of a rule over bytes."""
+    dfa, parts = rule.dfa, rule.minterms
     # Dead states go: what is left is numbered, and `count` stands for dead.
     live = live_states(dfa)
     count = int(live.sum())
@@ -97,10 +133,9 @@ def _component(rule: Node, terminal: bool, guard: ResourceGuard) -> _Component:
     # An entry below 0 leads inside a character: inner state i follows the `count` states between characters.
     target = np.where(entry < 0, count - 1 - entry, np.where(entry == count, _NONE, entry))
     end, calls = np.full((len(target), 1), _NONE), dict[int, list[tuple[int, int]]]()
-    for charset, column in symbol.items():
-        called = rule_of(charset)
+    for column, called in enumerate(rule.letters, parts.count):
         for state in np.flatnonzero(table[:, column] != count).tolist():
-            if called is None:
+            if called == TEXT_END:
                 end[state] = table[state, column]
             else:
                 calls.setdefault(state, []).append((called, int(table[state, column])))
