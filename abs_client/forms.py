@@ -98,7 +98,7 @@ class JsonSchema(Constraint):
     schema       a dict, a boolean, a pydantic model or a pydantic TypeAdapter
     whitespace   "spaced" (the service's default), "compact", "pretty", "flexible" or "any"
     property_order  "schema" (the service's default): the properties in the schema's order, or "any"
-    max_depth    the deepest nesting of a recursive schema
+    max_depth    the deepest nesting where a schema is open or recurs; without it, the budget alone bounds it
     schemas      documents that references may lead to, by URI; nothing is fetched
     strict       refuse unknown keywords and formats, which otherwise have no effect
     approximate  keywords that may be without effect where they would be refused: ["uniqueItems"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compiler.errors import CompileCancelled, LimitExceeded
@@ -52,6 +53,7 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+SIZE_LIMITS = ("dfa_states_max", "table_bytes_max")  # which another construction may keep to
 
 
 class ResourceGuard:
@@ -70,6 +72,12 @@ class ResourceGuard:
         self._cancelled = cancelled
         # Wall time, since a caller waits for it; monotonic, since clocks may be set.
         self._started = time.monotonic()
+
+    def with_limits(self, **limits: Any) -> ResourceGuard:
+        """A guard with other limits and the same clock."""
+        guard = copy(self)
+        guard.limits = replace(self.limits, **limits)
+        return guard
 
     def check(self, limit: str, value: int) -> None:
         """Raise LimitExceeded when `value` exceeds the limit named `limit`."""

@@ -8,12 +8,13 @@ from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
 from compiler.errors import CompileError, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
-from compiler.forms import approximated_keywords, constraint_tree, grammar_text, unenforced_keywords
+from compiler.forms import PushdownForm, approximated_keywords, constraint_tree, lone_form, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
-from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.pushdown import lift_to_tokens
+from compiler.limits import DEFAULT_LIMITS, SIZE_LIMITS, Limits, ResourceGuard
+from compiler.pushdown import PushdownAutomaton, lift_to_tokens
 from compiler.spec import (
     GrammarSpec,
+    JsonSchemaSpec,
     LabelsSpec,
     LengthSpec,
     Spec,
@@ -23,6 +24,7 @@ from compiler.spec import (
 )
 from compiler.text import (
     AnyText,
+    CharLeaf,
     ConstraintTree,
     TextAutomaton,
     label_automata,
@@ -53,22 +55,15 @@ def compile_text(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
-        if isinstance(read, GrammarSpec):
-            grammar = grammar_text(read, guard)[0]
-            if grammar.byte_automaton.min_tokens == UNREACHABLE:
-                raise SpecUnsatisfiable(_NO_TEXT)
-            return grammar
-        tree = _tree(read, engines, guard)
-        if isinstance(read, LabelsSpec):
-            return _compile_labels(read, tree, guard)[0]
-        text = to_text_automaton(tree, guard)
+        form = lone_form(read, engines, guard)
+        if isinstance(read, LabelsSpec) and not isinstance(form, PushdownForm):
+            return _compile_labels(read, form, guard)[0]
+        text = form.text if isinstance(form, PushdownForm) else to_text_automaton(form, guard)
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
-    except SpecUnsatisfiable:
-        if isinstance(spec, GrammarSpec):  # it has no parts that could contradict each other
-            raise
-        raise _refusal(spec, engines, guard) from None
+    except SpecUnsatisfiable as error:
+        raise _refusal(error, spec, engines, guard) from None
 
 
 def compile_spec(
@@ -93,37 +88,42 @@ def compile_spec(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
-        if isinstance(read, GrammarSpec):
-            return _compile_grammar(read, vocabulary, guard)
-        tree = _tree(read, engines, guard)
-        if isinstance(read, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
-            text, tokens = _compile_labels(read, tree, guard)
-        else:
-            text = to_text_automaton(tree, guard)
-            # From bytes to tokens; the distances to acceptance are computed with it.
-            # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
-            tokens = lift(text.transducer, text.letters, vocabulary, guard)
-            if tokens.min_tokens == UNREACHABLE:
-                raise _unsatisfiable_error(text, vocabulary, guard)
-    except SpecUnsatisfiable:
-        if isinstance(spec, GrammarSpec):  # it has no parts that could contradict each other
-            raise
-        raise _refusal(spec, engines, guard) from None
+        form = lone_form(read, engines, guard)
+        try:
+            text, tokens, distances = _over_tokens(form, read, vocabulary, guard)
+        except LimitExceeded as error:
+            # Where nesting is bounded, a schema may keep to the limits.
+            if error.limit not in SIZE_LIMITS or not (
+                isinstance(form, PushdownForm) and isinstance(read, JsonSchemaSpec)
+            ):
+                raise
+            form = constraint_tree(read, engines, guard)
+            text, tokens, distances = _over_tokens(form, read, vocabulary, guard)
+        if tokens.min_tokens == UNREACHABLE:
+            raise _unsatisfiable_error(text, vocabulary, guard)
+    except SpecUnsatisfiable as error:
+        raise _refusal(error, spec, engines, guard) from None
     return CompiledConstraint(
-        spec=read, text=text, tokens=tokens, state_distances=text.state_distances(tokens),
-        vocabulary=vocabulary.fingerprint, not_enforced=unenforced_keywords(read, guard),
-        approximate=approximated_keywords(tree),
+        spec=read, text=text, tokens=tokens, state_distances=distances, vocabulary=vocabulary.fingerprint,
+        not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(form),
+        warnings=form.warnings if isinstance(form, PushdownForm) else (),
     )
 
 
-def _compile_grammar(spec: GrammarSpec, vocabulary: Vocabulary, guard: ResourceGuard) -> CompiledConstraint:
-    text, warnings = grammar_text(spec, guard)
-    tokens = lift_to_tokens(text.machine, vocabulary, guard)
-    if tokens.min_tokens == UNREACHABLE:
-        raise _unsatisfiable_error(text, vocabulary, guard)
-    return CompiledConstraint(
-        spec=spec, text=text, tokens=tokens, state_distances=(), vocabulary=vocabulary.fingerprint, warnings=warnings
-    )
+def _over_tokens(
+    form: PushdownForm | ConstraintTree, spec: Spec, vocabulary: Vocabulary, guard: ResourceGuard
+) -> tuple[AnyText, TokenAutomaton | PushdownAutomaton, tuple[int | None, ...]]:
+    """The automata over texts and tokens, and the distances of displayed states."""
+    if isinstance(form, PushdownForm):
+        return form.text, lift_to_tokens(form.text.machine, vocabulary, guard), ()
+    if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
+        text, tokens = _compile_labels(spec, form, guard)
+    else:
+        text = to_text_automaton(form, guard)
+        # From bytes to tokens; the distances to acceptance are computed with it.
+        # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
+        tokens = lift(text.transducer, text.letters, vocabulary, guard)
+    return text, tokens, text.state_distances(tokens)
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:
@@ -134,21 +134,22 @@ def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     return drop_unused_propositions(spec, guard)
 
 
-def _tree(spec: Spec, engines: Engines, guard: ResourceGuard) -> ConstraintTree:
-    return constraint_tree(spec.part if isinstance(spec, LabelsSpec) else spec, engines, guard)
-
-
-def _refusal(spec: Spec, engines: Engines, guard: ResourceGuard) -> CompileError:
+def _refusal(error: SpecUnsatisfiable, spec: Spec, engines: Engines, guard: ResourceGuard) -> CompileError:
     """The error of a constraint for which nothing can be written.
 
     It names a bound of ours if texts may satisfy the constraint beyond it, else the parts that contradict each other.
     """
+    if isinstance(spec, GrammarSpec):  # it has no parts that could contradict each other
+        return error
     bound = None if isinstance(spec, LabelsSpec) else _bound_in_the_way(_read(spec, guard), engines, guard)
     return bound or explain_unsatisfiable(spec, engines, guard)
 
 
 def _bound_in_the_way(spec: Spec, engines: Engines, guard: ResourceGuard) -> LimitExceeded | None:
     """A bound of ours beyond which texts may satisfy the constraint."""
+    form = lone_form(spec, engines, guard)
+    if isinstance(form, CharLeaf):  # what a leaf by itself leaves out is what is in the way
+        return form.left_out[0] if form.left_out else None
     tree, bounds = without_bounded_leaves(constraint_tree(spec, engines, guard))
     if not bounds or not _has_texts(tree, guard):
         return None

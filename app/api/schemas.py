@@ -38,7 +38,7 @@ from app.messages import (
 )
 from app.requests import DecodeParams, GenerateParams
 from compiler.diagnostics import ConstraintExplanation
-from compiler.spec import JSON_DEPTH, JSON_WHITE_SPACE, LabelsSpec, Spec, spec_from_json
+from compiler.spec import JSON_WHITE_SPACE, LabelsSpec, Spec, spec_from_json
 
 _WORDS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _PROPOSITION = {
@@ -81,7 +81,7 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "json_schema": {"type": ["object", "boolean"]},
         "whitespace": {"enum": ["compact", "spaced", "pretty", "flexible", "any"], "default": JSON_WHITE_SPACE},
         "property_order": {"enum": ["schema", "any"], "default": "schema"},
-        "max_depth": {"type": "integer", "minimum": 0, "default": JSON_DEPTH},
+        "max_depth": {"type": "integer", "minimum": 0},
         "schemas": {
             "type": "object", "additionalProperties": {"type": ["object", "boolean"]}, "default": {},
             "description": "Documents that references may lead to, by URI",

@@ -219,8 +219,9 @@ def _json_schema(spec: JsonSchemaSpec) -> str:
         "pretty": "indented by two spaces", "flexible": "with spaces or line breaks", "any": "with any white space",
     }[spec.whitespace]  # fmt: skip
     layout += ", with properties in any order" if spec.property_order == "any" else ""
-    depth = f"nested at most {counted(spec.max_depth, 'level')} deep where the schema sets no bound"
-    return f"it is {_value(json.loads(spec.schema))}, as JSON {layout}, {depth}"
+    if spec.max_depth is not None:
+        layout += f", nested at most {counted(spec.max_depth, 'level')} deep where the schema sets no bound"
+    return f"it is {_value(json.loads(spec.schema))}, as JSON {layout}"
 
 
 # The phrase for a schema, by the keyword that says most about its values; the first that occurs is used.

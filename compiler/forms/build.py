@@ -11,6 +11,7 @@ from typing import Any
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa, texts_dfa
 from compiler.engines import Engines
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported, require
+from compiler.forms.grammar import PushdownForm, grammar_form, pushdown_text
 from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
@@ -21,10 +22,12 @@ from compiler.json_schema import (
     read_decimal,
     report,
     schema_dfa,
+    schema_texts,
     schema_violation,
 )
-from compiler.limits import ResourceGuard
+from compiler.limits import SIZE_LIMITS, ResourceGuard
 from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of
+from compiler.pushdown import network_machine
 from compiler.regex import Node, blame_field, parse_pattern
 from compiler.spec import (
     CLOSER,
@@ -72,6 +75,40 @@ from compiler.text import (
 )
 
 
+def lone_form(spec: Spec, engines: Engines, guard: ResourceGuard) -> PushdownForm | ConstraintTree:
+    """An outermost constraint, as a pushdown machine or a tree. Raises as `constraint_tree`."""
+    match spec:
+        case GrammarSpec():
+            return grammar_form(spec, guard)
+        case JsonSchemaSpec():
+            return _schema_form(spec, engines, guard)
+        case LabelsSpec():
+            return constraint_tree(spec.part, engines, guard)
+        case _:
+            return constraint_tree(spec, engines, guard)
+
+
+def _schema_form(spec: JsonSchemaSpec, engines: Engines, guard: ResourceGuard) -> PushdownForm | ConstraintTree:
+    left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
+    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out, approximated=approximated)
+    document, schemas = _documents(spec)
+    texts = schema_texts(
+        document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
+        any_order=spec.property_order == "any", left_out=left_out, approximate=spec.approximate,
+        approximated=approximated,
+    )
+    strips_space = spec.leading_space == "strip"
+    if isinstance(texts, CharDfa):
+        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated))
+    try:
+        machine = network_machine(texts.names, texts.rules, guard)
+    except LimitExceeded as error:
+        if error.limit not in SIZE_LIMITS:
+            raise
+        return constraint_tree(spec, engines, guard)
+    return PushdownForm(pushdown_text(machine, strips_space, guard), approximated=tuple(approximated))
+
+
 def constraint_tree(
     spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = (), *, shortens: bool = True
 ) -> ConstraintTree:
@@ -107,11 +144,9 @@ def constraint_tree(
         case DfaSpec():
             return _user_dfa(spec, guard, path)
         case GrammarSpec():
-            # The pipeline takes a grammar that stands alone before it calls this.
             message = "a grammar stands alone: it cannot be a part of all, any, not, labels or a schema"
             raise SpecUnsupported(message, construct="grammar in a combination", field="grammar")
         case LabelsSpec():
-            # The pipeline takes `labels` off the outermost constraint before it calls this.
             raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
         case _:
             left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
@@ -198,9 +233,10 @@ def unenforced_keywords(spec: Spec, guard: ResourceGuard) -> tuple[str, ...]:
     return report(public_pointer(path) for path in _unenforced(spec, guard))
 
 
-def approximated_keywords(tree: ConstraintTree) -> tuple[str, ...]:
+def approximated_keywords(form: PushdownForm | ConstraintTree) -> tuple[str, ...]:
     """The JSON pointers of schema keywords that are approximated."""
-    return report(map(public_pointer, approximated_paths(tree)))
+    paths = form.approximated if isinstance(form, PushdownForm) else approximated_paths(form)
+    return report(map(public_pointer, paths))
 
 
 def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:

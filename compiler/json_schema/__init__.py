@@ -12,10 +12,11 @@ from compiler.json_schema.dialects import report
 from compiler.json_schema.formats import FORMATS
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.references import public_pointer
-from compiler.json_schema.translation import schema_dfa
+from compiler.json_schema.rules import SchemaRules
+from compiler.json_schema.translation import schema_dfa, schema_texts
 from compiler.json_schema.validation import SchemaViolation, schema_violation
 
 __all__ = [
-    "FORMATS", "SchemaReader", "SchemaViolation", "public_pointer", "read_decimal", "report", "schema_dfa",
-    "schema_violation",
+    "FORMATS", "SchemaReader", "SchemaRules", "SchemaViolation", "public_pointer", "read_decimal", "report",
+    "schema_dfa", "schema_texts", "schema_violation",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, label_by, trim
+from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, trim
 from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema, tightest_counts
 
 if TYPE_CHECKING:  # `compiler` imports this module
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # `compiler` imports this module
 _FEW_ITEMS = 8  # a maximum up to which arrays are never shortened
 UNIQUE_STATES_MAX = 15_000  # of items with distinct values, each counted as often as it is copied
 _WORDS_MAX = 500
-_Word = tuple[int, ...]  # the symbols of a text
+Word = tuple[int, ...]  # the symbols of a text
 _Counts = tuple[int, ...]  # what `uniqueItems` remembers, then the items so far for each `contains`, capped
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
 
@@ -36,7 +36,7 @@ class _UniqueItems:
     ordered  whether they are written in the order of `words`
     """
 
-    words: tuple[_Word, ...] = ()
+    words: tuple[Word, ...] = ()
     ordered: bool = False
 
     def remember(self, used: int, number: int) -> int | None:
@@ -80,7 +80,8 @@ class ArrayBuilder:
 
     def _unique_items(self, prefix: int, node: Schema, path: tuple[str, ...]) -> _UniqueItems:
         """The values of which each occurs at most once. None are followed where the keyword is approximated."""
-        items = [self._compiler.text(self._item(index), self._position.item(index))[0] for index in range(prefix + 1)]
+        whole_text = self._compiler.whole_text
+        items = [whole_text(self._item(index), self._position.item(index))[0] for index in range(prefix + 1)]
         unique = _unique_items(items, self._compiler.alphabet.symbol_sizes, self._last, self._maximum)
         # In some layouts an array or an object has several texts. Symbols of ASCII are its code points.
         is_unique = self._compiler.layout.is_unique
@@ -110,18 +111,20 @@ class ArrayBuilder:
     def _item_fragment(self, index: int) -> Fragment | None:
         """The texts of the item at an index. Labels tell which `contains` they fit."""
         inside = self._position.item(index)
-        item, safe = self._compiler.text(self._item(index), inside)
+        # The values of unique items are distinguished by their texts.
+        text = self._compiler.whole_text if self._unique.words else self._compiler.text
+        item, safe = text(self._item(index), inside)
         self._safe &= safe
         tests: list[Fragment | None] = []  # bit i of a label is the i-th test
         for contains in self._contains:
-            test, safe = self._compiler.text((contains.item,), inside)
+            test, safe = text((contains.item,), inside)
             # An item that the test rejects may still fit it once equal keys are resolved, and would not be counted.
             if not safe and contains.maximum is not None:
                 message = "maxContains of objects with undeclared properties is not supported"
                 raise self._compiler.nodes[contains.item].unsupported("maxContains", message)
             self._safe &= safe
             tests.append(test)
-        return label_by(item, tests, self._compiler.guard)
+        return self._compiler.labelled(item, tests)
 
     def _remaining(self, item: Fragment, used: int) -> Fragment | None:
         """The texts of an item that `uniqueItems` allows. Labels also tell which value they are.
@@ -133,7 +136,7 @@ class ArrayBuilder:
             for number, word in enumerate(self._unique.words)
             if self._unique.remember(used, number) is not None and (label := item.run(word))
         }
-        return _trie(labels, self._compiler.width)
+        return trie(labels, self._compiler.width)
 
     def _counts_after(self, counts: _Counts, label: int) -> _Counts | None:
         """The counts after an item with a label. None where one of them is then too high."""
@@ -226,7 +229,7 @@ def _unique_items(
     symbol_sizes  how many characters each symbol stands for: int64 [M]
     lengths       how many indices the schema tells apart
     """
-    words: dict[_Word, None] = {}
+    words: dict[Word, None] = {}
     for item in items:
         live = None if item is None else trim(item)
         texts = [] if live is None else _finite_texts(live, symbol_sizes)
@@ -243,12 +246,13 @@ def _unique_items(
     return None
 
 
-def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[_Word] | None:
+def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[Word] | None:
     """The texts of a fragment all of whose states are live. None where there are over _WORDS_MAX."""
-    # A symbol of several characters stands for several texts; symbol 0 is the mark of a value that is left out.
-    several = (symbol_sizes != 1) | (np.arange(len(symbol_sizes)) == 0)
+    # A symbol of several characters stands for several texts. Control characters are marks of values left out, or
+    # spell calls, which stand for values.
+    several = (symbol_sizes != 1) | (np.arange(len(symbol_sizes)) < ord(" "))
     edges: dict[int, list[tuple[int, int]] | None] = {}
-    found, level = list[_Word](), [(START, _Word())]
+    found, level = list[Word](), [(START, Word())]
     while level:
         longer = []
         for state, word in level:
@@ -269,7 +273,7 @@ def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[_Word] |
     return found
 
 
-def _trie(words: Mapping[_Word, int], width: int) -> Fragment | None:
+def trie(words: Mapping[Word, int], width: int) -> Fragment | None:
     """The fragment of words, each with its label. None without words."""
     rows: list[dict[int, int]] = [{}, {}]  # of DEAD and START
     labels = {}

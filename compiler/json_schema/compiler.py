@@ -17,13 +17,22 @@ from functools import partial, reduce
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder
 from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
-from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, string_fragment
+from compiler.json_schema.fragments import (
+    START,
+    Assembler,
+    Fragment,
+    ObjectLayout,
+    combine,
+    label_by,
+    string_fragment,
+)
 from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
 from compiler.json_schema.objects import ObjectBuilder
 from compiler.json_schema.strings import StringAlphabet
 from compiler.json_schema.value_sets import (
     AUTOMATON_TYPES,
     NO_VALUES,
+    Combine,
     ScalarCompiler,
     Trivial,
     TypeLanguage,
@@ -79,6 +88,7 @@ class SchemaCompiler:
         self.cuts: dict[tuple[str, int], None] = {}  # ordered, each once
         self.negates, self.approximate = any(map(negates, nodes)), approximate
         self.approximated: dict[tuple[str, ...], None] = {}  # ordered, each once
+        self.combine: Combine = combine
 
     def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes.
@@ -90,6 +100,14 @@ class SchemaCompiler:
         if key not in self._texts:
             self._texts[key] = self._text_of(values, position)
         return self._texts[key], values.duplicate_key_safe
+
+    def whole_text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
+        """The same as `text`, without calls where that can be."""
+        return self.text(node_ids, position)
+
+    def labelled(self, text: Fragment | None, tests: Sequence[Fragment | None]) -> Fragment | None:
+        """The text, labelled by the tests that it fits, as in `label_by`."""
+        return label_by(text, tests, self.guard)
 
     def content(self, node_ids: Sequence[int]) -> Fragment | None:
         """The contents of the strings that fit all the nodes."""
@@ -176,7 +194,7 @@ class SchemaCompiler:
             union = self._union(options, choice, position)
         if plan is ChoicePlan.DISTRIBUTE:
             return union
-        return intersect(self._conjunction(others, position), union, self.guard)
+        return intersect(self._conjunction(others, position), union, self.guard, self.combine)
 
     def _choice_plan(self, conjunction: Conjunction, choice: Alternatives) -> ChoicePlan:
         """Chosen from the clauses alone, before anything is built."""
@@ -233,14 +251,17 @@ class SchemaCompiler:
         fails = self._conjunction(self._extend(base, otherwise), position)
         if branching is Branching.APART:
             context = self._conjunction(others, position)
-            holds, fails = intersect(context, holds, self.guard), intersect(context, fails, self.guard)
+            holds, fails = (intersect(context, branch, self.guard, self.combine) for branch in (holds, fails))
         fails = self._subtract(fails, self.values((condition.if_,), position), position, condition.if_)
-        return unite(holds, fails, self.guard)
+        return unite(holds, fails, self.guard, self.combine)
 
     def _subtract(self, left: ValueSet, right: ValueSet, position: Position, node: int) -> ValueSet:
         # A mark may stand for a value that is not subtracted.
         right = without_symbol(right, ord(_MARK)) if self._marks else right
-        return subtract(left, right, lambda name: self._all(name, position), self.nodes[node].field, guard=self.guard)
+        return subtract(
+            left, right, lambda name: self._all(name, position), self.nodes[node].field, guard=self.guard,
+            combine=self.combine,
+        )  # fmt: skip
 
     def _union(self, options: Sequence[ValueSet], choice: Alternatives, position: Position) -> ValueSet:
         """The values in any of the options, or in exactly one."""
@@ -250,11 +271,11 @@ class SchemaCompiler:
             # In halves, so that each automaton is read log2(n) times and not n times.
             half = len(options) // 2
             left, right = (self._union(part, choice, position) for part in (options[:half], options[half:]))
-            return unite(left, right, self.guard)
+            return unite(left, right, self.guard, self.combine)
         union, overlaps = self._overlaps(options)
         if not overlaps:
             return union
-        overlap = reduce(lambda left, right: unite(left, right, self.guard), overlaps)
+        overlap = reduce(lambda left, right: unite(left, right, self.guard, self.combine), overlaps)
         return self._subtract(union, overlap, position, choice.nodes[0])
 
     def _overlaps(self, options: Sequence[ValueSet]) -> tuple[ValueSet, list[ValueSet]]:
@@ -267,8 +288,8 @@ class SchemaCompiler:
         half = len(options) // 2
         left, left_overlaps = self._overlaps(options[:half])
         right, right_overlaps = self._overlaps(options[half:])
-        union = unite(left, right, self.guard)
-        return union, [*left_overlaps, *right_overlaps, intersect(left, right, self.guard)]
+        union, overlap = (join(left, right, self.guard, self.combine) for join in (unite, intersect))
+        return union, [*left_overlaps, *right_overlaps, overlap]
 
     def _merge_facts(self, node_ids: Sequence[int], position: Position) -> ValueSet:
         """The values that fit nodes without clauses. The nodes' facts are merged, type by type."""
@@ -294,7 +315,7 @@ class SchemaCompiler:
         values = ValueSet(frozenset(literals), (numbers, strings, arrays, objects), arrays_safe and objects_safe)
         for node in nodes:
             if node.values is not None:
-                values = intersect(values, self.scalars.constants(node.values), self.guard)
+                values = intersect(values, self.scalars.constants(node.values), self.guard, self.combine)
         return values
 
     def _container(

@@ -304,15 +304,16 @@ class Assembler:
         self._grow(len(table) - START)
         return offset
 
-    def add_fragment(self, source: int, fragment: Fragment, targets: Mapping[int, int]) -> None:
+    def add_fragment(self, source: int, fragment: Fragment, targets: Mapping[int, int]) -> int:
         """Adds the texts of a fragment from the state `source` on. After a text with a label, the automaton goes on as
-        from the label's target.
+        from the label's target. Returns the offset of its state numbers.
         """
         # A fragment is copied each time it is read, since each copy goes on elsewhere.
         offset = self.add_table(fragment.full_table)
         self._starts.append((source, offset + START))
         for label, target in targets.items():
             self._joins.append((np.flatnonzero(fragment.label == label) + offset, target))
+        return offset
 
     def add_quotes(self, states: Sequence[int] | np.ndarray, target: int) -> None:
         """An edge on the quotation mark from each of `states`."""

@@ -283,9 +283,19 @@ class PropertyScope:
     @cached_property
     def ignores_undeclared(self) -> bool:
         """Whether properties are declared here, and nothing is said of any others."""
-        return bool(self.names) and all(
-            self._scopes.nodes[node].is_unconstrained() for node in self._value_nodes(None)
-        )
+        return bool(self.names) and all(map(self._scopes.is_unconstrained, self._value_nodes(None)))
+
+    def is_open(self) -> bool:
+        """Whether objects here or inside have properties of which nothing is said. It may miss some."""
+        visited, waiting = {self}, [self]
+        while waiting:
+            scope = waiting.pop()
+            if scope._objects and all(map(self._scopes.is_unconstrained, scope._value_nodes(None))):
+                return True
+            further = set(scope.inside()) - visited
+            visited |= further
+            waiting += further
+        return False
 
     @cached_property
     def counts_against_depth(self) -> bool:
@@ -302,6 +312,10 @@ class PropertyScopes:
     def __init__(self, nodes: Sequence[Schema], guard: ResourceGuard) -> None:
         self.nodes, self._guard = nodes, guard
         self._scopes: dict[tuple[tuple[int, ...], tuple[str, ...]], PropertyScope] = {}
+
+    def is_unconstrained(self, node: int) -> bool:
+        """Whether every value fits a node."""
+        return self.nodes[node].is_unconstrained()
 
     def scope(self, node_ids: Iterable[int]) -> PropertyScope:
         """The scope that these nodes and their closure make.
@@ -349,14 +363,14 @@ class PropertyScopes:
 class Position:
     """A place in a text.
 
-    depth     how many more levels may be nested, of those that count against the depth
+    depth     how many more levels may be nested, of those that count against the depth; None without a bound
     bound     the name and the value of the bound that the depth comes from
     level     how many arrays and objects are around it, where the white space shows that; else 0
     indented  whether the white space shows it
     """
 
     scope: PropertyScope
-    depth: int
+    depth: int | None
     _: KW_ONLY
     bound: tuple[str, int]
     level: int
@@ -364,7 +378,7 @@ class Position:
 
     def may_nest(self) -> bool:
         """True when an array or object may stand here."""
-        return self.depth > 0 or not self.scope.counts_against_depth
+        return self.depth is None or self.depth > 0 or not self.scope.counts_against_depth
 
     def item(self, index: int) -> Position:
         """The position of an item of an array here."""
@@ -374,11 +388,12 @@ class Position:
         """The position of the value of a property of an object here."""
         inside = self._child(self.scope.property(name))
         # The states of an open value double with each level, and every object with declared properties holds one.
-        if name is None and self.scope.ignores_undeclared and inside.depth > UNDECLARED_DEPTH:
+        deep = inside.depth is not None and inside.depth > UNDECLARED_DEPTH
+        if name is None and deep and self.scope.ignores_undeclared:
             return replace(inside, depth=UNDECLARED_DEPTH, bound=("undeclared_depth", UNDECLARED_DEPTH))
         return inside
 
     def _child(self, scope: PropertyScope) -> Position:
-        depth = self.depth - 1 if self.scope.counts_against_depth else self.depth
+        depth = self.depth - 1 if self.depth is not None and self.scope.counts_against_depth else self.depth
         # Without indentation all levels are 0: then equal values at different levels share one automaton.
         return replace(self, scope=scope, depth=depth, level=self.level + 1 if self.indented else self.level)

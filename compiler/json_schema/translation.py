@@ -8,9 +8,10 @@ deeper. If nothing is written even then, there is no instance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from typing import NamedTuple
 
 from compiler.automata import CharDfa, Dfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded, SpecUnsupported
@@ -20,18 +21,23 @@ from compiler.json_schema.fragments import ESCAPES, ObjectLayout, Whitespace, df
 from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
 from compiler.json_schema.numbers import DIGITS_MAX
 from compiler.json_schema.reader import SchemaReader
+from compiler.json_schema.rules import OutsideRules, RuleCompiler, SchemaRules, schema_rules
 from compiler.json_schema.strings import Embed, StringAlphabet
 from compiler.json_schema.value_sets import ScalarCompiler, number_texts
 from compiler.json_schema.witnesses import exceeded_bound, witnesses
-from compiler.limits import ResourceGuard
+from compiler.limits import SIZE_LIMITS, ResourceGuard
 
-_Compile = Callable[[Sequence[Decimal], bool], Dfa | None]  # the texts with more numbers, and with marks
+EXPLICIT_DEPTH = 3  # of nesting without bound, where an automaton has to spell it out
+EXPLICIT_STATES_MAX = 5_000  # of a schema that bounds the nesting, up to where an automaton serves better than rules
+PRETTY_DEPTH = 8  # of rules that indent
+_Compile = Callable[[Sequence[Decimal], bool], bool]  # whether there are texts with more numbers, and nested deeper
+_NOTHING = char_complement(everything())
 
 
 def schema_dfa(
     document: object,
     whitespace: Whitespace,
-    max_depth: int,
+    max_depth: int | None,
     embed: Embed,
     *,
     guard: ResourceGuard,
@@ -44,7 +50,7 @@ def schema_dfa(
     """The minimal DFA of the JSON texts that a schema allows. `document` is the schema as parsed JSON.
 
     max_depth  how deep arrays and objects may be nested where the schema says nothing of them or refers to itself;
-               levels that it spells out are not counted
+               levels that it spells out are not counted. None for a depth of ours
     embed      compiles the value of the keyword `constraint`, in the field that is its second argument, to an automaton
                over a string's characters
     schemas    the documents that references may lead to, by URI
@@ -65,66 +71,194 @@ def schema_dfa(
     """
     # Nodes may recurse through references far deeper than the document is nested.
     with guard.recursion():
-        nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
-        alphabet = StringAlphabet(nodes, embed, guard, shortens=shortens)
-        scalars = ScalarCompiler(nodes, alphabet, guard, shortens=shortens)
         layout = ObjectLayout(whitespace, any_order)
-        texts = partial(_texts, nodes, alphabet, layout, max_depth, guard=guard, omitted=approximate)
-        dfa, compiler = texts(scalars=scalars)
+        read = _Schema(
+            document, layout, embed, guard, schemas=schemas, strict=strict, approximate=approximate, shortens=shortens
+        )
+        made = read.dfa(EXPLICIT_DEPTH if max_depth is None else max_depth, guard)
+    made.report(left_out, approximated)
+    assert isinstance(made.texts, CharDfa)
+    return made.texts
+
+
+def schema_texts(
+    document: object,
+    whitespace: Whitespace,
+    max_depth: int | None,
+    embed: Embed,
+    *,
+    guard: ResourceGuard,
+    schemas: Mapping[str, object] | None = None,
+    strict: bool = False, any_order: bool = False,
+    left_out: list[LimitExceeded] | None = None,
+    approximate: Collection[str] = (),
+    approximated: list[tuple[str, ...]] | None = None,
+    explicit_states_max: int = EXPLICIT_STATES_MAX,
+) -> CharDfa | SchemaRules:
+    """The same as rules, unless an automaton serves better.
+
+    It does where the schema bounds the nesting, and no automaton on the way has more than `explicit_states_max` states.
+    It takes over where rules do not express a combination: nesting then has a bound of ours. Without `max_depth`, rules
+    have none. Where nothing is written, the automaton is empty.
+    """
+    with guard.recursion():
+        layout = ObjectLayout(whitespace, any_order)
+        read = _Schema(document, layout, embed, guard, schemas=schemas, strict=strict, approximate=approximate)
+        made = (
+            read.small_dfa(max_depth, explicit_states_max)
+            or read.rules(max_depth)
+            or read.dfa(EXPLICIT_DEPTH if max_depth is None else max_depth, guard)
+        )
+    made.report(left_out, approximated)
+    return made.texts
+
+
+class _Translation(NamedTuple):
+    """The texts of a schema.
+
+    bounds        what may leave values out, or where nothing is written, what leaves out all
+    approximated  the paths of approximated keywords
+    """
+
+    texts: CharDfa | SchemaRules
+    bounds: list[tuple[str, int]]
+    approximated: Iterable[tuple[str, ...]]
+
+    def report(self, left_out: list[LimitExceeded] | None, approximated: list[tuple[str, ...]] | None) -> None:
+        """Add what a caller may ask for to its lists."""
+        if left_out is not None:
+            left_out += [_bound_exceeded(*bound) for bound in self.bounds]
+        if approximated is not None:
+            approximated += self.approximated
+
+
+class _Schema:
+    """A schema document, read for its translations."""
+
+    def __init__(
+        self, document: object, layout: ObjectLayout, embed: Embed, guard: ResourceGuard, *,
+        schemas: Mapping[str, object] | None, strict: bool, approximate: Collection[str], shortens: bool = True,
+    ) -> None:
+        self._layout, self._guard, self._approximate = layout, guard, approximate
+        self._nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
+        self._alphabet = StringAlphabet(self._nodes, embed, guard, shortens=shortens)
+        self._shortens = shortens
+
+    def dfa(self, max_depth: int, guard: ResourceGuard) -> _Translation:
+        """As `schema_dfa`, within the limits of another guard."""
+        scalars = self._scalars(guard)
+        dfa, compiler = self._explicit(max_depth, scalars, guard)
         if dfa is None and scalars.shortens:
             # Values that are too long on one side may be all that fits the other.
-            scalars = ScalarCompiler(nodes, alphabet, guard, shortens=False)
-            dfa, compiler = texts(scalars=scalars)
-        if approximated is not None:
-            approximated += compiler.approximated
+            dfa, compiler = self._explicit(max_depth, self._scalars(guard, shortens=False), guard)
 
-        def again(extra: Sequence[Decimal], marks: bool) -> Dfa | None:
-            return texts(scalars=ScalarCompiler(nodes, alphabet, guard, extra, shortens=False), marks=marks)[0]
+        def again(extra: Sequence[Decimal], marks: bool) -> bool:
+            scalars = self._scalars(guard, extra, shortens=False)
+            return self._explicit(max_depth, scalars, guard, marks)[0] is not None
 
-        if left_out is not None:
-            bounds = _bounds(compiler, dfa, again, max_depth)
-            left_out += [_bound_exceeded(*bound) for bound in bounds]
-    if dfa is None:
-        return char_complement(everything())
-    # Minterms that the schema does not distinguish in the end are merged.
-    return coarsened(CharDfa(dfa, alphabet.minterms))
+        if dfa is None:
+            return _Translation(_NOTHING, _bounds_in_the_way(compiler, again, max_depth), compiler.approximated)
+        return self._translation(dfa, compiler)
+
+    def _translation(self, dfa: Dfa, compiler: SchemaCompiler) -> _Translation:
+        # Minterms that the schema does not distinguish in the end are merged.
+        texts = coarsened(CharDfa(dfa, self._alphabet.minterms))
+        return _Translation(texts, _bounds(compiler), compiler.approximated)
+
+    def small_dfa(self, max_depth: int | None, states_max: int) -> _Translation | None:
+        """The automaton of a schema that bounds nesting. None without texts, or with too many states."""
+        start, _ = self._positions(None, self._layout)
+        if not states_max or (max_depth is None and start.scope.is_open()):
+            return None
+        small = self._guard.with_limits(dfa_states_max=min(states_max, self._guard.limits.dfa_states_max))
+        try:
+            # At depth 0, what is cut shows that nesting has no bound.
+            dfa, compiler = self._explicit(max_depth or 0, self._scalars(small), small)
+        except SpecUnsupported:
+            return None
+        except LimitExceeded as error:
+            if error.limit not in SIZE_LIMITS:
+                raise
+            return None
+        return None if dfa is None or (max_depth is None and compiler.cuts) else self._translation(dfa, compiler)
+
+    def rules(self, max_depth: int | None) -> _Translation | None:
+        """The rules; without texts, an empty automaton. None where they do not express a combination."""
+        # Indentation tells levels apart, so it needs a bound.
+        depth = PRETTY_DEPTH if max_depth is None and self._layout.whitespace == "pretty" else max_depth
+        try:
+            scalars = self._scalars(self._guard)
+            rules, compiler = self._rules(depth, scalars, self._layout)
+            if rules is None and scalars.shortens:
+                rules, compiler = self._rules(depth, self._scalars(self._guard, shortens=False), self._layout)
+
+            def again(extra: Sequence[Decimal], deeper: bool) -> bool:
+                scalars = self._scalars(self._guard, extra, shortens=False)
+                return self._rules(None if deeper else depth, scalars, ObjectLayout("compact"))[0] is not None
+
+            bounds = _bounds(compiler) if rules is not None else _bounds_in_the_way(compiler, again, depth)
+        except (OutsideRules, SpecUnsupported):
+            return None
+        except LimitExceeded as error:
+            if error.limit not in SIZE_LIMITS:
+                raise
+            return None
+        return _Translation(_NOTHING if rules is None else rules, bounds, compiler.approximated)
+
+    def _scalars(
+        self, guard: ResourceGuard, extra: Sequence[Decimal] = (), *, shortens: bool = True
+    ) -> ScalarCompiler:
+        return ScalarCompiler(self._nodes, self._alphabet, guard, extra, shortens=shortens and self._shortens)
+
+    def _positions(self, max_depth: int | None, layout: ObjectLayout) -> tuple[Position, Position]:
+        """The position of the document, and that of contents of strings."""
+        scopes, bound = PropertyScopes(self._nodes, self._guard), ("max_depth", max_depth or 0)
+        position = partial(Position, bound=bound, level=0, indented=layout.whitespace == "pretty")
+        return position(scopes.scope((0,)), max_depth), position(scopes.scope(()), 0)
+
+    def _explicit(
+        self, max_depth: int, scalars: ScalarCompiler, guard: ResourceGuard, marks: bool = False
+    ) -> tuple[Dfa | None, SchemaCompiler]:
+        """The minimal DFA of node 0's texts, None without any. The compiler knows what it left out."""
+        start, no_nesting = self._positions(max_depth, self._layout)
+        compiler = SchemaCompiler(
+            self._nodes, self._alphabet, self._layout, no_nesting, scalars=scalars, guard=guard, marks=marks,
+            approximate=self._approximate,
+        )  # fmt: skip
+        text = compiler.text((0,), start)[0]
+        dfa = None if text is None else dfa_of(text, guard)
+        return None if dfa is None or not dfa.accepting.any() else dfa, compiler
+
+    def _rules(
+        self, max_depth: int | None, scalars: ScalarCompiler, layout: ObjectLayout
+    ) -> tuple[SchemaRules | None, RuleCompiler]:
+        """The rules of node 0's texts, None without any."""
+        start, no_nesting = self._positions(max_depth, layout)
+        compiler = RuleCompiler(
+            self._nodes, self._alphabet, layout, no_nesting, scalars=scalars, guard=self._guard,
+            approximate=self._approximate,
+        )  # fmt: skip
+        return schema_rules(compiler, compiler.texts((0,), start), self._guard), compiler
 
 
-def _texts(
-    nodes: Sequence[Schema],
-    alphabet: StringAlphabet,
-    layout: ObjectLayout,
-    max_depth: int,
-    *,
-    scalars: ScalarCompiler,
-    guard: ResourceGuard,
-    marks: bool = False,
-    omitted: Collection[str] = (),
-) -> tuple[Dfa | None, SchemaCompiler]:
-    """The minimal DFA of node 0's texts, None without any. The compiler knows what it left out."""
-    scopes = PropertyScopes(nodes, guard)
-    # Contents of strings hold no arrays and objects: they are compiled at a position that allows none.
-    position = partial(Position, bound=("max_depth", max_depth), level=0, indented=layout.whitespace == "pretty")
-    no_nesting = position(scopes.scope(()), 0)
-    compiler = SchemaCompiler(
-        nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, marks=marks, approximate=omitted
-    )
-    text = compiler.text((0,), position(scopes.scope((0,)), max_depth))[0]
-    dfa = None if text is None else dfa_of(text, guard)
-    return None if dfa is None or not dfa.accepting.any() else dfa, compiler
-
-
-def _bounds(
-    compiler: SchemaCompiler, dfa: Dfa | None, compile_again: _Compile, max_depth: int
-) -> list[tuple[str, int]]:
-    """The bounds that may leave values out. Without a DFA, it is those that may leave out all."""
+def _bounds(compiler: SchemaCompiler) -> list[tuple[str, int]]:
+    """The bounds that may leave values out."""
     bounds = [*compiler.cuts, *compiler.scalars.bounds()]
     bounds += [("control_characters", 0)] if compiler.alphabet.escapes != ESCAPES else []
-    if dfa is None:
-        # Values that the schema says nothing of are never all in the way: short ones are as good as deep ones.
-        depth = max_depth if ("max_depth", max_depth) in compiler.cuts else None
-        bounds = _bound_in_the_way(compiler.nodes, compile_again, depth, compiler.guard)
-    return bounds + ([("unique_items_states", UNIQUE_STATES_MAX)] if compiler.unique_cut else [])
+    return bounds + _unique_bounds(compiler)
+
+
+def _bounds_in_the_way(
+    compiler: SchemaCompiler, compile_again: _Compile, max_depth: int | None
+) -> list[tuple[str, int]]:
+    """The bounds that may leave out all values, where nothing is written."""
+    # Values that the schema says nothing of are never all in the way: short ones are as good as deep ones.
+    depth = max_depth if max_depth is not None and ("max_depth", max_depth) in compiler.cuts else None
+    return _bound_in_the_way(compiler.nodes, compile_again, depth, compiler.guard) + _unique_bounds(compiler)
+
+
+def _unique_bounds(compiler: SchemaCompiler) -> list[tuple[str, int]]:
+    return [("unique_items_states", UNIQUE_STATES_MAX)] if compiler.unique_cut else []
 
 
 def _bound_exceeded(limit: str, cap: int) -> LimitExceeded:
@@ -152,7 +286,7 @@ def _bound_in_the_way(
     extra: list[Decimal] = []
     for bound in dict.fromkeys(beyond.values()):
         extra += [value for value, exceeded in beyond.items() if exceeded == bound]
-        if compile_again(extra, False) is not None:
+        if compile_again(extra, False):
             return [bound]
     if max_depth is not None and _may_have_deeper_values(nodes, extra, compile_again):
         return [("max_depth", max_depth)]
@@ -164,6 +298,6 @@ def _may_have_deeper_values(nodes: Sequence[Schema], extra: Sequence[Decimal], c
     if any(contains.maximum is not None for node in nodes if node.arrays for contains in node.arrays.contains):
         return True
     try:
-        return compile_again(extra, True) is not None
+        return compile_again(extra, True)
     except SpecUnsupported:  # marks may meet what the schema's own values do not
         return True

@@ -45,8 +45,11 @@ class Trivial(enum.Enum):
 
 
 TypeLanguage: TypeAlias = "Fragment | Trivial"
+Combine: TypeAlias = Callable[[Fragment | None, Fragment | None, Operation, ResourceGuard], Fragment | None]
+"""What combines the texts of arrays or of objects."""
 # Types whose values are too many to list; null and booleans are literals.
 AUTOMATON_TYPES = ("number", "string", "array", "object")
+CONTAINER_TYPES = ("array", "object")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,27 +81,31 @@ def from_fragment(fragment: Fragment | None) -> TypeLanguage:
     return Trivial.EMPTY if fragment is None else fragment
 
 
-def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
+def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard, combine: Combine = combine) -> ValueSet:
     """The values in `left` or in `right`."""
-    return _combine(left, right, left.literals | right.literals, "or", guard=guard)
+    join = partial(_join, guard=guard, combine=combine)
+    return _combine(left, right, left.literals | right.literals, "or", join=join)
 
 
-def intersect(left: ValueSet, right: ValueSet, guard: ResourceGuard) -> ValueSet:
+def intersect(left: ValueSet, right: ValueSet, guard: ResourceGuard, combine: Combine = combine) -> ValueSet:
     """The values in `left` and in `right`."""
-    return _combine(left, right, left.literals & right.literals, "and", guard=guard)
+    join = partial(_join, guard=guard, combine=combine)
+    return _combine(left, right, left.literals & right.literals, "and", join=join)
 
 
 def _combine(
-    left: ValueSet, right: ValueSet, literals: frozenset[str], operation: Operation, *, guard: ResourceGuard
+    left: ValueSet, right: ValueSet, literals: frozenset[str], operation: Operation, *,
+    join: Callable[..., TypeLanguage],
 ) -> ValueSet:
     """The union or the intersection, of which the literals are given."""
-    languages = tuple(_join(*pair, operation, guard) for pair in zip(left.languages, right.languages, strict=True))
+    languages = tuple(join(left.language(name), right.language(name), operation, name) for name in AUTOMATON_TYPES)
     # Safety is inherited only from both sides: the result accepts through either.
     return ValueSet(literals, languages, left.duplicate_key_safe and right.duplicate_key_safe)
 
 
 def subtract(
-    left: ValueSet, right: ValueSet, everything: Callable[[str], Fragment | None], field: str, *, guard: ResourceGuard
+    left: ValueSet, right: ValueSet, everything: Callable[[str], Fragment | None], field: str, *,
+    guard: ResourceGuard, combine: Combine = combine,
 ) -> ValueSet:
     """The values in `left` that are not in `right`.
 
@@ -107,9 +114,9 @@ def subtract(
     """
     # A text that such a `right` rejects may still be read as a value of `right`. The difference would accept it, unless
     # the two have no text in common.
+    join = partial(_join, guard=guard, combine=combine)
     if not right.duplicate_key_safe and any(
-        _join(left.language(name), right.language(name), "and", guard) is not Trivial.EMPTY
-        for name in ("array", "object")
+        join(left.language(name), right.language(name), "and", name) is not Trivial.EMPTY for name in CONTAINER_TYPES
     ):
         raise SpecUnsupported(
             "what undeclared properties hold cannot be negated: declare them, or forbid them",
@@ -117,7 +124,9 @@ def subtract(
             field=field,
         )
     languages = tuple(
-        _subtract(left.language(name), right.language(name), partial(everything, name), guard)
+        _subtract(
+            left.language(name), right.language(name), partial(everything, name), name, guard=guard, combine=combine
+        )
         for name in AUTOMATON_TYPES
     )
     return ValueSet(left.literals - right.literals, languages, left.duplicate_key_safe)
@@ -141,17 +150,29 @@ def _without_symbol(fragment: Fragment, symbol: int) -> TypeLanguage:
 # The operations on one type: only where no operand is trivial does an automaton have to be built.
 
 
-def _join(left: TypeLanguage, right: TypeLanguage, operation: Operation, guard: ResourceGuard) -> TypeLanguage:
+def _combined(
+    left: Fragment | None, right: Fragment | None, operation: Operation, name: str, *, guard: ResourceGuard,
+    combine_containers: Combine,
+) -> TypeLanguage:
+    # Contents of strings may hold the characters that spell calls.
+    join = combine_containers if name in CONTAINER_TYPES else combine
+    return from_fragment(join(left, right, operation, guard))
+
+
+def _join(
+    left: TypeLanguage, right: TypeLanguage, operation: Operation, name: str, *, guard: ResourceGuard, combine: Combine
+) -> TypeLanguage:
     """The union or the intersection."""
     if isinstance(left, Fragment) and isinstance(right, Fragment):
-        return from_fragment(combine(left, right, operation, guard))
+        return _combined(left, right, operation, name, guard=guard, combine_containers=combine)
     # With a union, EMPTY leaves the other side as it is, and ALL decides alone. With an intersection it is the reverse.
     identity, annihilator = (Trivial.EMPTY, Trivial.ALL) if operation == "or" else (Trivial.ALL, Trivial.EMPTY)
     return right if left is identity or right is annihilator else left
 
 
 def _subtract(
-    left: TypeLanguage, right: TypeLanguage, everything: Callable[[], Fragment | None], guard: ResourceGuard
+    left: TypeLanguage, right: TypeLanguage, everything: Callable[[], Fragment | None], name: str, *,
+    guard: ResourceGuard, combine: Combine,
 ) -> TypeLanguage:
     if left is Trivial.EMPTY or right is Trivial.ALL:
         return Trivial.EMPTY
@@ -159,7 +180,7 @@ def _subtract(
         return left
     # ALL minus a fragment is a fragment again, so here ALL needs its automaton.
     base = everything() if left is Trivial.ALL else left
-    return from_fragment(combine(base, right, "less", guard))
+    return _combined(base, right, "less", name, guard=guard, combine_containers=combine)
 
 
 class ScalarCompiler:
@@ -308,6 +329,8 @@ class ScalarCompiler:
     def constant_text(self, value: object, position: Position, layout: ObjectLayout) -> str | None:
         """The text of a listed value. None where it is nested too deep."""
         parts: list[str | None] = []
+        if isinstance(value, list | dict) and not position.may_nest():
+            return None
         if isinstance(value, list):
             parts += [self.constant_text(item, position.item(index), layout) for index, item in enumerate(value)]
         elif isinstance(value, dict):
@@ -316,7 +339,7 @@ class ScalarCompiler:
                 parts.append(text and json.dumps(name, ensure_ascii=False) + layout.colon + text)
         else:
             return self.text(value)  # type: ignore[arg-type]
-        if None in parts or not position.may_nest():
+        if None in parts:
             return None
         opening, closing = "[]" if isinstance(value, list) else "{}"
         text = layout.comma(position.level).join(map(str, parts))

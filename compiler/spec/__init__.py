@@ -22,7 +22,6 @@ from compiler.spec.propositions import (
     resolve_propositions,
 )
 from compiler.spec.types import (
-    JSON_DEPTH,
     JSON_WHITE_SPACE,
     ONCE,
     RESERVED_NAMES,
@@ -50,7 +49,7 @@ from compiler.spec.types import (
 from compiler.spec.user_dfa import UserDfa, UserTransition, guard_formulas, guard_propositions
 
 __all__ = [
-    "CLOSER", "EOS", "JSON_DEPTH", "JSON_WHITE_SPACE", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP",
+    "CLOSER", "EOS", "JSON_WHITE_SPACE", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP",
     "AllSpec", "AnySpec", "ChoiceSpec", "Count", "DfaSpec", "GrammarSpec", "GrammarSyntax", "InfillSpec",
     "JsonSchemaSpec", "KeywordsSpec", "LabelsSpec", "LengthSpec", "LtlfSpec", "NotSpec", "Proposition", "RegexSpec",
     "Spec", "UserDfa", "UserTransition", "WholeTextSpec", "caller_names", "check_input_size", "concepts_of",

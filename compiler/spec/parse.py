@@ -10,7 +10,6 @@ from typing import TypeVar, cast
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported, require
 from compiler.spec.types import (
-    JSON_DEPTH,
     JSON_WHITE_SPACE,
     LENGTHS,
     ONCE,
@@ -182,7 +181,7 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     # The types check which strings are allowed; here a value only has to be a string.
     whitespace = typed(fields.get("whitespace", JSON_WHITE_SPACE), str, "whitespace", "a kind of white space")
     order = typed(fields.get("property_order", "schema"), str, "property_order", "an order")
-    depth = typed(fields.get("max_depth", JSON_DEPTH), int, "max_depth", "an integer")
+    depth = typed(fields["max_depth"], int, "max_depth", "an integer") if "max_depth" in fields else None
     schemas = typed(fields.get("schemas", {}), dict, "schemas", "an object that maps URIs to schemas")
     for uri, inside in schemas.items():
         require(isinstance(inside, bool | dict), "a schema is an object or a boolean", f"schemas.{uri}")
@@ -259,7 +258,7 @@ _FIELDS_OF_FORM = {form: LENGTHS if form == "length" else (form,) for form in FO
 
 
 def spec_to_json(spec: Spec) -> dict[str, object]:
-    """The constraint object with every default written out; `spec_from_json` undoes it.
+    """The constraint object with every default value written out; `spec_from_json` undoes it.
 
     >>> spec_to_json(spec_from_json({"regex": "a+"}))
     {'regex': 'a+', 'leading_space': 'strip'}
@@ -275,7 +274,8 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
         case ChoiceSpec():
             return {"choice": list(spec.choices), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
-            written = {name: getattr(spec, name) for name in ("whitespace", "property_order", "max_depth")}
+            depth = {} if spec.max_depth is None else {"max_depth": spec.max_depth}
+            written = {"whitespace": spec.whitespace, "property_order": spec.property_order, **depth}
             reading = {"leading_space": spec.leading_space, "schemas": json.loads(spec.schemas), "strict": spec.strict}
             return {"json_schema": json.loads(spec.schema), **written, **reading, "approximate": list(spec.approximate)}
         case GrammarSpec():

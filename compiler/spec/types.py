@@ -18,8 +18,6 @@ GrammarSyntax = Literal["lark", "gbnf", "ebnf"]
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
 LENGTHS = ("min_words", "max_words", "max_chars", "sentences")  # the fields of a `LengthSpec`
-# The default of `max_depth`. The automaton grows with each level, since it has no stack.
-JSON_DEPTH = 3  # how deep objects and arrays may nest where a schema does not say
 JSON_WHITE_SPACE: WhiteSpace = "spaced"  # the default, by benchmarks/RESULTS.md ("How JSON is written")
 
 
@@ -135,7 +133,7 @@ class JsonSchemaSpec:
 
     schema       the schema as JSON text
     whitespace   what is written between the parts of a value
-    max_depth    how deep arrays and objects may nest where the schema sets no bound itself
+    max_depth    how deep arrays and objects may nest where the schema sets no bound itself; None for no wish
     schemas      documents that references may lead to, as the JSON text of an object, by URI
     strict       unknown keywords and formats are refused instead of being ignored
     approximate  keywords that may be without effect where they would be refused
@@ -145,7 +143,7 @@ class JsonSchemaSpec:
     form: ClassVar = "json_schema"
     schema: str
     whitespace: WhiteSpace = JSON_WHITE_SPACE
-    max_depth: int = JSON_DEPTH
+    max_depth: int | None = None
     leading_space: LeadingSpace = "strip"
     _: KW_ONLY
     schemas: str = "{}"
@@ -159,7 +157,7 @@ class JsonSchemaSpec:
         require(self.whitespace in names, f"whitespace is one of {', '.join(names)}", "whitespace")
         require(self.property_order in orders, f"property_order is one of {', '.join(orders)}", "property_order")
         # Depth 0 allows scalars alone.
-        require(self.max_depth >= 0, "max_depth is not negative", "max_depth")
+        require((self.max_depth or 0) >= 0, "max_depth is not negative", "max_depth")
         _check_leading(self.leading_space)
 
 

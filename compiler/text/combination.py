@@ -28,7 +28,7 @@ from compiler.automata import (
     to_byte_transducer,
 )
 from compiler.errors import LimitExceeded
-from compiler.limits import ResourceGuard
+from compiler.limits import SIZE_LIMITS, ResourceGuard
 from compiler.spec import CLOSER, NOMATCH, SENTENCE_END, STEP, Proposition, meaning_name, normalize
 from compiler.text.letter_dfas import holds_by_characters, holds_by_outcome, letter_dfa
 from compiler.text.per_character import per_character_transducer, word_trace_per_character
@@ -48,7 +48,6 @@ from compiler.text.word_trace import WordTransducer, word_transducer
 _INNER_STATES_MAX = 4_000  # of a transducer's states inside characters, before its tables cost more than letters do
 _LONG, _FEW_MINTERMS, _MANY_CHARACTERS = 20_000, 8, 16  # see `_is_count`
 _JOINT_INNER_STATES_MAX = 5_000  # the same of a joint transducer, which has some for its words anyway
-_SIZE_LIMITS = ("dfa_states_max", "table_bytes_max")  # which another construction may keep to
 _Leaf = TypeVar("_Leaf", WordLeaf, CharLeaf, LengthLeaf)
 NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
 LetterNames = tuple[tuple[str, ...] | None, ...]
@@ -208,7 +207,7 @@ def _first_within_limits(attempts: Sequence[Callable[[], _Attempt]]) -> _Attempt
         try:
             construction = attempt()
         except LimitExceeded as error:
-            if error.limit not in _SIZE_LIMITS or (number == len(attempts) and first_wide is None):
+            if error.limit not in SIZE_LIMITS or (number == len(attempts) and first_wide is None):
                 raise
             continue
         if not construction.is_wide:

@@ -67,9 +67,9 @@ def run_schema(seed: int, paths: list[Path]) -> collections.Counter[str]:
     schema = read_case(path).schema if path else random_schema(draw, 2)
     source = "public" if path else "random"
     vocabulary, model = vocabulary_and_model(draw)
-    depth, whitespace = draw.randint(1, 3), draw.choice(get_args(WhiteSpace))
-    order = draw.choice(get_args(PropertyOrder))
-    constraint = {"json_schema": schema, "max_depth": depth, "whitespace": whitespace, "property_order": order}
+    whitespace, order = draw.choice(get_args(WhiteSpace)), draw.choice(get_args(PropertyOrder))
+    constraint = {"json_schema": schema, "whitespace": whitespace, "property_order": order}
+    constraint |= {"max_depth": draw.randint(1, 3)} if draw.random() < 0.3 else {}
     try:
         compiled = compile_spec(spec_from_json(constraint), vocabulary, LIMITS)
     except (SpecError, LimitExceeded):
@@ -79,7 +79,7 @@ def run_schema(seed: int, paths: list[Path]) -> collections.Counter[str]:
     if least > LEAST_MAX:
         return outcomes
     for extra in BUDGETS:
-        case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0],), least + extra, compiled.tokens.start)
+        case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0],), least + extra, None)
         answers = (by_search if draw.random() < 0.3 else by_sampling)(case, draw)
         outcomes["generations"] += 1
         for tokens in answers:

@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 from compiler.automata import CharDfa
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
-from compiler.json_schema import schema_dfa, schema_violation
+from compiler.json_schema import SchemaRules, schema_dfa, schema_texts, schema_violation
 from compiler.limits import Limits, ResourceGuard
+from compiler.pushdown import network_machine
 from tests.references.json_instances import write_instance
 
 # A line for each draft: the groups of its tests, and the documents that their references lead to.
@@ -90,26 +91,41 @@ def of_draft(schema: object, draft: str) -> object:
 
 
 def judge_group(
-    group: dict[str, Any], draft: str, schemas: Mapping[str, object], whitespace: Literal["compact", "pretty"]
+    group: dict[str, Any], draft: str, schemas: Mapping[str, object], whitespace: Literal["compact", "pretty"], *,
+    by_rules: bool = False,
 ) -> list[bool] | str:
-    """The verdict on each instance of a group, or the refusal's name."""
+    """The verdict on each instance of a group, or the refusal's name.
+
+    by_rules  whether rules decide, without a bound of depth, wherever they express the schema
+    """
     schema, guard = of_draft(group["schema"], draft), ResourceGuard(Limits())
     try:
         depth = max(nesting(test["data"]) for test in group["tests"])
-        automaton = schema_dfa(schema, whitespace, depth, no_constraint, guard=guard, schemas=schemas)
+        automaton: CharDfa | SchemaRules
+        if by_rules:
+            automaton = schema_texts(
+                schema, whitespace, None, no_constraint, guard=guard, schemas=schemas, explicit_states_max=0
+            )
+        else:
+            automaton = schema_dfa(schema, whitespace, depth, no_constraint, guard=guard, schemas=schemas)
     except (SpecUnsupported, LimitExceeded, SpecSyntaxError) as error:
         return refusal(error)
-    texts = (write_instance(schema, test["data"], whitespace, schemas) for test in group["tests"])
+    texts = [write_instance(schema, test["data"], whitespace, schemas) for test in group["tests"]]
+    if isinstance(automaton, SchemaRules):
+        machine = network_machine(automaton.names, automaton.rules, guard)
+        return [machine.accepts(text.encode()) for text in texts]
     return [automaton.accepts(text) for text in texts]
 
 
 @cache
-def run(draft: str, whitespace: Literal["compact", "pretty"] = "compact") -> dict[str, Tally]:
+def run(
+    draft: str, whitespace: Literal["compact", "pretty"] = "compact", *, by_rules: bool = False
+) -> dict[str, Tally]:
     """The whole suite of a draft, by file."""
     tallies: dict[str, Tally] = {}
     for group in suites()[draft]["groups"]:
         tally = tallies.setdefault(group["file"], Tally())
-        verdicts = judge_group(group, draft, suites()[draft]["remotes"], whitespace)
+        verdicts = judge_group(group, draft, suites()[draft]["remotes"], whitespace, by_rules=by_rules)
         if isinstance(verdicts, str):
             tally.refused[verdicts] = tally.refused.get(verdicts, 0) + 1
             continue

@@ -28,7 +28,8 @@ FORMS: list[dict[str, Any]] = [
     {"keywords": ["dog", ["catch", "catches"]], "ordered": True},
     {"infill": "My day on <|infill_word|> went well."},
     {"choice": ["a red house", "a green tree"]},
-    {"json_schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
+    {"json_schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+                     "additionalProperties": False}},
     {"min_words": 2, "max_chars": 30},
     {"all": [{"keywords": ["dog"]}, {"not": {"keywords": ["cat"]}}]},
 ]

@@ -8,6 +8,7 @@ import pytest
 
 from compiler.json_schema.dialects import ANNOTATIONS, ASSERTIONS
 from tests.references.json_suite import METASCHEMAS, markdown_table, run
+from tests.servers.cluster import FULL
 from tests.tables import table
 
 PAGE = Path(__file__).parents[3] / "docs" / "json.md"
@@ -50,6 +51,14 @@ def test_white_space_changes_only_which_limits_are_met() -> None:
         difference = tally.refused.get("dfa_states_max", 0) - compact.refused.get("dfa_states_max", 0)
         assert tally.compiled == compact.compiled - difference, name
         assert set(tally.narrower) <= set(compact.narrower) and set(tally.wider) <= set(compact.wider), name
+
+
+@pytest.mark.parametrize("draft", METASCHEMAS if FULL else ["draft4", "draft2020-12"])
+def test_rules_decide_as_automata_do(draft: str) -> None:
+    for name, tally in run(draft, by_rules=True).items():
+        expected = run(draft)[name]
+        assert sum(tally.refused.values()) <= sum(expected.refused.values()), name
+        assert set(tally.wider) <= set(expected.wider) and set(tally.narrower) <= set(expected.narrower), name
 
 
 def test_the_page_shows_the_table_of_this_run() -> None:

@@ -43,8 +43,10 @@ def test_masks_of_random_tables_hold_the_ids_within_the_budget() -> None:
 @pytest.mark.parametrize("constraint", [
     {"regex": r"(?:a|é|日|😀)*\.?"},
     {"keywords": ["a", "b"], "ordered": True},
-    {"json_schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}},
+    {"json_schema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+                     "additionalProperties": False}},
 ], ids=lambda constraint: next(iter(constraint)))  # fmt: skip
 def test_masks_of_constraints_hold_the_ids_within_the_budget(constraint: dict[str, object]) -> None:
     automaton = compile_spec(spec_from_json(constraint), byte_vocabulary()).tokens
+    assert isinstance(automaton, TokenAutomaton)
     check_masks(automaton, np.arange(min(automaton.states, 300)), (0, 1, 2, 5, 9))

@@ -38,7 +38,7 @@ export class SchemaForm extends JsonForm {
       el("option", { value: "pretty" }, "indented by 2"), el("option", { value: "flexible" }, "flexible"), el("option", { value: "any" }, "any"));
     this.order = el("select", { change },
       el("option", { value: "schema" }, "as in the schema"), el("option", { value: "any" }, "any"));
-    this.depth = numberInput(change, { placeholder: "3" });
+    this.depth = numberInput(change, { placeholder: "no bound" });
     this.element.append(el("div", { class: "grid-fields" },
       labelField("white space", this.whitespace), labelField("order of properties", this.order),
       labelField("depth of what is left open", this.depth)));

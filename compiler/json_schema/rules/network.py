@@ -1,0 +1,149 @@
+"""The rules of a schema as automata that call each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compiler.automata import UNREACHABLE, Dfa, live_states, minimize, steps_to
+from compiler.json_schema.fragments import Fragment
+from compiler.json_schema.rules.compiler import RuleCompiler
+from compiler.json_schema.rules.letters import read_letters, rule_dfa, spelled
+from compiler.limits import ResourceGuard
+from compiler.pushdown import TEXT_END, RuleDfa
+
+_INLINED_STATES_MAX = 64  # of all copies of a scalar whose texts take the place of its letter
+_Rules = dict[int, RuleDfa]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SchemaRules:
+    """The rules of a schema.
+
+    names   of the rules, for people: the fields that they stand for
+    rules   the first one is the root, which reads the end of the text
+    """
+
+    names: tuple[str, ...]
+    rules: tuple[RuleDfa, ...]
+
+
+def schema_rules(compiler: RuleCompiler, texts: Sequence[Fragment | None], guard: ResourceGuard) -> SchemaRules | None:
+    """The rules of a compiler's texts, of which equal ones are one. None where the first has no text."""
+    read = {rule: read_letters(text) for rule, text in enumerate(texts) if text is not None}
+    letters = {rule: sorted(each.rules & read.keys()) for rule, each in read.items()}
+    needed = _reached(letters, 0)
+    uses = Counter(rule for each in needed for edges in read[each].letters.values() for rule, _ in edges)
+    inlined = {
+        rule: read[rule].characters for rule in needed
+        if read[rule].characters.states * uses[rule] <= _INLINED_STATES_MAX and compiler.is_scalar(rule)
+    }
+    rules, waiting = _Rules(), [0] if 0 in read else []
+    while waiting:
+        rule = waiting.pop()
+        if rule not in rules and rule in read:
+            rules[rule] = rule_dfa(spelled(read[rule], inlined, guard), compiler.alphabet.minterms, guard)
+            waiting += reversed(rules[rule].letters)
+    rules = _distinct(_productive(rules, guard))
+    if 0 not in rules:
+        return None
+    order = _reached({rule: each.letters for rule, each in rules.items()}, 0)
+    # The root has the first number, and the first rule another one where it is called.
+    letters_of_any = {called for rule in order for called in rules[rule].letters}
+    called = [rule for rule in order if rule in letters_of_any]
+    number = {rule: place for place, rule in enumerate(called, 1)}
+    numbered = [_with_letters(rules[rule], [number[each] for each in rules[rule].letters]) for rule in called]
+    root = _with_end(_with_letters(rules[0], [number[each] for each in rules[0].letters]))
+    fields = [compiler.field_of(rule) for rule in called]
+    return SchemaRules(("the text", *fields), (root, *numbered))
+
+
+def _reached(letters: Mapping[int, Sequence[int]], first: int) -> list[int]:
+    """The rules that one needs, with itself, as they are met."""
+    met, waiting = dict[int, None](), [first] if first in letters else []
+    while waiting:
+        rule = waiting.pop()
+        if rule not in met:
+            met[rule] = None
+            waiting += reversed(letters[rule])
+    return list(met)
+
+
+def _productive(rules: _Rules, guard: ResourceGuard) -> _Rules:
+    """The rules that have texts, without letters of others."""
+    callers = dict[int, set[int]]()
+    for rule, each in rules.items():
+        for called in each.letters:
+            callers.setdefault(called, set()).add(rule)
+    productive, waiting = set[int](), list(reversed(rules))
+    while waiting:
+        guard.check_time()
+        rule = waiting.pop()
+        if rule not in productive and _has_text(rules[rule], productive):
+            productive.add(rule)
+            waiting += callers.get(rule, ())
+    return {rule: _without_letters(each, productive) for rule, each in rules.items() if rule in productive}
+
+
+def _symbols_of(rule: RuleDfa, productive: set[int]) -> list[int]:
+    """The symbols that may be read: characters, and letters of productive rules."""
+    count = rule.minterms.count
+    return [*range(count), *(symbol for symbol, called in enumerate(rule.letters, count) if called in productive)]
+
+
+def _has_text(rule: RuleDfa, productive: set[int]) -> bool:
+    columns = np.unique(rule.dfa.symbol_class[_symbols_of(rule, productive)])
+    return bool(steps_to(rule.dfa.next_state[:, columns], rule.dfa.accepting)[rule.dfa.start] != UNREACHABLE)
+
+
+def _without_letters(rule: RuleDfa, productive: set[int]) -> RuleDfa:
+    letters = tuple(called for called in rule.letters if called in productive)
+    if len(letters) == len(rule.letters):
+        return rule
+    dfa = replace(rule.dfa, symbol_class=rule.dfa.symbol_class[_symbols_of(rule, productive)])
+    return RuleDfa(minimize(dfa), rule.minterms, letters)
+
+
+def _distinct(rules: _Rules) -> _Rules:
+    """The rules, of which equal ones call each other under one number. Partition refinement (Moore 1956)."""
+    shapes = {
+        rule: tuple(array.tobytes() for array in (each.dfa.symbol_class, each.dfa.next_state, each.dfa.accepting))
+        for rule, each in rules.items()
+    }
+    kind, kinds = dict.fromkeys(rules, 0), 0
+    while True:
+        numbers = dict[object, int]()
+        kind = {
+            rule: numbers.setdefault((shapes[rule], tuple(kind[called] for called in each.letters)), len(numbers))
+            for rule, each in rules.items()
+        }
+        if len(numbers) == kinds:
+            break
+        kinds = len(numbers)
+    first = dict[int, int]()
+    for rule in rules:
+        first.setdefault(kind[rule], rule)
+    return {
+        rule: _with_letters(rules[rule], [first[kind[called]] for called in rules[rule].letters])
+        for rule in first.values()
+    }
+
+
+def _with_letters(rule: RuleDfa, letters: Sequence[int]) -> RuleDfa:
+    return RuleDfa(rule.dfa, rule.minterms, tuple(letters))
+
+
+def _with_end(rule: RuleDfa) -> RuleDfa:
+    """The rule with the end of the text behind its texts."""
+    dfa = rule.dfa
+    states, columns = dfa.next_state.shape
+    dead = int(np.flatnonzero(~live_states(dfa))[0])
+    table = np.full((states + 1, columns + 1), dead, dtype=np.int32)
+    table[:states, :columns] = dfa.next_state
+    table[:states, columns][dfa.accepting] = states
+    symbols = np.append(dfa.symbol_class, columns).astype(np.int32)
+    ended = Dfa(symbols, table, np.arange(states + 1) == states, dfa.start)
+    return RuleDfa(ended, rule.minterms, (*rule.letters, TEXT_END))
