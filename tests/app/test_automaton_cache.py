@@ -6,7 +6,9 @@ from app.automaton_cache import Decoder, automaton_secret, open_decoder
 from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec, compile_text
-from compiler.spec import RegexSpec
+from compiler.pushdown import PushdownAutomaton
+from compiler.spec import GrammarSpec, RegexSpec
+from compiler.text import PushdownText
 from compiler.vocab import byte_vocabulary
 
 SECRET = b"s" * 16
@@ -55,6 +57,18 @@ def test_growth_of_a_cached_automaton_is_counted() -> None:
     assert decode._cache._bytes > bytes_before
     assert decode.text("fresh") is automaton
     assert decode.text("other") is None
+
+
+def test_the_tables_of_a_grammar_are_counted() -> None:
+    nested = compile_spec(GrammarSpec('root ::= "(" root* ")" | "[" root? "]"', "gbnf"), VOCABULARY)
+    assert isinstance(nested.tokens, PushdownAutomaton) and isinstance(nested.text, PushdownText)
+    arrays = sum(array.nbytes for array in (*nested.tokens.arrays().values(), *nested.text.machine.arrays().values()))
+    data, decode = encode(nested, automaton_secret(SECRET, HASH)), decoder(2**28)
+    assert decode(HASH, data).tokens.min_tokens == nested.tokens.min_tokens
+    assert decode._cache._bytes > arrays + len(data)
+    before = decode._cache._bytes
+    decode.keep_text("other", nested.text_over_bytes())
+    assert decode._cache._bytes > before + arrays
 
 
 def test_a_process_has_one_decoder() -> None:

@@ -24,6 +24,7 @@ from compiler.errors import (
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
+from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, spec_from_json
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
@@ -39,7 +40,10 @@ FIGURE_1 = table("figure_1")
 WORDS = Vocabulary((None, *b"The| coffee| spilled| on| the| cat|'s| toy| toys|dog| dog|.|a|ab| ab".split(b"|")), (0,))
 
 
-def accepts(automaton: TokenAutomaton, tokens: list[int], eos: int) -> bool:
+def accepts(automaton: TokenAutomaton | PushdownAutomaton, tokens: list[int], eos: int) -> bool:
+    if isinstance(automaton, PushdownAutomaton):
+        states = Configurations(automaton)
+        return states.is_accepting(states.run([*tokens, eos]))
     return bool(automaton.distance[reduce(automaton.advance, [*tokens, eos], automaton.start)] == 0)
 
 

@@ -4,7 +4,8 @@
 
 Machines must accept what their grammars derive. Distances must equal those of a search over explicit configurations,
 and satisfy Bellman's equation over all tokens on random walks. All texts of walks and all answers, from the start or
-after some tokens, are derived by the grammar and end within their budgets. A failure prints its seed.
+after some tokens, are derived by the grammar and end within their budgets. Checks of texts name the place from which
+no byte leads to the end. A failure prints its seed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import SpecUnsatisfiable, SpecUnsupported
+from compiler.forms import pushdown_text
 from compiler.lifting import UNREACHABLE
 from compiler.pushdown import Configurations, PushdownMachine, build_machine, lift_to_tokens
+from compiler.text import PushdownText, answer_text
+from compiler.text import check_text as check
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
 from tests.compiler.pushdown.test_distances import compared
@@ -34,6 +38,7 @@ from tests.references.random_constraints import real_vocabulary
 GRAMMAR_SHARE = 0.1  # of cases with one of the grammars of the tests
 REAL_SHARE = 0.1  # of cases that walk over a real vocabulary, too
 CHARACTERS = "ab()é"
+MEMBERS_MAX = 1 << 20  # of a state: all readings
 CHARS_MAX = 12  # of texts: a very ambiguous grammar has a stack for each of exponentially many readings
 MODELS: tuple[dict[str, Any], ...] = ({}, {"levels": 3}, {"zeros": 0.7}, {"spread": 200.0})
 HIGHER = 3  # symbols by which the bound is raised where the search may not have climbed high enough
@@ -61,6 +66,20 @@ def random_case(draw: random.Random) -> GrammarCase:
     return GrammarCase(grammar, CHARACTERS, tuple(tokens), deterministic=False, heights=(7, 1))
 
 
+def compare_check(checks: PushdownText, text: str, derived: bool) -> None:
+    """A check names where no byte leads to the end."""
+    states = Configurations(checks.byte_automaton, members_max=MEMBERS_MAX, start=((checks.text_start, ()),))
+    state, place = states.start, len(text)
+    for offset, character in enumerate(text):
+        for byte in character.encode():
+            state = states.advance(state, byte)
+        if states.distance_of(state) == UNREACHABLE:
+            place = offset
+            break
+    assert check(checks, text).violated_at == (None if derived else place), text
+    assert answer_text(checks, f" {text}") == (text if derived else f" {text}"), text
+
+
 def run_case(seed: int) -> str:
     """The outcome of one case. Raises AssertionError where an answer is wrong."""
     draw = random.Random(seed)
@@ -71,10 +90,12 @@ def run_case(seed: int) -> str:
         return "left recursion is too large"
     except SpecUnsatisfiable:
         return "no text"
+    checks = pushdown_text(machine, True, guard())
     for _ in range(10):
         text = random_text(case.grammar, draw)[:CHARS_MAX]
         for each in (text, mutated(text, draw, case.alphabet)):
             assert machine.accepts(each.encode()) == derives(case.grammar, each), each
+            compare_check(checks, each, derives(case.grammar, each))
     vocabulary = toy_vocabulary(case, draw)
     try:
         wrong = compared(machine, vocabulary, case.heights)[1]

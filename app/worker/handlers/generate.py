@@ -209,7 +209,8 @@ class Generator:
                     endings=self._endings, members_max=self._settings.inference.grammar_readings_max,
                 )
                 opened = constraint, prepared
-                size = token_bytes(constraint) + sum(map(array_bytes, (prepared, prepared.tables)))
+                tables = 0 if prepared.automaton is constraint.tokens else prepared.automaton.table_bytes
+                size = token_bytes(constraint) + tables + sum(map(array_bytes, (prepared, prepared.tables)))
                 self._opened.put(automaton, opened, size)
             return opened
 
