@@ -100,9 +100,9 @@ class RuleCompiler(SchemaCompiler):
             (other,) = test
             apart = dict[int, int]()
             for part, bits in parts.items():
-                for rule, label in ((self.both(part, other), bits | 1 << bit), (self.rest(part, [other]), bits)):
-                    if rule is not None:
-                        apart[rule] = label
+                if (both := self.both(part, other)) is not None:
+                    apart[both] = bits | 1 << bit
+                apart.update((rule, bits) for rule in self.rest(part, other))
             parts = apart
         return trie({word_of(rule): 1 + bits for rule, bits in parts.items()}, self.width)
 
@@ -114,20 +114,22 @@ class RuleCompiler(SchemaCompiler):
             return None
         return self._rule(tuple(sorted(nodes)), tuple(sorted(without)), self._common_position(one, other))
 
-    def rest(self, left: int, right: list[int]) -> int | None:
-        """The rule of what `left` has and `right` has not. None where there is nothing."""
-        key, without = self.keys[left], set(self.keys[left].without)
-        for rule in right:
-            other = self.keys[rule]
-            if {*other.nodes} <= {*key.nodes} and {*other.without} <= {*key.without}:
-                return None
-            if self.both(left, rule) is None:
-                continue
-            if other.without:
-                raise OutsideRules("a difference is taken away")
-            self._common_position(key, other)
-            without.add(rule)
-        return self._rule(key.nodes, tuple(sorted(without)), key.position)
+    def rest(self, left: int, right: int) -> list[int]:
+        """Rules that together have what `left` has and `right` has not."""
+        key, other = self.keys[left], self.keys[right]
+        if {*other.nodes} <= {*key.nodes} and {*other.without} <= {*key.without}:
+            return []
+        if self.both(left, right) is None:
+            return [left]
+        if other.without:
+            # A difference leaves what is outside of its left side, and what its right side has.
+            whole = self._rule(other.nodes, (), other.position)
+            outside = [left] if whole is None else self.rest(left, whole)
+            inside = [self.both(left, rule) for rule in other.without]
+            return [*outside, *(rule for rule in inside if rule is not None)]
+        self._common_position(key, other)
+        rule = self._rule(key.nodes, tuple(sorted({*key.without, right})), key.position)
+        return [] if rule is None else [rule]
 
     def _common_position(self, one: RuleKey, other: RuleKey) -> Position:
         positions = {key.position for key in (one, other) if key.position != self._no_nesting}

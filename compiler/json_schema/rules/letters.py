@@ -142,13 +142,13 @@ def rule_dfa(fragment: Fragment, minterms: Minterms, guard: ResourceGuard) -> Ru
 
 
 class RuleAlgebra(Protocol):
-    """Rules for the Boolean combinations of others. None where no value is left."""
+    """Rules for the Boolean combinations of others."""
 
     def both(self, left: int, right: int) -> int | None:
-        """The values of both rules."""
+        """The values of both rules. None where there are none."""
 
-    def rest(self, left: int, right: list[int]) -> int | None:
-        """The values of `left` that no rule of `right` has."""
+    def rest(self, left: int, right: int) -> list[int]:
+        """Rules that together have what `left` has and `right` has not."""
 
 
 def combine_letters(
@@ -232,9 +232,9 @@ class _LetterProduct:
                 raise OutsideRules("a difference parts the values at one place often")
             apart = list[tuple[int, list[int]]]()
             for part, targets in parts:
-                both, rest = self._algebra.both(part, other), self._algebra.rest(part, [other])
+                both = self._algebra.both(part, other)
                 apart += [] if both is None else [(both, [*targets, target])]
-                apart += [] if rest is None else [(rest, targets)]
+                apart += [(rest, targets) for rest in self._algebra.rest(part, other)]
             parts = apart
         return parts
 
