@@ -11,15 +11,15 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from benchmarks.compiler.cases import Expression
-from compiler.artifact import CompiledConstraint
 from compiler.json_schema import FORMATS
 from compiler.lifting import UNREACHABLE, TokenAutomaton, TokenMasks
 from compiler.pipeline import compile_spec
+from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
@@ -83,23 +83,20 @@ class OurMasks:
     A look-up computes the allowed token classes of a state; `expand` also spreads them over the ids, as bits.
     """
 
-    def __init__(self, compiled: CompiledConstraint) -> None:
-        self.compiled = compiled
-        tokens = compiled.tokens
-        assert isinstance(tokens, TokenAutomaton)  # of a pattern
-        self.tokens = tokens
-        self._state = tokens.start
+    def __init__(self, tokens: TokenAutomaton) -> None:
+        self.tokens: TokenAutomaton | PushdownAutomaton = tokens
+        self._explicit, self._state = tokens, tokens.start
         self._class_of = tokens.token_class.astype(np.intp)
         self._masks = TokenMasks(tokens)
         self.look_up()
 
     def restart(self) -> None:
-        self._state = self.tokens.start
+        self._state = self._explicit.start
 
     def look_up(self) -> None:
         """The search's work for one beam: successor and permission by class."""
-        self._successors = self.tokens.successors(self._state)
-        self._distance = self.tokens.distance[self._successors]
+        self._successors = self._explicit.successors(self._state)
+        self._distance = self._explicit.distance[self._successors]
         self._open = self._distance < UNREACHABLE  # with a budget: <= the tokens left
 
     def expand(self) -> None:
@@ -120,6 +117,28 @@ class OurMasks:
         self._state = int(self._successors[self._class_of[token]])
 
 
+class PushdownMasks(OurMasks):
+    """The same over a pushdown automaton, whose states are found as they are met."""
+
+    def __init__(self, tokens: PushdownAutomaton) -> None:
+        self.tokens = self._automaton = tokens
+        self._class_of = tokens.token_class.astype(np.intp)
+        self._masks = TokenMasks(cast(TokenAutomaton, tokens))  # it reads classes and sizes alone
+        self.restart()
+        self.look_up()
+
+    def restart(self) -> None:
+        self._states = Configurations(self._automaton)
+        self._state = self._states.start
+
+    def look_up(self) -> None:
+        self._distance = self._states.distances_after(self._state)
+        self._open = self._distance < UNREACHABLE
+
+    def advance(self, token: int) -> None:
+        self._state = self._states.advance(self._state, token)
+
+
 class OurEngine:
     """Compiles constraints in our JSON form."""
 
@@ -137,7 +156,8 @@ class OurEngine:
             self.compile(Expression("constraint", json.dumps(constraint)))
 
     def compile(self, expression: Expression) -> OurMasks:
-        masks = OurMasks(compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary))
+        tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary).tokens
+        masks = OurMasks(tokens) if isinstance(tokens, TokenAutomaton) else PushdownMasks(tokens)
         masks.expand()
         return masks
 
