@@ -118,7 +118,7 @@ class OurMasks:
 
 
 class PushdownMasks(OurMasks):
-    """The same over a pushdown automaton, whose states are found as they are met."""
+    """The same over a pushdown automaton. States are found as they are met."""
 
     def __init__(self, tokens: PushdownAutomaton) -> None:
         self.tokens = self._automaton = tokens
