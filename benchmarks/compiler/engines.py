@@ -16,16 +16,19 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from benchmarks.compiler.cases import Expression
+from compiler.grammars import read_grammar
 from compiler.json_schema import FORMATS
 from compiler.lifting import UNREACHABLE, TokenAutomaton, TokenMasks
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.pushdown import Configurations, PushdownAutomaton
+from compiler.pushdown import Configurations, PushdownAutomaton, build_machine, lift_to_tokens
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 WARM_UP = "(?:umbrella|violin)"
 _END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>")
 _WORD_BITS = 32
+_GRAMMAR_LIMITS = Limits(compile_s_max=60.0)  # of wall time; other work may run on the machine
 _COMPACT = (",", ":")
 Figures = dict[str, int]
 
@@ -138,6 +141,11 @@ class PushdownMasks(OurMasks):
     def advance(self, token: int) -> None:
         self._state = self._states.advance(self._state, token)
 
+    @property
+    def distance(self) -> int:
+        """The fewest tokens from here to acceptance, EOS included."""
+        return self._states.distance_of(self._state)
+
 
 class OurEngine:
     """Compiles constraints in our JSON form."""
@@ -156,7 +164,12 @@ class OurEngine:
             self.compile(Expression("constraint", json.dumps(constraint)))
 
     def compile(self, expression: Expression) -> OurMasks:
-        tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary).tokens
+        if expression.kind == "lark":
+            guard = ResourceGuard(_GRAMMAR_LIMITS)
+            machine = build_machine(read_grammar(expression.text, "lark", guard).grammar, guard)
+            tokens: TokenAutomaton | PushdownAutomaton = lift_to_tokens(machine, self.vocabulary, guard)
+        else:
+            tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary).tokens
         masks = OurMasks(tokens) if isinstance(tokens, TokenAutomaton) else PushdownMasks(tokens)
         masks.expand()
         return masks
@@ -164,10 +177,11 @@ class OurEngine:
     def figures(self, masks: Masks) -> Figures:
         assert isinstance(masks, OurMasks)
         tokens = masks.tokens
-        return {
-            "states": tokens.states, "classes": tokens.classes, "table_bytes": tokens.table_bytes,
-            "min_tokens": tokens.min_tokens, "vocabulary": tokens.vocabulary_size,
-        }  # fmt: skip
+        figures = {"classes": tokens.classes, "min_tokens": tokens.min_tokens, "vocabulary": tokens.vocabulary_size}
+        if isinstance(tokens, TokenAutomaton):
+            return figures | {"states": tokens.states, "table_bytes": tokens.table_bytes}
+        table_bytes = sum(array.nbytes for array in tokens.arrays().values())
+        return figures | {"states": tokens.tables.states, "table_bytes": table_bytes}
 
 
 def _set_bits(words: np.ndarray, size: int) -> np.ndarray:
@@ -245,7 +259,7 @@ class OutlinesCoreEngine(_PeerEngine):
         return OutlinesMasks(lambda: self._library.Guide(index), self._size)
 
 
-class XGrammarMasks:
+class XPushdownMasks:
     def __init__(self, new_matcher: Callable[[], Any], mask: Any, size: int) -> None:
         self._new_matcher, self._mask, self._size = new_matcher, mask, size
         self.restart()
@@ -287,15 +301,17 @@ class XGrammarEngine(_PeerEngine):
         )  # fmt: skip
         self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
-    def compile(self, expression: Expression) -> XGrammarMasks:
+    def compile(self, expression: Expression) -> XPushdownMasks:
         if expression.kind == "json_schema":
             compiled = self._compiler.compile_json_schema(
                 expression.text, any_whitespace=False, separators=_COMPACT, strict_mode=False
             )
+        elif expression.kind == "lark":
+            compiled = self._compiler.compile_lark(expression.text)
         else:
             compiled = self._compiler.compile_regex(expression.text)
         mask = self._library.allocate_token_bitmask(1, self._size)
-        return XGrammarMasks(lambda: self._library.GrammarMatcher(compiled), mask, self._size)
+        return XPushdownMasks(lambda: self._library.GrammarMatcher(compiled), mask, self._size)
 
 
 class LlguidanceMasks:

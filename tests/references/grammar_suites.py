@@ -10,10 +10,14 @@ import collections
 import json
 import lzma
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from lark import Lark
+from lark.exceptions import LarkError
 
 from compiler.errors import CompileError, LimitExceeded, SpecUnsupported
 from compiler.grammars import read_grammar
@@ -69,6 +73,20 @@ class SuiteRow:
         if self.refused_there:
             return "read here alone"
         return "other verdicts" if self.otherwise else "agree"
+
+
+def earley_parser(grammar: str) -> Callable[[str], bool]:
+    """Lark's own parser of a grammar. Raises LarkError where Lark refuses it."""
+    lark = Lark(grammar, parser="earley", lexer="dynamic")
+
+    def parses(text: str) -> bool:
+        try:
+            lark.parse(text)
+        except LarkError:
+            return False
+        return True
+
+    return parses
 
 
 def refusal(error: CompileError) -> str:

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from lark import Lark
 from lark.exceptions import LarkError
 
 from app.models import open_model_files
@@ -23,7 +22,14 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive
 from tests.fake_models import HashModel
 from tests.references.context_free import derives
-from tests.references.grammar_suites import SUITES, SuiteRow, markdown_reasons, markdown_table, suite_rows
+from tests.references.grammar_suites import (
+    SUITES,
+    SuiteRow,
+    earley_parser,
+    markdown_reasons,
+    markdown_table,
+    suite_rows,
+)  # fmt: skip
 from tests.references.json_validator import is_valid
 from tests.references.random_constraints import real_vocabulary
 
@@ -62,19 +68,10 @@ def parser_of(row: SuiteRow) -> Callable[[str], bool]:
         return lambda text: is_valid(row.schema, text) is not False and derives(grammar, text)
     if row.syntax == "lark" and not row.refused_there:
         try:
-            lark = Lark(row.grammar, parser="earley", lexer="dynamic")
+            return earley_parser(row.grammar)
         except LarkError:  # extensions of Lark's syntax
-            return lambda text: derives(grammar, text)
-        return lambda text: parses(lark, text)
+            pass
     return lambda text: derives(grammar, text)
-
-
-def parses(lark: Lark, text: str) -> bool:
-    try:
-        lark.parse(text)
-    except LarkError:
-        return False
-    return True
 
 
 def answers(row: SuiteRow, vocabulary: Vocabulary, seed: int) -> list[str]:

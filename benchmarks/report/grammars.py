@@ -1,0 +1,160 @@
+"""The section of RESULTS.md about context-free grammars."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.report.compile import ENGINE_NAMES, PEERS
+from benchmarks.report.layout import MIB, grouped, median_and_range, section, short_number, table, verdict
+from benchmarks.runs import Row
+
+TITLES = {  # of the grammars, by name
+    "json": "any JSON", "arithmetic": "arithmetic", "sql": "SQL dialect", "c_like": "C-like statements",
+    "xml_like": "XML-like nesting",
+}  # fmt: skip
+TIMES = (1.0, 1.2, 1.5, 2.0)  # the budgets of cut texts, as multiples of the least
+RATIO_MAX = 1.5  # of a beam search under a grammar, compared with one under a regular constraint
+JSON_MS_MAX = 60.0  # to compile any JSON over o200k
+NOTES = """
+Times are those of the processor, measured while other work ran on the machine: absolute figures are too high by up to a
+third, ratios are of runs made in the same turn. All engines read the same grammar in Lark's syntax, except
+outlines-core, which takes the JSON schema `{}` with bounded nesting and no other grammar. "Wrong" counts verdicts on
+the grammar's texts that differ from the grammar. Compile: milliseconds until the first mask, medians with ranges. Mask:
+microseconds from a token to the next mask over all ids, p50 / p99 over the texts of the language. llguidance
+precomputes nothing. A compile may take 60 s here, and 10 s in the service (`compile_s_max`).
+"""
+GROWTH_NOTES = """
+Over o200k's vocabulary. "Rules": n rules that call each other, all of them alternatives of the start. "Nested rules": a
+rule that calls a rule, n times. "Depth of the text": any JSON, a text of n brackets. A size is followed by milliseconds
+to compile, MiB of tables (ours) and the median of masks in microseconds. A limit has a setting of its name.
+"""
+TRUNCATION_NOTES = """
+The share of texts in the language when generation ends at multiples of the least budget, EOS included: texts of the
+suite are begun, and continued by sampling from the built-in model under each engine's masks, with the same model,
+beginnings and seeds. Ours keeps only tokens that leave enough budget. JSON is judged by Python's reader, the rest by
+Lark's Earley parser.
+"""
+BEAM_NOTES = """
+Milliseconds of a step of 16 beams with a model of GPT-2's shape and random weights, on one thread: under a grammar, and
+under a regular constraint that nests once or twice, of similar token classes. Ratios are of pairs of runs.
+"""
+
+
+def grammars_section(run: dict[str, Any]) -> str:
+    """Compile and mask times of all engines, growth, truncation and beams."""
+    versions = ", ".join(f"{ENGINE_NAMES[engine]} {version}" for engine, version in run["versions"].items())
+    parts = [part(run[name]) for name, part in _PARTS.items() if run.get(name)]
+    rules = ", ".join(f"{TITLES[name]} {count}" for name, count in run["rules"].items())
+    return section("Context-free grammars", run, f"{NOTES.strip()} Rules: {rules}.", *parts, details=(versions,))
+
+
+def _compile(rows: list[Row]) -> str:
+    blocks = []
+    for (vocabulary,), of_vocabulary in grouped(rows, "vocabulary").items():
+        body = [
+            _compile_row(name, engine, of_engine)
+            for (name, engine), of_engine in grouped(of_vocabulary, "case", "engine").items()
+        ]
+        head = ["grammar", "engine", "compile", "mask p50 / p99", "wrong", "states", "table MiB"]
+        blocks += [f"### Over {vocabulary}", table(head, body), _ratios(of_vocabulary)]
+    json_ms = [row["ms"] for row in rows if (row["vocabulary"], row["case"], row["engine"]) == _ANY_JSON]
+    if json_ms:
+        median = statistics.median(json_ms)
+        goal = f"Any JSON over o200k in {JSON_MS_MAX:.0f} ms of the processor: {median:.0f} ms"
+        blocks.append(f"{goal}, {verdict(median <= JSON_MS_MAX)}.")
+    return "\n\n".join(blocks)
+
+
+_ANY_JSON = ("o200k_base", "json", "ours")
+
+
+def _compile_row(name: str, engine: str, rows: list[Row]) -> list[str]:
+    head = [TITLES[name], ENGINE_NAMES[engine]]
+    over = ", then over the time limit" * any(row["outcome"] == "time" for row in rows)
+    failed, rows = rows[0], [row for row in rows if "mask_p50" in row]
+    if not rows:
+        return [*head, f"{failed['outcome']} {failed['message'][:60]}", "", "", "", ""]
+    masks = (short_number(statistics.median(row[f"mask_{part}"] for row in rows)) for part in ("p50", "p99"))
+    size = [str(int(rows[0]["states"])), f"{rows[0]['table_bytes'] / MIB:.2f}"] if "states" in rows[0] else ["", ""]
+    wrong = f"{rows[0]['wrong']} of {rows[0]['texts']}{over}"
+    return [*head, median_and_range(row["ms"] for row in rows), " / ".join(masks), wrong, *size]
+
+
+def _ratios(rows: list[Row]) -> str:
+    """A peer's time divided by ours in the same turn."""
+    by_turn = {(row["case"], row["engine"], row["repeat"]): row for row in rows if "mask_p50" in row}
+    body = []
+    for name, title in TITLES.items():
+        cells = []
+        for engine in PEERS:
+            for figure in ("ms", "mask_p50"):
+                ratios = [
+                    row[figure] / by_turn[name, "ours", repeat][figure]
+                    for (case, peer, repeat), row in by_turn.items()
+                    if case == name and peer == engine and (name, "ours", repeat) in by_turn
+                ]
+                cells.append(median_and_range(ratios) if ratios else "-")
+        body.append([title, *cells])
+    names = [f"{ENGINE_NAMES[engine]}, {figure}" for engine in PEERS for figure in ("compile", "mask")]
+    return table(["divided by ours", *names], body)
+
+
+def _growth(rows: list[Row]) -> str:
+    body = []
+    engines = [engine for engine in ENGINE_NAMES if any(row["engine"] == engine for row in rows)]
+    for (series, size), of_size in grouped(rows, "series", "size").items():
+        by_engine = {row["engine"]: row for row in of_size}
+        body.append([series, f"{size:,}", *(_growth_cell(by_engine.get(engine)) for engine in engines)])
+    head = ["what grows", "n", *(ENGINE_NAMES[engine] for engine in engines)]
+    return "\n\n".join(["### How it grows", GROWTH_NOTES.strip(), table(head, body)])
+
+
+def _growth_cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    if row["outcome"] == "ok" and "mask_p50" not in row:
+        return f"{short_number(row['ms'])} ms, reads no text"
+    if "mask_p50" not in row:
+        return f"{row['outcome']} {row['message'][:40]}".strip()
+    tables = [f"{row['table_bytes'] / MIB:.1f} MiB"] if "table_bytes" in row else []
+    wrong = [f"{row['wrong']} wrong"] if row["wrong"] else []
+    return ", ".join([f"{short_number(row['ms'])} ms", *tables, f"{short_number(row['mask_p50'])} us", *wrong])
+
+
+def _truncation(rows: list[Row]) -> str:
+    body = [
+        [TITLES[row["case"]], ENGINE_NAMES[row["engine"]], f"{row['least'][0]} to {row['least'][1]}",
+         *(f"{count} of {row['texts']} ({100 * count / row['texts']:.0f} %)" for count in row["in_language"])]
+        for row in rows
+    ]  # fmt: skip
+    totals = []
+    for (engine,), of_engine in grouped(rows, "engine").items():
+        texts = sum(row["texts"] for row in of_engine)
+        counts = [sum(row["in_language"][place] for row in of_engine) for place in range(len(TIMES))]
+        totals.append(["all", ENGINE_NAMES[engine], "", *(f"{100 * count / texts:.0f} %" for count in counts)])
+    head = ["grammar", "engine", "least tokens", *(f"{times:g} x" for times in TIMES)]
+    return "\n\n".join(["### Cut at a budget", TRUNCATION_NOTES.strip(), table(head, [*body, *totals])])
+
+
+def _beams(rows: list[Row]) -> str:
+    kinds = ("grammar", "regular")
+    body = [
+        [TITLES[row["case"]], *(f"{row[f'{kind}_classes']:,}" for kind in kinds),
+         *(short_number(row[f"{kind}_{part}"]) for part in ("search_ms", "forward_ms") for kind in kinds),
+         median_and_range(row["search_ratio"]), median_and_range(row["ratio"])]
+        for row in rows
+    ]  # fmt: skip
+    head = [
+        "grammar", "classes", "regular classes", "search", "regular search", "model", "regular model",
+        "ratio of searches", "ratio of steps",
+    ]  # fmt: skip
+    met = all(statistics.median(row["ratio"]) <= RATIO_MAX for row in rows)
+    goal = f"At most {RATIO_MAX:g} times the time of a regular constraint: {verdict(met)}."
+    return "\n\n".join(["### Beam search", BEAM_NOTES.strip(), table(head, body), goal])
+
+
+_PARTS: dict[str, Callable[[list[Row]], str]] = {
+    "compile": _compile, "growth": _growth, "truncation": _truncation, "beams": _beams,
+}  # fmt: skip

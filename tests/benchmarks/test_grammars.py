@@ -1,0 +1,62 @@
+"""The benchmark on context-free grammars."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest
+from benchmarks.grammars.__main__ import MODULE, row_of
+from benchmarks.grammars.growth import points
+from benchmarks.grammars.suite import GrammarCase, cases
+from benchmarks.report.grammars import grammars_section
+from compiler.grammars import read_grammar
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.pushdown import build_machine
+from tests.references.grammar_suites import earley_parser
+
+CAPTIONS = Path(__file__).resolve().parents[2] / "app" / "models" / "captions" / "tokenizer.json"
+
+
+def accepted(case: GrammarCase) -> list[str]:
+    guard = ResourceGuard(DEFAULT_LIMITS)
+    machine = build_machine(read_grammar(case.grammar, "lark", guard).grammar, guard)
+    return [text for text in (*case.accepted, *case.rejected) if machine.accepts(text.encode())]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_the_texts_of_a_grammar_are_its_own(case: GrammarCase) -> None:
+    parses = earley_parser(case.grammar)
+    assert accepted(case) == list(case.accepted)
+    assert [text for text in (*case.accepted, *case.rejected) if parses(text)] == list(case.accepted)
+
+
+def test_the_dialect_of_sql_has_a_hundred_rules() -> None:
+    assert {case.name: case.rules for case in cases()}["sql"] > 100
+
+
+def test_grammars_of_growing_size_have_their_texts() -> None:
+    for point in points():
+        if point.size <= 100:
+            assert accepted(point.case) == list(point.case.accepted), point
+
+
+def test_a_measured_grammar_has_times_and_verdicts(tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer.json.gz"
+    tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))
+    (case,) = (case for case in cases() if case.name == "arithmetic")
+    expression = case.expression("ours")
+    assert expression is not None and case.expression("outlines_core") is None
+    texts = {"accepted": case.accepted, "rejected": case.rejected}
+    with ExitStack() as stack:
+        process = EngineProcess("ours", tokenizer, stack, MODULE)
+        row: dict[str, Any] = row_of(process.measure(MeasureRequest(expression, 60.0, 4 * 10**9, texts)))
+    assert row["outcome"] == "ok" and row["wrong"] == 0 and row["texts"] == 11 and row["min_tokens"] == 2
+    assert row["ms"] > 0 and row["mask_p99"] >= row["mask_p50"] > 0
+    keyed = [row | {"vocabulary": "gpt2", "case": case.name, "engine": "ours", "repeat": 0}]
+    about = {"date": "", "machine": "", "command": "", "versions": {}, "rules": {case.name: case.rules}}
+    assert "| arithmetic | ours |" in grammars_section(about | {"compile": keyed})
