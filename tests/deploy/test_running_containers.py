@@ -1,4 +1,4 @@
-"""docker-compose.yml in containers: answers, scaling, kills, restart and key rotation.
+"""docker-compose.yml in containers: answers, scaling, kills, restart, rotation of keys and secret.
 
 The tests run in their order, on one deployment. tests/deploy/test_compose.py checks the same file without an engine.
 """
@@ -6,6 +6,7 @@ The tests run in their order, on one deployment. tests/deploy/test_compose.py ch
 from __future__ import annotations
 
 import contextlib
+import secrets
 import subprocess
 import threading
 import time
@@ -99,11 +100,17 @@ class Stack:
 
     def finished_job(self) -> tuple[str, dict[str, Any]]:
         """The id and the answer of a new job."""
-        request = {"prompt": "sentence:", "constraint": {"keywords": ["cat"]}, "max_tokens": 24}
-        with self.http() as http:
-            job = http.post("/generate", json=request, headers={"Prefer": "respond-async"}).json()["id"]
+        with self.http() as http, Client(self.url, self.key, retry=PATIENT) as client:
+            job = client.submit("sentence:", Keywords("cat"), max_tokens=24).id  # after the key's rate limit, if need be
             until(lambda: http.get(f"/jobs/{job}").json()["state"] == "done", "the job is done", 120.0)
             return job, http.get(f"/jobs/{job}").json()
+
+    def change_secret(self, value: str) -> None:
+        """Give all processes another ABS_SECRET, which they read when they start."""
+        (self.secrets / "signing").write_text(value + "\n", encoding="utf-8")  # in place, as a mount of a file needs
+        for service in ("api", "compile-worker", "inference-worker"):
+            self.deployment.compose("restart", service)
+            self.wait()
 
     def http(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key or self.key}"}
@@ -188,6 +195,25 @@ def test_keys_are_rotated_without_a_restart(stack: Stack) -> None:
     with stack.http() as http:
         until(lambda: http.get("/v1/models").status_code == 401, "the old key is revoked", 10.0)
     stack.key = text
+
+
+def test_the_secret_is_rotated_under_load(stack: Stack) -> None:
+    signing = stack.secrets / "signing"
+    old, new = signing.read_text(encoding="utf-8").strip(), secrets.token_hex(32)
+    job, answer = stack.finished_job()
+    with Load(stack.url, stack.key) as load:
+        for value in (f"{old},{new}", f"{new},{old}"):
+            stack.change_secret(value)
+            load.wait_for_an_answer()
+    assert not load.errors and len(load.answers) == load.sent
+    with stack.http() as http:
+        assert http.get(f"/jobs/{job}").json() == answer
+    kept_job, kept_answer = stack.finished_job()
+    stack.change_secret(new)
+    with stack.http() as http:
+        assert http.get(f"/jobs/{kept_job}").json() == kept_answer
+        assert http.get(f"/jobs/{job}").status_code == 503, "the old secret signed it"
+    assert stack.finished_job()[1]["state"] == "done"
 
 
 def test_down_leaves_nothing(stack: Stack) -> None:
