@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from re import _constants, _parser  # type: ignore[attr-defined]
+from re import _constants, _parser  # type: ignore[attr-defined, unused-ignore]  # by the order of modules
 from typing import Any, NoReturn
 
 from compiler.automata import (

@@ -101,7 +101,7 @@ class Stack:
     def finished_job(self) -> tuple[str, dict[str, Any]]:
         """The id and the answer of a new job."""
         with self.http() as http, Client(self.url, self.key, retry=PATIENT) as client:
-            job = client.submit("sentence:", Keywords("cat"), max_tokens=24).id  # after the key's rate limit, if need be
+            job = client.submit("sentence:", Keywords("cat"), max_tokens=24).id
             until(lambda: http.get(f"/jobs/{job}").json()["state"] == "done", "the job is done", 120.0)
             return job, http.get(f"/jobs/{job}").json()
 
