@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 import abs_client
-from abs_client import constraints, errors, events, forms, ltlf, results
+from abs_client import constraints, errors, events, explanations, forms, ltlf, results
 from abs_client._json import json_name
 from app.main import create_app
 from app.settings import Settings
@@ -24,9 +24,6 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
     results.CompileResult: "CompileResponse",
     results.ConjunctCheck: "ConjunctBody",
     results.DecodeResult: "DecodeResponse",
-    results.ExplainedLetter: "Letter",
-    results.ExplainedState: "StateNote",
-    results.Explanation: "ConstraintExplanation",
     results.GenerateResult: "GenerateResponse",
     results.GeneratedText: "ChoiceBody",
     results.JobState: "JobResponse",
@@ -39,6 +36,10 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
     results.Transition: "TransitionBody",
     results.Usage: "UsageBody",
     results.Violation: "ViolationBody",
+    explanations.CompileWarning: "GrammarWarning",
+    explanations.ExplainedLetter: "Letter",
+    explanations.ExplainedState: "StateNote",
+    explanations.Explanation: "ConstraintExplanation",
     events.Beam: "StepRowBody",
     events.Compilation: "CompiledEventBody",
     events.RejectedToken: "RejectedTokenBody",
@@ -52,7 +53,7 @@ OPTIONS: dict[type, str] = {
 }  # fmt: skip
 ARGUMENTS = {"prompt", "constraint", "log_probs", "labels", "stream"}  # of the methods, beside the options
 JSON_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": tuple}
-PUBLIC = [abs_client.client, abs_client.async_client, constraints, errors, events, forms, ltlf, results]
+PUBLIC = [abs_client.client, abs_client.async_client, constraints, errors, events, explanations, forms, ltlf, results]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_fields_of_a_type_are_those_of_its_schema(value_type: type, schemas: dic
 
 
 def test_every_value_type_has_a_schema() -> None:
-    for module in (results, events):
+    for module in (results, events, explanations):
         value_types = {
             value for name, value in vars(module).items() if is_defined_in(module, name) and is_dataclass(value)
         }

@@ -83,7 +83,8 @@ class RedisServer:
         """Start the server on its existing data and wait until it answers."""
         settings = {
             "port": "0", "unixsocket": str(self.socket), "unixsocketperm": "700", "dir": str(self.folder),
-            "appendonly": "yes", "maxmemory-policy": "volatile-lru", "save": "", "daemonize": "no",
+            # With `everysec` the server answers before it writes where its disk is slow, and a kill loses that.
+            "appendonly": "yes", "appendfsync": "no", "maxmemory-policy": "volatile-lru", "save": "", "daemonize": "no",
             "logfile": str(self.folder / "log"),
         }
         options = [word for name, value in settings.items() for word in (f"--{name}", value)]
