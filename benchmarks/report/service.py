@@ -15,7 +15,6 @@ LOAD_NOTES = """
 *Overhead* is a request's time less compiling, waiting in the queue for a worker and decoding: by the service's own
 clock, and by the client's, which also counts the client's own work; over requests with a constraint that was compiled
 before, which are all but two in a hundred. `re` checks every answer.
-Measured with the queue before 2026-11-25, which ran on another library.
 """
 CHAOS_NOTES = """
 The service with the built-in model, with several concurrent requests of four kinds of constraint. A random worker is
