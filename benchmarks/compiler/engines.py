@@ -259,7 +259,7 @@ class OutlinesCoreEngine(_PeerEngine):
         return OutlinesMasks(lambda: self._library.Guide(index), self._size)
 
 
-class XPushdownMasks:
+class XGrammarMasks:
     def __init__(self, new_matcher: Callable[[], Any], mask: Any, size: int) -> None:
         self._new_matcher, self._mask, self._size = new_matcher, mask, size
         self.restart()
@@ -301,7 +301,7 @@ class XGrammarEngine(_PeerEngine):
         )  # fmt: skip
         self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
-    def compile(self, expression: Expression) -> XPushdownMasks:
+    def compile(self, expression: Expression) -> XGrammarMasks:
         if expression.kind == "json_schema":
             compiled = self._compiler.compile_json_schema(
                 expression.text, any_whitespace=False, separators=_COMPACT, strict_mode=False
@@ -311,7 +311,7 @@ class XGrammarEngine(_PeerEngine):
         else:
             compiled = self._compiler.compile_regex(expression.text)
         mask = self._library.allocate_token_bitmask(1, self._size)
-        return XPushdownMasks(lambda: self._library.GrammarMatcher(compiled), mask, self._size)
+        return XGrammarMasks(lambda: self._library.GrammarMatcher(compiled), mask, self._size)
 
 
 class LlguidanceMasks:
