@@ -35,6 +35,7 @@ from compiler.vocab import Vocabulary
 
 _NO_TEXT = "no text satisfies the constraint"
 
+
 def compile_text(
     spec: Spec,
     limits: Limits = DEFAULT_LIMITS,
@@ -56,9 +57,12 @@ def compile_text(
     try:
         read = _read(spec, guard)
         form = lone_form(read, engines, guard)
-        if isinstance(read, LabelsSpec) and not isinstance(form, PushdownForm):
+        if isinstance(form, PushdownForm):
+            text: AnyText = form.text
+        elif isinstance(read, LabelsSpec):
             return _compile_labels(read, form, guard)[0]
-        text = form.text if isinstance(form, PushdownForm) else to_text_automaton(form, guard)
+        else:
+            text = to_text_automaton(form, guard)
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
