@@ -1,8 +1,8 @@
 """Cuts generations under masks at multiples of the least budget.
 
-A text is begun as one of the language; what follows is sampled from one small model under each engine's masks. Least is
-the fewest tokens behind that beginning, EOS included. A text that is cut is judged as it stands, by Lark's Earley
-parser, or by Python's reader of JSON.
+Each generation gets the beginning of a text of the language; a small model samples the rest under each engine's masks.
+Least is the fewest tokens behind that beginning, EOS included. A text that is cut is judged as it stands, by Lark's
+Earley parser, or by Python's reader of JSON.
 """
 
 from __future__ import annotations

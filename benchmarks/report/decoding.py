@@ -27,8 +27,8 @@ DECODE_NOTES = """
 GPT-2's shape (124 million random weights), seconds for one request: ours under five keywords with inflections over
 GPT-2's vocabulary, transformers' `generate(num_beams=k)` without a constraint. Neither may end before its budget does.
 Peak memory is beyond the loaded model. Each run is a process of its own; medians of pairs, with the range. The ratio is
-ours over transformers'. Ours lets oneDNN compute the model's linear layers, which is part of its speed, and holds a
-tied output layer twice: some 230 MiB more of loaded model here. transformers runs with its defaults.
+ours over transformers'. Ours lets oneDNN compute the model's larger linear layers, which is part of its speed, and
+holds a tied output layer twice: some 230 MiB more of loaded model here. transformers runs with its defaults.
 """
 PEER_NOTES = """
 The built-in model, greedy if the decoder supports no beams: {texts} patterns, each with a short and a long budget of

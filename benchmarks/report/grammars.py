@@ -31,10 +31,9 @@ rule that calls a rule, n times. "Depth of the text": any JSON, a text of n brac
 to compile, MiB of tables (ours) and the median of masks in microseconds. A limit has a setting of its name.
 """
 TRUNCATION_NOTES = """
-The share of texts in the language when generation ends at multiples of the least budget, EOS included: texts of the
-suite are begun, and continued by sampling from the built-in model under each engine's masks, with the same model,
-beginnings and seeds. Ours keeps only tokens that leave enough budget. JSON is judged by Python's reader, the rest by
-Lark's Earley parser.
+The share of texts in the language when generation ends at multiples of the least budget, EOS included. The built-in
+model samples the rest of texts of the suite under each engine's masks, from the same beginnings and seeds. Ours keeps
+only tokens that leave enough budget. JSON is judged by Python's reader, the rest by Lark's Earley parser.
 """
 BEAM_NOTES = """
 Milliseconds of a step of 16 beams with a model of GPT-2's shape and random weights, on one thread: under a grammar, and
