@@ -19,7 +19,7 @@ from benchmarks.compiler.cases import Expression
 from compiler.grammars import read_grammar
 from compiler.json_schema import FORMATS
 from compiler.lifting import UNREACHABLE, TokenAutomaton, TokenMasks
-from compiler.limits import Limits, ResourceGuard
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.pipeline import compile_spec
 from compiler.pushdown import Configurations, PushdownAutomaton, build_machine, lift_to_tokens
 from compiler.spec import spec_from_json
@@ -148,9 +148,13 @@ class PushdownMasks(OurMasks):
 
 
 class OurEngine:
-    """Compiles constraints in our JSON form."""
+    """Compiles constraints in our JSON form.
+
+    limits  of a compilation
+    """
 
     def __init__(self, tokenizer: Path) -> None:
+        self.limits = DEFAULT_LIMITS
         self.vocabulary = read_vocabulary(tokenizer)
         self.eos = self.vocabulary.eos_ids[0]
 
@@ -169,7 +173,7 @@ class OurEngine:
             machine = build_machine(read_grammar(expression.text, "lark", guard).grammar, guard)
             tokens: TokenAutomaton | PushdownAutomaton = lift_to_tokens(machine, self.vocabulary, guard)
         else:
-            tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary).tokens
+            tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary, self.limits).tokens
         masks = OurMasks(tokens) if isinstance(tokens, TokenAutomaton) else PushdownMasks(tokens)
         masks.expand()
         return masks

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, trim
+from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, part_by, trim
 from compiler.json_schema.nodes import ArrayFacts, Contains, Position, Schema, tightest_counts
+from compiler.limits import ResourceGuard
 
 if TYPE_CHECKING:  # `compiler` imports this module
     from compiler.json_schema.compiler import SchemaCompiler
 
+LABEL_TESTS_MAX = 30  # a label of int32 has a bit for each
 _FEW_ITEMS = 8  # a maximum up to which arrays are never shortened
 UNIQUE_STATES_MAX = 15_000  # of items with distinct values, each counted as often as it is copied
 _WORDS_MAX = 500
@@ -296,3 +298,11 @@ def trie(words: Mapping[Word, int], width: int) -> Fragment | None:
             table[state, columns[symbol]] = target
     kinds[list(labels)] = list(labels.values())
     return Fragment(columns, table, kinds)
+
+
+def label_by(base: Fragment | None, tests: Sequence[Fragment | None], guard: ResourceGuard) -> Fragment | None:
+    """The texts of `base`, labelled by the tests that accept them: 1 + the sum of 2 ** i over accepting tests i."""
+    if len(tests) > LABEL_TESTS_MAX:  # what counts each of them has a state for each set
+        guard.check("dfa_states_max", 1 << len(tests))
+    parted, masks = part_by(base, tests, guard)
+    return parted and replace(parted, label=np.array([0, *(1 + mask for mask in masks)], dtype=np.int32)[parted.label])

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial, reduce
 
 from compiler.errors import SpecSyntaxError
-from compiler.json_schema.arrays import ArrayBuilder
+from compiler.json_schema.arrays import ArrayBuilder, label_by
 from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
 from compiler.json_schema.fragments import (
     START,
@@ -23,7 +23,6 @@ from compiler.json_schema.fragments import (
     Fragment,
     ObjectLayout,
     combine,
-    label_by,
     string_fragment,
 )
 from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema

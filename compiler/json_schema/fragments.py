@@ -167,21 +167,26 @@ def product(fragments: Sequence[Fragment], guard: ResourceGuard, required: Seque
     return FragmentProduct(symbol_class.astype(np.int32), explored.next_state, explored.component)
 
 
-def label_by(base: Fragment | None, tests: Sequence[Fragment | None], guard: ResourceGuard) -> Fragment | None:
-    """The texts of `base`, labelled by the tests that accept them: 1 + the sum of 2 ** i over accepting tests i."""
+def part_by(
+    base: Fragment | None, tests: Sequence[Fragment | None], guard: ResourceGuard
+) -> tuple[Fragment | None, list[int]]:
+    """The texts of `base`, labelled by the tests that accept them.
+
+    Also the tests of each label: those of label 1 + i are the bits of the i-th number.
+    """
     if base is None:
-        return None
+        return None, []
     # An absent test accepts nothing, so its bit is never set.
     present = [(bit, test) for bit, test in enumerate(tests) if test is not None]
     if not present:
-        return Fragment(base.columns, base.table, (base.label != 0).astype(np.int32))
+        return Fragment(base.columns, base.table, (base.label != 0).astype(np.int32)), [0]
     # A dead test still leaves the text to the others: only `base` is required.
     tuples = product([base, *(test for _, test in present)], guard, (True, *(False for _ in present)))
-    bits = np.zeros(len(tuples.states), dtype=np.int32)
-    for column, (bit, test) in enumerate(present, 1):
-        bits |= (test.label[tuples.states[:, column]] != 0).astype(np.int32) << bit
+    accepts = [test.label[states] != 0 for (_, test), states in zip(present, tuples.states.T[1:], strict=True)]
     accepted = base.label[tuples.states[:, 0]] != 0
-    return Fragment(tuples.symbol_class, tuples.table, np.where(accepted, 1 + bits, 0).astype(np.int32))
+    first, kind = unique_rows(np.column_stack(accepts))
+    masks = [sum(1 << bit for (bit, _), holds in zip(present, accepts, strict=True) if holds[state]) for state in first]
+    return Fragment(tuples.symbol_class, tuples.table, np.where(accepted, 1 + kind, 0).astype(np.int32)), masks
 
 
 Whitespace = Literal["compact", "spaced", "pretty", "flexible", "any"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, escaped, label_by, trim
+from compiler.json_schema.fragments import DEAD, START, Assembler, Fragment, escaped, part_by, trim
 from compiler.json_schema.nodes import ObjectFacts, Position, Schema, tightest_counts
 from compiler.limits import ResourceGuard
 
@@ -92,12 +92,12 @@ class ObjectBuilder:
         patterns = list(dict.fromkeys(pattern for facts in self._facts for pattern, _, _ in facts.patterns))
         tests = [self._compiler.alphabet.content(("pattern", pattern)) for pattern in patterns]
         # Declared names are among these keys; the table of keys takes them out.
-        keys = label_by(self._key_content, tests, self._compiler.guard)
+        keys, matches = part_by(self._key_content, tests, self._compiler.guard)
         if keys is None:
             return None
         position, allowed = self._position.property(None), keys.label.copy()
         for label in sorted(set(keys.label.tolist()) - {0}):
-            matched = {pattern for bit, pattern in enumerate(patterns) if (label - 1) >> bit & 1}
+            matched = {pattern for bit, pattern in enumerate(patterns) if matches[label - 1] >> bit & 1}
             node_ids = self._value_nodes(None, matched.__contains__)
             fragment = self._text(node_ids, position)
             if fragment is None:  # no value may stand under such a key, so there is no such key

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from compiler.automata import Dfa, Minterms, minimize, unique_rows
-from compiler.json_schema.arrays import Word, trie
+from compiler.json_schema.arrays import LABEL_TESTS_MAX, Word, label_by, trie
 from compiler.json_schema.fragments import (
     DEAD,
     START,
@@ -24,7 +24,6 @@ from compiler.json_schema.fragments import (
     combine,
     dfa_of,
     fragment_of,
-    label_by,
 )
 from compiler.limits import ResourceGuard
 from compiler.pushdown import RuleDfa
@@ -102,11 +101,11 @@ def spelled(fragment: LetterFragment, inlined: Mapping[int, Fragment], guard: Re
     offset = assembler.add_fragment(START, characters, {1: assembler.new_end()})
     for state, edges in fragment.letters.items():
         rules = [rule for rule, _ in edges]
-        texts = None if fragment.begins_value(state) else _united(rules, inlined, guard)
-        if texts is None:
-            texts = trie({word_of(rule): 1 << bit for bit, rule in enumerate(rules)}, len(characters.columns))
+        united = None if fragment.begins_value(state) else _united(rules, inlined, guard)
+        labels = [1 << bit for bit in range(len(rules))] if united else range(1, 1 + len(rules))
+        texts = united or trie(dict(zip(map(word_of, rules), labels, strict=True)), len(characters.columns))
         assert texts is not None
-        targets = {1 << bit: offset + behind for bit, (_, behind) in enumerate(edges)}
+        targets = {label: offset + behind for label, (_, behind) in zip(labels, edges, strict=True)}
         assembler.add_fragment(offset + state, texts, targets)
     return assembler.finish()
 
@@ -114,9 +113,9 @@ def spelled(fragment: LetterFragment, inlined: Mapping[int, Fragment], guard: Re
 def _united(rules: Sequence[int], inlined: Mapping[int, Fragment], guard: ResourceGuard) -> Fragment | None:
     """The texts of rules. Those of the i-th one have the label 2 ** i.
 
-    None where one is not inlined, or two have a text in common.
+    None where one is not inlined, two have a text in common, or there are too many.
     """
-    if not all(rule in inlined for rule in rules):
+    if len(rules) > LABEL_TESTS_MAX or not all(rule in inlined for rule in rules):
         return None
     parts = [inlined[rule] for rule in rules]
     if len(parts) == 1:

@@ -67,6 +67,24 @@ def test_ten_thousand_items_are_written_in_part() -> None:
                    [False] * 2_000)
 
 
+def test_forty_options_need_their_own_values() -> None:
+    def option(number: int) -> dict[str, Any]:
+        return {"properties": {"a": {"type": "object", "required": [f"b{number}"]}}, "required": ["a"]}
+
+    options = automaton({"type": "object", "anyOf": [option(number) for number in range(40)]})
+    assert all(accepts(options, {"a": {f"b{number}": [{}]}}) for number in range(40))
+    assert not accepts(options, {"a": {"b40": 0}}) and not accepts(options, {"a": 1})
+
+
+@pytest.mark.parametrize("additional", [False, True])
+def test_seventy_patterns_of_keys_keep_their_values(additional: bool) -> None:
+    patterns = {f"^p{number}$": {"const": number} for number in range(70)}
+    objects = automaton({"type": "object", "patternProperties": patterns, "additionalProperties": additional})
+    assert all(accepts(objects, {f"p{number}": number}) for number in range(70))
+    assert not any(accepts(objects, {f"p{number}": number + 1}) for number in range(70))
+    assert accepts(objects, {"p70": 0}) == additional
+
+
 @pytest.mark.parametrize("whitespace", ["compact", "pretty"])
 def test_many_objects_in_an_enum_share_states(whitespace: str) -> None:
     values = [{"b": [number] * 2, "a": number} for number in range(1_500)]
