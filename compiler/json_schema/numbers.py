@@ -339,8 +339,8 @@ def _explore(scanner: _Scanner, rows: list[list[int]], accepting: list[bool]) ->
             row.append(0 if following is None else index[following])
         rows.append(row)
         accepting.append(scanner.accepts(state))
-        if len(rows) > _STATES_MAX:
-            raise LimitExceeded("dfa_states_max", _STATES_MAX, len(rows))
+        if offset + len(index) > _STATES_MAX:  # states that are found get rows later
+            raise LimitExceeded("dfa_states_max", _STATES_MAX, offset + len(index))
     return offset
 
 
