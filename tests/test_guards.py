@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import inspect
 import re
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.test_imports import ROOT, functions, modules, nodes, tree
+from tests.test_imports import ROOT, functions, modules, nodes, nodes_of
 
 PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
+CHECKED = (*PACKAGES, "tests")  # packages whose private methods are compared with those of their bases
+WITHOUT_METHODS = {"ABC", "Generic", "Protocol"}
 PUBLIC = {"_exit", "_replace"}  # of os and of named tuples: public for all their underscore
 PRIVATE = {  # name: where it is used; an entry may go, none may come
     "_attn_implementation": {"decoding/model/compatibility.py", "decoding/model/plain_cache.py"},
@@ -43,7 +47,7 @@ def names_of_ours(paths: list[Path]) -> set[str]:
     """All private names of our files and of private modules."""
     found = {path.stem for path in paths}
     for path in paths:
-        for node in ast.walk(tree(path)):
+        for node in nodes_of(path):
             match node:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     found.add(name)
@@ -56,7 +60,7 @@ def test_no_more_private_names_of_other_packages_are_used() -> None:
     paths = [path for package in (*PACKAGES, "tests") for path in modules(package).values()]
     used, ours = defaultdict[str, set[str]](set), names_of_ours(paths) | PUBLIC
     for path in paths:
-        for node in ast.walk(tree(path)):
+        for node in nodes_of(path):
             names = [node.attr] if isinstance(node, ast.Attribute) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
             for name in names:
@@ -65,20 +69,57 @@ def test_no_more_private_names_of_other_packages_are_used() -> None:
     assert dict(used) == PRIVATE
 
 
-def has_private_method_of_subclass(path: Path) -> bool:
-    """Whether a class with a base defines a private method."""
-    classes = (node for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef) and node.bases)
-    return any(is_private(getattr(each, "name", "")) for node in classes for each in node.body)
+def foreign_names(path: Path) -> set[str]:
+    """The names that a file imports from other packages, without WITHOUT_METHODS."""
+    names: set[str] = set()
+    for node in nodes_of(path):
+        if isinstance(node, ast.Import):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names if is_foreign(alias.name)}
+        elif isinstance(node, ast.ImportFrom) and is_foreign(node.module or ""):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names - WITHOUT_METHODS
+
+
+def is_foreign(module: str) -> bool:
+    return module.partition(".")[0] not in CHECKED
+
+
+@cache
+def classes() -> dict[str, list[tuple[ast.ClassDef, Path]]]:
+    """Our classes by name, with their files."""
+    found = defaultdict[str, list[tuple[ast.ClassDef, Path]]](list)
+    for path in (path for package in CHECKED for path in modules(package).values()):
+        for node in nodes_of(path):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append((node, path))
+    return dict(found)
+
+
+def has_foreign_base(node: ast.ClassDef, path: Path, seen: frozenset[ast.ClassDef] = frozenset()) -> bool:
+    """Whether a base comes from another package, also through ours."""
+    names = {ast.unparse(base).partition("[")[0] for base in node.bases} - WITHOUT_METHODS - vars(builtins).keys()
+    lists = [classes().get(name.rpartition(".")[2], []) for name in names]
+    if not all(lists) or any(name.partition(".")[0] in foreign_names(path) for name in names):
+        return True
+    bases = [each for each_list in lists for each in each_list if each[0] not in seen | {node}]
+    return any(has_foreign_base(*base, seen | {node}) for base in bases)
+
+
+def may_override(path: Path) -> bool:
+    """Whether a class with a foreign base defines a private method."""
+    classes = (node for node in nodes_of(path) if isinstance(node, ast.ClassDef) and node.bases)
+    private = (node for node in classes if any(is_private(getattr(each, "name", "")) for each in node.body))
+    return any(has_foreign_base(node, path) for node in private)
 
 
 def test_no_private_method_of_another_package_is_overridden() -> None:
-    ours, overridden = (*PACKAGES, "tests"), set()
-    files = [each for package in ours for each in modules(package).items()]
-    for name in (name for name, path in files if has_private_method_of_subclass(path)):
+    overridden = set()
+    files = [each for package in CHECKED for each in modules(package).items()]
+    for name in (name for name, path in files if may_override(path)):
         for cls in vars(importlib.import_module(name)).values():
             if not isinstance(cls, type) or cls.__module__ != name:
                 continue
-            foreign = [base for base in cls.__mro__[1:] if base.__module__.partition(".")[0] not in ours]
+            foreign = [base for base in cls.__mro__[1:] if is_foreign(base.__module__)]
             methods = [method for method, value in vars(cls).items() if inspect.isfunction(value)]
             overridden |= {f"{name}.{method}" for method in methods for base in foreign if method in vars(base)}
     assert not {name for name in overridden if is_private(name.rpartition(".")[2])}
@@ -128,7 +169,7 @@ def test_test_names_are_short_and_use_common_terms() -> None:
 def test_docstrings_begin_with_a_short_sentence() -> None:
     for package in (*PACKAGES, "tests", "tools", "docs"):
         for path in modules(package).values():
-            for node in ast.walk(tree(path)):
+            for node in nodes_of(path):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     text = (ast.get_docstring(node) or "").strip()
                     first = re.split(r"(?<=[.!?:])\s+(?=[A-Z`\d(\"'])|\n\s*\n", text, maxsplit=1)[0]

@@ -158,10 +158,16 @@ def modules(package: str) -> dict[str, Path]:
     return found
 
 
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Every syntax node of a file."""
+    return tuple(ast.walk(tree(path)))
+
+
 def nodes(package: str) -> Iterator[tuple[str, ast.AST]]:
     """Every syntax node of a package, with the name of its module."""
     for name, path in modules(package).items():
-        yield from ((name, node) for node in ast.walk(tree(path)))
+        yield from ((name, node) for node in nodes_of(path))
 
 
 def functions(package: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, int]]:
@@ -174,16 +180,18 @@ def functions(package: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFu
 OURS = {name: path for package in PACKAGES for name, path in modules(package).items()}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Dotted names that a file imports; `from compiler import dfa` names compiler.automata.dfa."""
-    for node in ast.walk(tree(path)):
+    names: list[str] = []
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in OURS else str(node.module)
+            whole_names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names += [whole if whole in OURS else str(node.module) for whole in whole_names]
+    return tuple(names)
 
 
 def below(name: str, parent: str) -> bool:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from app.cli.demo import REQUESTS
@@ -53,9 +53,10 @@ def ignored() -> set[str]:
     return {line.strip("/") for line in lines if "*" not in line} | {".git"}
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
     """(path, content) of every text file of the repository, except this one."""
-    skip = ignored()
+    skip, contents = ignored(), list[tuple[str, str]]()
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in skip and not name.endswith(".egg-info")]
         for file in files:
@@ -63,7 +64,8 @@ def texts() -> Iterator[tuple[str, str]]:
             binary = file in skip or path.suffix in (".safetensors", ".pyc", ".png", ".whl", ".xz")
             if binary or path == Path(__file__).resolve() or VENDORED in path.parents:
                 continue
-            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+            contents.append((path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")))
+    return tuple(contents)
 
 
 def project() -> dict[str, object]:
