@@ -164,7 +164,7 @@ class Started:
         """What its /ready says. Fails where it has ended."""
         assert self.process.poll() is None, self.log()
         with contextlib.suppress(httpx2.TransportError):
-            return httpx2.get(f"{self.url}/ready", timeout=10, trust_env=False).is_success
+            return httpx2.get(f"{self.url}/ready", timeout=10, trust_env=False, verify=False).is_success
         return False
 
     def processes(self) -> set[psutil.Process]:

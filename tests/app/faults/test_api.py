@@ -87,7 +87,7 @@ def test_a_stopping_api_finishes_requests_and_hands_over_streams(services: Clust
     assert sum(answer.status_code == 200 for answer in answers) == 46 - len(late_codes)
     assert len(late_codes) <= 11 and set(late_codes) <= {"draining"}  # requests after the signal were refused
     with pytest.raises(httpx2.TransportError):
-        httpx2.get(f"{part.url}/health", trust_env=False)
+        httpx2.get(f"{part.url}/health", trust_env=False, verify=False)
     with services.client("other") as http:
         for job, stream_events in streams:
             assert stream_events[-1].name == "reconnect", stream_events[-1]

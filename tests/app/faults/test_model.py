@@ -38,7 +38,7 @@ def running() -> Iterator[Cluster]:
 
 
 def why_not_ready(url: str) -> list[str]:
-    answer = httpx2.get(f"{url}/ready", timeout=30, trust_env=False)
+    answer = httpx2.get(f"{url}/ready", timeout=30, trust_env=False, verify=False)
     return list(answer.json().get("reasons", []))
 
 
