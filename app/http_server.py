@@ -21,7 +21,7 @@ from app.errors import SettingsInvalid
 from app.settings import Settings
 
 FILES_MAX = 4_096  # open files, most of them connections
-NEVER_S = 2**31
+NEVER_S = 10**9  # some 30 years. It must be less than the time since 1970, after which uvicorn notifies first.
 log = logging.getLogger(__name__)
 
 

@@ -142,8 +142,9 @@ class Supervisor:
                 *with_launcher(program.command, signal.SIGKILL, os.getpid()),
                 env={**self._environment, **program.environment}, stdin=asyncio.subprocess.DEVNULL,
                 stdout=write_end, stderr=asyncio.subprocess.STDOUT, pass_fds=(self._folder.lock,),
-                # Ctrl-C in a terminal then reaches the supervisor only, which stops the programs in order.
-                start_new_session=True,
+                # Ctrl-C in a terminal then reaches the supervisor only, which stops the programs in order. They stay in
+                # its session, because Linux compares the niceness of processes within a session only (autogroups).
+                process_group=0,
             )
         finally:
             os.close(write_end)

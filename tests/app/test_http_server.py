@@ -190,6 +190,12 @@ def test_an_upgrade_request_is_ignored(address: Address) -> None:
     assert address.ask(GET % (b"/health", fields)).startswith(b"HTTP/1.1 200 ")
 
 
+def test_garbage_collection_leaves_out_what_a_start_made(server: Server) -> None:
+    objects = re.search(rb"\r\n(\d+)\r\n0\r\n\r\n$", server.ask(GET % (b"/frozen", CLOSE)))
+    assert objects is not None
+    assert int(objects[1]) > 10_000
+
+
 def test_a_draining_server_finishes_requests_and_exits_with_0() -> None:
     with small_server(**LIMITS) as server, server.connect() as busy_connection, server.connect() as idle_connection:
         busy_connection.sendall(GET % (b"/slow", b""))

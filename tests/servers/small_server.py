@@ -1,4 +1,4 @@
-"""A process with our HTTP server and security middleware around five paths.
+"""A process with our HTTP server and security middleware around six paths.
 
 Run as a module it prints its port and serves until it is stopped. Settings come from the environment.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import subprocess
@@ -28,10 +29,10 @@ BIG_BYTES = 32 * 2**20
 
 
 class SmallApp:
-    """Five paths: /health, /big (32 MiB), /events (endless), /event and /slow.
+    """Six paths: /health, /big (32 MiB), /frozen, /events (endless), /event and /slow.
 
     The path /slow answers when its client has gone, or after a second. The path /event sends one event and waits until
-    its client has gone.
+    its client has gone. The path /frozen answers with the number of objects that garbage collection leaves out.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,7 @@ class SmallApp:
         elif path == "/events":
             await self.tell(receive, send)
         else:
-            body = b"x" * BIG_BYTES if path == "/big" else b"ok"
+            body = {"/big": b"x" * BIG_BYTES, "/frozen": b"%d" % gc.get_freeze_count()}.get(path, b"ok")
             await send({"type": "http.response.body", "body": body})
 
     async def tell(self, receive: Any, send: Any) -> None:
