@@ -105,6 +105,7 @@ class JobClient:
         self._broker = broker
         self._ready_until: dict[str, float] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        self._outcomes: dict[str, asyncio.Task[Result]] = {}  # that callers wait for, by job
 
     @property
     def transfers_streams(self) -> bool:
@@ -229,7 +230,22 @@ class JobClient:
         return result
 
     async def outcome(self, job_id: str) -> Result:
-        """Wait for the result of a job, which may be a failure. Raises JobUnknown, JobCancelled, StorageDown."""
+        """Wait for the result of a job, which may be a failure. Raises JobUnknown, JobCancelled, StorageDown.
+
+        All callers of one job wait for one task, because hundreds may ask for the same constraint at once.
+        """
+        task = self._outcomes.get(job_id)
+        if task is None:
+            task = self._outcomes[job_id] = asyncio.create_task(self._outcome(job_id))
+            task.add_done_callback(lambda done: self._forget(job_id, done))
+        return await asyncio.shield(task)
+
+    def _forget(self, job_id: str, task: asyncio.Task[Result]) -> None:
+        del self._outcomes[job_id]
+        if not task.cancelled():
+            task.exception()  # marks it as seen, because all callers may have left
+
+    async def _outcome(self, job_id: str) -> Result:
         message = load(await self._broker.result(job_id))
         if not isinstance(message, Result):
             raise MessageInvalid(f"a job was answered by a {message.kind} message")
@@ -326,5 +342,5 @@ class JobClient:
     def close(self) -> None:
         """Take no new jobs, and stop waiting for readers that may reconnect."""
         self.stopping.set()
-        for task in self._leaving:
+        for task in (*self._leaving, *self._outcomes.values()):
             task.cancel()
