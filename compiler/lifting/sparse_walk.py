@@ -85,7 +85,8 @@ def sparse_tokens(effects: Effects, transducer: ByteTransducer, trie: Trie, *, g
     source, ids, effect = map(np.concatenate, zip(*found, strict=True))
     kept = ~dense[source]
     base[dense] = DEAD
-    (plain, counts), narrow = _plain(transducer, wide), dense & ~wide
+    plain, counts = plain_states(transducer.next_state, transducer.output, transducer.byte_class, wide)
+    narrow = dense & ~wide
     plain &= dense
     if np.count_nonzero(narrow) < _NARROW_MIN:
         narrow[:] = False
@@ -96,30 +97,33 @@ def sparse_tokens(effects: Effects, transducer: ByteTransducer, trie: Trie, *, g
     )  # fmt: skip
 
 
-def _plain(transducer: ByteTransducer, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def plain_states(
+    next_state: np.ndarray, output: np.ndarray, byte_class: np.ndarray, candidates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The candidates in which all plain characters act alike.
 
     They do so in the states behind them, too. The second array names those in which the second such character acts
-    otherwise than the first. All are bool [B].
+    otherwise than the first. All are bool [B]; the others are arrays of a `ByteTransducer`.
     """
-    states, space = np.arange(len(candidates)), transducer.byte_class[ord(" ")]
-    after, output = (table[states, space] for table in (transducer.next_state, transducer.output))
+    states, space = np.arange(len(candidates)), byte_class[ord(" ")]
+    after, written_after = next_state[states, space], output[states, space]
     read = candidates.copy()
     read[after[candidates]] = read[DEAD] = True
     states = np.flatnonzero(read)
     for character in PLAIN_CHARACTERS:
         alike, at = np.ones(len(states), dtype=bool), states
         for number, (first, last) in enumerate(character, 1):
-            columns = distinct(transducer.byte_class[first : last + 1])
-            targets, outputs = transducer.next_state[at][:, columns], transducer.output[at][:, columns]
-            written = output[states] if number == len(character) else np.zeros(len(states))  # the last byte writes
+            columns = distinct(byte_class[first : last + 1])
+            targets, outputs = next_state[at][:, columns], output[at][:, columns]
+            ends = number == len(character)  # the last byte writes
+            written = written_after[states] if ends else np.zeros(len(states))
             alike &= ((targets == targets[:, :1]) & (outputs == written[:, None])).all(axis=1)
             at = targets[:, 0]
         states = states[alike & (at == after[states])]
     plain = np.zeros_like(candidates)
     plain[states] = True
     after = np.where(plain, after, DEAD)
-    counts = (after[after] != after) | (output[after] != 0)
+    counts = (after[after] != after) | (written_after[after] != 0)
     for _ in range(len(plain).bit_length()):  # the states behind 1, 2, 4, ... characters
         plain &= plain[after]
         after = after[after]

@@ -89,8 +89,7 @@ class Arrivals:
     def _fill_simple(self) -> None:
         """Fill in the moves that stay within a component. They are most of them, and need no items."""
         machine = self._machine
-        inner = (machine.action != NO_ACTION) & (machine.action <= machine.states) & ~machine.pop
-        inner &= ~machine.eager[np.maximum(machine.action - 1, 0) % machine.states]
+        inner = machine.inner()
         dead = (machine.action == NO_ACTION) & ~machine.pop
         # The action 1 + q and the arrival 1 + q have one number.
         self._after[1:][inner] = machine.action[inner]

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from compiler.automata import distinct, unique_rows
-from compiler.lifting import token_classes
+from compiler.automata import distinct, ranks, stable_order
+from compiler.lifting import SparseRows, SparseTable, SparseTokenClasses, plain_states, sparse_token_classes
 from compiler.limits import ResourceGuard
 from compiler.pushdown.arrivals import BASE, Arrivals, Exit, Item, Landing
 from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, PushdownMachine
 from compiler.pushdown.tables import NO_LANDING, PushdownTables
-from compiler.vocab import Vocabulary
+from compiler.vocab import Trie, Vocabulary
 
 _CONTINUATION = slice(0x80, 0xC0)
 _MEANINGLESS = 0  # the symbol of a landing that pushed none
@@ -25,9 +25,8 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
     arrivals = Arrivals(machine, guard)
-    token_class, edge = _edges(machine, arrivals, vocabulary, guard)
-    live = edge.nonzero()
-    used = distinct(edge[live], len(arrivals))
+    token_class, edges = _edges(machine, arrivals, vocabulary, guard)
+    used = distinct(edges.effect, len(arrivals))
     pendings = _Pendings(arrivals, machine.start_code, guard)
     kept = [arrivals.items(number) for number in used.tolist()]
     pendings.add(item for items in kept for item in items)
@@ -35,12 +34,14 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     items = _Items(machine.states, pendings.merged(entries))
     count = 1 + max(items.pending.values())
     guard.check("table_bytes_max", 4 * len(machine.resume) * count)  # `PushdownAutomaton.entry_at`
-    # Arrivals that differed only in pendings may be equal now.
+    # Arrivals that differed only in pendings may be equal now, and classes of tokens with them.
     number = np.zeros(len(arrivals), dtype=np.int32)
     number[used] = [items.arrival(each) for each in kept]
-    edge[live] = number[edge[live]]
-    column, merged = unique_rows(edge.T)
-    edge = edge[:, column]
+    classes = SparseRows(machine.states, guard)
+    merged = classes.add(edges._replace(effect=number[edges.effect]))
+    first, state, arrival = classes.table
+    read = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
+    by_state = stable_order(state)
     merged_entries = {
         (symbol, items.pending[exit_]): items.arrival(reached)
         for exit_, behind in entries.items()
@@ -48,12 +49,10 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
         if reached
     }
     entry = _int32([value for key in sorted(merged_entries) for value in (*key, merged_entries[key])]).reshape(-1, 3)
-    state, read = edge.nonzero()
     return PushdownTables(
         token_class=merged[token_class].astype(np.int32),
-        edge_first=np.searchsorted(state, np.arange(machine.states + 1)),
-        edge_class=read.astype(np.int32),
-        edge_arrival=edge[state, read].astype(np.int32),
+        edge_first=np.searchsorted(state[by_state], np.arange(machine.states + 1)),
+        edge_class=read[by_state], edge_arrival=arrival[by_state],
         entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
         symbols=len(machine.resume), pendings=count, start=machine.start,
         eos_ids=vocabulary.eos_ids, **items.arrays(),
@@ -62,34 +61,78 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
 
 def _edges(
     machine: PushdownMachine, arrivals: Arrivals, vocabulary: Vocabulary, guard: ResourceGuard
-) -> tuple[np.ndarray, np.ndarray]:
-    """The class of each id, and the arrival by state and class.
+) -> tuple[np.ndarray, SparseTable]:
+    """The token classes. They are the class of each id, int [V], and the arrivals of each class by state.
 
-    They are int [V] and int32 [Q, C]. Class 0 is dead.
+    Class 0 is dead.
     """
     begins = ((machine.action != NO_ACTION) | machine.pop)[:, machine.byte_class] & _resting(machine)[:, None]
     inside = begins[:, _CONTINUATION].any(axis=1)
     begins[:, _CONTINUATION] = False
-    token_class = np.zeros(vocabulary.size, dtype=np.int64)
-    dead = np.zeros((machine.states, 1), dtype=np.int32)
-    tables, classes = [dead], 1
-    # Tokens that begin a character are read between characters, the others inside one.
-    for alive, trie in ((begins[:, :END].any(axis=1), vocabulary.boundary_trie), (inside, vocabulary.midchar_trie)):
-        states = np.flatnonzero(alive)
-        found = token_classes(arrivals, (1 + states).astype(np.int32), machine.byte_class[:END], trie, guard=guard)
-        live = found.column != 0
-        token_class[found.ids[live]] = classes + found.column[live] - 1
-        classes += found.effects.shape[1] - 1
-        guard.check("table_bytes_max", 4 * machine.states * classes)
-        table = np.zeros((machine.states, found.effects.shape[1] - 1), dtype=np.int32)
-        table[states] = found.effects[:, 1:]
-        tables.append(table)
+    between = begins[:, :END].any(axis=1)
     # EOS spells END, and has a class of its own.
-    ends, column = dead.copy(), np.array(machine.byte_class[END])
-    states = np.flatnonzero(begins[:, END])
-    ends[states, 0] = arrivals.after((1 + states).astype(np.int32), column)
-    token_class[list(vocabulary.eos_ids)] = classes
-    return token_class, np.hstack([*tables, ends])
+    states = np.flatnonzero(begins[:, END]).astype(np.int32)
+    ends = arrivals.after(1 + states, np.array(machine.byte_class[END]))
+    classes = _SharedClasses(vocabulary.size, SparseTable(np.array([0, 0, len(ends)]), states, ends))
+    classes.of_id[list(vocabulary.eos_ids)] = 1
+
+    def walk(alive: np.ndarray, trie: Trie, id_in_trie: np.ndarray | None = None) -> None:
+        states = np.flatnonzero(alive).astype(np.int32)
+        found = sparse_token_classes(arrivals, 1 + states, machine.byte_class[:END], trie, guard=guard)
+        classes.split(found, states, id_in_trie)
+
+    plain, counts = _plain(machine, between)
+    if plain.any():
+        outlines = vocabulary.counted_outlines if counts else vocabulary.outlines
+        walk(plain, outlines.trie, outlines.of_id)
+    # Tokens that begin a character are read between characters, the others inside one.
+    walk(between & ~plain, vocabulary.boundary_trie)
+    walk(inside, vocabulary.midchar_trie)
+    return classes.used()
+
+
+def _plain(machine: PushdownMachine, between: np.ndarray) -> tuple[np.ndarray, bool]:
+    """The states in which all plain characters act alike. Then whether the number of these matters."""
+    # The actions as a table of next states: 1 + q is q, and 0 is dead.
+    inner = machine.inner()
+    table = np.where(inner, machine.action, NO_ACTION)
+    table = np.concatenate([np.zeros((1, table.shape[1]), dtype=table.dtype), table])
+    candidates = np.append(False, between & inner[:, machine.byte_class[ord(" ")]])
+    plain, counts = plain_states(table, np.zeros_like(table), machine.byte_class, candidates)
+    return plain[1:], bool((plain & counts).any())
+
+
+class _SharedClasses:
+    """The token classes over some groups of states. Two ids share one where they act alike in all these states.
+
+    of_id  int [V]
+    """
+
+    def __init__(self, vocabulary_size: int, table: SparseTable) -> None:
+        self.of_id = np.zeros(vocabulary_size, dtype=np.int64)
+        self._table = table
+
+    def split(self, found: SparseTokenClasses, states: np.ndarray, id_in_trie: np.ndarray | None) -> None:
+        """Take further states into account. `id_in_trie` has the number in the trie of each id, if it has others."""
+        live = found.column != 0
+        ids, column = found.ids[live], found.column[live]
+        if id_in_trie is not None:
+            by_number = np.zeros(int(id_in_trie.max()) + 1, dtype=np.int32)
+            by_number[ids] = column
+            ids = np.flatnonzero(by_number[id_in_trie])
+            column = by_number[id_in_trie[ids]]
+        # Ids that live in these states get further classes, by their pair of classes.
+        count, columns = len(self._table.first) - 1, len(found.effects.first) - 1
+        pairs, number = ranks(self.of_id[ids] * columns + column, count * columns)
+        self.of_id[ids] = count + number
+        effects = found.effects._replace(place=states[found.effects.place])
+        both = self._table.chosen(pairs // columns).beside(effects.chosen(pairs % columns))
+        self._table = self._table.followed_by(both)
+
+    def used(self) -> tuple[np.ndarray, SparseTable]:
+        """The class of each id, and the arrivals of each class. Class 0 is dead."""
+        used, of_id = ranks(np.append(0, self.of_id), len(self._table.first) - 1)
+        return of_id[1:], self._table.chosen(used)
 
 
 def _resting(machine: PushdownMachine) -> np.ndarray:

@@ -129,6 +129,14 @@ class PushdownMachine:
             return self.choices[number - self.states - 1]
         return () if number == NO_ACTION else (((), number - 1),)
 
+    def inner(self) -> np.ndarray:
+        """Where reading leads to one state on the same stack.
+
+        The result is bool [Q, K].
+        """
+        inner = (self.action != NO_ACTION) & (self.action <= self.states) & ~self.pop
+        return np.asarray(inner & ~self.eager[np.maximum(self.action - 1, 0) % self.states])
+
     def conflicts(self) -> list[tuple[int, int]]:
         """The states and bytes at which several things are possible. Without any the machine is deterministic."""
         several = np.array([len(actions) > 1 for actions in self.choices] + [False])

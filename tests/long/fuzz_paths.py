@@ -72,7 +72,7 @@ def search_options(budget: int, draw: random.Random) -> SearchOptions:
 
 def sampling_options(budget: int, draw: random.Random) -> SamplingOptions:
     return SamplingOptions(
-        max_tokens=budget, seed=draw.randrange(2**40), n=draw.choice((1, 3)),
+        max_tokens=budget, seed=draw.randrange(2**40), n=draw.choice((1, 3, 40)),
         temperature=draw.choice((0.0, 0.3, 1.0, 1.0, 5.0)), top_p=draw.choice((0.1, 0.9, 1.0, 1.0)),
     )  # fmt: skip
 

@@ -8,5 +8,5 @@ from tests.long.pushdown_fuzz import run_case
 
 
 def test_random_grammars_are_lifted_exactly() -> None:
-    outcomes = collections.Counter(run_case(seed) for seed in range(20))
-    assert outcomes["answered"] > 4
+    outcomes = sum(map(run_case, range(20)), collections.Counter[str]())
+    assert outcomes["answered"] > 4 and outcomes["refusals"]

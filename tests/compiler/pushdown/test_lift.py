@@ -1,0 +1,111 @@
+"""Compares the lift with a slow one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterable
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.pushdown import PushdownMachine, PushdownTables, build_machine
+from compiler.pushdown.lift import lift_machine
+from compiler.vocab import Vocabulary
+from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
+from tests.references.pushdown import toy_vocabulary
+from tests.references.pushdown_lift import ByteReader, Exit, Landing, lifted
+
+Does: TypeAlias = dict[Hashable, dict[int, frozenset[Hashable]]]  # by pending and symbol, landings and pendings
+
+
+def landings_of(tables: PushdownTables) -> list[Landing]:
+    found = [Landing((), state) for state in range(tables.states)]
+    for landing in range(tables.states, len(tables.landing_state)):
+        below = found[tables.landing_below[landing]]
+        found.append(Landing((*below.pushed, int(tables.landing_symbol[landing])), int(tables.landing_state[landing])))
+    return found
+
+
+def blocks_of(does: Does, accepted: set[Hashable]) -> dict[Hashable, int]:
+    """The pendings that do the same have one number."""
+    block = {pending: int(pending not in accepted) for pending in does}
+    count = 0
+    while len(set(block.values())) > count:
+        count, numbers = len(set(block.values())), dict[Hashable, int]()
+        acts = {
+            pending: frozenset((symbol, renamed(items, block)) for symbol, items in behind.items())
+            for pending, behind in does.items()
+        }
+        block = {pending: numbers.setdefault((block[pending], acts[pending]), len(numbers)) for pending in does}
+    return block
+
+
+def renamed(items: Iterable[Hashable], block: dict[Hashable, int]) -> frozenset[Hashable]:
+    return frozenset(block.get(item, item) for item in items)
+
+
+def compare(machine: PushdownMachine, vocabulary: Vocabulary) -> int:
+    """Compares all tokens in all states. How many of them can be read is returned."""
+    tables = lift_machine(machine, vocabulary, ResourceGuard(DEFAULT_LIMITS))
+    landings = landings_of(tables)
+    assert len(set(landings)) == len(landings)
+
+    def items_of(arrival: int) -> frozenset[Hashable]:
+        return frozenset(landings[item] if item >= 0 else ("pending", ~item) for item in tables.items(arrival).tolist())
+
+    does: Does = {("pending", pending): {} for pending in range(tables.pendings)}
+    for symbol, pending, arrival in zip(tables.entry_symbol, tables.entry_pending, tables.entry_arrival, strict=True):
+        does["pending", int(pending)][int(symbol)] = items_of(int(arrival))
+    reader, accepted = ByteReader(machine), Exit(machine.start_code, ())
+    expected = lifted(machine, vocabulary, reader)
+    waiting = [accepted, *(item for items in expected.values() for item in items if isinstance(item, Exit))]
+    while waiting:
+        exit_ = waiting.pop()
+        if exit_ not in does:
+            does[exit_] = dict(reader.entries(exit_))
+            waiting += [item for items in does[exit_].values() for item in items if isinstance(item, Exit)]
+    block = blocks_of(does, {accepted, ("pending", 0)})
+    # Pendings that do the same are one, and all are needed.
+    ours = {block["pending", pending] for pending in range(tables.pendings)}
+    assert len(ours) == tables.pendings and ours == set(block.values())
+    table = dense(tables)
+    states = sorted({state for state, _ in expected})
+    for token in range(vocabulary.size):
+        for state in states:
+            arrival = int(table[state, tables.token_class[token]])
+            assert renamed(items_of(arrival), block) == renamed(expected[state, token], block), (state, token)
+    # Tokens that act alike share a class.
+    assert len(np.unique(table[:, tables.token_class], axis=1).T) == len(np.unique(tables.token_class))
+    return np.count_nonzero(table[:, tables.token_class])
+
+
+def dense(tables: PushdownTables) -> np.ndarray:
+    """The arrivals by state and class, 0 for those without an edge."""
+    table = np.zeros((tables.states, tables.classes), dtype=np.int32)
+    table[np.repeat(np.arange(tables.states), np.diff(tables.edge_first)), tables.edge_class] = tables.edge_arrival
+    return table
+
+
+@pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+@pytest.mark.parametrize("inline", [2_000, 0])
+def test_tables_are_those_of_tokens_read_byte_by_byte(case: GrammarCase, inline: int) -> None:
+    machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS), inline_growth_max=inline)
+    assert compare(machine, toy_vocabulary(case, random.Random(1))) > 0
+
+
+def test_plain_tokens_are_those_of_all_tokens() -> None:
+    strings = ("a", "ab", " the", "é", "aé", 'a"', 'the"}', "日本", '日"]', "\\u00", "a\\n", '"')
+    words = (*strings, "{", "}", ":", "[", "]", ",", "1")
+    parts = (b"\xe6", b"\x97\xa5", b"\xa5a", b"\xc3", b"\xa9 ")
+    vocabulary = Vocabulary((None, *(word.encode() for word in words), *parts), (0,))
+    for name in ("json", "tree"):
+        assert compare(build_machine(GRAMMARS[name].grammar, ResourceGuard(DEFAULT_LIMITS)), vocabulary) > 0
+
+
+def test_rows_that_share_a_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compiler.lifting.rows.hash_sparse_rows", lambda *given: np.zeros(given[2], dtype=np.uint64))
+    case = GRAMMARS["arithmetic"]
+    machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS))
+    assert compare(machine, toy_vocabulary(case, random.Random(1))) > 0
