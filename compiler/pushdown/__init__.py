@@ -2,7 +2,8 @@
 
 A grammar's rules become a network of automata that call each other, and the network a pushdown machine over bytes. The
 machine is lifted to the tokens of a vocabulary, and saturation computes the fewest tokens through each part of a stack.
-`Configurations` are the states that one generation meets; a `Recognizer` reads a text without a vocabulary.
+`Configurations` are the states that one generation meets; a `Recognizer` reads a text without a vocabulary. Machines
+are united, complemented and multiplied with regular ones.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ from compiler.pushdown.machine import (
     machine_from_arrays,
     with_leading_space,
 )
-from compiler.pushdown.network import TEXT_END, RuleDfa, build_machine, network_machine
+from compiler.pushdown.network import RuleDfa, build_machine, network_machine
 from compiler.pushdown.preparation import productive_rules
+from compiler.pushdown.products import complement, intersect, regular_machine, unite
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton, from_arrays, lift_to_tokens
 from compiler.pushdown.saturation import ExitDistances, saturate
 from compiler.pushdown.stack_vectors import ExitCosts
 from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 __all__ = [
-    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "NOWHERE", "TEXT_END",
-    "Configurations", "ExitCosts", "ExitDistances", "Grammar", "PushdownAutomaton", "PushdownMachine",
-    "PushdownTables", "Recognizer", "RuleDfa", "StackNodes", "Stacks", "build_machine", "call", "calls_of", "derives",
-    "from_arrays", "lift_to_tokens", "machine_from_arrays", "network_machine", "productive_rules", "replace_calls",
-    "saturate", "with_leading_space",
+    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "NOWHERE", "Configurations",
+    "ExitCosts", "ExitDistances", "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer",
+    "RuleDfa", "StackNodes", "Stacks", "build_machine", "call", "calls_of", "complement", "derives", "from_arrays",
+    "intersect", "lift_to_tokens", "machine_from_arrays", "network_machine", "productive_rules", "regular_machine",
+    "replace_calls", "saturate", "unite", "with_leading_space",
 ]  # fmt: skip

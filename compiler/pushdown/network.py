@@ -46,6 +46,18 @@ class RuleDfa:
         if self.dfa.symbols != self.minterms.count + len(self.letters):
             raise ValueError("one symbol for each minterm and each letter")
 
+    def with_end(self) -> RuleDfa:
+        """The rule with the end of the text behind its texts. It is a root."""
+        dfa = self.dfa
+        states, columns = dfa.next_state.shape
+        dead, end = states, states + 1
+        table = np.full((states + 2, columns + 1), dead, dtype=np.int32)
+        table[:states, :columns] = dfa.next_state
+        table[:states, columns][dfa.accepting] = end
+        symbols = np.append(dfa.symbol_class, columns).astype(np.int32)
+        ended = Dfa(symbols, table, np.arange(states + 2) == end, dfa.start)
+        return RuleDfa(ended, self.minterms, (*self.letters, TEXT_END))
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Component:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import UNREACHABLE, Dfa, live_states, minimize, steps_to
+from compiler.automata import UNREACHABLE, minimize, steps_to
 from compiler.json_schema.fragments import Fragment
 from compiler.json_schema.rules.compiler import RuleCompiler
 from compiler.json_schema.rules.letters import read_letters, rule_dfa, spelled
 from compiler.limits import ResourceGuard
-from compiler.pushdown import TEXT_END, RuleDfa
+from compiler.pushdown import RuleDfa
 
 _INLINED_STATES_MAX = 64  # of all copies of a scalar whose texts take the place of its letter
 _Rules = dict[int, RuleDfa]
@@ -56,7 +56,7 @@ def schema_rules(compiler: RuleCompiler, texts: Sequence[Fragment | None], guard
     called = [rule for rule in order if rule in letters_of_any]
     number = {rule: place for place, rule in enumerate(called, 1)}
     numbered = [_with_letters(rules[rule], [number[each] for each in rules[rule].letters]) for rule in called]
-    root = _with_end(_with_letters(rules[0], [number[each] for each in rules[0].letters]))
+    root = _with_letters(rules[0], [number[each] for each in rules[0].letters]).with_end()
     fields = [compiler.field_of(rule) for rule in called]
     return SchemaRules(("the text", *fields), (root, *numbered))
 
@@ -134,16 +134,3 @@ def _distinct(rules: _Rules) -> _Rules:
 
 def _with_letters(rule: RuleDfa, letters: Sequence[int]) -> RuleDfa:
     return RuleDfa(rule.dfa, rule.minterms, tuple(letters))
-
-
-def _with_end(rule: RuleDfa) -> RuleDfa:
-    """The rule with the end of the text behind its texts."""
-    dfa = rule.dfa
-    states, columns = dfa.next_state.shape
-    dead = int(np.flatnonzero(~live_states(dfa))[0])
-    table = np.full((states + 1, columns + 1), dead, dtype=np.int32)
-    table[:states, :columns] = dfa.next_state
-    table[:states, columns][dfa.accepting] = states
-    symbols = np.append(dfa.symbol_class, columns).astype(np.int32)
-    ended = Dfa(symbols, table, np.arange(states + 1) == states, dfa.start)
-    return RuleDfa(ended, rule.minterms, (*rule.letters, TEXT_END))
