@@ -45,6 +45,9 @@ class Limits:
     check_steps_max: int = _cap(
         10_000_000, "steps in which the parser of a grammar reads one text; an ambiguous text takes many for each byte"
     )
+    exit_distances_max: int = _cap(
+        300_000, "distances between two places of one rule, of a pushdown automaton; products with counts have many"
+    )
     table_bytes_max: int = _cap(128 * 2**20, "size of each table of an automaton")
     compile_s_max: float = _cap(10.0, "wall time of a compilation")
     compile_memory_bytes_max: int = _cap(
@@ -53,7 +56,7 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-SIZE_LIMITS = ("dfa_states_max", "table_bytes_max")  # which another construction may keep to
+SIZE_LIMITS = ("dfa_states_max", "table_bytes_max", "exit_distances_max")  # which another construction may keep to
 
 
 class ResourceGuard:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
 from compiler.errors import CompileError, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
-from compiler.forms import PushdownForm, approximated_keywords, constraint_tree, lone_form, unenforced_keywords
+from compiler.forms import approximated_keywords, constraint_tree, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, SIZE_LIMITS, Limits, ResourceGuard
 from compiler.pushdown import PushdownAutomaton, lift_to_tokens
 from compiler.spec import (
     GrammarSpec,
-    JsonSchemaSpec,
     LabelsSpec,
     LengthSpec,
     Spec,
@@ -26,13 +26,18 @@ from compiler.text import (
     AnyText,
     CharLeaf,
     ConstraintTree,
+    PushdownLeaf,
+    PushdownText,
     TextAutomaton,
     label_automata,
-    to_text_automaton,
+    leaves_of,
+    to_text,
+    with_bounded_nesting,
     without_bounded_leaves,
 )
 from compiler.vocab import Vocabulary
 
+_T = TypeVar("_T")
 _NO_TEXT = "no text satisfies the constraint"
 
 
@@ -56,13 +61,10 @@ def compile_text(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
-        form = lone_form(read, engines, guard)
-        if isinstance(form, PushdownForm):
-            text: AnyText = form.text
-        elif isinstance(read, LabelsSpec):
-            return _compile_labels(read, form, guard)[0]
-        else:
-            text = to_text_automaton(form, guard)
+        tree = constraint_tree(read, engines, guard)
+        if isinstance(read, LabelsSpec):
+            return _compile_labels(read, tree, guard)[0]
+        text, _ = _within_limits(tree, lambda each: to_text(each, guard))
         if text.byte_automaton.min_tokens == UNREACHABLE:
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
@@ -92,38 +94,42 @@ def compile_spec(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
-        form = lone_form(read, engines, guard)
-        try:
-            text, tokens, distances = _over_tokens(form, read, vocabulary, guard)
-        except LimitExceeded as error:
-            # Where nesting is bounded, a schema may keep to the limits.
-            if error.limit not in SIZE_LIMITS or not (
-                isinstance(form, PushdownForm) and isinstance(read, JsonSchemaSpec)
-            ):
-                raise
-            form = constraint_tree(read, engines, guard)
-            text, tokens, distances = _over_tokens(form, read, vocabulary, guard)
+        tree = constraint_tree(read, engines, guard)
+        made, tree = _within_limits(tree, lambda each: _over_tokens(each, read, vocabulary, guard))
+        text, tokens, distances = made
         if tokens.min_tokens == UNREACHABLE:
             raise _unsatisfiable_error(text, vocabulary, guard)
     except SpecUnsatisfiable as error:
         raise _refusal(error, spec, engines, guard) from None
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=distances, vocabulary=vocabulary.fingerprint,
-        not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(form),
-        warnings=form.warnings if isinstance(form, PushdownForm) else (),
+        not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(tree),
+        warnings=tuple(each for leaf in leaves_of(tree) if isinstance(leaf, PushdownLeaf) for each in leaf.warnings),
     )
 
 
+def _within_limits(tree: ConstraintTree, make: Callable[[ConstraintTree], _T]) -> tuple[_T, ConstraintTree]:
+    """What is made of a tree, and the tree. Where nesting is bounded, schemas may keep to the limits of size."""
+    try:
+        return make(tree), tree
+    except LimitExceeded as error:
+        bounded = with_bounded_nesting(tree) if error.limit in SIZE_LIMITS else None
+        if bounded is None:
+            raise
+    return make(bounded), bounded
+
+
 def _over_tokens(
-    form: PushdownForm | ConstraintTree, spec: Spec, vocabulary: Vocabulary, guard: ResourceGuard
+    tree: ConstraintTree, spec: Spec, vocabulary: Vocabulary, guard: ResourceGuard
 ) -> tuple[AnyText, TokenAutomaton | PushdownAutomaton, tuple[int | None, ...]]:
     """The automata over texts and tokens, and the distances of displayed states."""
-    if isinstance(form, PushdownForm):
-        return form.text, lift_to_tokens(form.text.machine, vocabulary, guard), ()
     if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
-        text, tokens = _compile_labels(spec, form, guard)
+        text, tokens = _compile_labels(spec, tree, guard)
     else:
-        text = to_text_automaton(form, guard)
+        any_text = to_text(tree, guard)
+        if isinstance(any_text, PushdownText):
+            return any_text, lift_to_tokens(any_text.machine, vocabulary, guard), ()
+        text = any_text
         # From bytes to tokens; the distances to acceptance are computed with it.
         # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
         tokens = lift(text.transducer, text.letters, vocabulary, guard)
@@ -151,10 +157,10 @@ def _refusal(error: SpecUnsatisfiable, spec: Spec, engines: Engines, guard: Reso
 
 def _bound_in_the_way(spec: Spec, engines: Engines, guard: ResourceGuard) -> LimitExceeded | None:
     """A bound of ours beyond which texts may satisfy the constraint."""
-    form = lone_form(spec, engines, guard)
-    if isinstance(form, CharLeaf):  # what a leaf by itself leaves out is what is in the way
-        return form.left_out[0] if form.left_out else None
-    tree, bounds = without_bounded_leaves(constraint_tree(spec, engines, guard))
+    whole = constraint_tree(spec, engines, guard)
+    if isinstance(whole, CharLeaf):  # what a leaf by itself leaves out is what is in the way
+        return whole.left_out[0] if whole.left_out else None
+    tree, bounds = without_bounded_leaves(whole)
     if not bounds or not _has_texts(tree, guard):
         return None
     # Without the bounds that only keep automata small, less is left to doubt.
@@ -167,7 +173,7 @@ def _bound_in_the_way(spec: Spec, engines: Engines, guard: ResourceGuard) -> Lim
 
 
 def _has_texts(tree: ConstraintTree, guard: ResourceGuard) -> bool:
-    return to_text_automaton(tree, guard).byte_automaton.min_tokens != UNREACHABLE
+    return to_text(tree, guard).byte_automaton.min_tokens != UNREACHABLE
 
 
 def _compile_labels(

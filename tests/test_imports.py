@@ -29,7 +29,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "pushdown": "automata errors lifting limits regex vocab",
         "grammars": "automata errors limits pushdown regex",
         "json_schema": "automata errors limits pushdown regex",
-        "text": "automata errors lifting limits pushdown regex spec vocab",
+        "text": "automata errors grammars lifting limits pushdown regex spec vocab",
         "artifact": "grammars lifting pushdown spec text",
         "codec": "artifact automata errors grammars lifting pushdown spec text",
         "forms": "automata engines errors grammars json_schema limits ltlf pushdown regex spec text",

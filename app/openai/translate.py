@@ -20,7 +20,7 @@ from app.openai.constraints import ParsedConstraint, parse_constraint, removable
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.requests import GenerateParams
 from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.spec import GrammarSpec, spec_from_json
+from compiler.spec import spec_from_json
 
 COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # default budgets
 BEAMS = 16
@@ -156,8 +156,6 @@ def _constraint_with_stops(
     constraint = default if parsed is None else parsed.constraint
     if not stops:
         return constraint, ()
-    if isinstance(spec, GrammarSpec):
-        raise InvalidRequest((("stop", "cannot be combined with a grammar: leave it out"),))
     strips = is_chat if spec is None else strips_space(spec)
     removable = removable_stops(spec, stops)
     stop_free = stop_constraint(stops, bool(removable), "strip" if strips else "forbid")

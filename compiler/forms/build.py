@@ -11,9 +11,9 @@ from typing import Any
 from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa, texts_dfa
 from compiler.engines import Engines
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported, require
-from compiler.forms.grammar import PushdownForm, grammar_form, pushdown_text
 from compiler.forms.infill import infill_node
 from compiler.forms.inflections import inflections
+from compiler.forms.machines import all_of, grammar_leaf
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.json_schema import (
     SchemaReader,
@@ -68,6 +68,7 @@ from compiler.text import (
     LengthLeaf,
     LetterDfa,
     Negation,
+    PushdownLeaf,
     WordLeaf,
     approximated_paths,
     to_char_dfa,
@@ -75,63 +76,31 @@ from compiler.text import (
 )
 
 
-def lone_form(spec: Spec, engines: Engines, guard: ResourceGuard) -> PushdownForm | ConstraintTree:
-    """An outermost constraint, as a pushdown machine or a tree. Raises as `constraint_tree`."""
-    match spec:
-        case GrammarSpec():
-            return grammar_form(spec, guard)
-        case JsonSchemaSpec():
-            return _schema_form(spec, engines, guard)
-        case LabelsSpec():
-            return constraint_tree(spec.part, engines, guard)
-        case _:
-            return constraint_tree(spec, engines, guard)
-
-
-def _schema_form(spec: JsonSchemaSpec, engines: Engines, guard: ResourceGuard) -> PushdownForm | ConstraintTree:
-    left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
-    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out, approximated=approximated)
-    document, schemas = _documents(spec)
-    texts = schema_texts(
-        document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
-        any_order=spec.property_order == "any", left_out=left_out, approximate=spec.approximate,
-        approximated=approximated,
-    )
-    strips_space = spec.leading_space == "strip"
-    if isinstance(texts, CharDfa):
-        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated))
-    try:
-        machine = network_machine(texts.names, texts.rules, guard)
-    except LimitExceeded as error:
-        if error.limit not in SIZE_LIMITS:
-            raise
-        return constraint_tree(spec, engines, guard)
-    return PushdownForm(pushdown_text(machine, strips_space, guard), approximated=tuple(approximated))
-
-
 def constraint_tree(
-    spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = (), *, shortens: bool = True
+    spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = (), *, shortens: bool = True,
+    regular: bool = False,
 ) -> ConstraintTree:
-    """The tree of a constraint.
+    """The tree of a constraint. That of labels is its part's.
 
     path      where the constraint stands in the outermost one: leaves that are built later name their faults from there
               on
     shortens  as in `schema_dfa`
+    regular   whether no part may be a pushdown machine: the nesting of schemas then has a bound
     Raises SpecSyntaxError or SpecUnsupported, whose `field` is the path from this constraint on, where a part cannot be
     read, SpecUnsatisfiable where a schema's part has no text, LimitExceeded where one outgrows a limit.
     """
+    subtree = partial(constraint_tree, engines=engines, guard=guard, shortens=shortens, regular=regular)
     match spec:
         case AllSpec() | AnySpec():
             # While the recursion unwinds, `field_prefix` puts the path of the part before the field of a fault.
             parts = []
             for number, part in enumerate(spec.parts):
                 with field_prefix(f"{spec.form}.{number}"):
-                    inside = (*path, f"{spec.form}.{number}")
-                    parts.append(constraint_tree(part, engines, guard, inside, shortens=shortens))
+                    parts.append(subtree(part, path=(*path, f"{spec.form}.{number}")))
             return BooleanNode(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
             with field_prefix("not"):
-                return Negation(constraint_tree(spec.part, engines, guard, (*path, "not"), shortens=shortens))
+                return Negation(subtree(spec.part, path=(*path, "not")))
         case LtlfSpec():
             formula = parse_formula(spec.formula, guard)
             # A leaf over letters is built late: which letters there are depends on the other leaves too.
@@ -144,14 +113,55 @@ def constraint_tree(
         case DfaSpec():
             return _user_dfa(spec, guard, path)
         case GrammarSpec():
-            message = "a grammar stands alone: it cannot be a part of all, any, not, labels or a schema"
-            raise SpecUnsupported(message, construct="grammar in a combination", field="grammar")
+            if regular:
+                message = "a grammar cannot be a part of labels or of a schema"
+                raise SpecUnsupported(message, construct="grammar in labels or a schema", field="grammar")
+            return grammar_leaf(spec, guard, path)
+        case JsonSchemaSpec() if not regular:
+            return _schema_leaf(spec, engines, guard, path, shortens=shortens)
         case LabelsSpec():
-            raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
+            if path or regular:
+                raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
+            return subtree(spec.part, regular=True)
         case _:
             left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
             texts = _texts(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
             return CharLeaf(texts, spec.leading_space == "strip", tuple(left_out), tuple(approximated))
+
+
+def _schema_leaf(
+    spec: JsonSchemaSpec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...], *, shortens: bool
+) -> PushdownLeaf | CharLeaf:
+    """The texts of a schema, as a machine or as an automaton."""
+    left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
+    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out, approximated=approximated)
+    document, schemas = _documents(spec)
+    texts = schema_texts(
+        document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
+        shortens=shortens, any_order=spec.property_order == "any", left_out=left_out, approximate=spec.approximate,
+        approximated=approximated,
+    )
+    strips_space = spec.leading_space == "strip"
+    if isinstance(texts, CharDfa):
+        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated))
+
+    bounded = partial(constraint_tree, spec, engines, guard, path, shortens=shortens, regular=True)
+
+    def both(other: JsonSchemaSpec) -> PushdownLeaf | CharLeaf | None:
+        joined = all_of(spec, other)
+        return None if joined is None else _schema_leaf(joined, engines, guard, path, shortens=shortens)
+
+    try:
+        machine = network_machine(texts.names, texts.rules, guard)
+    except LimitExceeded as error:
+        leaf = bounded() if error.limit in SIZE_LIMITS else None
+        if not isinstance(leaf, CharLeaf):
+            raise
+        return leaf
+    return PushdownLeaf(
+        machine=machine, source=spec, leading_space=strips_space, field=".".join((*path, "json_schema")),
+        left_out=tuple(left_out), approximated=tuple(approximated), bounded=bounded, both=both,
+    )  # fmt: skip
 
 
 def _texts(
@@ -218,7 +228,7 @@ def _embed_constraint(
         # Its numbers were read as decimals, which are no part of other constraints.
         spec = spec_from_json(json.loads(json.dumps(constraint, default=float)))
         check_input_size(spec, guard.limits)
-        tree = constraint_tree(drop_unused_propositions(spec, guard), engines, guard)
+        tree = constraint_tree(drop_unused_propositions(spec, guard), engines, guard, regular=True)
         left_out += without_bounded_leaves(tree)[1]
         approximated += [(*field.split("."), *path) for path in approximated_paths(tree)]
         return to_char_dfa(tree, guard)
@@ -233,10 +243,9 @@ def unenforced_keywords(spec: Spec, guard: ResourceGuard) -> tuple[str, ...]:
     return report(public_pointer(path) for path in _unenforced(spec, guard))
 
 
-def approximated_keywords(form: PushdownForm | ConstraintTree) -> tuple[str, ...]:
+def approximated_keywords(tree: ConstraintTree) -> tuple[str, ...]:
     """The JSON pointers of schema keywords that are approximated."""
-    paths = form.approximated if isinstance(form, PushdownForm) else approximated_paths(form)
-    return report(map(public_pointer, paths))
+    return report(map(public_pointer, approximated_paths(tree)))
 
 
 def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:

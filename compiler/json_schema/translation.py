@@ -89,7 +89,7 @@ def schema_texts(
     *,
     guard: ResourceGuard,
     schemas: Mapping[str, object] | None = None,
-    strict: bool = False, any_order: bool = False,
+    strict: bool = False, shortens: bool = True, any_order: bool = False,
     left_out: list[LimitExceeded] | None = None,
     approximate: Collection[str] = (),
     approximated: list[tuple[str, ...]] | None = None,
@@ -103,7 +103,9 @@ def schema_texts(
     """
     with guard.recursion():
         layout = ObjectLayout(whitespace, any_order)
-        read = _Schema(document, layout, embed, guard, schemas=schemas, strict=strict, approximate=approximate)
+        read = _Schema(
+            document, layout, embed, guard, schemas=schemas, strict=strict, approximate=approximate, shortens=shortens
+        )
         made = (
             read.small_dfa(max_depth, explicit_states_max)
             or read.rules(max_depth)

@@ -74,7 +74,7 @@ def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarr
 
     guard  None: its time is not limited; the number of finite values, which another guard limited, bounds it
     cost   float64 [E]  what each edge of `tables` costs, above 0; without it, one token each
-    Values over STEPS_MAX are left out. Raises LimitExceeded over `compile_s_max`.
+    Values over STEPS_MAX are left out. Raises LimitExceeded over `exit_distances_max` or `compile_s_max`.
     """
     equations = _Equations(tables, np.ones(len(tables.edge_class), dtype=np.int32) if cost is None else cost)
     solution = _Solution(equations)
@@ -168,8 +168,8 @@ class _Solution:
                 heappush(self._levels, value)
 
     def run(self, guard: ResourceGuard | None) -> None:
-        """Settle all values. Raises LimitExceeded over `compile_s_max`."""
-        count, landings = 0, len(self._equations.readers)
+        """Settle all values."""
+        count, settled, landings = 0, 0, len(self._equations.readers)
         while self._levels:
             value = self._levels[0]
             waiting = self._waiting[value]
@@ -178,14 +178,18 @@ class _Solution:
                 count += 1
                 if guard and count % _TICK_EVERY == 0:
                     guard.check_time()
+                    guard.check("exit_distances_max", settled)
                 if self.values[unknown][pending] < value:
                     continue
+                settled += 1
                 if unknown < landings:
                     self._use_landing(unknown, pending, value)
                 else:
                     for landing, before in self._sums[unknown]:
                         self._propose(before + value, landing, pending)
             del self._waiting[heappop(self._levels)]
+        if guard:
+            guard.check("exit_distances_max", settled)
 
     def _use_landing(self, landing: int, pending: int, value: float) -> None:
         """Propose what follows from F of a landing."""

@@ -3,7 +3,7 @@
 The word trace of a text is a sequence of letters, one for each word or punctuation mark. A whole-text part reads the
 characters themselves. Both kinds are combined into one transducer by a product of the parts that a Boolean formula
 needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequences are texts of another alphabet. A
-`PushdownText` decides the texts of a grammar.
+`PushdownText` decides texts of grammars and nested JSON, also in combinations.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from compiler.text.checks import AnyText, Prefix, TextCheck, answer_text, check_text, read_prefix, replay
 from compiler.text.combination import combine, to_char_dfa, to_text_automaton
 from compiler.text.labels import SEPARATOR, check_labels, label_automata
-from compiler.text.pushdown_text import PushdownText
+from compiler.text.machines import to_text
+from compiler.text.pushdown_text import PushdownText, pushdown_text
 from compiler.text.text_automaton import (
     LabelAutomaton,
     PerCharacterAutomaton,
@@ -27,15 +28,18 @@ from compiler.text.tree import (
     LengthLeaf,
     LetterDfa,
     Negation,
+    PushdownLeaf,
     WordLeaf,
     approximated_paths,
+    leaves_of,
+    with_bounded_nesting,
     without_bounded_leaves,
 )
 
 __all__ = [
     "SEPARATOR", "AnyText", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
-    "Negation", "PerCharacterAutomaton", "Prefix", "PushdownText", "TextAutomaton", "TextCheck", "WholeTextAutomaton",
-    "WordLeaf", "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels", "check_text", "combine",
-    "label_automata", "read_prefix", "replay", "states_along", "to_char_dfa", "to_text_automaton",
-    "without_bounded_leaves",
+    "Negation", "PerCharacterAutomaton", "Prefix", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck",
+    "WholeTextAutomaton", "WordLeaf", "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels",
+    "check_text", "combine", "label_automata", "leaves_of", "pushdown_text", "read_prefix", "replay", "states_along",
+    "to_char_dfa", "to_text", "to_text_automaton", "with_bounded_nesting", "without_bounded_leaves",
 ]  # fmt: skip

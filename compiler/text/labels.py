@@ -18,7 +18,7 @@ from compiler.regex import node_to_dfa
 from compiler.spec import EOS, NOMATCH, STEP, Proposition
 from compiler.text.checks import TextCheck, WordStep
 from compiler.text.text_automaton import LabelAutomaton, TextAutomaton
-from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa, leaves_of
+from compiler.text.tree import CharLeaf, ConstraintTree, LengthLeaf, RegularLeaf, WordLeaf, boolean_dfa, leaves_of
 from compiler.text.word_trace import proposition_node
 
 SEPARATOR = " "
@@ -88,7 +88,7 @@ class _LabelDfaBuilder:
         """The automaton over labels of a tree."""
         return boolean_dfa(tree, self._leaf_dfa, self._guard)
 
-    def _leaf_dfa(self, leaf: Leaf) -> Dfa:
+    def _leaf_dfa(self, leaf: RegularLeaf) -> Dfa:
         match leaf:
             case WordLeaf():
                 return self._words(leaf)

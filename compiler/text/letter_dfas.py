@@ -17,7 +17,7 @@ from compiler.limits import ResourceGuard
 from compiler.spec import EOS, NOMATCH
 from compiler.text.per_character import CharacterClasses
 from compiler.text.transducer import LetterAlphabet
-from compiler.text.tree import CharLeaf, ConstraintTree, Leaf, LengthLeaf, WordLeaf, boolean_dfa
+from compiler.text.tree import CharLeaf, ConstraintTree, LengthLeaf, RegularLeaf, WordLeaf, boolean_dfa
 
 # The DFA of a whole-text leaf in a reading; for no leaf, that of the texts that have this reading.
 Holds: TypeAlias = Callable[[int, CharLeaf | None], Dfa]
@@ -26,7 +26,7 @@ Holds: TypeAlias = Callable[[int, CharLeaf | None], Dfa]
 def letter_dfa(tree: ConstraintTree, alphabet: LetterAlphabet, holds: Holds, guard: ResourceGuard) -> Dfa:
     """The DFA of the letter sequences that satisfy the tree. The tree must hold in some reading of the text."""
 
-    def leaf_dfa(reading: int, leaf: Leaf) -> Dfa:
+    def leaf_dfa(reading: int, leaf: RegularLeaf) -> Dfa:
         match leaf:
             case WordLeaf():
                 return _word_dfa(leaf, alphabet, guard)

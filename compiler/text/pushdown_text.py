@@ -26,6 +26,7 @@ from compiler.pushdown import (
     Recognizer,
     Stacks,
     lift_to_tokens,
+    with_leading_space,
 )
 from compiler.vocab import byte_vocabulary
 
@@ -115,6 +116,12 @@ class PushdownText:
             met.pop()
             state = configurations.state_of(met[-1])
         return configurations.stacks_of(state), len(met) - 1
+
+
+def pushdown_text(machine: PushdownMachine, strips_space: bool, guard: ResourceGuard) -> PushdownText:
+    """The texts of a machine. With `strips_space` one space may stand before an answer."""
+    start, machine = machine.start, with_leading_space(machine) if strips_space else machine
+    return PushdownText(machine=machine, text_start=start, strips_space=strips_space, limits=guard.limits)
 
 
 class StackReader:

@@ -1,6 +1,7 @@
 """Constraints as a tree of all, any and not over leaves. It also has the normal forms that the combination works on.
 
-The leaves are automata, not specs: over the letters of the word trace, over characters, or a bound on the length.
+The leaves are automata, not specs: over the letters of the word trace, over characters, a bound on the length, or a
+pushdown machine.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from compiler.automata import (
     union,
 )
 from compiler.errors import LimitExceeded
+from compiler.grammars import GrammarWarning
 from compiler.limits import ResourceGuard
-from compiler.spec import Proposition
+from compiler.pushdown import PushdownMachine
+from compiler.spec import GrammarSpec, JsonSchemaSpec, Proposition
 
 LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
 
@@ -67,6 +70,29 @@ class LengthLeaf:
     max_chars: int
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PushdownLeaf:
+    """A context-free constraint on the whole text.
+
+    source        the constraint: equal ones have one language
+    field         the field of the outermost constraint that holds it
+    warnings      what is probably a mistake in a grammar
+    bounded       for a schema, makes the leaf where nesting has a bound of ours
+    both          for a schema, makes the leaf of this and another one; None where they are not combined
+    The others are as in a CharLeaf.
+    """
+
+    machine: PushdownMachine
+    source: GrammarSpec | JsonSchemaSpec
+    leading_space: bool
+    field: str
+    warnings: tuple[GrammarWarning, ...] = ()
+    left_out: tuple[LimitExceeded, ...] = ()
+    approximated: tuple[tuple[str, ...], ...] = ()
+    bounded: Callable[[], ConstraintTree] | None = None
+    both: Callable[[JsonSchemaSpec], PushdownLeaf | CharLeaf | None] | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BooleanNode:
     """The conjunction of the parts, or their disjunction."""
@@ -82,7 +108,8 @@ class Negation:
     part: ConstraintTree
 
 
-Leaf = WordLeaf | CharLeaf | LengthLeaf
+RegularLeaf = WordLeaf | CharLeaf | LengthLeaf
+Leaf = RegularLeaf | PushdownLeaf
 ConstraintTree = Leaf | BooleanNode | Negation
 
 
@@ -100,14 +127,33 @@ def without_bounded_leaves(
     if isinstance(tree, BooleanNode):
         parts = [without_bounded_leaves(part, negated) for part in tree.parts]
         return replace(tree, parts=tuple(part for part, _ in parts)), tuple(chain(*(bounds for _, bounds in parts)))
-    if isinstance(tree, CharLeaf) and tree.left_out and not negated:
+    if isinstance(tree, CharLeaf | PushdownLeaf) and tree.left_out and not negated:
         return CharLeaf(everything(), tree.leading_space), tree.left_out
     return tree, ()
 
 
+def with_bounded_nesting(tree: ConstraintTree) -> ConstraintTree | None:
+    """The tree with bounds of ours on the nesting of schemas. None where there is none, or a grammar stays."""
+    machines = [leaf for leaf in leaves_of(tree) if isinstance(leaf, PushdownLeaf)]
+    return _bounded(tree) if machines and all(leaf.bounded for leaf in machines) else None
+
+
+def _bounded(tree: ConstraintTree) -> ConstraintTree:
+    match tree:
+        case BooleanNode():
+            return replace(tree, parts=tuple(map(_bounded, tree.parts)))
+        case Negation():
+            return Negation(_bounded(tree.part))
+        case PushdownLeaf():
+            assert tree.bounded is not None
+            return tree.bounded()
+        case _:
+            return tree
+
+
 def approximated_paths(tree: ConstraintTree) -> list[tuple[str, ...]]:
     """The paths of keywords in schemas that have no effect."""
-    return [path for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf) for path in leaf.approximated]
+    return [path for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf | PushdownLeaf) for path in leaf.approximated]
 
 
 def leaves_of(tree: ConstraintTree) -> list[Leaf]:
@@ -117,14 +163,16 @@ def leaves_of(tree: ConstraintTree) -> list[Leaf]:
     return leaves_of(tree.part) if isinstance(tree, Negation) else [tree]
 
 
-def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[Leaf], Dfa], guard: ResourceGuard) -> Dfa:
-    """The DFA of a tree over one alphabet. `leaf_dfa` makes the DFAs of the leaves."""
+def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[RegularLeaf], Dfa], guard: ResourceGuard) -> Dfa:
+    """The DFA of a tree without machines over one alphabet. `leaf_dfa` makes the DFAs of the leaves."""
     match tree:
         case BooleanNode():
             join = intersection if tree.is_and else union
             return join([boolean_dfa(part, leaf_dfa, guard) for part in tree.parts], guard)
         case Negation():
             return complement(boolean_dfa(tree.part, leaf_dfa, guard))
+        case PushdownLeaf():
+            raise ValueError("a machine has no DFA")
         case _:
             return leaf_dfa(tree)
 

@@ -1,6 +1,7 @@
 """Fuzzes the guarantee with random constraints, vocabularies, budgets and decoders.
 
     python -m tests.long.fuzz --cases 100000 --seed 1 --jobs 2
+    python -m tests.long.fuzz --stacked --cases 10000: combinations with a grammar or with nested JSON
 
 Every answer must satisfy its constraint by `tests.references.text` and fit its budget. Every refusal must be right,
 which enumeration of all short texts of the small vocabularies decides. d(start) must be the least budget. A failure
@@ -19,28 +20,46 @@ import signal
 import sys
 import time
 import warnings
+from functools import partial
 
 import torch
 
 from compiler.artifact import CompiledConstraint
 from compiler.engines import NATIVE
-from compiler.errors import BudgetTooSmall, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable
+from compiler.errors import (
+    BudgetTooSmall,
+    LimitExceeded,
+    SpecError,
+    SpecUnsatisfiable,
+    SpecUnspellable,
+    SpecUnsupported,
+)
 from compiler.forms import value_violation
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
+from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import JsonSchemaSpec, RegexSpec, Spec, leaves
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.options import SearchOptions
+from decoding.prepared_constraint import Start, host_states
 from decoding.search import generate
 from tests.fake_models import HashModel
 from tests.long.fuzz_paths import PATHS, Case, text_bytes
-from tests.references.random_constraints import ALPHABET, WORDS, open_real_model, random_spec, random_vocabulary
+from tests.references.random_constraints import (
+    ALPHABET,
+    WORDS,
+    open_real_model,
+    random_spec,
+    random_stacked_spec,
+    random_vocabulary,
+)
 from tests.references.text import satisfies, strips_a_space
 
 LIMITS = Limits(compile_s_max=60.0)  # a limit that strikes is a failure, but for dfa_states_max
 BYTES = byte_vocabulary()
+REFUSED = ("two grammars in a conjunction", "negation of an ambiguous grammar")
 REAL_MODEL_SHARE = 0.03  # a step of a real model takes many times as long
 FULL_SCOPE_SHARE = 0.15
 REFERENCE_S_MAX = 10.0
@@ -70,10 +89,10 @@ def _satisfies(spec: Spec, text: str) -> bool:
         signal.signal(signal.SIGALRM, old_handler)
 
 
-def run_case(seed: int) -> str:
+def run_case(seed: int, stacked: bool = False) -> str:
     """One case; returns what became of it ("answered", "refused: ..."). Raises Broken where the guarantee fails."""
     draw = random.Random(seed)
-    spec = random_spec(draw)
+    spec = random_stacked_spec(draw) if stacked else random_spec(draw)
     real = open_real_model(draw) if draw.random() < REAL_MODEL_SHARE else None
     vocabulary = real[1] if real else random_vocabulary(draw)
     try:
@@ -96,7 +115,8 @@ def run_case(seed: int) -> str:
     _confirm_nothing_shorter(spec, vocabulary, compiled.tokens.min_tokens, draw)
     model = real[0] if real else _fake_model(vocabulary, draw)
     prefix, start = _random_prefix(spec, vocabulary, compiled.tokens, draw)
-    least = int(compiled.tokens.distance[start])
+    states, state = host_states(compiled.tokens, start)
+    least = states.distance_of(state)
     if least == UNREACHABLE:
         _confirm_nothing_shorter(spec, vocabulary, None, draw, prefix)
         return "prompt refused"
@@ -107,20 +127,23 @@ def run_case(seed: int) -> str:
 
 
 def _random_prefix(
-    spec: Spec, vocabulary: Vocabulary, automaton: TokenAutomaton, draw: random.Random
-) -> tuple[tuple[int, ...], int]:
+    spec: Spec, vocabulary: Vocabulary, automaton: TokenAutomaton | PushdownAutomaton, draw: random.Random
+) -> tuple[tuple[int, ...], Start | None]:
     """A few tokens of prompt that belong to the text, usually none. The second value is the state after them."""
-    state, prefix = automaton.start, []
+    states, state = host_states(automaton, None)
+    prefix = list[int]()
     if draw.random() < FULL_SCOPE_SHARE:
         spelled = [id for id, token in enumerate(vocabulary.tokens) if token and id not in vocabulary.eos_ids]
         for _ in range(draw.randint(1, 4)):
             token = draw.choice(spelled)
-            next_state = automaton.advance(state, token)
-            if automaton.distance[next_state] == UNREACHABLE and draw.random() < 0.8:
+            next_state = states.advance(state, token)
+            dead = states.distance_of(next_state) == UNREACHABLE
+            # A dead state of a pushdown automaton has no stack to start from.
+            if dead and (isinstance(states, Configurations) or draw.random() < 0.8):
                 continue
             state = next_state
             prefix.append(token)
-    return tuple(prefix), state
+    return tuple(prefix), states.stacks_of(state) if isinstance(states, Configurations) else state
 
 
 def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
@@ -226,13 +249,15 @@ def _confirm_satisfiable(spec: Spec) -> None:
     """Some text satisfies: the vocabulary alone is to blame."""
     compiled = compile_spec(spec, BYTES, LIMITS)
     tokens, model = compiled.tokens, HashModel(BYTES.size, BYTES.eos_ids)
-    case = Case(BYTES, tokens, model, (256,), tokens.min_tokens, tokens.start)
+    case = Case(BYTES, tokens, model, (256,), tokens.min_tokens, None)
     answer = generate(model, case.prompt_ids, tokens, SearchOptions(case.budget, beams=1))[0]
     _judge(spec, compiled, case, (), answer.tokens)
 
 
 def _confirm_refused_by_python(spec: Spec, error: SpecError) -> None:
-    """The random constraints are well formed but for what `re` itself refuses."""
+    """The constraints are well formed, but for what `re` or stacks refuse."""
+    if isinstance(error, SpecUnsupported) and error.construct in REFUSED:
+        return
     for leaf in leaves(spec):
         try:
             re.compile(leaf.pattern if isinstance(leaf, RegexSpec) else "")
@@ -241,11 +266,11 @@ def _confirm_refused_by_python(spec: Spec, error: SpecError) -> None:
     raise Broken(f"{spec} is refused: {error}") from error
 
 
-def _run(seed: int) -> tuple[int, str, str]:
+def _run(seed: int, stacked: bool) -> tuple[int, str, str]:
     warnings.simplefilter("ignore", FutureWarning)
     torch.set_num_threads(1)
     try:
-        return seed, run_case(seed), ""
+        return seed, run_case(seed, stacked), ""
     except ReferenceTooSlow:
         return seed, "not judged", ""
     except Exception as error:  # whatever it is, the seed must be known
@@ -257,12 +282,13 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--stacked", action="store_true")
     args = parser.parse_args()
     outcomes: collections.Counter[str] = collections.Counter()
     start = time.monotonic()
     first = args.seed * 10_000_000
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-        cases = pool.imap_unordered(_run, range(first, first + args.cases), chunksize=50)
+        cases = pool.imap_unordered(partial(_run, stacked=args.stacked), range(first, first + args.cases), chunksize=50)
         for number, (seed, outcome, message) in enumerate(cases, 1):
             outcomes[outcome] += 1
             if message:

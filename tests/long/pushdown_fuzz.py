@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BudgetTooSmall, LimitExceeded, SpecUnsatisfiable, SpecUnsupported
-from compiler.forms import pushdown_text
 from compiler.lifting import UNREACHABLE
 from compiler.pushdown import Configurations, PushdownAutomaton, build_machine, lift_to_tokens
-from compiler.text import PushdownText, answer_text
+from compiler.text import PushdownText, answer_text, pushdown_text
 from compiler.text import check_text as check
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase

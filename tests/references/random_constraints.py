@@ -15,7 +15,9 @@ from compiler.spec import (
     AnySpec,
     ChoiceSpec,
     DfaSpec,
+    GrammarSpec,
     InfillSpec,
+    JsonSchemaSpec,
     KeywordsSpec,
     LengthSpec,
     LtlfSpec,
@@ -99,6 +101,54 @@ def random_spec(draw: random.Random, depth: int = 2) -> Spec:
         parts = tuple(below() for _ in range(draw.randint(1, 3)))
         return AllSpec(parts) if kind == 0 else AnySpec(parts)
     return draw.choices(_LEAVES, (30, 20, 12, 6, 6, 12, 8, 6))[0](draw)
+
+
+def random_stacked_spec(draw: random.Random) -> Spec:
+    """A combination with a grammar or with an open schema."""
+    stacked = _grammar if draw.random() < 0.75 else _open_json
+    first, regular = stacked(draw), functools.partial(random_spec, draw, 1)
+    shape = draw.randrange(12)
+    if shape < 5:
+        return AllSpec((first, *(regular() for _ in range(draw.randint(1, 2)))))
+    if shape == 5:
+        return AnySpec((first, regular()))
+    if shape == 6:
+        return NotSpec(first)
+    if shape == 7:
+        return AllSpec((NotSpec(first), regular()))
+    if shape == 8:
+        return AnySpec((AllSpec((first, regular())), AllSpec((draw.choice((first, stacked(draw))), regular()))))
+    if shape == 9:
+        return AllSpec((AnySpec((first, regular())), regular()))
+    if shape == 10:
+        return AnySpec((first, stacked(draw), NotSpec(regular())))
+    return AllSpec((_open_json(draw), draw.choice((_open_json, _grammar))(draw)))
+
+
+def _grammar(draw: random.Random) -> Spec:
+    """A grammar of one to three rules over few characters."""
+    names = ("root", "s", "t")[: draw.randint(1, 3)]
+
+    def item(depth: int) -> str:
+        kind = draw.random()
+        if kind < 0.55 or depth > 2:
+            classes = ("ab", "^a", "é日", "a-c", " .")
+            return f'"{draw.choice(WORDS)}"' if draw.random() < 0.6 else f"[{draw.choice(classes)}]"
+        return draw.choice(names) if kind < 0.85 else f"({alternatives(depth + 1)}){draw.choice('?*+')}"
+
+    def alternatives(depth: int) -> str:
+        return " | ".join(" ".join(item(depth) for _ in range(draw.randint(1, 3))) for _ in range(draw.randint(1, 3)))
+
+    return GrammarSpec("\n".join(f"{name} ::= {alternatives(0)}" for name in names), "gbnf", _leading(draw))
+
+
+def _open_json(draw: random.Random) -> Spec:
+    schema = draw.choice((
+        {}, {"type": "array"}, {"type": "object"}, {"type": "array", "items": {"$ref": "#"}, "maxItems": 2},
+        {"not": {"type": "object"}}, {"type": ["array", "boolean"], "minItems": 1}, {"required": ["a"]},
+    ))  # fmt: skip
+    fields = {"json_schema": schema, "whitespace": draw.choice(("spaced", "compact")), "leading_space": _leading(draw)}
+    return cast(JsonSchemaSpec, spec_from_json(fields))
 
 
 def _regex(draw: random.Random) -> Spec:

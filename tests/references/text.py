@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 
+from compiler.errors import SpecUnsatisfiable
 from compiler.grammars import read_grammar
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, parse_formula, propositions_of
@@ -65,7 +66,10 @@ def satisfies(spec: Spec, text: str) -> bool:
         case KeywordsSpec():
             return _keywords_hold(spec, text)
         case GrammarSpec():
-            return derives(read_grammar(spec.text, spec.syntax, ResourceGuard(Limits())).grammar, text)
+            try:
+                return derives(read_grammar(spec.text, spec.syntax, ResourceGuard(Limits())).grammar, text)
+            except SpecUnsatisfiable:  # of a grammar that has no text
+                return False
         case LengthSpec():
             return _length_holds(spec, text)
         case DfaSpec():

@@ -32,6 +32,7 @@ const LIMITS = {  // what to make smaller, by the name of the limit
   nesting_depth_max: "its brackets nest too deep; write it flatter",
   grammar_chars_max: "its grammar is too long; leave rules out",
   check_steps_max: "its grammar is too ambiguous for so long a text; make the text shorter or the grammar unambiguous",
+  exit_distances_max: "a part that counts is combined with a grammar or nested JSON; make its counts smaller",
   parts_max: "it combines too many constraints; leave some out",
   automaton_view_cells_max: "its automaton is too large to be drawn; generating answers still works",
 };

@@ -75,12 +75,16 @@ def is_tree(text: str) -> bool:
 
 
 class Case(NamedTuple):
-    """A grammar. `holds` is a parser of others for its texts, and `wrong` is none of them."""
+    """A constraint. `holds` is a parser of others for its texts, and `wrong` is none of them.
+
+    beside  what has to hold beside the grammar; without syntax, `grammar` is a JSON schema
+    """
 
     syntax: str
     grammar: str
     holds: Callable[[str], bool]
     wrong: str
+    beside: tuple[dict[str, Any], ...] = ()
 
 
 CASES = {
@@ -90,6 +94,20 @@ CASES = {
     "trees": Case("ebnf", PAIRS, is_tree, "<dog>>cat"),
     "lists": Case("gbnf", NUMBERS_ONCE, is_json, "[1,2"),
 }
+COMBINED = {
+    "sums with bounds": Case(
+        "gbnf", SUMS, lambda text: is_sum(text) and "12" in text and len(text) <= 14, "(1+2)",
+        ({"regex": ".*12.*"}, {"max_chars": 14}),
+    ),
+    "sentences with words": Case(
+        "lark", SENTENCES, lambda text: read_by_lark(SENTENCES)(text) and "girl" in re.findall(r"\w+", text),
+        "a dog runs to the man.", ({"keywords": ["girl"]}, {"ltlf": "G(small -> X(dog | girl))"}),
+    ),
+    "JSON with words": Case(
+        "", "{}", lambda text: is_json(text) and "dog" in re.findall(r"\w+", text) and "[[" not in text, '[[["dog"]]]',
+        ({"keywords": ["dog"]}, {"not": {"regex": r"(?s:.*)\[\[(?s:.*)"}}),
+    ),
+}  # fmt: skip
 ALGORITHMS: list[dict[str, Any]] = [
     {"algorithm": "banked", "beams": 4, "n": 2}, {"algorithm": "abs", "beams": 4},
     {"algorithm": "sample", "seed": 3, "n": 3, "temperature": 1.0},
@@ -112,7 +130,11 @@ def http(service: ServiceProcess) -> Iterator[httpx2.Client]:
 
 
 def constraint_of(case: Case) -> dict[str, Any]:
-    return {"grammar": case.grammar, "syntax": case.syntax}
+    if case.syntax:
+        whole: dict[str, Any] = {"grammar": case.grammar, "syntax": case.syntax}
+    else:
+        whole = {"json_schema": json.loads(case.grammar)}
+    return {"all": [whole, *case.beside]} if case.beside else whole
 
 
 def post(http: httpx2.Client, path: str, **body: Any) -> Any:
@@ -122,11 +144,11 @@ def post(http: httpx2.Client, path: str, **body: Any) -> Any:
 
 
 @pytest.mark.parametrize("options", ALGORITHMS, ids=lambda options: str(options["algorithm"]))
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *COMBINED])
 def test_answers_of_each_budget_are_in_the_language(
     http: httpx2.Client, name: str, options: dict[str, Any]
 ) -> None:
-    case = CASES[name]
+    case = {**CASES, **COMBINED}[name]
     least = post(http, "/compile", constraint=constraint_of(case))["min_tokens"]
     body = {"prompt": "sentence:", "constraint": constraint_of(case), "trace": True, **options}
     for budget in (least, least + 1, 2 * least + 3, 40):
@@ -159,9 +181,9 @@ def test_a_stream_shows_each_step_of_a_grammar(http: httpx2.Client, name: str) -
     assert {token["reason"] for token in rejected} >= {"violates"}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *COMBINED])
 def test_a_check_agrees_with_the_other_parser(http: httpx2.Client, name: str) -> None:
-    case = CASES[name]
+    case = {**CASES, **COMBINED}[name]
     body = {"prompt": "sentence:", "constraint": constraint_of(case), "max_tokens": 30, "algorithm": "sample", "n": 4}
     texts = [choice["text"] for choice in post(http, "/generate", **body, seed=1)["choices"]]
     for text in (*texts, *(each[:-1] for each in texts), case.wrong):
@@ -169,6 +191,12 @@ def test_a_check_agrees_with_the_other_parser(http: httpx2.Client, name: str) ->
         assert answer["satisfied"] == case.holds(text), text
         assert (answer["violated_at"] is None) == answer["satisfied"]
     assert not case.holds(case.wrong)
+
+
+def test_an_answer_of_a_grammar_holds_no_stop_string(http: httpx2.Client) -> None:
+    body = {"prompt": "sentence:", "grammar": SUMS, "stop": ["1", "+2"], "max_tokens": 20, "temperature": 1, "n": 4}
+    for choice in post(http, "/v1/completions", **body, seed=5)["choices"]:
+        assert is_sum(choice["text"]) and not re.search(r"1|\+2", choice["text"]), choice["text"]
 
 
 def test_answers_do_not_depend_on_the_batch(http: httpx2.Client) -> None:

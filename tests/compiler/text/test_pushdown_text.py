@@ -150,16 +150,15 @@ def test_what_no_token_spells_is_named() -> None:
         compile_text(GrammarSpec('start: /a+/ "a"', "lark"))
 
 
-@pytest.mark.parametrize("field", ["all", "any"])
-def test_a_grammar_stands_alone(field: str) -> None:
+def test_labels_and_schemas_hold_no_grammar() -> None:
     inside = {"grammar": BRACKETS.text, "syntax": "lark"}
+    schema = {"json_schema": {"constraint": {"any": [inside, {"regex": "a"}]}}}
     for constraint, path in (
-        ({field: [{"regex": "a"}, inside]}, f"{field}.1.grammar"),
-        ({"not": inside}, "not.grammar"), ({**inside, "labels": ["a"]}, "grammar"),
+        ({**inside, "labels": ["a"]}, "grammar"), (schema, "json_schema.constraint.any.0.grammar"),
     ):  # fmt: skip
         with pytest.raises(SpecUnsupported) as caught:
             compile_text(spec_from_json(constraint))
-        assert (caught.value.field, caught.value.construct) == (path, "grammar in a combination")
+        assert (caught.value.field, caught.value.construct) == (path, "grammar in labels or a schema")
 
 
 def examples(compiled: CompiledConstraint) -> list[str]:
