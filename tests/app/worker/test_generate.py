@@ -7,30 +7,23 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.automaton_cache import automaton_secret
 from app.errors import AutomatonMissing, PromptViolates
 from app.messages import (
     ALGORITHM_DEFAULT,
     GenerateJob,
-    GenerateJobResult,
     GenerationOptions,
-    automaton_hash,
-    automaton_key,
 )
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.generate import Generator
-from compiler.codec import encode
 from compiler.errors import BudgetTooSmall, LimitExceeded
-from compiler.pipeline import compile_spec
 from compiler.spec import ChoiceSpec, GrammarSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
 from decoding.engine import Engine
 from decoding.errors import Cancelled, PromptEmpty, PromptTooLong, VocabularyMismatch
@@ -40,41 +33,8 @@ from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import SamplingOptions
 from tests.app.changed_model import changed_model
 from tests.app.worker.fake_context import FakeContext
+from tests.app.worker.generators import DOG, a_job, open_generator, run, shared_generators
 from tests.fake_models import HashModel
-
-DOG = KeywordsSpec((("dog",),))
-
-
-@contextmanager
-def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
-    """A generator with a hash-based model."""
-    files = open_model_files(settings.inference.model)
-    model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, **options)
-    generator = Generator(model, files, settings)
-    try:
-        yield generator
-    finally:
-        generator.close()
-
-
-def a_job(
-    settings: Settings, context: FakeContext, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
-) -> GenerateJob:
-    """A job whose automaton is in the store."""
-    vocabulary = open_model_files(settings.inference.model).vocabulary
-    automaton = automaton_hash(spec, vocabulary.fingerprint)
-    secret = automaton_secret(settings.auth.secret, automaton)
-    context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)
-    chosen = GenerationOptions(**{"max_tokens": 6, "beams": 2, "trace": trace, **options})
-    return GenerateJob("abs-1", automaton, prompt, chosen, time.time() + 60)
-
-
-def run(
-    settings: Settings, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
-) -> GenerateJobResult:
-    context = FakeContext()
-    with open_generator(settings) as generator:
-        return generator.run(a_job(settings, context, spec, prompt, trace, **options), context)
 
 
 def test_the_default_algorithm_is_defined_once() -> None:
@@ -273,11 +233,10 @@ def test_a_cancelled_generation_does_not_affect_others(settings: Settings) -> No
 
 
 def test_step_events_are_published_if_the_job_requests_them(settings: Settings, context: FakeContext) -> None:
-    job = a_job(settings, context, RegexSpec("é{2,5}🐕"), max_tokens=24)
-    with open_generator(settings) as generator:
-        generator.run(job, context)
-        assert context.published == context.published_sizes == []
-        result = generator.run(dataclasses.replace(job, progress="steps"), context)
+    job, generator = a_job(settings, context, RegexSpec("é{2,5}🐕"), max_tokens=24), shared_generators.of(settings)
+    generator.run(job, context)
+    assert context.published == context.published_sizes == []
+    result = generator.run(dataclasses.replace(job, progress="steps"), context)
     assert [sizes.automaton for sizes in context.published_sizes] == [result.automaton]
     assert [step.step for step in context.published] == list(range(1, len(context.published) + 1))
     assert all(step.step + step.budget_after == 24 for step in context.published)
@@ -301,9 +260,7 @@ def test_step_texts_are_correct_after_skipped_steps(
     full_context, sparse_context = FakeContext(), FakeContext()
     for context in (full_context, sparse_context):
         job = a_job(settings, context, RegexSpec("[é🐕]{3,6}[a-c]+"), max_tokens=16)
-        job = dataclasses.replace(job, progress="steps")
-        with open_generator(settings) as generator:
-            generator.run(job, context)
+        shared_generators.of(settings).run(dataclasses.replace(job, progress="steps"), context)
         monkeypatch.setattr(Engine, "generate", sparse_generate)
     assert sparse_context.published
     assert sparse_context.published == [step for step in full_context.published if step.step % 3 == 0]
@@ -313,8 +270,7 @@ def test_step_events_have_the_states_of_the_trace(settings: Settings) -> None:
     for spec in (LtlfSpec("F(dog & X(F cat))"), RegexSpec("[ab]{3}[c-e]+é")):
         context = FakeContext()
         job = dataclasses.replace(a_job(settings, context, spec, trace=True, max_tokens=9), progress="steps")
-        with open_generator(settings) as generator:
-            choice = generator.run(job, context).choices[0]
+        choice = shared_generators.of(settings).run(job, context).choices[0]
         assert choice.trace is not None
         final_position = next(
             (step_index, row_index)

@@ -17,7 +17,7 @@ from decoding.errors import MemoryTaken, OutOfMemory, RequestTooLarge
 from decoding.options import SearchOptions
 from decoding.search import rows_of
 from tests.app.worker.fake_context import FakeContext
-from tests.app.worker.test_generate import a_job, open_generator
+from tests.app.worker.generators import a_job, open_generator
 
 
 @pytest.mark.parametrize(("generations", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])

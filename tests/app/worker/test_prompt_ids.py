@@ -16,7 +16,7 @@ from compiler.spec import RegexSpec
 from decoding.errors import OptionsInvalid
 from tests.app.changed_model import changed_model
 from tests.app.worker.fake_context import FakeContext
-from tests.app.worker.test_generate import a_job, open_generator, run
+from tests.app.worker.generators import a_job, open_generator, run
 
 
 def with_added_token(settings: Settings, folder: Path, token_id: int) -> Settings:

@@ -15,7 +15,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import answer_text, check_text
 from tests.app.worker.fake_context import FakeContext
-from tests.app.worker.test_generate import a_job, open_generator
+from tests.app.worker.generators import a_job, open_generator
 
 COUNT = 9
 

@@ -1,0 +1,72 @@
+"""Generators with hash-based models, and jobs for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from app.automaton_cache import automaton_secret
+from app.messages import GenerateJob, GenerateJobResult, GenerationOptions, automaton_hash, automaton_key
+from app.models import open_model_files
+from app.settings import Settings
+from app.worker.handlers.generate import Generator
+from compiler.codec import encode
+from compiler.pipeline import compile_spec
+from compiler.spec import KeywordsSpec, Spec
+from tests.app.worker.fake_context import FakeContext
+from tests.fake_models import HashModel
+
+DOG = KeywordsSpec((("dog",),))
+
+
+@contextmanager
+def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
+    """A generator with a hash-based model."""
+    files = open_model_files(settings.inference.model)
+    model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, **options)
+    generator = Generator(model, files, settings)
+    try:
+        yield generator
+    finally:
+        generator.close()
+
+
+def a_job(
+    settings: Settings, context: FakeContext, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
+) -> GenerateJob:
+    """A job whose automaton is in the store."""
+    vocabulary = open_model_files(settings.inference.model).vocabulary
+    automaton = automaton_hash(spec, vocabulary.fingerprint)
+    secret = automaton_secret(settings.auth.secret, automaton)
+    context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)
+    chosen = GenerationOptions(**{"max_tokens": 6, "beams": 2, "trace": trace, **options})
+    return GenerateJob("abs-1", automaton, prompt, chosen, time.time() + 60)
+
+
+class SharedGenerators(ExitStack):
+    """The generators of `run`, one for all equal settings. Making one takes a second of processor time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened: dict[Settings, Generator] = {}
+
+    def of(self, settings: Settings) -> Generator:
+        if settings not in self._opened:
+            self._opened[settings] = self.enter_context(open_generator(settings))
+        return self._opened[settings]
+
+    def close(self) -> None:
+        self._opened.clear()
+        super().close()
+
+
+shared_generators = SharedGenerators()  # conftest.py closes them after each module
+
+
+def run(
+    settings: Settings, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
+) -> GenerateJobResult:
+    context = FakeContext()
+    return shared_generators.of(settings).run(a_job(settings, context, spec, prompt, trace, **options), context)
