@@ -76,7 +76,7 @@ def test_a_schema_over_the_time_limit_keeps_its_compile(checkout: Path, tmp_path
     tokenizer = tmp_path / "tokenizer.json.gz"
     tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))
     case = next(read_case(path) for path in select(checkout, "all", None, 1) if path.name == "A---1.json")
-    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 3.0, "memory_limit_gb": 4})
+    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 8.0, "memory_limit_gb": 4})
     request = request_for(case, "ours", None, limits)
     request.case["tests"] = [{"data": {"a": "x" * 100_000}, "valid": True}] * 100
     with ExitStack() as stack:
