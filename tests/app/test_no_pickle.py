@@ -1,4 +1,7 @@
-"""No process of the service unpickles anything."""
+"""No process of the service unpickles anything.
+
+The test of `abs up` with Redis is in local/test_up.py, whose processes have the guard.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.servers.abs_up import short_folder, up
 from tests.servers.service_process import serving
 
 HOOK = Path(__file__).parents[1] / "servers" / "no_pickle"
@@ -32,7 +34,8 @@ def test_unpickling_a_class_fails_in_the_test_process() -> None:
             unpickle(pickle.dumps(Path("a")))
 
 
-def environment(log: Path) -> dict[str, str]:
+def pickle_guard(log: Path) -> dict[str, str]:
+    """Variables of processes that log each unpickling."""
     return {"PYTHONPATH": os.pathsep.join((str(HOOK), str(ROOT))), "NO_PICKLE_LOG": str(log), "OMP_NUM_THREADS": "1"}
 
 
@@ -77,7 +80,7 @@ def test_the_pickle_guard_reaches_child_processes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = "import pickle; pickle.loads(pickle.dumps(1))"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-c', {child!r}], env={{}})"
-    subprocess.run([sys.executable, "-c", code], env=os.environ | environment(log), check=True, timeout=S_MAX)
+    subprocess.run([sys.executable, "-c", code], env=os.environ | pickle_guard(log), check=True, timeout=S_MAX)
     lines = log.read_text(encoding="utf-8").splitlines()
     assert [line.split()[0] for line in lines] == ["STARTED", "STARTED", "UNPICKLED"]
     with pytest.raises(AssertionError, match="UNPICKLED"):
@@ -86,16 +89,8 @@ def test_the_pickle_guard_reaches_child_processes(tmp_path: Path) -> None:
 
 def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> None:
     log = tmp_path / "pickles"
-    with serving(tmp_path, **environment(log)) as service:
+    with serving(tmp_path, **pickle_guard(log)) as service:
         service.wait_until_ready()
         ask_all(service.url)
     processes = guarded_processes(log)
     assert "app.main serve" in processes and processes.count("STARTED") >= 2, "the API and its sandbox"
-
-
-def test_no_process_of_a_redis_service_unpickles(tmp_path: Path) -> None:
-    log = tmp_path / "pickles"
-    with short_folder() as folder, up(folder, environment=os.environ | environment(log)) as service:
-        ask_all(service.url)
-    for role in ("serve", "worker compile", "worker generate"):
-        assert role in guarded_processes(log), guarded_processes(log)

@@ -129,14 +129,18 @@ def test_an_invalid_setting_exits_with_the_service_status(monkeypatch: pytest.Mo
     assert exit_status(monkeypatch, "compile", "--regex", "a") == 4
 
 
-def test_an_error_is_printed_as_api_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_status(monkeypatch, "compile", "--ltlf", "F(dog &", "--json") == 2
+def test_an_error_is_printed_as_api_json(
+    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_status(monkeypatch, "compile", "--ltlf", "F(dog &", "--json", "--url", service_url) == 2
     problem = json.loads(capsys.readouterr().out)
     assert (problem["code"], problem["position"]) == ("constraint_syntax", 7)
 
 
-def test_a_syntax_error_is_pointed_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    exit_status(monkeypatch, "compile", "--ltlf", "F(dog) &\n& F(cat)")
+def test_a_syntax_error_is_pointed_at(
+    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exit_status(monkeypatch, "compile", "--ltlf", "F(dog) &\n& F(cat)", "--url", service_url)
     lines = capsys.readouterr().err.splitlines()
     caret = next(number for number, line in enumerate(lines) if line.strip() == "^")
     assert lines[caret - 1] == "  & F(cat)"
@@ -165,9 +169,9 @@ def test_a_grammar_is_read_from_a_file(
 
 
 def test_where_a_text_breaks_its_constraint_is_pointed_at(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    exit_status(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)")
+    exit_status(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)", "--url", service_url)
     lines = capsys.readouterr().out.splitlines()
     assert "the text violates the constraint at character 13:" in lines
     assert [line.rstrip() for line in lines[-2:]] == ["  A cat's toy", "       ^"]

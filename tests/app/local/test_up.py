@@ -25,7 +25,9 @@ from app.local.server import find_server
 from app.local.supervisor import with_launcher
 from app.local.up import NICE
 from app.settings import environment_with
+from tests.app.test_no_pickle import ask_all, guarded_processes, pickle_guard
 from tests.servers.abs_up import Up, short_folder, up
+from tests.servers.forkserver import run_process
 from tests.servers.processes import until
 from tests.servers.redis_server import old_server_program
 
@@ -38,10 +40,7 @@ def ask(up: Up, body: dict[str, object]) -> httpx2.Response:
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command `abs` with environment variables."""
-    arguments = [sys.executable, "-m", "app.main", *words]
-    return subprocess.run(
-        arguments, capture_output=True, text=True, timeout=COMMAND_S_MAX, env=environment_with(environment)
-    )
+    return run_process(["app.main", *words], environment_with(environment), COMMAND_S_MAX)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +62,8 @@ def outdated_server_first() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Up]:
-    with up(folder / "data", environment=outdated_server_first()) as cluster:
+    environment = outdated_server_first() | pickle_guard(folder / "pickles")
+    with up(folder / "data", environment=environment) as cluster:
         yield cluster
 
 
@@ -71,6 +71,13 @@ def test_it_answers_the_requests_of_the_readme(cluster: Up) -> None:
     assert sorted(cluster.pids) == ["api", "compile-1", "generate-1", "server"]
     for _, body in REQUESTS:
         assert ask(cluster, body).json()["choices"][0]["text"]
+
+
+def test_no_process_of_a_redis_service_unpickles(cluster: Up, folder: Path) -> None:
+    ask_all(cluster.url)
+    processes = guarded_processes(folder / "pickles")
+    for role in ("serve", "worker compile", "worker generate"):
+        assert role in processes, processes
 
 
 def test_an_old_server_on_the_path_is_skipped(cluster: Up) -> None:

@@ -17,9 +17,6 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types import Completion
 from openai.types.chat import ChatCompletion
 from pydantic import BaseModel
-from pydantic_ai import Agent, NativeOutput
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.servers.service_process import ServiceProcess
 
@@ -332,6 +329,11 @@ class Pet(BaseModel):
 
 async def test_pydantic_ai_gets_a_typed_answer(url: str) -> None:
     async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
+        # Imported here, because it takes a second and every process of a run imports this file.
+        from pydantic_ai import Agent, NativeOutput
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+
         model = OpenAIChatModel("captions", provider=OpenAIProvider(openai_client=client))
         agent = Agent(model, output_type=NativeOutput(Pet), instructions="Name a pet.", retries=0)
         assert isinstance((await agent.run("dog in the snow")).output, Pet)

@@ -32,27 +32,6 @@ def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tu
         _follow(second_page.page, link)
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")])
-def test_an_answer_in_the_other_colours(
-    browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme
-) -> None:
-    with open_page(browser, service.url, size, scheme) as web_page:
-        page = web_page.page
-        page.goto("/")
-        formula = page.get_by_role("textbox", name=re.compile("^Formula"))
-        formula.fill(BROKEN)
-        expect(page.locator(".fault:visible")).to_contain_text(re.compile("expected", re.IGNORECASE))
-        _require_no_violations(page, "a fault")
-        formula.fill(BROKEN + ")")
-        expect(page.locator(".automaton-picture .edge", has_text="ball").first).to_be_visible()
-        page.get_by_role("button", name="Generate").click()
-        expect(page.locator("#lattice")).to_have_class(IS_DONE)
-        page.get_by_label("Text to check").fill("No such animal.")
-        expect(page.locator(".verdict")).to_contain_text("It ends too early")
-        _require_no_violations(page, "an answer, and a broken text")
-        assert _overflow(page) == 0, "the page scrolls sideways"
-
-
 def _see_the_fault_and_mend_it(page: Page) -> None:
     expect(page.locator(".automaton-picture")).to_be_visible()
     formula = page.get_by_role("textbox", name=re.compile("^Formula"))

@@ -119,20 +119,19 @@ FORMS: list[dict[str, Any]] = [
 
 def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page: Page) -> None:
     make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
-    options = {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
-    for constraint in FORMS:
-        state = {"prompt": "„Hallo“ 😀\nsentence:", "constraint": constraint, "options": options}
-        link = page.evaluate(make, state)
+    prompt, options = "„Hallo“ 😀\nsentence:", {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
+    states = [{"prompt": prompt, "constraint": constraint, "options": options} for constraint in FORMS]
+    links = [page.evaluate(make, state) for state in states]
+    for constraint, link in zip(FORMS, links, strict=True):
         assert re.fullmatch(r"#v1\.z\.[A-Za-z0-9_-]+", link)
+        page.goto("about:blank")
         visit(page, link)
-        expect(page.locator("#prompt")).to_have_value(str(state["prompt"]))
+        expect(page.locator("#prompt")).to_have_value(prompt)
         page.get_by_role("button", name="Copy as code").click()
         body = json.loads(snippet(page, "curl").partition("-d '")[2].rpartition("'")[0].replace("'\\''", "'"))
         page.get_by_role("button", name="Close").click()
-        assert (body["prompt"], body["constraint"]) == (state["prompt"], constraint)
+        assert (body["prompt"], body["constraint"]) == (prompt, constraint)
         assert {name: body[name] for name in options} == options
-        page.goto("about:blank")
-        visit(page)
     assert not [request.url for request in web_page.requests if "v1.z" in request.url.partition("#")[0]]
 
 
@@ -206,6 +205,8 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         page.get_by_role("button", name="Compare").click()
         expect(page.locator(".comparison-text")).to_have_count(3)
         generate(page)
+        expect(page.locator(".automaton-picture .edge").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "an answer"
         assert accessibility_violations(page) == []
         page.get_by_role("button", name="Copy as code").click()
         assert accessibility_violations(page) == []
