@@ -24,6 +24,8 @@ from tests.servers.redis_worker import WorkerProcess, settings, workers
 LEASE_S = 3.0
 SLACK_S = 20.0  # what a busy machine may add to a start or a wait
 DETACHED = SubmitOptions(detached=True)
+# Waits until all writes are on the disk: if it is slow, a kill loses acknowledged events. Redis 7.0 has no WAITAOF.
+WRITTEN = (("SET", "written", ""), ("WAITAOF", "1", "0", "10000"))
 
 
 def run(url: str, scenario: Callable[[RedisBroker], Awaitable[None]], wait_s: float = 20.0) -> None:
@@ -116,6 +118,7 @@ def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisSe
         async for event in broker.events(job_id):
             seen.append(event.data)
             if len(seen) == 20:
+                own_redis_server.ask_all(*WRITTEN)
                 own_redis_server.kill()
                 await asyncio.sleep(1)
                 own_redis_server.start()
@@ -161,8 +164,7 @@ def test_workers_keep_running_jobs_while_the_server_is_away(
     async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"tell 10 0.2")
         process = await taken(processes, job_id)
-        # A kill while the disk is slow loses acknowledged events. Redis 7.0 does not have WAITAOF.
-        own_redis_server.ask_all(("SET", "written", ""), ("WAITAOF", "1", "0", "10000"))
+        own_redis_server.ask_all(*WRITTEN)
         with absent(own_redis_server):
             began = time.monotonic()
             with pytest.raises(StorageDown):
