@@ -21,7 +21,7 @@ from compiler.limits import ResourceGuard
 if TYPE_CHECKING:  # `compiler` imports this module
     from compiler.json_schema.compiler import SchemaCompiler
 
-LABEL_TESTS_MAX = 30  # a label of int32 has a bit for each
+LABEL_TESTS_MAX = 20  # a label of int32 has a bit for each, and a number of up to _WORDS_MAX
 _FEW_ITEMS = 8  # a maximum up to which arrays are never shortened
 UNIQUE_STATES_MAX = 15_000  # of items with distinct values, each counted as often as it is copied
 _WORDS_MAX = 500
@@ -68,7 +68,8 @@ class ArrayBuilder:
         self._contains: list[Contains] = [contains for facts in self._facts for contains in facts.contains]
         self._safe = True
         prefix = max((len(facts.prefix) for facts in self._facts), default=0)
-        if self._maximum is not None and self._maximum > max(_FEW_ITEMS, prefix) and not self._contains:
+        many = self._maximum is not None and self._maximum > max(_FEW_ITEMS, prefix)
+        if self._maximum is not None and many and compiler.scalars.shortens_beside(node_ids):
             item = compiler.text(self._item(prefix), position.item(prefix))[0]
             least = max(self._minimum, prefix)
             self._maximum = compiler.scalars.item_count(least, self._maximum, item.states) if item else least

@@ -1,13 +1,17 @@
-"""The clauses of a conjunction of schema nodes. Plans choose how to eliminate them."""
+"""The clauses of a conjunction of schema nodes. Plans choose how to eliminate them.
+
+Some clauses take values away from others. `nodes_beside_negations` tells where.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from compiler.json_schema.nodes import Alternatives, Condition
+from compiler.json_schema.nodes import Alternatives, Condition, Schema
+from compiler.limits import ResourceGuard
 
 _CONDITIONS_TOGETHER_MAX = 3  # eliminated together in any case: n of them compile the nodes 2 ** n times
 _CONDITIONS_PLANNED_MAX = 8  # of which some may be eliminated together, because their `if` needs it
@@ -71,3 +75,63 @@ class Conjunction:
                 if not can_negate(condition):
                     return condition, Branching.TOGETHER
         return conditions[0], Branching.APART
+
+
+def negates(node: Schema) -> bool:
+    """Whether a node takes values away. `oneOf` and `contains` do so as `not` does."""
+    return bool(
+        node.none_of
+        or any(not condition.only_evaluates() for condition in node.conditions)
+        or any(choice.exactly_one for choice in node.choices)
+        or (node.arrays is not None and node.arrays.contains)
+    )
+
+
+def nodes_beside_negations(nodes: Sequence[Schema], guard: ResourceGuard) -> frozenset[int]:
+    """The nodes whose values a negation may speak of.
+
+    It speaks of the value that it stands beside, and of those inside. Elsewhere values are only united and intersected,
+    so that fewer values of a part leave fewer of the whole.
+    """
+    found, met = set[int](), set[tuple[frozenset[int], bool]]()
+    waiting = [(frozenset({0}), False)]
+    while waiting:
+        guard.check_time()
+        node_ids, is_inside = waiting.pop()
+        place = _in_place(nodes, node_ids)
+        is_negated = is_inside or any(negates(nodes[node]) for node in place)
+        if (place, is_negated) not in met:
+            met.add((place, is_negated))
+            found |= place if is_negated else frozenset()
+            waiting += [(frozenset(inner), is_negated) for inner in _inner(nodes, place) if inner]
+    return frozenset(found)
+
+
+def _in_place(nodes: Sequence[Schema], node_ids: Iterable[int]) -> frozenset[int]:
+    """The nodes and those beside them, which speak of the same value."""
+    met, waiting = set[int](), list(node_ids)
+    while waiting:
+        node = waiting.pop()
+        if node not in met:
+            met.add(node)
+            waiting += nodes[node].in_place_nodes()
+    return frozenset(met)
+
+
+def _inner(nodes: Sequence[Schema], place: Iterable[int]) -> Iterator[list[int]]:
+    """The nodes of each value inside a value, and of its keys. It may yield more than speak of one of them."""
+    inside = [nodes[number] for number in place]
+    objects = [node.objects for node in inside if node.objects is not None]
+    arrays = [node.arrays for node in inside if node.arrays is not None]
+    declared = [dict(facts.properties) for facts in objects]
+    patterns = [number for facts in objects for _, _, number in facts.patterns]
+    for name in {None, *(name for properties in declared for name in properties)}:
+        own = [
+            facts.additional if name is None else properties.get(name, facts.additional)
+            for facts, properties in zip(objects, declared, strict=True)
+        ]
+        yield [*(number for number in own if number is not None), *patterns]
+    yield [facts.names for facts in objects if facts.names is not None]
+    contained = [contains.item for facts in arrays for contains in facts.contains]
+    for index in range(max((len(facts.prefix) for facts in arrays), default=0) + 1):
+        yield [*(number for facts in arrays if (number := facts.item(index)) is not None), *contained]

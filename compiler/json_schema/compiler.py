@@ -16,7 +16,7 @@ from functools import partial, reduce
 
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder, label_by
-from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction
+from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction, negates
 from compiler.json_schema.fragments import (
     START,
     Assembler,
@@ -38,7 +38,6 @@ from compiler.json_schema.value_sets import (
     ValueSet,
     from_fragment,
     intersect,
-    negates,
     subtract,
     unite,
     without_symbol,
@@ -301,7 +300,9 @@ class SchemaCompiler:
             return all(name in allowed for allowed in types)
 
         literals = ({"null"} if allows("null") else set()) | ({"false", "true"} if allows("boolean") else set())
-        strings = self.scalars.string_language(nodes) if allows("string") else Trivial.EMPTY
+        strings: TypeLanguage = Trivial.EMPTY
+        if allows("string"):
+            strings = self.scalars.string_language(nodes, shortens=self.scalars.shortens_beside(node_ids))
         speaks_of_arrays = any(node.arrays is not None for node in nodes)
         speaks_of_objects = any(node.objects is not None for node in nodes)
         arrays, arrays_safe = self._container(

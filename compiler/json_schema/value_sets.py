@@ -18,6 +18,7 @@ import numpy as np
 
 from compiler.automata import Dfa
 from compiler.errors import SpecUnsupported
+from compiler.json_schema.clauses import negates, nodes_beside_negations
 from compiler.json_schema.decimals import PLAIN_EXPONENT_MAX, as_decimal, is_integer
 from compiler.json_schema.formats import SHORT_CHARS_MAX
 from compiler.json_schema.fragments import Fragment, ObjectLayout, Operation, combine, fragment_of, trim
@@ -188,7 +189,8 @@ class ScalarCompiler:
 
     spelling  how numbers are written
     listed    the numbers that the schema lists
-    shortens  whether numbers, strings and arrays may be shorter than the schema allows, to keep automata small
+    shortens  whether numbers, strings and arrays may be shorter than the schema allows, to keep automata small.
+              Numbers are not where the schema negates anything, the others not where a negation may speak of them
     """
 
     def __init__(
@@ -198,7 +200,9 @@ class ScalarCompiler:
         """extra: numbers that are written too."""
         self._alphabet, self._guard, self._width = alphabet, guard, alphabet.width
         self.spelling, self.listed = number_texts(nodes, guard, extra)
-        self.shortens = shortens and not any(map(negates, nodes))
+        negated = any(map(negates, nodes))
+        self.shortens, self._shortens_numbers = shortens, shortens and not negated
+        self._exact_nodes = nodes_beside_negations(nodes, guard) if shortens and negated else frozenset[int]()
         # Numbers beyond the bounds, and those that the schema writes in its own way: their other text is left out.
         standard = {value: self.spelling.text(value) for value in self.listed}
         self._own_texts = {
@@ -222,7 +226,7 @@ class ScalarCompiler:
 
         Such values may be copied often, so short numbers keep their automaton small.
         """
-        if not self.shortens:
+        if not self._shortens_numbers:
             return self.any_number()
         self._bounds["open_digits"] = OPEN_DIGITS_MAX
         return self._fragment(open_number_dfa(self.spelling.integer_digits))
@@ -257,9 +261,13 @@ class ScalarCompiler:
         """The bounds that may leave out values, by what was compiled."""
         return list(self._bounds.items())
 
+    def shortens_beside(self, node_ids: Sequence[int]) -> bool:
+        """Whether values of these nodes may be shorter than they allow."""
+        return self.shortens and self._exact_nodes.isdisjoint(node_ids)
+
     def item_count(self, minimum: int, maximum: int, states: int) -> int:
-        """The most items of an array. `states` is how many states an item has."""
-        cap = min(maximum, max(minimum, 1, _COUNTED_STATES // states)) if self.shortens else maximum
+        """The most items of an array that may be shortened. `states` is how many states an item has."""
+        cap = min(maximum, max(minimum, 1, _COUNTED_STATES // states))
         if cap < maximum:
             self._bounds["array_items"] = min(cap, self._bounds.get("array_items", cap))
         return cap
@@ -276,8 +284,8 @@ class ScalarCompiler:
         dead_column = np.zeros((fragment.states, 1), dtype=np.int32)
         return Fragment(columns, np.concatenate([dead_column, fragment.table], axis=1), fragment.label)
 
-    def string_language(self, nodes: Sequence[Schema]) -> TypeLanguage:
-        """The contents of the strings that fit all nodes."""
+    def string_language(self, nodes: Sequence[Schema], *, shortens: bool) -> TypeLanguage:
+        """The contents of the strings that fit all nodes. `shortens` is whether they may be shorter."""
         facts = [node.strings for node in nodes if node.strings is not None]
         keys: dict[ContentKey, None] = {}  # ordered, each once
         for fact in facts:
@@ -285,19 +293,21 @@ class ScalarCompiler:
             keys.update(dict.fromkeys(("format", name) for name in fact.formats))
             keys.update(dict.fromkeys(fact.constraints))
         minimum, maximum = tightest_counts(facts)
-        if self.shortens and maximum is not None:
+        if shortens and maximum is not None:
             # Counting multiplies the states, so fewer of both are written where that leaves anything.
             short = self._counted([self._alphabet.short_key(key) for key in keys], minimum, maximum, short=True)
             if isinstance(short, Fragment):
                 return short
-        return self._counted(list(keys), minimum, maximum)
+        return self._counted(list(keys), minimum, maximum, shortens=shortens)
 
     def _counted(
-        self, keys: Sequence[ContentKey], minimum: int, maximum: int | None, *, short: bool = False
+        self, keys: Sequence[ContentKey], minimum: int, maximum: int | None, *, shortens: bool = True,
+        short: bool = False,
     ) -> TypeLanguage:
         """The strings of all these contents with lengths within bounds.
 
-        short  whether a lower maximum keeps the automaton small; else it only ensures that some string is left
+        shortens  whether the maximum may be lower
+        short     whether that keeps the automaton small; else it only ensures that some string is left
         """
         contents = [self._alphabet.content(key) for key in keys]
         content = contents[0] if contents else None
@@ -307,7 +317,7 @@ class ScalarCompiler:
             return from_fragment(content)
         if not minimum and maximum is None:
             return Trivial.ALL
-        if self.shortens and maximum is not None:
+        if shortens and maximum is not None:
             states = content.states if content is not None else 2
             # Of n states, some string is shorter than n, or than the minimum and n.
             cap = min(maximum, max(minimum, _COUNTED_STATES // states) if short else minimum + states)
@@ -360,16 +370,6 @@ class ScalarCompiler:
 
 def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:
     return [value for value in values if not isinstance(value, str | bool) and value is not None]
-
-
-def negates(node: Schema) -> bool:
-    """Whether a node takes values away. `oneOf` and `contains` do so as `not` does."""
-    return bool(
-        node.none_of
-        or any(not condition.only_evaluates() for condition in node.conditions)
-        or any(choice.exactly_one for choice in node.choices)
-        or (node.arrays is not None and node.arrays.contains)
-    )
 
 
 def number_texts(

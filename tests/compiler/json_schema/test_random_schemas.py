@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.automata import CharDfa, steps_to
+from compiler.automata import CharDfa, char_complement, char_intersection, is_empty, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
-from compiler.json_schema import schema_dfa
+from compiler.json_schema import arrays, schema_dfa, value_sets
 from compiler.json_schema.fragments import Whitespace
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
@@ -182,3 +182,30 @@ def test_random_schemas_agree_with_the_library(seed: int) -> None:
         schema = random_schema(rng, 2)
         verdicts += count_verdicts(rng, schema, rng.choice(("compact", "pretty")))
     assert verdicts >= 30
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shortened_random_schemas_write_valid_values(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_FEW_ITEMS", 0)
+    rng, shortened = random.Random(seed), 0
+
+    def part() -> dict[str, Any]:
+        values = ({"type": "string", "maxLength": 3}, {"items": {"type": "null"}, "maxItems": 3}, random_schema(rng, 1))
+        return {"properties": {name: rng.choice(values) for name in ("a", "b")}}
+
+    for _ in range(15):
+        inner = {keyword: [part(), part()] for keyword in rng.sample(("allOf", "anyOf", "oneOf"), rng.randrange(2))}
+        outer = {rng.choice(("allOf", "anyOf")): [{"properties": {"c": part()}}, {"properties": {"c": part() | inner}}]}
+        schema = {"type": "object", "required": ["a"], "properties": {"d": False}} | part() | outer
+        try:
+            exact = compiled(schema)
+            with monkeypatch.context() as short:
+                short.setattr(value_sets, "_COUNTED_STATES", 2)
+                automaton = compiled(schema)
+        except (SpecUnsupported, LimitExceeded):
+            continue
+        left_out = char_intersection([exact, char_complement(automaton)], ResourceGuard(Limits()))
+        shortened += not is_empty(left_out.dfa)
+        added = char_intersection([automaton, char_complement(exact)], ResourceGuard(Limits()))
+        assert is_empty(added.dfa), schema
+    assert shortened >= 3

@@ -60,6 +60,18 @@ def test_counted_strings_compile(schema: dict[str, Any], accepted: list[str], re
     assert [text for text in rejected if accepts(strings, text)] == []
 
 
+def test_strings_away_from_a_negation_are_shortened() -> None:
+    long = {"type": "string", "maxLength": 32_767}
+    link = {"oneOf": [{"type": "null"}, {"type": "string", "pattern": "^[0-9a-f]{24}$"}]}
+    values = {"type": "object", "properties": {"text": long, "name": long, "link": link}, "additionalProperties": False}
+    assert accepts(automaton(values), {"text": "a" * 4_000, "name": "é", "link": "0123456789abcdef" + "0" * 8})
+    # Here a longer text would fit both options.
+    either = {"oneOf": [{"maxLength": 4_200}, {"minLength": 4_150, "maxLength": 4_300}], "type": "string"}
+    lengths = {0: True, 4_149: True, 4_150: False, 4_200: False, 4_201: True, 4_300: True, 4_301: False}
+    strings = automaton(either)
+    assert {length: accepts(strings, "a" * length) for length in lengths} == lengths
+
+
 def test_ten_thousand_items_are_written_in_part() -> None:
     items = automaton({"type": "array", "items": {"type": "boolean"}, "maxItems": 10_000})
     assert accepts(items, [True] * 500)
