@@ -28,7 +28,8 @@ def intersect(machine: PushdownMachine, regular: PushdownMachine, guard: Resourc
 
     A state is a pair, and a component that is left tells its caller the state of both: the codes are pairs, too.
     Symbols stay as they are. Only pairs that some stack may reach are made.
-    Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`.
+    Raises LimitExceeded over `dfa_states_max`, `table_bytes_max` or `compile_s_max`, and where more distances than
+    `exit_distances_max` are to be expected.
     """
     if regular.choices or regular.pop.any():
         raise ValueError("the second machine pushes nothing and decides each step")
@@ -126,6 +127,9 @@ class _RegularProduct:
         codes, rules = self._codes_of(pairs), len(machine.rules)
         own, at_code = np.divmod(codes, self._size)
         number = np.where(own == machine.start_code, own, rules + np.arange(len(codes)))
+        # From each state of a rule there may be a distance to each of its ends; with counts, to half of them.
+        pairs_at_most = int(np.bincount(own, minlength=rules)[machine.code[state]].sum())
+        self._guard.check("exit_distances_max", pairs_at_most // 2)
         self._guard.check("table_bytes_max", 4 * len(machine.resume) * (rules + len(codes)))
         resume = np.full((len(machine.resume), rules + len(codes)), NOWHERE, dtype=np.int32)
         symbol, column = (machine.resume[:, own] != NOWHERE).nonzero()

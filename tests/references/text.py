@@ -91,7 +91,8 @@ def strips_a_space(spec: Spec) -> bool:
 
     That holds if a whole-text constraint allows it and none forbids it.
     """
-    specs = [leaf for leaf in leaves(spec) if isinstance(leaf, RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec)]
+    whole = RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | GrammarSpec
+    specs = [leaf for leaf in leaves(spec) if isinstance(leaf, whole)]
     settings = {leaf.leading_space for leaf in specs}
     settings |= {leaf.leading_space for leaf in leaves(spec) if isinstance(leaf, DfaSpec) and leaf.user_dfa.over_bytes}
     return settings == {"strip"}
