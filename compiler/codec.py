@@ -36,7 +36,7 @@ from compiler.text import (
 )
 
 MAGIC = b"ABSDFA04"  # an explicit automaton
-PUSHDOWN_MAGIC = b"ABSPDA01"
+PUSHDOWN_MAGIC = b"ABSPDA02"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")

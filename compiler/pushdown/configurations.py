@@ -97,7 +97,7 @@ class Configurations:
             return self._numbers[members]
         self._vectors.update()
         control, node = np.array(members).T
-        return self._add_state(members, self._least(self._vectors.least(self._vectors.costs.states, control, node)))
+        return self._add_state(members, self._least(self._vectors.least(self._vectors.costs.landings, control, node)))
 
     def stacks_of(self, state: int) -> Stacks:
         """The state apart from this generation."""
@@ -137,7 +137,7 @@ class Configurations:
         vectors, found = self._cost_vectors, np.full(len(states), np.inf)
         vectors.update()
         row, control, node = self._flat(states)
-        np.minimum.at(found, row, vectors.least(vectors.costs.states, control, node))
+        np.minimum.at(found, row, vectors.least(vectors.costs.landings, control, node))
         found[(states == self._accepted) | (states == DEAD_STATE)] = 0.0
         return found
 

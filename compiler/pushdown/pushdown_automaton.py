@@ -70,13 +70,19 @@ class PushdownAutomaton:
     @property
     def min_tokens(self) -> int:
         """d(start), the fewest tokens that satisfy the constraint. EOS is counted. A smaller budget is impossible."""
-        found = (self.distances.state == self.tables.start) & (self.distances.pending == ACCEPTED_PENDING)
+        found = (self.distances.landing == self.tables.start) & (self.distances.pending == ACCEPTED_PENDING)
         return int(self.distances.within[found].min(initial=UNREACHABLE))
 
     @cached_property
     def exit_costs(self) -> ExitCosts:
         """The distances, arranged for `Configurations`."""
         return ExitCosts(self.tables, self.distances)
+
+    @cached_property
+    def exits(self) -> int:
+        """How many distances are finite: those from control states, and from pendings behind symbols."""
+        costs = self.exit_costs
+        return int(costs.landings.first[self.states] + np.diff(costs.arrivals.first)[self.tables.entry_arrival].sum())
 
     @cached_property
     def edge_key(self) -> NDArray[np.int64]:

@@ -16,12 +16,16 @@ generalisation of Dijkstra's algorithm (1977).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
+from compiler.automata import spread, stable_order
 from compiler.limits import ResourceGuard
+from compiler.pushdown.cost_groups import CostGroups
 from compiler.pushdown.machine import check_range
 from compiler.pushdown.tables import PushdownTables
 
@@ -32,41 +36,33 @@ _TICK_EVERY = 1 << 12  # values settled between two looks at the time
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ExitDistances:
-    """The finite values of `within` and `behind`. Each group of arrays ascends by all but its last one.
+    """The finite values of F. Those of the first landings are `within`, those of arrivals give `behind`.
 
-    state, pending, within         [N]  control state, pending and least cost
-    symbol, entered, left, behind  [M]  stack symbol, pendings and least cost
+    landing, pending  int32 [N]  ascending
+    within            [N]        the least cost, int32 in tokens or float64
 
-    Costs are int32 in tokens, or float64. Raises ValueError where an index, an order or a cost is off.
+    Raises ValueError where an index, an order or a cost is off.
     """
 
-    state: np.ndarray
+    landing: np.ndarray
     pending: np.ndarray
     within: np.ndarray
-    symbol: np.ndarray
-    entered: np.ndarray
-    left: np.ndarray
-    behind: np.ndarray
+
+    def by_landing(self, tables: PushdownTables) -> CostGroups:
+        """The values of each landing."""
+        first = np.searchsorted(self.landing, np.arange(len(tables.landing_state) + 1))
+        return CostGroups(first, self.pending, self.within)
 
     def check(self, tables: PushdownTables) -> None:
         """Raise ValueError unless the distances fit the tables."""
-        for keys, costs in (
-            ((self.state, self.pending), self.within),
-            ((self.symbol, self.entered, self.left), self.behind),
-        ):
-            bounded = (costs >= 0) & (costs <= STEPS_MAX)
-            if any(key.shape != costs.shape for key in keys) or not bounded.all():
-                raise ValueError("costs are not negative, one for each place")
-            order = np.lexsort(keys[::-1])
-            same = np.logical_and.reduce([key[1:] == key[:-1] for key in keys])
-            if (order != np.arange(len(order))).any() or same.any():
-                raise ValueError("the places of costs ascend")
-        if not (self.within > 0).all():
+        if not self.landing.shape == self.pending.shape == self.within.shape:
+            raise ValueError("landing, pending and within are [N]")
+        if not ((self.within > 0) & (self.within <= STEPS_MAX)).all():
             raise ValueError("a token costs something")
-        check_range("state", self.state, 0, tables.states)
-        check_range("symbol", self.symbol, 0, tables.symbols)
-        for name in ("pending", "entered", "left"):
-            check_range(name, getattr(self, name), 0, tables.pendings)
+        check_range("landing", self.landing, 0, len(tables.landing_state))
+        check_range("pending", self.pending, 0, tables.pendings)
+        if (np.diff(self.landing.astype(np.int64) * tables.pendings + self.pending) <= 0).any():
+            raise ValueError("the places of costs ascend")
 
 
 def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarray | None = None) -> ExitDistances:
@@ -74,57 +70,90 @@ def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarr
 
     guard  None: its time is not limited; the number of finite values, which another guard limited, bounds it
     cost   float64 [E]  what each edge of `tables` costs, above 0; without it, one token each
-    Values over STEPS_MAX are left out. Raises LimitExceeded over `exit_distances_max` or `compile_s_max`.
+    Values over STEPS_MAX are left out. Raises LimitExceeded over `exit_distances_max`, `table_bytes_max` or
+    `compile_s_max`.
     """
     equations = _Equations(tables, np.ones(len(tables.edge_class), dtype=np.int32) if cost is None else cost)
     solution = _Solution(equations)
     solution.run(guard)
-    dtype = np.int32 if cost is None else np.float64
-    within = enumerate(solution.values[: tables.states])
-    inner = sorted((state, x, value) for state, values in within for x, value in values.items())
-    behind = zip(equations.pairs, solution.values[len(equations.readers) :], strict=True)
-    outer = sorted((*pair, x, value) for pair, values in behind for x, value in values.items())
-    state, pending, steps = zip(*inner, strict=True) if inner else ((), (), ())
-    symbol, entered, left, through = zip(*outer, strict=True) if outer else ((), (), (), ())
-    index = (np.array(values, dtype=np.int32) for values in (state, pending, symbol, entered, left))
-    names = ("state", "pending", "symbol", "entered", "left")
-    costs = {"within": np.array(steps, dtype=dtype), "behind": np.array(through, dtype=dtype)}
-    return ExitDistances(**dict(zip(names, index, strict=True)), **costs)
+    found = _of_members(solution, equations.group, np.dtype(np.int32 if cost is None else np.float64), guard)
+    landing = np.repeat(np.arange(solution.landings, dtype=np.int32), np.diff(found.first))
+    return ExitDistances(landing=landing, pending=found.pending, within=found.cost)
+
+
+def _of_members(
+    solution: _Solution, group: np.ndarray, dtype: np.dtype[Any], guard: ResourceGuard | None
+) -> CostGroups:
+    """F of each landing and pending. All pendings of a group have the same."""
+    rows = solution.values[: solution.landings]
+    count = [len(row) for row in rows]
+    number = np.fromiter((each for row in rows for each in row), dtype=np.int64, count=sum(count))
+    cost = np.fromiter((value for row in rows for value in row.values()), dtype=dtype, count=sum(count))
+    order = stable_order(group)
+    first = np.searchsorted(group[order], np.arange(int(group.max()) + 2))
+    if guard:
+        guard.check("table_bytes_max", dtype.itemsize * int((first[number + 1] - first[number]).sum()))
+    member, counts = spread(first[number], first[number + 1])
+    landing = np.repeat(np.repeat(np.arange(len(rows)), count), counts)
+    return CostGroups.least(landing, order[member].astype(np.int32), np.repeat(cost, counts), groups=len(rows))
+
+
+def arrival_costs(tables: PushdownTables, landings: CostGroups) -> CostGroups:
+    """The costs from each arrival, from those of landings."""
+    exits = np.flatnonzero(tables.item < 0)
+    pending = np.append(landings.pending, ~tables.item[exits])
+    cost = np.append(landings.cost, np.zeros(len(exits), dtype=landings.cost.dtype))
+    # The costs of an item stand together: those of its landing, or the one of an exit behind all these.
+    item = np.maximum(tables.item, 0)
+    first, end = landings.first[item], landings.first[item + 1]
+    first[exits] = len(landings.pending) + np.arange(len(exits))
+    end[exits] = first[exits] + 1
+    place, counts = spread(first, end)
+    arrival = np.repeat(np.repeat(np.arange(len(tables.item_first) - 1), np.diff(tables.item_first)), counts)
+    return CostGroups.least(arrival, pending[place], cost[place], groups=len(tables.item_first) - 1)
 
 
 class _Equations:
-    """The equations by what they depend on.
+    """The equations by what they depend on, over groups of pendings.
 
-    The unknowns are numbered: F of each landing, then `behind` of each entry, a symbol and a pending.
+    The unknowns are numbered: F of each landing, then `behind` of each entry, a symbol and a group.
 
-    entry    the unknown of each symbol and pending
+    group    the group of each pending: int [X]
+    entry    the unknown of each symbol and group
     readers  for each landing, the control states with a token to it, and the cost
     openers  for each landing, the entries with it among their items
     above    for each landing, (s, landing): the one with s beneath all its symbols
+    exits    what is known at once: cost, unknown, group
     """
 
     def __init__(self, tables: PushdownTables, cost: np.ndarray) -> None:
         self._tables = tables
         landings = len(tables.landing_state)
         self.readers: list[list[tuple[int, float]]] = [[] for _ in range(landings)]
-        self.openers: list[list[int]] = [[] for _ in range(landings)]
+        openers: list[dict[int, None]] = [{} for _ in range(landings)]
         self.above: list[list[tuple[int, int]]] = [[] for _ in range(landings)]
-        self.exits: list[tuple[float, int, int]] = []  # known at once: cost, unknown, pending
+        exits: list[tuple[float, int, int]] = []
         for state, arrival, least in self._distinct_edges(cost):
             for item in tables.items(arrival).tolist():
                 if item >= 0:
                     self.readers[item].append((state, least))
                 else:
-                    self.exits.append((least, state, ~item))
-        self.pairs = list(zip(tables.entry_symbol.tolist(), tables.entry_pending.tolist(), strict=True))
-        self.entry = {pair: unknown for unknown, pair in enumerate(self.pairs, landings)}
-        self.unknowns = landings + len(self.pairs)
-        for unknown, arrival in enumerate(tables.entry_arrival.tolist(), landings):
+                    exits.append((least, state, ~item))
+        columns = (tables.entry_symbol, tables.entry_pending, tables.entry_arrival)
+        entries = list(zip(*(column.tolist() for column in columns), strict=True))
+        self.group = _reached_alike(tables, exits, entries)
+        group = self.group.tolist()
+        self.exits = {(least, state, group[pending]): None for least, state, pending in exits}
+        self.entry = dict[tuple[int, int], int]()
+        for symbol, pending, arrival in entries:
+            unknown = self.entry.setdefault((symbol, group[pending]), landings + len(self.entry))
             for item in tables.items(arrival).tolist():
                 if item >= 0:
-                    self.openers[item].append(unknown)
+                    openers[item][unknown] = None
                 else:
-                    self.exits.append((0, unknown, ~item))
+                    self.exits[0, unknown, group[~item]] = None
+        self.openers = [list(each) for each in openers]
+        self.unknowns = landings + len(self.entry)
         for landing in range(tables.states, landings):
             self.above[tables.landing_below[landing]].append((int(tables.landing_symbol[landing]), landing))
 
@@ -140,14 +169,48 @@ class _Equations:
         return list(zip(source[chosen].tolist(), tables.edge_arrival[chosen].tolist(), least.tolist(), strict=True))
 
 
+def _reached_alike(
+    tables: PushdownTables, exits: list[tuple[float, int, int]], entries: list[tuple[int, int, int]]
+) -> np.ndarray:
+    """Groups of pendings that are reached alike.
+
+    The same states reach them at the same costs by tokens, and behind a symbol pendings of one group do.
+    F is the same for all pendings of a group: so it is in each round of a fixpoint iteration that begins with infinite
+    values. The groups are refined from coarse to fine.
+    """
+    direct = [dict[int, float]() for _ in range(tables.pendings)]
+    through = [set[tuple[int, int]]() for _ in range(tables.pendings)]
+    for least, state, pending in exits:
+        direct[pending][state] = min(least, direct[pending].get(state, _BEYOND))
+    for symbol, pending, arrival in entries:
+        for item in tables.items(arrival).tolist():
+            if item < 0:
+                through[~item].add((symbol, pending))
+    group, count = _numbered(frozenset(each.items()) for each in direct), 0
+    while max(group) >= count:
+        count = max(group) + 1
+        group = _numbered(
+            (known, frozenset((symbol, group[pending]) for symbol, pending in ways))
+            for known, ways in zip(group, through, strict=True)
+        )
+    return np.array(group)
+
+
+def _numbered(values: Iterable[object]) -> list[int]:
+    """A number for each value; equal ones have the same."""
+    numbers = dict[object, int]()
+    return [numbers.setdefault(value, len(numbers)) for value in values]
+
+
 class _Solution:
     """Settles the unknowns of the equations in ascending order.
 
-    values  of each unknown, by pending; those of the first landings are `within`
+    values  of each unknown, by group of pendings; those of the first landings are `within`
     """
 
     def __init__(self, equations: _Equations) -> None:
         self._equations = equations
+        self.landings = len(equations.readers)
         self.values: list[dict[int, float]] = [{} for _ in range(equations.unknowns)]
         # Sums that wait for `behind` of an entry (s, y): a landing with s deepest, and F at y of the one without s.
         self._sums: list[list[tuple[int, float]]] = [[] for _ in range(equations.unknowns)]
@@ -169,7 +232,7 @@ class _Solution:
 
     def run(self, guard: ResourceGuard | None) -> None:
         """Settle all values."""
-        count, settled, landings = 0, 0, len(self._equations.readers)
+        count, settled = 0, 0
         while self._levels:
             value = self._levels[0]
             waiting = self._waiting[value]
@@ -182,7 +245,7 @@ class _Solution:
                 if self.values[unknown][pending] < value:
                     continue
                 settled += 1
-                if unknown < landings:
+                if unknown < self.landings:
                     self._use_landing(unknown, pending, value)
                 else:
                     for landing, before in self._sums[unknown]:

@@ -10,8 +10,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from compiler.lifting import UNREACHABLE
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.pushdown import (
@@ -172,13 +170,14 @@ class _Alive:
     """Whether what a recognizer has read can be continued and accepted."""
 
     def __init__(self, recognizer: Recognizer, over_bytes: PushdownAutomaton) -> None:
-        self._recognizer, distances = recognizer, over_bytes.distances
+        self._recognizer, tables, costs = recognizer, over_bytes.tables, over_bytes.exit_costs
         # The pendings with which a control state may be left, and by symbol those that lead from one to another.
         self._within, self._behind = defaultdict[int, set[int]](set), defaultdict[int, dict[int, set[int]]](dict)
-        for state, pending in np.stack([distances.state, distances.pending], axis=1).tolist():
-            self._within[state].add(pending)
-        for symbol, entered, left in np.stack([distances.symbol, distances.entered, distances.left], axis=1).tolist():
-            self._behind[symbol].setdefault(entered, set()).add(left)
+        for state in range(tables.states):
+            self._within[state] = costs.landings.pendings_of(state)
+        entries = zip(tables.entry_symbol, tables.entry_pending, tables.entry_arrival, strict=True)
+        for symbol, entered, arrival in entries:
+            self._behind[int(symbol)][int(entered)] = costs.arrivals.pendings_of(int(arrival))
         self._nodes = [{ACCEPTED_PENDING}]  # by node, the pendings from which acceptance can be reached
 
     def __call__(self) -> bool:

@@ -106,7 +106,7 @@ def cost_to_go(automaton: TokenAutomaton, prior: Tensor) -> Tensor | None:
 
 def exit_costs(automaton: PushdownAutomaton, prior: Tensor) -> ExitCosts | None:
     """The same for a pushdown automaton: what its parts cost, in nats. None where the automaton is too large."""
-    if len(automaton.distances.within) + len(automaton.distances.behind) > _EXITS_MAX:
+    if automaton.exits > _EXITS_MAX:
         return None
     return automaton.token_costs(np.maximum(-prior.numpy(), _NATS_MIN))
 

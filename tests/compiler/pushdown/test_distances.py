@@ -93,16 +93,19 @@ def test_saturation_is_the_dense_fixpoint(name: str) -> None:
     case = GRAMMARS[name]
     machine = build_machine(case.grammar, guard())
     tables = lift_to_tokens(machine, toy_vocabulary(case, random.Random(7)), guard()).tables
-    within, behind = dense_fixpoint(tables)
+    through, behind = dense_fixpoint(tables)
     found = saturate(tables, guard())
-    expected = np.argwhere(np.isfinite(within))
-    assert np.array_equal(np.column_stack([found.state, found.pending]), expected)
-    assert np.array_equal(found.within, within[tuple(expected.T)])
-    expected = np.argwhere(np.isfinite(behind))
-    assert np.array_equal(np.column_stack([found.symbol, found.entered, found.left]), expected)
-    assert np.array_equal(found.behind, behind[tuple(expected.T)])
+    expected = np.argwhere(np.isfinite(through))
+    assert np.array_equal(np.column_stack([found.landing, found.pending]), expected)
+    assert np.array_equal(found.within, through[tuple(expected.T)])
+    arrivals = ExitCosts(tables, found).arrivals
+    for symbol, entered, arrival in zip(tables.entry_symbol, tables.entry_pending, tables.entry_arrival, strict=True):
+        place, _ = arrivals.of(np.array([arrival]))
+        expected = np.flatnonzero(np.isfinite(behind[symbol, entered]))
+        assert np.array_equal(arrivals.pending[place], expected)
+        assert np.array_equal(arrivals.cost[place], behind[symbol, entered, expected])
     unit = saturate(tables, guard(), np.ones(len(tables.edge_class)))
-    assert np.array_equal(unit.within, found.within) and np.array_equal(unit.behind, found.behind)
+    assert np.array_equal(unit.within, found.within) and np.array_equal(unit.pending, found.pending)
 
 
 def dense_fixpoint(tables: PushdownTables) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +137,7 @@ def dense_fixpoint(tables: PushdownTables) -> tuple[np.ndarray, np.ndarray]:
         for place, arrival in places:
             behind[place] = arrived(arrival)
         if np.array_equal(before[0], through) and np.array_equal(before[1], behind):
-            return through[: tables.states], behind
+            return through, behind
 
 
 def test_distances_may_be_exponential_in_the_rules() -> None:

@@ -77,9 +77,9 @@ def test_damaged_tables_are_refused(automaton: PushdownAutomaton) -> None:
 def test_damaged_distances_are_refused(automaton: PushdownAutomaton) -> None:
     distances = automaton.distances
     for name, value in (
-        ("within", distances.within - 1), ("within", distances.within + (1 << 25)), ("behind", distances.behind - 1),
-        ("state", distances.state[::-1]), ("pending", distances.pending + automaton.tables.pendings),
-        ("symbol", distances.symbol + 1), ("left", distances.left[1:]), ("entered", np.zeros_like(distances.entered)),
+        ("within", distances.within - 1), ("within", distances.within + (1 << 25)), ("within", distances.within[1:]),
+        ("landing", distances.landing[::-1]), ("pending", distances.pending + automaton.tables.pendings),
+        ("landing", distances.landing + 1), ("pending", np.zeros_like(distances.pending)),
     ):  # fmt: skip
         with pytest.raises(ValueError):
             PushdownAutomaton(automaton.tables, replace(distances, **{name: value}))
