@@ -46,7 +46,7 @@ class Limits:
         10_000_000, "steps in which the parser of a grammar reads one text; an ambiguous text takes many for each byte"
     )
     exit_distances_max: int = _cap(
-        300_000, "distances between two places of one rule, of a pushdown automaton; products with counts have many"
+        500_000, "distances between two places of one rule, of a pushdown automaton; products with counts have many"
     )
     table_bytes_max: int = _cap(128 * 2**20, "size of each table of an automaton")
     compile_s_max: float = _cap(10.0, "wall time of a compilation")
