@@ -24,6 +24,11 @@ outlines-core, which takes the JSON schema `{}` with bounded nesting and no othe
 the grammar's texts that differ from the grammar. Compile: milliseconds until the first mask, medians with ranges. Mask:
 microseconds from a token to the next mask over all ids, p50 / p99 over the texts of the language. llguidance
 precomputes nothing. A compile may take 60 s here, and 10 s in the service (`compile_s_max`).
+
+Our rows were measured before the lift kept live states alone and distances were solved for groups of pendings. Since
+then, by the same clock and with other work on the machine, ours alone takes over gpt2 / o200k_base: SQL dialect
+1.8 s / 4.3 s, C-like statements 0.57 s / 3.2 s, any JSON 57 ms over o200k_base. Their tables take 17.9 / 51.1 MB and
+7.0 / 53.1 MB. Peers were not measured again.
 """
 GROWTH_NOTES = """
 Over o200k's vocabulary. "Rules": n rules that call each other, all of them alternatives of the start. "Nested rules": a

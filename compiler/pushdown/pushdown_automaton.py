@@ -80,7 +80,7 @@ class PushdownAutomaton:
 
     @cached_property
     def exits(self) -> int:
-        """How many distances are finite: those from control states, and from pendings behind symbols."""
+        """How many distances are finite, from control states and from pendings."""
         costs = self.exit_costs
         return int(costs.landings.first[self.states] + np.diff(costs.arrivals.first)[self.tables.entry_arrival].sum())
 
