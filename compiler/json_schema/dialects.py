@@ -62,6 +62,7 @@ class Dialect:
     numeric_bounds  whether they may be numbers
     list_items      whether `items` may be a list
     contains_evaluates  whether the items that fit `contains` count as evaluated
+    plain_integers  whether integers are written without fraction and exponent
     """
 
     name: str
@@ -72,6 +73,7 @@ class Dialect:
     numeric_bounds: bool = True
     list_items: bool = True
     contains_evaluates: bool = True
+    plain_integers: bool = False
 
     def may_have(self, keyword: str) -> bool:
         """Whether a schema may have this keyword without a report."""
@@ -84,7 +86,7 @@ _7 = Dialect(name="draft-07", keywords=_2019.keywords - _SINCE_2019 - {"$recursi
 _6 = replace(_7, name="draft-06", keywords=_7.keywords - {"if", "then", "else"})
 _4 = replace(
     _6, name="draft-04", keywords=_6.keywords - {"const", "contains", "propertyNames"}, identifier="id",
-    boolean_bounds=True, numeric_bounds=False,
+    boolean_bounds=True, numeric_bounds=False, plain_integers=True,
 )  # fmt: skip
 # Without `$schema`, each keyword has the meaning of the drafts that have it.
 ASSERTIONS = _ALL_2020 | _OF_2019  # every keyword that has an effect in some draft

@@ -161,8 +161,9 @@ class Schema:
     """One node. Every fact has to hold; a fact about a type says nothing about values of other types.
 
     field    where it stands in the document, as `properties.age.anyOf.0`; empty for the document itself
-    never    no value at all is valid
+    never    no value at all is valid, as for `false`; the schema `true` has no fact at all
     types    the allowed types, None for all
+    plain_integers  whether a number with a fraction or an exponent is no integer, so that 1.0 is none
     values   the allowed scalars, None for all
     constant the array or object that alone is valid, as the other facts say too; None for other nodes
     all_of, choices, none_of, conditions        nodes that speak of the same value
@@ -171,10 +172,10 @@ class Schema:
     """
 
     field: str
-    # What `false` stands for; the schema `true` has no fact at all.
     _: KW_ONLY
     never: bool = False
     types: frozenset[str] | None = None
+    plain_integers: bool = False
     values: tuple[Scalar, ...] | None = None
     constant: list[object] | dict[str, object] | None = None
     numbers: NumberFacts | None = None

@@ -138,6 +138,7 @@ class _ObjectReader(TypeKeywords):
         return Schema(
             field,
             types=self._types(),
+            plain_integers=self.dialect.plain_integers,
             values=values,
             numbers=self.numbers(),
             strings=self.strings(),

@@ -161,7 +161,7 @@ class _Validator:
         inner = value.value
         if node.never:
             return _Failure(value, node, node.field.rpartition(".")[2], "no value is allowed here")
-        if node.types is not None and not any(_is_of_type(inner, name) for name in node.types):
+        if node.types is not None and not any(_is_of_type(inner, name, node) for name in node.types):
             return _Failure(value, node, "type", f"the value is not of type {' or '.join(sorted(node.types))}")
         if node.values is not None and not any(_is_scalar(inner, scalar) for scalar in node.values):
             keyword = "const" if len(node.values) == 1 else "enum"
@@ -345,14 +345,15 @@ class _Validator:
         return None
 
 
-def _is_of_type(value: object, name: str) -> bool:
+def _is_of_type(value: object, name: str, node: Schema) -> bool:
     match value:
         case None:
             return name == "null"
         case bool():
             return name == "boolean"
         case Decimal():
-            return name == "number" or (name == "integer" and is_integer(value))
+            is_plain = not value.as_tuple().exponent or not node.plain_integers
+            return name == "number" or (name == "integer" and is_integer(value) and is_plain)
         case str():
             return name == "string"
         case _:
