@@ -30,7 +30,7 @@ from compiler.text import (
     PushdownText,
     TextAutomaton,
     label_automata,
-    leaves_of,
+    leaves_of_type,
     to_text,
     with_bounded_nesting,
     without_bounded_leaves,
@@ -104,7 +104,7 @@ def compile_spec(
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=distances, vocabulary=vocabulary.fingerprint,
         not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(tree),
-        warnings=tuple(each for leaf in leaves_of(tree) if isinstance(leaf, PushdownLeaf) for each in leaf.warnings),
+        warnings=tuple(warning for leaf in leaves_of_type(tree, PushdownLeaf) for warning in leaf.warnings),
     )
 
 

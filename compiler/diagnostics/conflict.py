@@ -34,7 +34,7 @@ from compiler.spec import (
     Spec,
     resolve_propositions,
 )
-from compiler.text import PushdownLeaf, combine, label_automata, leaves_of, to_text
+from compiler.text import PushdownLeaf, combine, label_automata, leaves_of_type, to_text
 from compiler.vocab import byte_vocabulary
 
 SEARCH_S_MAX = 2.0  # a refusal is not to take much longer than what it refuses
@@ -209,7 +209,7 @@ class _ConflictSearch:
         tree = constraint_tree(spec, self._engines, self._guard)
         if self._labels is not None:
             return label_automata(tree, self._labels, self._guard)[1].min_tokens != UNREACHABLE
-        if any(isinstance(leaf, PushdownLeaf) for leaf in leaves_of(tree)):
+        if leaves_of_type(tree, PushdownLeaf):
             return to_text(tree, self._guard).byte_automaton.min_tokens != UNREACHABLE
         combination = combine(tree, self._guard)
         # An empty language of letters needs no transducer.

@@ -50,10 +50,11 @@ def all_of(left: JsonSchemaSpec, right: JsonSchemaSpec) -> JsonSchemaSpec | None
         return None
     # Digits of numbers are kept: documents are joined as texts.
     documents = dict(zip(_SIDES, (left.schema, right.schema), strict=True))
-    shared = [text.strip()[1:-1].strip() for text in dict.fromkeys((left.schemas, right.schemas))]
-    names = [name for text in dict.fromkeys((left.schemas, right.schemas)) for name in json.loads(text)]
+    tables = dict.fromkeys((left.schemas, right.schemas))
+    names = [name for table in tables for name in json.loads(table)]
     if len({*names, *_SIDES}) < len(names) + len(_SIDES):
         return None
-    members = [*(f'"{name}": {text}' for name, text in documents.items()), *filter(None, shared)]
+    shared = filter(None, (table.strip()[1:-1].strip() for table in tables))
+    members = [*(f'"{name}": {text}' for name, text in documents.items()), *shared]
     references = ", ".join(f'{{"$ref": "{name}"}}' for name in documents)
     return replace(left, schema=f'{{"allOf": [{references}]}}', schemas=f"{{{', '.join(members)}}}")

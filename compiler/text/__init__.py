@@ -31,7 +31,7 @@ from compiler.text.tree import (
     PushdownLeaf,
     WordLeaf,
     approximated_paths,
-    leaves_of,
+    leaves_of_type,
     with_bounded_nesting,
     without_bounded_leaves,
 )
@@ -40,6 +40,6 @@ __all__ = [
     "SEPARATOR", "AnyText", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
     "Negation", "PerCharacterAutomaton", "Prefix", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck",
     "WholeTextAutomaton", "WordLeaf", "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels",
-    "check_text", "combine", "label_automata", "leaves_of", "pushdown_text", "read_prefix", "replay", "states_along",
-    "to_char_dfa", "to_text", "to_text_automaton", "with_bounded_nesting", "without_bounded_leaves",
+    "check_text", "combine", "label_automata", "leaves_of_type", "pushdown_text", "read_prefix", "replay",
+    "states_along", "to_char_dfa", "to_text", "to_text_automaton", "with_bounded_nesting", "without_bounded_leaves",
 ]  # fmt: skip

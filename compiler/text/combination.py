@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from compiler.text.tree import (
     ConstraintTree,
     LengthLeaf,
     WordLeaf,
-    leaves_of,
+    leaves_of_type,
     normal_form,
     split_mandatory,
 )
@@ -48,7 +48,6 @@ from compiler.text.word_trace import WordTransducer, word_transducer
 _INNER_STATES_MAX = 4_000  # of a transducer's states inside characters, before its tables cost more than letters do
 _LONG, _FEW_MINTERMS, _MANY_CHARACTERS = 20_000, 8, 16  # see `_is_count`
 _JOINT_INNER_STATES_MAX = 5_000  # the same of a joint transducer, which has some for its words anyway
-_Leaf = TypeVar("_Leaf", WordLeaf, CharLeaf, LengthLeaf)
 NO_LETTERS = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
 LetterNames = tuple[tuple[str, ...] | None, ...]
 _INTERNAL_NAMES = {  # of our own propositions
@@ -101,10 +100,6 @@ class _Parts:
     leading_space: bool
 
 
-def _of_type(tree: ConstraintTree | None, kind: type[_Leaf]) -> list[_Leaf]:
-    return [] if tree is None else [leaf for leaf in leaves_of(tree) if isinstance(leaf, kind)]
-
-
 def combine(tree: ConstraintTree, guard: ResourceGuard) -> Combination:
     """The automata of a tree. Raises LimitExceeded over any limit of states, letters, positions, bytes or time."""
     # The strategies build only their transducers here. The chosen strategy builds its letters afterwards.
@@ -144,11 +139,11 @@ def to_text_automaton(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomat
 
 def _take_apart(tree: ConstraintTree, guard: ResourceGuard) -> _Parts:
     # One leaf that forbids a leading space decides for all of them.
-    spaces = {leaf.leading_space for leaf in _of_type(tree, CharLeaf)}
+    spaces = {leaf.leading_space for leaf in leaves_of_type(tree, CharLeaf)}
     # The leading spaces were read before this: merging leaves drops them.
     root = normal_form(tree, guard)
     mandatory, optional = split_mandatory(root)
-    words = _word_trace(_of_type(optional, WordLeaf), guard)
+    words = _word_trace(leaves_of_type(optional, WordLeaf), guard)
     return _Parts(
         root=root, mandatory=mandatory, optional=optional, words=words,
         leading_space=True in spaces and False not in spaces,
@@ -190,7 +185,7 @@ def _plan(parts: _Parts, guard: ResourceGuard) -> list[Callable[[], _Attempt]]:
         _is_wide(parts.mandatory) or _is_count(parts.mandatory)
     ):
         strategies = [_whole_text_per_character]
-    elif _of_type(parts.root, CharLeaf):
+    elif leaves_of_type(parts.root, CharLeaf):
         strategies = [_side_by_side, _words_per_character]
     else:
         strategies = [_side_by_side]  # without whole-text constraints there is nothing to read per character
@@ -248,13 +243,14 @@ def _whole_text_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
 
 def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """The product of the word trace and the whole-text constraints. Its last letter tells which constraints hold."""
-    leaves, counts_characters = _of_type(parts.optional, CharLeaf), bool(_of_type(parts.optional, LengthLeaf))
+    leaves = leaves_of_type(parts.optional, CharLeaf)
+    counts_characters = bool(leaves_of_type(parts.optional, LengthLeaf))
     optional = [leaf.texts for leaf in leaves]
     product = joint_transducer(
         parts.words, parts.mandatory, optional, counts_characters, leading_space=parts.leading_space, guard=guard
     )
     # Without whole-text constraints there is no other construction to fall back to, and no need to measure.
-    measured = bool(_of_type(parts.root, CharLeaf))
+    measured = bool(leaves_of_type(parts.root, CharLeaf))
     inner_states = inner_estimate(product.transducer.next_state, product.transducer.minterms) if measured else 0
 
     def build() -> Combination:
@@ -270,7 +266,7 @@ def _side_by_side(parts: _Parts, guard: ResourceGuard) -> _Attempt:
 
 def _words_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
     """The word trace alone, each character a letter as well. Whole-text constraints read these letters."""
-    leaves = _of_type(parts.root, CharLeaf)
+    leaves = leaves_of_type(parts.root, CharLeaf)
     texts = [leaf.texts for leaf in leaves]
     transducer, classes = word_trace_per_character(parts.words, texts, parts.leading_space, guard)
     holds = holds_by_characters(transducer.alphabet, leaves, classes)
@@ -280,7 +276,7 @@ def _words_per_character(parts: _Parts, guard: ResourceGuard) -> _Attempt:
 
 
 def _combine_words(parts: _Parts, transducer: TextTransducer, letters: Dfa, mandatory: CharDfa | None) -> Combination:
-    leaves = _of_type(parts.optional, WordLeaf)
+    leaves = leaves_of_type(parts.optional, WordLeaf)
     internal = {name for leaf in leaves if leaf.internal for name in leaf.propositions}
     # A name that a caller uses as well stays visible.
     internal -= {name for leaf in leaves if not leaf.internal for name in leaf.propositions}

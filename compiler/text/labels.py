@@ -18,7 +18,7 @@ from compiler.regex import node_to_dfa
 from compiler.spec import EOS, NOMATCH, STEP, Proposition
 from compiler.text.checks import TextCheck, WordStep
 from compiler.text.text_automaton import LabelAutomaton, TextAutomaton
-from compiler.text.tree import CharLeaf, ConstraintTree, LengthLeaf, RegularLeaf, WordLeaf, boolean_dfa, leaves_of
+from compiler.text.tree import CharLeaf, ConstraintTree, LengthLeaf, RegularLeaf, WordLeaf, boolean_dfa, leaves_of_type
 from compiler.text.word_trace import proposition_node
 
 SEPARATOR = " "
@@ -100,8 +100,8 @@ class _LabelDfaBuilder:
     def letter_names(self, tree: ConstraintTree) -> tuple[tuple[str, ...], ...]:
         """The propositions of the tree that hold at each label."""
         by_label: list[set[str]] = [set() for _ in self._labels]
-        for leaf in leaves_of(tree):
-            for name, proposition in leaf.propositions.items() if isinstance(leaf, WordLeaf) else ():
+        for leaf in leaves_of_type(tree, WordLeaf):
+            for name, proposition in leaf.propositions.items():
                 if proposition != STEP:
                     for names, holds in zip(by_label, self._holds(proposition), strict=True):
                         names.update([name] if holds else [])

@@ -18,11 +18,12 @@ from compiler.spec import GrammarSpec, JsonSchemaSpec
 from compiler.text.combination import to_char_dfa, to_text_automaton
 from compiler.text.pushdown_text import PushdownText, pushdown_text
 from compiler.text.text_automaton import TextAutomaton
-from compiler.text.tree import BooleanNode, CharLeaf, ConstraintTree, Negation, PushdownLeaf, leaves_of
+from compiler.text.tree import BooleanNode, CharLeaf, ConstraintTree, Negation, PushdownLeaf, leaves_of, leaves_of_type
 
 _Literal: TypeAlias = tuple[PushdownLeaf, bool]  # a machine, and whether it is negated
 # By literal, the regular constraint that holds beside it; None for no constraint, and for no literal.
 _Parts: TypeAlias = dict[_Literal | None, ConstraintTree | None]
+_Part: TypeAlias = tuple[_Literal | None, ConstraintTree | None]
 
 
 def to_text(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomaton | PushdownText:
@@ -31,8 +32,7 @@ def to_text(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomaton | Pushd
     Raises SpecUnsupported where a conjunction needs two stacks, or where an ambiguous grammar is negated. A schema then
     nests within a bound of ours instead; LimitExceeded tells where that leaves no text.
     """
-    machines = [leaf for leaf in leaves_of(tree) if isinstance(leaf, PushdownLeaf)]
-    if not machines:
+    if not leaves_of_type(tree, PushdownLeaf):
         return to_text_automaton(tree, guard)
     spaces = {leaf.leading_space for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf | PushdownLeaf)}
     disjunction = _Disjunction(guard)
@@ -63,7 +63,7 @@ class _Disjunction:
 
     def parts(self, tree: ConstraintTree, *, negated: bool) -> _Parts:
         """The parts of a tree, or of its negation."""
-        if not any(isinstance(leaf, PushdownLeaf) for leaf in leaves_of(tree)):
+        if not leaves_of_type(tree, PushdownLeaf):
             return {None: Negation(tree) if negated else tree}
         match tree:
             case PushdownLeaf():
@@ -103,7 +103,7 @@ class _Disjunction:
                 if both is not None:
                     literal, regular = both
                     regular = _join(True, _join(True, beside, further), regular)
-                    joined[literal] = _join(False, joined[literal], regular) if literal in joined else regular
+                    joined = _or(joined, {literal: regular})
         return joined
 
     def _literals(self, one: _Literal | None, other: _Literal | None) -> _Part | None:
@@ -115,7 +115,7 @@ class _Disjunction:
             return None
         if not negated and not also and (both := self._schemas(leaf, further)) is not None:
             return ((both, False), None) if isinstance(both, PushdownLeaf) else (None, both)
-        # The stack of a grammar, or of the first schema, is the one that is kept.
+        # The machine of a grammar, or of the first schema, remains; the other schema becomes a DFA.
         for (kept, is_kept_negated), (bounded, is_negated) in ((one, other), (other, one)):
             if bounded.bounded is not None:
                 regular = self._with_bound(bounded)
@@ -134,9 +134,6 @@ class _Disjunction:
                 self.left_out += both.left_out
             self._both[key] = both
         return self._both.get(key)
-
-
-_Part: TypeAlias = tuple[_Literal | None, ConstraintTree | None]
 
 
 def _or(left: _Parts, right: _Parts) -> _Parts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TypeVar
 
 from compiler.automata import (
     CharDfa,
@@ -111,6 +112,7 @@ class Negation:
 RegularLeaf = WordLeaf | CharLeaf | LengthLeaf
 Leaf = RegularLeaf | PushdownLeaf
 ConstraintTree = Leaf | BooleanNode | Negation
+_LeafType = TypeVar("_LeafType", WordLeaf, CharLeaf, LengthLeaf, PushdownLeaf)
 
 
 def without_bounded_leaves(
@@ -134,7 +136,7 @@ def without_bounded_leaves(
 
 def with_bounded_nesting(tree: ConstraintTree) -> ConstraintTree | None:
     """The tree with bounds of ours on the nesting of schemas. None where there is none, or a grammar stays."""
-    machines = [leaf for leaf in leaves_of(tree) if isinstance(leaf, PushdownLeaf)]
+    machines = leaves_of_type(tree, PushdownLeaf)
     return _bounded(tree) if machines and all(leaf.bounded for leaf in machines) else None
 
 
@@ -161,6 +163,11 @@ def leaves_of(tree: ConstraintTree) -> list[Leaf]:
     if isinstance(tree, BooleanNode):
         return [leaf for part in tree.parts for leaf in leaves_of(part)]
     return leaves_of(tree.part) if isinstance(tree, Negation) else [tree]
+
+
+def leaves_of_type(tree: ConstraintTree | None, kind: type[_LeafType]) -> list[_LeafType]:
+    """The leaves of one class. None of them without a tree."""
+    return [] if tree is None else [leaf for leaf in leaves_of(tree) if isinstance(leaf, kind)]
 
 
 def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[RegularLeaf], Dfa], guard: ResourceGuard) -> Dfa:
