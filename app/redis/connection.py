@@ -37,13 +37,8 @@ REPLICA_MS_MAX = 500  # for one WAIT; less than an attempt may take
 _AWAY = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY", "LOADING")  # prefixes of errors that may go away
 _SENTINEL_URL = re.compile(r"(rediss?)\+sentinel://(?:(.*)@)?([^/]+)/([^/?]+)/?([^?]*)(\?.*)?")
 Argument = str | bytes | int
+_sha_of = cache(lambda script: hashlib.sha1(script.encode()).hexdigest())  # the name of a script on the server
 log = logging.getLogger(__name__)
-
-
-@cache
-def _sha_of(script: str) -> str:
-    """The name of a script on the server."""
-    return hashlib.sha1(script.encode()).hexdigest()
 
 
 class ReplicasMissingError(exceptions.ConnectionError):

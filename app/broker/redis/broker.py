@@ -15,15 +15,16 @@ from typing import Any, cast
 
 from app.broker import base
 from app.broker.redis.consumer import Lease, QueueConsumer
-from app.broker.redis.notifications import JobNotifications, wait_for_change
+from app.broker.redis.notifications import Change, JobNotifications, wait_for_change
 from app.broker.redis.scripts import JobScripts, event_keys, to_ms
 from app.broker.throughput import retry_delay_s
 from app.errors import DeadlineUnreachable, JobCancelled, JobUnknown, KeyReused, QueueFull, SettingsInvalid, StorageDown
-from app.messages import KEY_PREFIX, VERSION, Signatures, signing_keys
+from app.messages import VERSION, Signatures, signing_keys
 from app.redis.connection import Connection
 from app.settings import Settings
 
 POLL_S = 60.0  # a task that waits for a job looks for itself after this time, since a message may be lost
+CANCELLED_S = 0.05  # before a worker looks whether its job is cancelled, because short jobs are done by then
 EVENTS_PER_READ = 64
 _EVENT_ID = re.compile(r"\d{1,18}-\d{1,18}")
 _UNKNOWN = "no such job, or its result is too old"
@@ -50,6 +51,7 @@ class RedisBroker:
         self._notifications = JobNotifications(self._link, self._scripts.process)
         self._consumers: dict[str, QueueConsumer] = {}
         self._running: dict[str, Lease] = {}  # the leases of jobs that run in this process
+        self._submitted: dict[str, Change] = {}  # the ends of new jobs
 
     async def submit(self, queue: str, key: str, body: bytes, options: base.SubmitOptions = base.DEFAULT_SUBMIT) -> str:
         job_id, name = secrets.token_hex(16), self._name(queue)
@@ -59,7 +61,8 @@ class RedisBroker:
         signed = self._signatures.sign_body(name, job_id, body, options.owner, options.deadline_in_s)
         caps = (self._limits.queue_jobs_max, self._limits.queue_weight_max)
         arguments = (job_id, signed, json.dumps(record, default=asdict), *caps, secrets.token_hex(8))
-        outcome, *reply = await self._scripts.call("submit", name, *arguments)
+        change = self._notifications.next_change(job_id)
+        outcome, *reply = await self._scripts.call("submit", name, *arguments, self._scripts.process)
         if outcome == b"reused":
             raise KeyReused("an earlier request used this key")
         if outcome == b"full":
@@ -70,6 +73,8 @@ class RedisBroker:
                 raise QueueFull(int(cap), limit.decode(), retry_after_s)
             raise DeadlineUnreachable(total_s, options.deadline_in_s or 0.0, retry_after_s)
         self._scripts.remember_queue(reply[0].decode(), name)
+        if outcome == b"new" and not options.detached:
+            self._submitted[job_id] = change
         return cast(str, reply[0].decode())
 
     async def subscribe(self, job_id: str) -> None:
@@ -103,24 +108,28 @@ class RedisBroker:
                 await wait_for_change(change, POLL_S)
 
     async def result(self, job_id: str) -> bytes:
+        change = self._submitted.pop(job_id, None)
         while True:
+            if change is not None and (pushed := await wait_for_change(change, POLL_S)):
+                fence, _, signed = pushed.partition(b" ")
+                return self._signatures.open(signed, "result", job_id, fence.decode())
             change = self._notifications.next_change(job_id)
             job = await self._scripts.call("look", "", job_id, self._scripts.process)
             if job is None:
                 raise JobUnknown(_UNKNOWN)
             state, queue, *_, fence, signed = job
+            if not queue.endswith(b":v%d" % self._version):
+                raise StorageDown("has this job in the format of another version")
             if state == b"done":
-                if not queue.endswith(b":v%d" % self._version):
-                    raise StorageDown("has this result in the format of another version")
                 return self._signatures.open(signed, "result", job_id, fence.decode())
             if state == b"cancelled":
                 raise JobCancelled("the job was cancelled before it was done")
-            await wait_for_change(change, POLL_S)
 
     async def cancel(self, job_id: str) -> None:
         await self._scripts.call("cancel", await self._scripts.queue_of(job_id), job_id)
 
     async def unsubscribe(self, job_id: str) -> None:
+        self._submitted.pop(job_id, None)
         await self._change_subscribers(job_id, -1)
 
     async def take(self, queue: str) -> base.Delivery:
@@ -130,13 +139,11 @@ class RedisBroker:
         return await self._consumers[queue].take()
 
     async def requeue(self, job_id: str) -> None:
-        lease = self._running.get(job_id)
-        if lease is not None:
+        if lease := self._running.get(job_id):
             await lease.consumer.requeue(lease)
 
     async def publish(self, job_id: str, event: bytes, droppable: bool = False) -> None:
-        lease = self._running.get(job_id)
-        if lease is None:
+        if not (lease := self._running.get(job_id)):
             return
         async with lease.writing:  # events get their numbers in the order in which they are written
             if lease.over.is_set() or lease.lost:
@@ -150,12 +157,12 @@ class RedisBroker:
                 self._notifications.wake(job_id)
 
     async def finish(self, job_id: str, result: bytes, cacheable: bool = True) -> None:
-        lease = self._running.get(job_id)
-        if lease is not None:
+        if lease := self._running.get(job_id):
             await lease.consumer.finish(lease, result, cacheable, time.monotonic() - lease.began)
 
     async def cancelled(self, job_id: str) -> None:
         lease = self._running.get(job_id)
+        await asyncio.sleep(CANCELLED_S)
         while lease is None or not lease.lost:
             change = self._notifications.next_change(job_id)
             job = await self._scripts.call("look", "", job_id, "", patient=True)
@@ -166,13 +173,11 @@ class RedisBroker:
     async def heartbeat(self, queue: str, status: base.WorkerStatus) -> None:
         fingerprints = [hmac.digest(key, b"abs secret", "sha256").hex() for key in signing_keys(self._secret)]
         terms = (status.worker, status.reason, to_ms(self._heartbeat_ttl_s))
-        keys = [f"{KEY_PREFIX}workers:{self._name(queue)}", f"{KEY_PREFIX}secret"]
-        if not await self._scripts.call("heartbeat", "", *terms, *fingerprints, keys=keys, patient=True):
+        if not await self._scripts.call("heartbeat", self._name(queue), *terms, *fingerprints, patient=True):
             raise SettingsInvalid("ABS_SECRET differs from the other workers on this server: set the same for all")
 
     async def workers(self, queue: str) -> tuple[base.WorkerStatus, ...]:
-        keys = [f"{KEY_PREFIX}workers:{self._name(queue)}"]
-        reply = await self._scripts.call("workers", "", to_ms(self._heartbeat_ttl_s), keys=keys)
+        reply = await self._scripts.call("workers", self._name(queue), to_ms(self._heartbeat_ttl_s))
         return tuple(base.WorkerStatus(worker.decode(), reason.decode()) for worker, reason in reply)
 
     async def backlog(self, queue: str) -> base.Backlog:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from redis.exceptions import NoPermissionError
 
 from app.broker.base import Delivery
-from app.broker.redis.notifications import JobNotifications, wait_for_change
+from app.broker.redis.notifications import Change, JobNotifications, wait_for_change
 from app.broker.redis.scripts import SERVICE_KEYS, JobScripts, event_keys, queue_keys, to_ms
 from app.errors import DeadlineExceeded, MessageInvalid, WorkerLost, without_message
 from app.messages import Signatures, dump, failure_of
@@ -64,13 +64,12 @@ class QueueConsumer:
         self._scripts, self._signatures, self._notifications = scripts, signatures, notifications
         self._taking = asyncio.Lock()
         self._claiming = asyncio.Lock()  # a claim must know the leases of those before
-        # Between these is the server's clock minus our monotonic clock, which is never set. In ms.
-        self._clock_ahead: tuple[float, float] | None = None
+        # At most the server's clock minus our monotonic clock, which is never set. In ms.
+        self._clock_ahead: float | None = None
         self._takes_over_from, self._renewed = 0.0, 0.0
         self._claimed: deque[Lease] = deque()  # for the next callers
         self._leases: set[Lease] = set()  # all, also of jobs whose earlier attempt has not ended here
-        self._arrival = asyncio.Event()  # set while jobs may wait
-        self._arrival.set()
+        self._arrival: Change | None = None  # None while jobs may wait
         self._running, self._other_versions = running, 0  # jobs of other versions at the last look
         self._give_others_time(0.5)
         self._maintenance = asyncio.create_task(self._maintain_forever())
@@ -80,7 +79,8 @@ class QueueConsumer:
         while True:
             async with self._taking:  # one at a time, because each arrival would wake all tasks for one job
                 while not self._claimed:
-                    await wait_for_change(self._arrival, POLL_S)
+                    if self._arrival is not None:
+                        await wait_for_change(self._arrival, POLL_S)
                     self._arrival = self._notifications.next_change(self._queue)
                     self._claimed.extend(await self._claim(1))
                 lease = self._claimed.popleft()
@@ -142,15 +142,14 @@ class QueueConsumer:
 
     async def _claim_once(self, count: int) -> list[Lease]:
         sent, ahead = time.monotonic(), self._clock_ahead
-        expected = ("", "") if ahead is None else tuple(round(1000 * sent + each) for each in ahead)
+        latest = "" if ahead is None else round(1000 * sent + ahead)
         renews = sent >= self._renewed + self._scripts.lease_s / 4
         held = {lease.message: lease for lease in self._leases if not lease.lost}
         now_ms, waiting, messages, claimed = await self._scripts.call(
-            "claim", self._queue, self._name, self._scripts.process, count, *expected, int(renews),
+            "claim", self._queue, self._name, self._scripts.process, count, latest, int(renews),
             int(sent >= self._takes_over_from), *held, once=True,
         )
-        # Bounds, so that a suspended process does not assume a changed clock.
-        self._clock_ahead = (now_ms - 1000 * time.monotonic(), now_ms - 1000 * sent)
+        self._clock_ahead = now_ms - 1000 * sent
         self._renewed = sent if renews else self._renewed
         if self._takes_over_from == math.inf:  # the server is back
             self._give_others_time(0.5)
@@ -171,8 +170,7 @@ class QueueConsumer:
 
     async def _open(self, lease: Lease) -> bytes | None:
         """The body of a leased job. None for a job that was finished instead, or is left to another worker."""
-        earlier = self._running.get(lease.delivery.job_id)
-        if earlier is not None:  # an attempt whose lease is lost must end here before the next begins
+        if earlier := self._running.get(lease.delivery.job_id):  # an attempt that lost its lease must end here first
             await earlier.over.wait()
         self._running[lease.delivery.job_id] = lease
         try:
@@ -186,9 +184,8 @@ class QueueConsumer:
         except Exception as error:
             log.error("job %s of %s cannot run here: %s", lease.delivery.job_id, self._queue, without_message(error))
             self._give_others_time(2)
-            lease_ms, stream = to_ms(self._scripts.lease_s), queue_keys(self._queue)[-1]
-            words = ("XCLAIM", stream, "workers", "none", 0, lease.message, "IDLE", lease_ms)
-            await self._scripts.link.command("renounce", *words, wait_s=None)
+            words = (queue_keys(self._queue)[-1], "workers", "none", 0, lease.message, "IDLE")
+            await self._scripts.link.command("renounce", "XCLAIM", *words, to_ms(self._scripts.lease_s), wait_s=None)
             self._end(lease)
         return None
 
@@ -214,7 +211,7 @@ class QueueConsumer:
             await command("sweep", "DEL", *keys, wait_s=None)
             await command("sweep", "SREM", garbage, *job_ids, wait_s=None)
         queue = self._queue.partition(":")[0]
-        names = [name.decode() for name in await command("sweep", "SMEMBERS", SERVICE_KEYS[8], wait_s=None)]
+        names = map(bytes.decode, await command("sweep", "SMEMBERS", SERVICE_KEYS[8], wait_s=None))
         others = [name for name in names if name.startswith(queue + ":") and name != self._queue]
         jobs = sum([await command("sweep", "ZCARD", queue_keys(name)[1], wait_s=None) for name in others])
         if jobs != self._other_versions:

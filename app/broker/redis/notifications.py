@@ -7,7 +7,6 @@ they only shorten the wait: after a while each task looks for itself.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from weakref import WeakValueDictionary
@@ -18,6 +17,7 @@ from app.messages import KEY_PREFIX
 from app.redis.connection import PAUSE_S_MAX, Connection
 from app.tasks import cancel_tasks
 
+Change = asyncio.Future[bytes]  # has a value after the change: of a job with a short result its lease and the result
 PING_S = 2.0  # a silent subscription is tested after this time
 log = logging.getLogger(__name__)
 
@@ -28,20 +28,20 @@ class JobNotifications:
     def __init__(self, link: Connection, process: str) -> None:
         self._link = link
         self._channels = (f"{KEY_PREFIX}news:{process}", f"{KEY_PREFIX}arrivals")
-        self._changes: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()  # that tasks wait for
+        self._changes: WeakValueDictionary[str, Change] = WeakValueDictionary()  # that tasks wait for
         self._listener: asyncio.Task[None] | None = None
 
-    def next_change(self, subject: str) -> asyncio.Event:
-        """An event that is set at the next change. A task calls this before it looks, so that it misses none."""
+    def next_change(self, subject: str) -> Change:
+        """The next change. A task calls this before it looks, so that it misses none."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen_forever())
-        return self._changes.setdefault(subject, asyncio.Event())
+        return self._changes.setdefault(subject, asyncio.get_running_loop().create_future())
 
-    def wake(self, subject: str) -> None:
+    def wake(self, subject: str, result: bytes = b"") -> None:
         """Wake the tasks that wait for this subject. A change of a job may also end its events."""
         for woken in (subject, f"events:{subject}"):
             if change := self._changes.pop(woken, None):
-                change.set()
+                change.set_result(result)
 
     async def close(self) -> None:
         """End the subscription."""
@@ -69,7 +69,8 @@ class JobNotifications:
             elif message["type"] == "subscribe":  # earlier messages were missed
                 self._wake_all()
             elif message["type"] == "message":
-                self.wake(message["data"].decode())
+                subject, _, result = message["data"].partition(b" ")
+                self.wake(subject.decode(), result)
             silent = message is None
 
     def _wake_all(self) -> None:
@@ -77,8 +78,7 @@ class JobNotifications:
             self.wake(subject)
 
 
-async def wait_for_change(change: asyncio.Event, poll_s: float) -> None:
+async def wait_for_change(change: Change, poll_s: float) -> bytes:
     """Return at a change, or after `poll_s` at the latest. Tasks return at different times, not all at once."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(poll_s * random.uniform(0.5, 1.0)):
-            await change.wait()
+    await asyncio.wait((change,), timeout=poll_s * random.uniform(0.5, 1.0))
+    return change.result() if change.done() else b""

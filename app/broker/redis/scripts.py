@@ -13,9 +13,11 @@ from app.redis.connection import Connection
 from app.settings import Settings
 
 QUEUES_KNOWN_MAX = 10_000
+PUSHED_RESULT_MAX = 32_768  # bytes of a result that is sent along with the notification of a job's end
 SERVICE_KEYS = [
     KEY_PREFIX + name for name in (
-        "jobs", "bodies", "results", "keys", "pools", "finished", "evictable", "garbage", "queues", "counters", "seen"
+        "jobs", "bodies", "results", "keys", "pools", "finished", "evictable", "garbage", "queues", "counters", "seen",
+        "secret",
     )
 ]  # fmt: skip
 _TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("lua/*.lua")}
@@ -40,6 +42,7 @@ class JobScripts:
             "RESULT_TTL_MS": to_ms(settings.retention.result_ttl_s),
             "RESULT_BYTES_MAX": settings.retention.result_bytes_max,
             "LEASE_MS": to_ms(self.lease_s), "ATTEMPTS_MAX": settings.queue.job_attempts_max,
+            "PUSHED_RESULT_MAX": PUSHED_RESULT_MAX,
         }  # fmt: skip
         head = "".join(f"local {name} = {value}\n" for name, value in constants.items()) + _TEXTS["common"]
         # Scripts that free memory must also run on a full server.
@@ -79,7 +82,7 @@ class JobScripts:
 
 def queue_keys(queue: str) -> list[str]:
     """The keys of a queue."""
-    return [f"{KEY_PREFIX}queue:{queue}{part}" for part in ("", ":waiting", ":outside", ":leases")]
+    return [f"{KEY_PREFIX}queue:{queue}{part}" for part in ("", ":waiting", ":outside", ":workers", ":leases")]
 
 
 def event_keys(job_id: str) -> list[str]:

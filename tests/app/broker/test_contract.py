@@ -132,6 +132,7 @@ async def test_an_unknown_or_expired_job_is_reported(broker: Broker, time: Time)
     job_id = await broker.submit("q", "k", b"")
     await take(broker)
     await broker.finish(job_id, b"")
+    assert await broker.result(job_id) == b""
     await time.advance(RESULT_TTL_S + 1)
     await broker.submit("q", "other", b"")
     with pytest.raises(JobUnknown):

@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from app.broker import SubmitOptions, WorkerStatus
 from app.broker.base import Backlog
 from app.broker.redis.broker import RedisBroker
+from app.broker.redis.scripts import PUSHED_RESULT_MAX
 from app.errors import JobUnknown, MessageInvalid, SettingsInvalid
 from app.messages import Failure, load
 from app.settings import Settings
@@ -24,6 +25,7 @@ from tests.servers.redis_worker import settings
 
 LEASE_S = 2.0
 CALLERS = 500
+NOTIFIED_S_MAX = 10.0
 JOBS, BODIES, RESULTS = "{abs}:jobs", "{abs}:bodies", "{abs}:results"
 LEASES = "{abs}:queue:q:v1:leases"
 FOR_EVER = {b"{abs}:counters", b"{abs}:queues", b"{abs}:seen", b"{abs}:queue:q:v1", LEASES.encode()}
@@ -123,7 +125,9 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         held = await client.hgetall("{abs}:queue:q:v1")
         del held[b"pace"]
         assert held == dict.fromkeys((b"waiting_weight", b"outside_weight", b"running_weight"), b"0")
-        assert await client.hgetall("{abs}:counters") == {b"place": ANY, b"last": ANY, b"bytes": b"0"}
+        assert await client.hgetall("{abs}:counters") == {
+            b"place": ANY, b"last": ANY, b"clock": ANY, b"bytes": b"0"
+        }
         assert await client.xlen(LEASES) == 0
 
     given = Settings.of(secret=b"the secret of these tests", result_ttl_s=1.0, job_lease_s=LEASE_S)
@@ -161,6 +165,7 @@ def test_a_forged_result_or_event_reaches_no_caller(
             await take(worker)
             await worker.publish(job_id, b"event")
             await worker.finish(job_id, b"answer")
+        assert await api.result(first) == b"answer"
         stored = await client.hget(RESULTS, second)
         [(event_id, fields)] = await client.xrange(f"{{abs}}:events:{second}")
         assert stored is not None
@@ -173,6 +178,27 @@ def test_a_forged_result_or_event_reaches_no_caller(
         with pytest.raises(MessageInvalid):
             await all_events(api, first)
         assert await api.result(second) == b"answer"
+        third = await api.submit("q", "c", b"")
+        for channel in await client.pubsub_channels("{abs}:news:*"):
+            await client.publish(channel, f"{third} 1 ".encode() + forge(stored))
+        with pytest.raises(MessageInvalid):
+            await api.result(third)
+
+    run(redis_server.url, scenario)
+
+
+@pytest.mark.parametrize("size", (0, PUSHED_RESULT_MAX // 2, 2 * PUSHED_RESULT_MAX))
+def test_results_of_any_size_reach_waiting_callers(redis_server: RedisServer, size: int) -> None:
+    """Short results come along with the notification."""
+
+    async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
+        for awaited_before in (True, False):
+            job_id = await api.submit("q", str(awaited_before), b"")
+            waiting = asyncio.create_task(api.result(job_id)) if awaited_before else None
+            assert await take(worker) == (job_id, b"")
+            await worker.finish(job_id, size * b"a")
+            async with asyncio.timeout(NOTIFIED_S_MAX):
+                assert await (waiting or api.result(job_id)) == size * b"a"
 
     run(redis_server.url, scenario)
 

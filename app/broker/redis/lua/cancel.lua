@@ -1,3 +1,2 @@
 -- id
-local job = load(ARGV[1])
-if job then cancel(ARGV[1], job) end
+cancel(ARGV[1], load(ARGV[1]))

@@ -1,11 +1,10 @@
--- consumer process count earliest latest renew take_over message... -> now waiting {message...} {delivery...}
+-- consumer process count latest renew take_over message... -> now waiting {message...} {delivery...}
 --   delivery: id message fence attempt waited_ms age_ms verdict body; the verdict is '', 'lost' or 'late'
 local consumer, process, count, deliveries = ARGV[1], ARGV[2], number(ARGV[3]), {}
 
-local jump = ARGV[4] == '' and 0 or math.min(0, now - ARGV[4]) + math.max(0, now - ARGV[5])
-if math.abs(jump) > LEASE_MS / 2 then
-  redis.call('HINCRBY', COUNTERS, 'clock_jump', integer(jump))
-  now = now - jump
+if ARGV[4] ~= '' and now - ARGV[4] > LEASE_MS / 2 then
+  jump = redis.call('HINCRBY', COUNTERS, 'clock_jump', integer(now - ARGV[4]))
+  now = clock - jump
 end
 
 local function deliver(id, job)
@@ -27,16 +26,15 @@ end
 redis.pcall('XGROUP', 'CREATE', LEASES, GROUP, '0', 'MKSTREAM')
 release()
 
-local clock_jump = redis.call('HGET', COUNTERS, 'clock_jump') or '0'
-if (redis.call('HGET', QUEUE, 'clock_jump') or '0') ~= clock_jump then
-  redis.call('HSET', QUEUE, 'clock_jump', clock_jump)
+if number(redis.call('HGET', QUEUE, 'clock_jump')) ~= number(jump) then
+  redis.call('HSET', QUEUE, 'clock_jump', integer(jump))
   for _, entry in ipairs(redis.call('XPENDING', LEASES, GROUP, '-', '+', 10000)) do -- message, consumer, ..
     redis.call('XCLAIM', LEASES, GROUP, entry[2], '0', entry[1], 'JUSTID')
   end
 end
 
 local known, held = {}, {}
-for index = 8, #ARGV do known[ARGV[index]] = true end
+for index = 7, #ARGV do known[ARGV[index]] = true end
 for index, entry in ipairs(redis.call('XPENDING', LEASES, GROUP, '-', '+', 1000, consumer)) do
   local message = entry[1]
   held[index] = message
@@ -44,13 +42,13 @@ for index, entry in ipairs(redis.call('XPENDING', LEASES, GROUP, '-', '+', 1000,
     local found = redis.call('XRANGE', LEASES, message, message)[1]
     local job = found and load(found[2][2])
     if job and job.message == message then deliver(found[2][2], job) end
-  elseif ARGV[6] == '1' then
+  elseif ARGV[5] == '1' then
     redis.call('XCLAIM', LEASES, GROUP, consumer, '0', message, 'JUSTID')
   end
 end
 
 -- XAUTOCLAIM looks at some messages a call, so it is called until it has seen all.
-local cursor = ARGV[7] == '1' and '0-0'
+local cursor = ARGV[6] == '1' and '0-0'
 while cursor and count > 0 do
   local reply = redis.call('XAUTOCLAIM', LEASES, GROUP, consumer, LEASE_MS, cursor, 'COUNT', integer(count))
   for _, entry in ipairs(reply[2]) do

@@ -1,7 +1,7 @@
 -- Common part of the broker's scripts: the changes of a job. README.md describes keys, records and scripts.
 
 local JOBS, BODIES, RESULTS, BY_KEY, POOLS, FINISHED, EVICTABLE, GARBAGE, QUEUES, COUNTERS, SEEN = unpack(KEYS, 1, 11)
-local QUEUE, WAITING, OUTSIDE, LEASES = unpack(KEYS, 12, 15)
+local SECRET, QUEUE, WAITING, OUTSIDE, WORKERS, LEASES = unpack(KEYS, 12, 17)
 local GROUP = 'workers'
 local BATCH_PLACE = 2 ^ 51
 
@@ -9,8 +9,12 @@ local function number(text) return tonumber(text or '0') or 0 end
 -- A number as text. Redis 7.0 has no number -0.
 local function integer(value) return value == 0 and '0' or string.format('%.0f', value) end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000) - number(redis.call('HGET', COUNTERS, 'clock_jump'))
+-- A clock that was set back is found here, before a job can seem too old. One that was set ahead is found by claim.lua.
+local time, jump, last = redis.call('TIME'), unpack(redis.call('HMGET', COUNTERS, 'clock_jump', 'clock'))
+local clock = time[1] * 1000 + math.floor(time[2] / 1000)
+if clock < number(last) - LEASE_MS / 2 then jump = redis.call('HINCRBY', COUNTERS, 'clock_jump', integer(clock - last)) end
+if math.abs(clock - number(last)) > LEASE_MS / 4 then redis.call('HSET', COUNTERS, 'clock', integer(clock)) end
+local now = clock - number(jump)
 
 local function load(id)
   local packed = redis.call('HGET', JOBS, id)
@@ -141,7 +145,7 @@ local function finish(id, job, result, cacheable)
   local key_ttl = result and cacheable and 1000 * job.key_ttl_s or 0
   job.key_ends = now + key_ttl
   if key_ttl == 0 then forget_key(id, job) end
-  notify(id, job)
+  notify(result and #result <= PUSHED_RESULT_MAX and table.concat({id, integer(job.fence), result}, ' ') or id, job)
   for queue in pairs(job.followers) do redis.call('PUBLISH', '{abs}:arrivals', queue) end
   for _, pool in ipairs(job.pools) do
     if redis.call('HINCRBY', POOLS, pool.name, -1) <= 0 then redis.call('HDEL', POOLS, pool.name) end

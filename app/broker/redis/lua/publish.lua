@@ -1,6 +1,6 @@
 -- KEYS: .., events, droppable. ARGV: id fence number droppable data
 -- -> 1 stored | 0 ignored | -1 leased by another worker
-local id, job, data, events, dropped = ARGV[1], load(ARGV[1]), ARGV[5], KEYS[16], KEYS[17]
+local id, job, data, events, dropped = ARGV[1], load(ARGV[1]), ARGV[5], KEYS[18], KEYS[19]
 local durable = ARGV[4] == '0'
 if not job or job.state ~= 'running' or job.fence ~= number(ARGV[2]) then return job and is_over(job) and 0 or -1 end
 if durable and job.durable >= EVENTS_MAX then return 0 end

@@ -1,7 +1,7 @@
--- id body job (JSON) jobs_max weight_max token -> 'new' id | 'known' id | 'reused' | 'full' limit cap retry_ms total_ms
+-- id body job (JSON) jobs_max weight_max token process -> 'new' id | 'known' id | 'reused' | 'full' limit cap retry_ms total_ms
 local id, job = ARGV[1], cjson.decode(ARGV[3])
 local within = job.deadline_in_s and 1000 * job.deadline_in_s
-job.subscribers, job.processes, job.followers = job.detached and 0 or 1, {}, {}
+job.subscribers, job.processes, job.followers = job.detached and 0 or 1, {[ARGV[7]] = true}, {}
 if redis.call('HEXISTS', JOBS, id) == 1 then return {'new', id} end -- repeated, because the reply was lost
 forget_old()
 release()
