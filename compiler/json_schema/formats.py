@@ -102,16 +102,45 @@ _IDN_LOCAL = rf"(?:{_IDN_ATOM}(?:\.{_IDN_ATOM})*|{_IDN_QUOTED})"
 _IDN_EMAIL = rf"{_EMAIL}|{_IDN_LOCAL}@(?:{_DOMAIN}|{_IDN_HOSTNAME})"
 
 
+def _counts() -> str:
+    """Counts in braces. The second is not below the first."""
+    longer = "[0-9],[1-9][0-9]{1,2}|[1-9][0-9],[1-9][0-9]{2}"
+    digits = "|".join(f"{digit},[{digit}-9]" for digit in range(10))
+    tens = "|".join(f"{ten}[0-9],[{ten + 1}-9][0-9]" for ten in range(1, 9))
+    units = "|".join(f"{ten}(?:{'|'.join(f'{unit},{ten}[{unit}-9]' for unit in range(10))})" for ten in range(1, 10))
+    return rf"\{{(?:[0-9]{{1,3}},?|{longer}|{digits}|{tens}|{units})\}}"
+
+
+def _members() -> str:
+    """The members of a class. Ranges are of letters or digits; a hyphen alone stands at an end."""
+    ends = {"A": "Z", "a": "z", "0": "9"}
+    ranges = "|".join(
+        rf"{chr(low)}-[{chr(low)}-{last}]" for first, last in ends.items() for low in range(ord(first), ord(last) + 1)
+    )
+    return rf"-?(?:{ranges}|[^\\\]-]|{_CODE}|\\[dDwWsSbnrtfv^$\\.*+?()\[\]{{}}|/-])+-?"
+
+
+_CODE = r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})"
+
+
 def _regex(depth: int) -> str:
-    """A part of ECMAScript's patterns.
+    """A part of ECMAScript's patterns with `u`, which Python reads alike.
 
     They have no references, look-around and properties, and few nested groups.
     """
+    plain = rf"[^\\^$.*+?()\[\]{{}}|]|{_CODE}|\\[dDwWsSnrtfv^$\\.*+?()\[\]{{}}|/]"
+    group = rf"|\((?:\?:)?{_regex(depth - 1)}\)" if depth else ""
+    item = rf"(?:{plain}|\.|\[\^?{_members()}\]{group})"
+    return rf"(?:{item}(?:(?:[*+?]|{_counts()})\??)?|[\^$|]|\\[bB])*"
+
+
+def _short_regex(depth: int) -> str:
+    """Fewer of them. They take 50 states instead of 1,500, of which each sorts the tokens in another way."""
     plain = r"[^\\^$.*+?()\[\]{}|/\x00-\x1f\x7f-\U0010ffff]|\\[dDwWsSnrtfv^$\\.*+?()\[\]{}|/]"
-    members = r"(?:[A-Za-z0-9_ !%,.:;=@]|\\[dDwWsSnrtfv\\\]\[^-])+"
+    members = r"(?:a-z|A-Z|0-9|[A-Za-z0-9_ !%,.:;=@]|\\[dDwWsSnrtfv\\\]\[^-])+"
     # A repeated empty group would be one in most dialects, so that groups come first and repetitions after.
-    item = rf"(?:{plain}|\.|\[\^?{members}\]" + (rf"|\((?:\?:)?{_regex(depth - 1)}\)" if depth else "") + ")"
-    repeated = rf"{item}(?:(?:[*+?]|\{{[0-9]{{1,3}},?\}})\??)?"
+    group = rf"|\((?:\?:)?{_short_regex(depth - 1)}\)" if depth else ""
+    repeated = rf"(?:{plain}|\.|\[\^?{members}\]{group})(?:(?:[*+?]|\{{[0-9]{{1,3}},?\}})\??)?"
     branch = rf"\^?(?:{repeated})*\$?"
     return rf"{branch}(?:\|{branch})*"
 
@@ -135,14 +164,14 @@ FORMATS: dict[str, str] = {
     "uuid": _UUID,
     "json-pointer": _POINTER,
     "relative-json-pointer": f"{_NUMERIC}(?:#|{_POINTER})",
-    "regex": _regex(2),
+    "regex": _regex(3),
     "url": _URI,
     "semver": _SEMVER,
     "cidr": _CIDR,
 }
 FORMATS |= {"ip-address": _IPV4, "host-name": _HOSTNAME}  # their names in draft 3
 _ADDRESSES = (_LITERAL, _international(_LITERAL), rf"\[(?:{_IPV4}|IPv6:(?:{_ipv6()}))\]")  # hosts in brackets
-SHORT_CHARS_MAX = 253  # of a host name
+SHORT_CHARS_MAX = 253  # of a counted text in the short form of a format
 INTEGERS = {"int32": 31, "int64": 63}  # formats of numbers: the bits beside the sign
 SILENT = frozenset(  # formats that say how a value is meant or kept: nothing is asserted
     {"binary", "byte", "double", "float", "json-string", "password", "path", "utc-millisec"}
@@ -157,11 +186,13 @@ EXCEPT: dict[str, str] = {  # what a format's pattern matches and the format doe
 
 
 def short_pattern(name: str) -> str:
-    """The pattern of a format without hosts in brackets.
+    """A pattern of fewer texts, with a tenth of the states.
 
-    It has a tenth of the states. It is right for texts of up to SHORT_CHARS_MAX characters.
+    It has no hosts in brackets, host names of at most three short labels, and simple regexes.
     """
-    pattern = FORMATS[name].replace(_HOSTNAME, rf"(?:{_LABEL})(?:\.(?:{_LABEL}))*")
+    if name == "regex":
+        return _short_regex(2)
+    pattern = FORMATS[name].replace(_HOSTNAME, rf"(?:{_SHORT_LABEL})(?:\.(?:{_SHORT_LABEL})){{0,2}}")
     for host in _ADDRESSES:
         pattern = pattern.replace(f"|{host}", "")
     return pattern

@@ -130,10 +130,12 @@ class StringAlphabet:
             )
         return self._fragments[key]
 
-    def short_key(self, key: ContentKey) -> ContentKey:
-        """The key of the short form of a format. Other keys stay."""
-        short = ("short format", key[1]) if isinstance(key, tuple) and key[0] == "format" else key
-        return short if short in self._contents else key
+    def short_key(self, key: ContentKey, *, counted: bool) -> ContentKey:
+        """The key of the short form of a format whose strings are counted, and of regexes. Other keys stay."""
+        if isinstance(key, tuple) and key[0] == "format" and (counted or key[1] == "regex"):
+            short = ("short format", key[1])
+            return short if short in self._contents else key
+        return key
 
     def matches(self, pattern: str, text: str) -> bool:
         """True when a pattern is found in the text."""

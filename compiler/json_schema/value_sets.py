@@ -289,13 +289,13 @@ class ScalarCompiler:
         facts = [node.strings for node in nodes if node.strings is not None]
         keys: dict[ContentKey, None] = {}  # ordered, each once
         for fact in facts:
-            keys.update(dict.fromkeys(("pattern", pattern) for pattern, _ in fact.patterns))
-            keys.update(dict.fromkeys(("format", name) for name in fact.formats))
-            keys.update(dict.fromkeys(fact.constraints))
+            patterns = [("pattern", pattern) for pattern, _ in fact.patterns]
+            keys |= dict.fromkeys([*patterns, *(("format", name) for name in fact.formats), *fact.constraints])
         minimum, maximum = tightest_counts(facts)
-        if shortens and maximum is not None:
+        short_keys = [self._alphabet.short_key(key, counted=maximum is not None) for key in keys]
+        if shortens and (maximum is not None or short_keys != list(keys)):
             # Counting multiplies the states, so fewer of both are written where that leaves anything.
-            short = self._counted([self._alphabet.short_key(key) for key in keys], minimum, maximum, short=True)
+            short = self._counted(short_keys, minimum, maximum, short=maximum is not None)
             if isinstance(short, Fragment):
                 return short
         return self._counted(list(keys), minimum, maximum, shortens=shortens)
@@ -311,6 +311,9 @@ class ScalarCompiler:
         """
         contents = [self._alphabet.content(key) for key in keys]
         content = contents[0] if contents else None
+        short_format = any(isinstance(key, tuple) and key[0] == "short format" for key in keys)
+        if short_format:  # counted texts may be shorter still
+            self._bounds.setdefault("string_chars", SHORT_CHARS_MAX)
         for other in contents[1:]:
             content = combine(content, other, "and", self._guard)
         if contents and (content is None or (not minimum and maximum is None)):
@@ -320,10 +323,9 @@ class ScalarCompiler:
         if shortens and maximum is not None:
             states = content.states if content is not None else 2
             # Of n states, some string is shorter than n, or than the minimum and n.
-            cap = min(maximum, max(minimum, _COUNTED_STATES // states) if short else minimum + states)
-            short_format = any(isinstance(key, tuple) and key[0] == "short format" for key in keys)
-            cap = min(cap, SHORT_CHARS_MAX) if short_format else cap
-            if cap < maximum or short_format:
+            cap = min(SHORT_CHARS_MAX if short_format else maximum, maximum)
+            cap = min(cap, max(minimum, _COUNTED_STATES // states) if short else minimum + states)
+            if cap < maximum:
                 self._bounds["string_chars"] = min(cap, self._bounds.get("string_chars", cap))
             maximum = cap
         # All bounds on lengths become one automaton.
@@ -353,15 +355,14 @@ class ScalarCompiler:
             return None
         opening, closing = "[]" if isinstance(value, list) else "{}"
         text = layout.comma(position.level).join(map(str, parts))
-        text = layout.inside(position.level) + text + layout.closing(position.level) if parts else ""
-        text = opening + text + closing
+        inner = layout.inside(position.level) + text + layout.closing(position.level) if parts else ""
+        text = opening + inner + closing
         return text if layout.is_unique(text) else None
 
     def constants(self, values: Sequence[Scalar], containers: Iterable[str] = ()) -> ValueSet:
         """Exactly these scalars, and the arrays and objects of these texts."""
-        # null and booleans need no automaton.
         strings = [value for value in values if isinstance(value, str)]
-        literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}
+        literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}  # no automaton
         numbers = map(self.text, _numbers(values))
         arrays, objects = ([text for text in containers if text[0] == bracket] for bracket in "[{")
         languages = (from_fragment(self._alphabet.texts(each)) for each in (numbers, strings, arrays, objects))

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.automata import steps_to
+from compiler.automata import char_complement, char_intersection, steps_to
 from compiler.json_schema import FORMATS
+from compiler.json_schema.formats import short_pattern
+from compiler.json_schema.strings import format_dfa
+from compiler.limits import Limits, ResourceGuard
 from tests.compiler.json_schema.test_random_schemas import compiled, random_text
 from tests.tables import table
 
@@ -30,6 +33,22 @@ def test_texts_that_a_format_accepts_are_valid(name: str) -> None:
         if name == "uri-template" and re.search(":[0-9]{4}", text):
             continue  # `uri-template` takes three digits at most
         assert checker.is_valid(json.loads(text)), text
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_regexes_that_a_check_accepts_are_read_by_python() -> None:
+    rng, regexes = random.Random(3), format_dfa(FORMATS["regex"], "regex")
+    steps_to_end = steps_to(regexes.dfa.next_state, regexes.dfa.accepting)
+    for _ in range(2_000):
+        re.compile(random_text(rng, regexes, steps_to_end))
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(FORMATS) if short_pattern(name) != FORMATS[name]])
+def test_short_texts_of_a_format_are_texts_of_it(name: str) -> None:
+    guard = ResourceGuard(Limits())
+    short, whole = format_dfa(short_pattern(name), name), format_dfa(FORMATS[name], name)
+    outside = char_intersection([short, char_complement(whole)], guard)
+    assert not outside.dfa.accepting.any()
 
 
 @pytest.mark.parametrize("row", table("json_schema")["format"], ids=lambda row: row["format"])

@@ -46,7 +46,7 @@ def test_values_declared_open_are_deeper_than_undeclared_ones() -> None:
     [
         ({"format": "email", "maxLength": 256}, ["a@b", "a" * 200 + "@example.com"], ["a" * 256 + "@b", "a"]),
         ({"format": "uri", "maxLength": 128}, ["http://a.example/?q#f"], ["http://" + "a" * 128, "a"]),
-        ({"format": "hostname", "maxLength": 64}, ["a.example", "a" * 63], ["a" * 64, "-"]),
+        ({"format": "hostname", "maxLength": 64}, ["a.example", "a" * 24 + ".example"], ["a" * 64, "-"]),
         ({"maxLength": 100_000}, ["", "a" * 4_096], []),
         ({"minLength": 5_000, "maxLength": 100_000}, ["a" * 5_000], ["a" * 4_999]),
         ({"pattern": "^a{6000}$", "maxLength": 100_000}, ["a" * 6_000], ["a" * 5_999]),

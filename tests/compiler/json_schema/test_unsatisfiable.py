@@ -125,6 +125,8 @@ def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
         ({"all": [{"json_schema": {}}, {"regex": "[0-9]{17}"}]}, "open_digits"),
         ({"all": [{"json_schema": {"type": "object", "properties": {"a": {"type": "string"}}}},
                   {"regex": r'\{"b": \[\[\]\]\}'}]}, "satisfiable"),
+        ({"json_schema": {"type": "string", "format": "regex", "pattern": r"^\[b-d\]$"}}, "satisfiable"),
+        ({"all": [{"json_schema": {"type": "string", "format": "regex"}}, {"regex": r'"\[b-d\]"'}]}, "string_chars"),
         ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
         ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
         ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),
