@@ -50,7 +50,7 @@ def read_ebnf(text: str, guard: ResourceGuard) -> ParsedGrammar:
     A rule is defined once. Raises SpecSyntaxError (with place and what was expected) for a text of neither dialect, for
     a rule that is missing or defined twice; SpecUnsupported (with the place) for XGrammar's macros, rule options and
     look-aheads, for ISO's special sequences, and for a difference of rules that call themselves; SpecUnsatisfiable
-    where no text is derived; LimitExceeded over `pattern_chars_max` or `nesting_depth_max`, and for a difference over
+    where no text is derived; LimitExceeded over `grammar_chars_max` or `nesting_depth_max`, and for a difference over
     `nfa_positions_max` or `dfa_states_max`.
 
     >>> from compiler.limits import DEFAULT_LIMITS
@@ -63,7 +63,7 @@ def read_ebnf(text: str, guard: ResourceGuard) -> ParsedGrammar:
     >>> iso.accepts(b"((aaa))"), iso.accepts(b"(a)")
     (True, False)
     """
-    guard.check("pattern_chars_max", len(text))
+    guard.check("grammar_chars_max", len(text))
     with guard.recursion():
         if _ISO_RULE.match(text):
             return IsoReader(text, guard).grammar()

@@ -33,7 +33,7 @@ def read_gbnf(text: str, guard: ResourceGuard) -> ParsedGrammar:
 
     A rule is defined once. Raises SpecSyntaxError (with place and what was expected) for a text that is no GBNF, for a
     rule that is missing or defined twice, and for a text without `root`; SpecUnsupported (with the place) for a token
-    such as `<think>`; SpecUnsatisfiable where no text is derived; LimitExceeded over `pattern_chars_max` or
+    such as `<think>`; SpecUnsatisfiable where no text is derived; LimitExceeded over `grammar_chars_max` or
     `nesting_depth_max`.
 
     >>> from compiler.limits import DEFAULT_LIMITS
@@ -43,6 +43,6 @@ def read_gbnf(text: str, guard: ResourceGuard) -> ParsedGrammar:
     >>> machine.accepts(b"((42))"), machine.accepts(b"((42)")
     (True, False)
     """
-    guard.check("pattern_chars_max", len(text))
+    guard.check("grammar_chars_max", len(text))
     with guard.recursion():
         return BnfReader(text, _GBNF, guard).grammar(first_is_root=False)

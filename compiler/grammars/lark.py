@@ -82,7 +82,7 @@ def read_lark(text: str, guard: ResourceGuard) -> ParsedGrammar:
     missing or defined twice, a terminal that calls itself or a rule; SpecUnsupported (with the place) for priorities,
     %declare, modules other than `common`, tokens, attributes of rules, look-arounds over the ends of a terminal,
     anchors, and lazy repeats in a terminal that may end in a repeat; SpecUnsatisfiable where no text is derived;
-    LimitExceeded over `pattern_chars_max`, `nesting_depth_max` or `nfa_positions_max`.
+    LimitExceeded over `grammar_chars_max`, `nesting_depth_max` or `nfa_positions_max`.
 
     >>> from compiler.limits import DEFAULT_LIMITS
     >>> from compiler.pushdown import build_machine
@@ -92,7 +92,7 @@ def read_lark(text: str, guard: ResourceGuard) -> ParsedGrammar:
     >>> machine.accepts(b"( (1 ) 23)"), machine.accepts(b"( (1 )")
     (True, False)
     """
-    guard.check("pattern_chars_max", len(text))
+    guard.check("grammar_chars_max", len(text))
     scanner = Scanner(text)
     with guard.recursion():
         return _Resolver(LarkParser(scanner).file(), scanner, guard).grammar()
@@ -191,6 +191,8 @@ class _Resolver:
             self._scanner.refuse("look-around", "a look-around reaches over the end of a terminal", place)
         if regex.lazy and _at_edge(node, True, _is_open_repeat):
             self._scanner.refuse("lazy repeat", "a terminal with a lazy repeat must not end in a repeat", place)
+        if not regex.lazy and _is_fixed(node):
+            return node
         dfa, parts = node_to_dfa(node, self._guard)
         if regex.lazy:
             return self._table.texts_of("a terminal", _shortest(dfa), parts)
@@ -269,6 +271,11 @@ def _shortest(dfa: Dfa) -> Dfa:
     table = np.vstack([dfa.next_state, np.full(dfa.next_state.shape[1], dead, dtype=np.int32)])
     table[:dead][dfa.accepting] = dead
     return Dfa(dfa.symbol_class, table, np.append(dfa.accepting, False), dfa.start)
+
+
+def _is_fixed(node: Node) -> bool:
+    """Whether the node is a sequence of characters. Then no text of it continues another."""
+    return isinstance(node, Chars) or (isinstance(node, Concat) and all(map(_is_fixed, node.items)))
 
 
 def _is_open_repeat(node: Node) -> bool:

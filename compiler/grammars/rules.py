@@ -136,11 +136,12 @@ class RuleTable:
                 found[place] = f"the rule {shown_name(name)} is not used"
             elif self._numbers[name] not in productive:
                 found[place] = f"the rule {shown_name(name)} derives no text"
+        alive = used & productive
         for name, branches in self._alternatives:
             seen = set[Node]()
             for node, place in branches:
                 # A template has no rule of its own.
-                if self._numbers.get(name) in used & productive and not derives(node, True, productive):
+                if self._numbers.get(name) in alive and not derives(node, True, productive):
                     found.setdefault(place, f"an alternative of {shown_name(name)} derives no text")
                 elif node in seen:
                     found.setdefault(place, f"an alternative of {shown_name(name)} is written twice")

@@ -89,6 +89,17 @@ def test_differences_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
+def test_the_length_of_a_grammar_is_bounded(syntax: str) -> None:
+    most = DEFAULT_LIMITS.grammar_chars_max
+    text = ("start: " if syntax == "lark" else "root ::= ") + '"a" ' * (most // 4 - 3)
+    assert most > len(text) > DEFAULT_LIMITS.pattern_chars_max
+    assert parsed(text, syntax, Limits(nfa_positions_max=most)).warnings == ()
+    with pytest.raises(LimitExceeded) as caught:
+        parsed(text + " " * most, syntax)
+    assert caught.value.limit == "grammar_chars_max"
+
+
+@pytest.mark.parametrize("syntax", SYNTAXES)
 def test_deep_brackets_are_refused_by_name(syntax: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
         parsed(f"{'start:' if syntax == 'lark' else 'root ::='} {'(' * 5_000}[a]{')' * 5_000}", syntax)
