@@ -28,7 +28,8 @@ from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 WARM_UP = "(?:umbrella|violin)"
 _END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>")
 _WORD_BITS = 32
-_GRAMMAR_LIMITS = Limits(compile_s_max=60.0)  # of wall time; other work may run on the machine
+# A run has a time limit of its own, and grammars of up to 10,000 rules.
+GRAMMAR_LIMITS = Limits(compile_s_max=3_600.0, grammar_chars_max=1_000_000)
 _COMPACT = (",", ":")
 Figures = dict[str, int]
 
@@ -147,6 +148,13 @@ class PushdownMasks(OurMasks):
         return self._states.distance_of(self._state)
 
 
+def _masks(tokens: TokenAutomaton | PushdownAutomaton) -> OurMasks:
+    """The masks of an automaton, behind the first look-up."""
+    masks = OurMasks(tokens) if isinstance(tokens, TokenAutomaton) else PushdownMasks(tokens)
+    masks.expand()
+    return masks
+
+
 class OurEngine:
     """Compiles constraints in our JSON form.
 
@@ -165,18 +173,16 @@ class OurEngine:
             {"regex": rf"(?i){WARM_UP}[\w\d\s]"},
             {"json_schema": {"type": "object", "properties": formats}},
         ):
-            self.compile(Expression("constraint", json.dumps(constraint)))
+            _masks(compile_spec(spec_from_json(constraint), self.vocabulary, GRAMMAR_LIMITS).tokens)
 
     def compile(self, expression: Expression) -> OurMasks:
         if expression.kind == "lark":
-            guard = ResourceGuard(_GRAMMAR_LIMITS)
+            guard = ResourceGuard(GRAMMAR_LIMITS)
             machine = build_machine(read_grammar(expression.text, "lark", guard).grammar, guard)
             tokens: TokenAutomaton | PushdownAutomaton = lift_to_tokens(machine, self.vocabulary, guard)
         else:
             tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary, self.limits).tokens
-        masks = OurMasks(tokens) if isinstance(tokens, TokenAutomaton) else PushdownMasks(tokens)
-        masks.expand()
-        return masks
+        return _masks(tokens)
 
     def figures(self, masks: Masks) -> Figures:
         assert isinstance(masks, OurMasks)

@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -37,7 +37,8 @@ PROMPT_TOKENS = 16
 
 
 def steps(
-    model: HuggingFaceModel, constraint: PreparedConstraint, prompt: list[int], options: SearchOptions
+    model: HuggingFaceModel, constraint: PreparedConstraint, prompt: list[int], options: SearchOptions, *,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[dict[str, float]]:
     """The milliseconds of forward pass and search for each full step.
 
@@ -49,15 +50,15 @@ def steps(
     search.advance(Scores.of_prompt(first))
     while not search.done:
         parents, tokens = search.feed()
-        forward_start = time.perf_counter()
+        forward_start = clock()
         (scores,) = model.step([StepInput(session, parents, tokens)])
-        forward_end = time.perf_counter()
+        forward_end = clock()
         scores.log_probs[:, list(model.eos_ids)] -= EOS_PENALTY
-        search_start = time.perf_counter()
+        search_start = clock()
         search.advance(scores)
         if not search.done:
             search.feed()  # the loop calls it again, which changes nothing
-        search_end = time.perf_counter()
+        search_end = clock()
         if len(parents) >= options.beams:
             forward_ms, search_ms = (forward_end - forward_start) * 1e3, (search_end - search_start) * 1e3
             yield {"forward_ms": forward_ms, "search_ms": search_ms}

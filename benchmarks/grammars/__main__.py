@@ -1,6 +1,7 @@
 """Measures our compiler and three engines on context-free grammars. It uses one core.
 
     python -m benchmarks.grammars [--parts compile growth truncation beams] [--only json sql] [--repeats 5]
+    python -m benchmarks.grammars --parts templates --data CHECKOUT
 
 Each part replaces its rows in results/grammars.json, and RESULTS.md is rewritten. With --only nothing is stored.
 """
@@ -17,7 +18,7 @@ import numpy as np
 
 from benchmarks.compiler.cases import ENGINES, PEERS
 from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest, Outcome
-from benchmarks.grammars import beams, growth, truncation
+from benchmarks.grammars import beams, growth, templates, truncation
 from benchmarks.grammars.suite import GrammarCase, cases
 from benchmarks.report import write_run
 from benchmarks.runs import RESULTS_DIRECTORY, Row, parser_of, tokenizer_path
@@ -40,11 +41,11 @@ def compile_rows(args: Namespace) -> Iterator[Row]:
                             if outcome.outcome != "ok":
                                 stopped.add(engine)
                             key = {"vocabulary": vocabulary, "case": case.name, "engine": engine, "repeat": repeat}
-                            yield key | row_of(outcome)
+                            yield row_of(outcome) | key  # ours names its vocabulary, too
 
 
 def growth_rows(args: Namespace) -> Iterator[Row]:
-    """A row for each size and engine, over the larger vocabulary. After a limit an engine gets no larger size."""
+    """A row for each size and engine, over the larger vocabulary. An engine that fails gets no larger size."""
     engines, stopped = ("ours", "xgrammar", "llguidance"), set[tuple[str, str]]()
     with ExitStack() as stack:
         processes = _processes(args, VOCABULARIES[-1], engines, stack)
@@ -52,10 +53,12 @@ def growth_rows(args: Namespace) -> Iterator[Row]:
             for engine in engines:
                 if (point.series, engine) not in stopped:
                     outcome = _measured(point.case, engine, processes[engine], args)
-                    assert outcome is not None
-                    if outcome.outcome != "ok":
+                    if outcome is None:
+                        continue
+                    if outcome.outcome not in ("ok", "limit"):  # our limits end a compile early
                         stopped.add((point.series, engine))
-                    yield {"series": point.series, "size": point.size, "engine": engine} | row_of(outcome)
+                    key = {"series": point.series, "size": point.size, "engine": engine}
+                    yield row_of(outcome) | key | {"chars": len(point.case.grammar)}
 
 
 def _processes(
@@ -90,12 +93,14 @@ def _selected(args: Namespace) -> list[GrammarCase]:
 
 PARTS: dict[str, Callable[[Namespace], Iterator[Row]]] = {
     "compile": compile_rows, "growth": growth_rows, "truncation": truncation.truncation_rows, "beams": beams.beam_rows,
+    "templates": templates.template_rows,
 }  # fmt: skip
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS)[:-1])
+    parser.add_argument("--data", type=templates.data_of, help="a checkout of StructureBench, for `templates`")
     parser.add_argument("--only", nargs="+", choices=[case.name for case in cases()], help="grammars, but for growth")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3, help="texts for each beginning that is cut")
@@ -103,6 +108,8 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for a grammar with its texts")
     parser.add_argument("--memory-limit-gb", type=int, default=6, help="address space beyond the loaded vocabulary")
     args = parser.parse_args()
+    if "templates" in args.parts and args.data is None:
+        parser.error("the part `templates` needs --data")
     path = RESULTS_DIRECTORY / "grammars.json"
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     figures = {name: stored[name] for name in PARTS if name in stored}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
@@ -69,7 +70,8 @@ def beam_rows(args: Namespace) -> Iterator[Row]:
         if args.only and name not in args.only:
             continue
         pair = prepared(grammars[name], pattern, engine, model)
-        runs = [[list(steps(model, constraint, prompt, SearchOptions(args.tokens, beams=BEAMS))) for constraint in pair]
+        options = SearchOptions(args.tokens, beams=BEAMS)
+        runs = [[list(steps(model, constraint, prompt, options, clock=time.thread_time)) for constraint in pair]
                 for _ in range(args.repeats)]  # fmt: skip
         yield row_of(name, pair, runs)
 

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.compiler.cases import Expression
 from benchmarks.compiler.engine_process import MeasureRequest, Outcome, serve
-from benchmarks.compiler.engines import ExpressionRefused, MaskEngine, Masks, OurMasks
+from benchmarks.compiler.engines import GRAMMAR_LIMITS, ExpressionRefused, MaskEngine, Masks, OurEngine, OurMasks
 from compiler.errors import LimitExceeded, SpecError
 
 _MESSAGE_CHARS = 200
@@ -34,13 +34,15 @@ class GrammarMeasurement:
         self._tokenizer.encode_special_tokens = True
 
     def __call__(self, engine: MaskEngine, request: MeasureRequest) -> Iterator[Outcome]:
+        if isinstance(engine, OurEngine):
+            engine.limits = GRAMMAR_LIMITS
         if request.expression.kind == "lark":
             engine.compile(_WARM_UP)
         start = time.process_time()
         try:
             masks = engine.compile(request.expression)
         except LimitExceeded as error:
-            yield Outcome("limit", error.limit)
+            yield Outcome("limit", error.limit, {"ms": (time.process_time() - start) * 1e3})
             return
         except (SpecError, ExpressionRefused, ValueError, RuntimeError) as error:
             yield Outcome("refused", str(error)[:_MESSAGE_CHARS])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.compiler.cases import Expression
 from benchmarks.report.grammars import TITLES
@@ -17,12 +19,15 @@ class GrammarCase:
     """A grammar in Lark's syntax with texts.
 
     accepted  texts that it derives; `rejected` those that it does not
+    beside    constraints of ours that hold, too; no other engine takes them
     """
 
     name: str
     grammar: str
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
+    _: KW_ONLY
+    beside: tuple[dict[str, Any], ...] = ()
 
     @property
     def rules(self) -> int:
@@ -34,6 +39,9 @@ class GrammarCase:
 
         outlines-core knows schemas alone.
         """
+        if self.beside:
+            parts = [{"grammar": self.grammar, "syntax": "lark"}, *self.beside]
+            return Expression("constraint", json.dumps({"all": parts})) if engine == "ours" else None
         if engine == "outlines_core":
             return Expression("json_schema", "{}", "bounded nesting") if self.name == "json" else None
         return Expression("lark", self.grammar)

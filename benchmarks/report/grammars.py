@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.report.compile import ENGINE_NAMES, PEERS
 from benchmarks.report.layout import MIB, grouped, median_and_range, section, short_number, table, verdict
 from benchmarks.runs import Row
+from compiler.limits import DEFAULT_LIMITS
 
 TITLES = {  # of the grammars, by name
     "json": "any JSON", "arithmetic": "arithmetic", "sql": "SQL dialect", "c_like": "C-like statements",
@@ -23,17 +24,16 @@ third, ratios are of runs made in the same turn. All engines read the same gramm
 outlines-core, which takes the JSON schema `{}` with bounded nesting and no other grammar. "Wrong" counts verdicts on
 the grammar's texts that differ from the grammar. Compile: milliseconds until the first mask, medians with ranges. Mask:
 microseconds from a token to the next mask over all ids, p50 / p99 over the texts of the language. llguidance
-precomputes nothing. A compile may take 60 s here, and 10 s in the service (`compile_s_max`).
-
-Our rows were measured before the lift kept live states alone and distances were solved for groups of pendings. Since
-then, by the same clock and with other work on the machine, ours alone takes over gpt2 / o200k_base: SQL dialect
-1.8 s / 4.3 s, C-like statements 0.57 s / 3.2 s, any JSON 57 ms over o200k_base. Their tables take 17.9 / 51.1 MB and
-7.0 / 53.1 MB. Peers were not measured again.
+precomputes nothing. A compile with its texts may take 60 s of wall time here (200 s where sizes grow), and a compile
+10 s in the service (`compile_s_max`).
 """
 GROWTH_NOTES = """
 Over o200k's vocabulary. "Rules": n rules that call each other, all of them alternatives of the start. "Nested rules": a
-rule that calls a rule, n times. "Depth of the text": any JSON, a text of n brackets. A size is followed by milliseconds
-to compile, MiB of tables (ours) and the median of masks in microseconds. A limit has a setting of its name.
+rule that calls a rule, n times. "Depth of the text": any JSON, a text of n brackets. "Forbidden words" and "required
+words": any JSON beside n constraints in `all`, each of which keeps out a word anywhere, or asks for one; words that may
+come in any order double the states. A size is followed by milliseconds to compile, MiB of tables (ours) and the median
+of masks in microseconds. A limit has a setting of its name. `grammar_chars_max` was raised for this table; by default
+it refuses the sizes with a star before anything is read.
 """
 TRUNCATION_NOTES = """
 The share of texts in the language when generation ends at multiples of the least budget, EOS included. The built-in
@@ -41,8 +41,17 @@ model samples the rest of texts of the suite under each engine's masks, from the
 only tokens that leave enough budget. JSON is judged by Python's reader, the rest by Lark's Earley parser.
 """
 BEAM_NOTES = """
-Milliseconds of a step of 16 beams with a model of GPT-2's shape and random weights, on one thread: under a grammar, and
-under a regular constraint that nests once or twice, of similar token classes. Ratios are of pairs of runs.
+Milliseconds of the processor for a step of 16 beams with a model of GPT-2's shape and random weights, on one thread:
+under a grammar, and under a regular constraint that nests once or twice, of similar token classes. Ratios are of pairs
+of runs.
+"""
+TEMPLATE_NOTES = """
+The grammars of StructureBench (`constraint_templates`), whose files are not part of this repository: XGrammar's EBNF
+(`.ebnf`) and Lark's syntax (`.cfg`). Compile: milliseconds over gpt2 / o200k_base. Texts are drawn from a grammar's
+rules, and changed: how many get the same verdict from us and from the judge. Answers of a random model at the least
+budget, one and seven tokens above it, over the built-in model's vocabulary: how many the judge accepts. The judge is
+XGrammar for `.ebnf`, and Lark's Earley parser for `.cfg`, or llguidance where Lark refuses the grammar or is not ready
+after 10 s. "Our rules" is recursive descent on the rules as we read them, since XGrammar refuses that file.
 """
 
 
@@ -110,7 +119,8 @@ def _growth(rows: list[Row]) -> str:
     engines = [engine for engine in ENGINE_NAMES if any(row["engine"] == engine for row in rows)]
     for (series, size), of_size in grouped(rows, "series", "size").items():
         by_engine = {row["engine"]: row for row in of_size}
-        body.append([series, f"{size:,}", *(_growth_cell(by_engine.get(engine)) for engine in engines)])
+        star = "*" * (of_size[0]["chars"] > DEFAULT_LIMITS.grammar_chars_max)
+        body.append([series, f"{size:,}{star}", *(_growth_cell(by_engine.get(engine)) for engine in engines)])
     head = ["what grows", "n", *(ENGINE_NAMES[engine] for engine in engines)]
     return "\n\n".join(["### How it grows", GROWTH_NOTES.strip(), table(head, body)])
 
@@ -121,7 +131,8 @@ def _growth_cell(row: Row | None) -> str:
     if row["outcome"] == "ok" and "mask_p50" not in row:
         return f"{short_number(row['ms'])} ms, reads no text"
     if "mask_p50" not in row:
-        return f"{row['outcome']} {row['message'][:40]}".strip()
+        after = f" after {short_number(row['ms'])} ms" if "ms" in row else ""
+        return f"{row['outcome']} {row['message'][:40]}".strip() + after
     tables = [f"{row['table_bytes'] / MIB:.1f} MiB"] if "table_bytes" in row else []
     wrong = [f"{row['wrong']} wrong"] if row["wrong"] else []
     return ", ".join([f"{short_number(row['ms'])} ms", *tables, f"{short_number(row['mask_p50'])} us", *wrong])
@@ -159,6 +170,22 @@ def _beams(rows: list[Row]) -> str:
     return "\n\n".join(["### Beam search", BEAM_NOTES.strip(), table(head, body), goal])
 
 
+def _templates(rows: list[Row]) -> str:
+    body = []
+    for row in rows:
+        compiled = " / ".join(short_number(row[name]) for name in ("gpt2", "o200k_base") if name in row)
+        judged = [
+            row["judge"], f"{row['texts'] - len(row['other_verdicts'])} of {row['texts']}", str(row["accepted"]),
+            f"{row['in_language']} of {row['answers']}",
+        ] if "texts" in row else [row.get("judge", ""), "", "", ""]  # fmt: skip
+        refused = f"refused: {row['refused']}" if "refused" in row else compiled
+        size = [str(int(row["states"])), f"{row['table_bytes'] / MIB:.2f}"] if "states" in row else ["", ""]
+        body.append([row["template"], refused, *size, *judged])
+    head = ["template", "compile", "states", "table MiB", "judge", "texts agree", "in the language", "answers accepted"]
+    return "\n\n".join(["### StructureBench's templates", TEMPLATE_NOTES.strip(), table(head, body)])
+
+
 _PARTS: dict[str, Callable[[list[Row]], str]] = {
     "compile": _compile, "growth": _growth, "truncation": _truncation, "beams": _beams,
+    "templates": _templates,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ from benchmarks.grammars.__main__ import MODULE, row_of
 from benchmarks.grammars.growth import points
 from benchmarks.grammars.suite import GrammarCase, cases
 from benchmarks.report.grammars import grammars_section
+from compiler.errors import LimitExceeded
 from compiler.grammars import read_grammar
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.pipeline import compile_text
 from compiler.pushdown import build_machine
+from compiler.spec import Spec, spec_from_json
+from compiler.text import check_text
 from tests.references.grammar_suites import earley_parser
 
 CAPTIONS = Path(__file__).resolve().parents[2] / "app" / "models" / "captions" / "tokenizer.json"
@@ -41,8 +46,30 @@ def test_the_dialect_of_sql_has_a_hundred_rules() -> None:
 
 def test_grammars_of_growing_size_have_their_texts() -> None:
     for point in points():
-        if point.size <= 100:
+        if point.size <= 100 and not point.case.beside:
             assert accepted(point.case) == list(point.case.accepted), point
+
+
+@pytest.mark.parametrize("series, most", [("forbidden words", 20), ("required words", 2)])
+def test_growing_combinations_have_their_texts(series: str, most: int) -> None:
+    for point in points():
+        if point.series == series and point.size <= most:
+            text, case = compile_text(spec_of(point.case)), point.case
+            texts = (*case.accepted, *case.rejected)
+            assert [each for each in texts if check_text(text, each).satisfied] == list(case.accepted), point
+
+
+def test_too_many_required_words_are_refused_by_name() -> None:
+    for point in points():
+        if point.series == "required words" and point.size >= 10:
+            with pytest.raises(LimitExceeded, match=r"dfa_states_max|table_bytes_max"):
+                compile_text(spec_of(point.case))
+
+
+def spec_of(case: GrammarCase) -> Spec:
+    expression = case.expression("ours")
+    assert expression is not None and expression.kind == "constraint"
+    return spec_from_json(json.loads(expression.text))
 
 
 def test_a_measured_grammar_has_times_and_verdicts(tmp_path: Path) -> None:

@@ -22,8 +22,14 @@ from lark.exceptions import LarkError
 from compiler.errors import CompileError, LimitExceeded, SpecUnsupported
 from compiler.grammars import read_grammar
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
-from compiler.pushdown import Grammar, PushdownMachine, build_machine
+from compiler.pushdown import Grammar, PushdownMachine, build_machine, lift_to_tokens
+from compiler.vocab import Vocabulary
+from decoding.prepared_constraint import PreparedConstraint
+from decoding.sampling import Sampling, SamplingOptions
+from decoding.search import drive
+from tests.fake_models import HashModel
 
+_TOKENS_MAX = 60  # of the shortest answer
 _CASES = Path(__file__).resolve().parents[1] / "cases"
 SUITES = ("llama_cpp", "xgrammar", "llguidance", "lark")  # one file of rows each; the first line names its source
 
@@ -76,8 +82,11 @@ class SuiteRow:
 
 
 def earley_parser(grammar: str) -> Callable[[str], bool]:
-    """Lark's own parser of a grammar. Raises LarkError where Lark refuses it."""
-    lark = Lark(grammar, parser="earley", lexer="dynamic")
+    """Lark's own parser of a grammar. Raises ValueError where Lark refuses it."""
+    try:
+        lark = Lark(grammar, parser="earley", lexer="dynamic")
+    except LarkError as error:
+        raise ValueError(str(error)) from error
 
     def parses(text: str) -> bool:
         try:
@@ -94,6 +103,25 @@ def refusal(error: CompileError) -> str:
     if isinstance(error, SpecUnsupported):
         return error.construct
     return error.limit if isinstance(error, LimitExceeded) else error.facts.code
+
+
+def answers(row: SuiteRow, vocabulary: Vocabulary, seed: int, n: int = 2) -> list[str]:
+    """Up to `n` answers at each of three budgets, from the least.
+
+    None where the vocabulary spells no text, or long ones alone.
+    """
+    guard = ResourceGuard(DEFAULT_LIMITS)
+    automaton = lift_to_tokens(row.compile()[1], vocabulary, guard)
+    if automaton.min_tokens > _TOKENS_MAX:
+        return []
+    constraint, texts = PreparedConstraint.prepare(automaton, "cpu"), list[str]()
+    for extra in (0, 1, 7):
+        budget = automaton.min_tokens + extra
+        model = HashModel(vocabulary.size, vocabulary.eos_ids, seed=seed + extra)
+        for answer in drive(model, (1,), Sampling(constraint, SamplingOptions(budget, seed=seed, n=n))):
+            assert len(answer.tokens) <= budget and answer.tokens[-1] in vocabulary.eos_ids
+            texts.append(b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens[:-1]).decode())
+    return texts
 
 
 @cache

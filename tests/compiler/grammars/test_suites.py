@@ -9,21 +9,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from lark.exceptions import LarkError
 
 from app.models import open_model_files
 from app.settings import BUILT_IN_MODEL
-from compiler.limits import DEFAULT_LIMITS, ResourceGuard
-from compiler.pushdown import lift_to_tokens
 from compiler.vocab import Vocabulary
-from decoding.prepared_constraint import PreparedConstraint
-from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive
-from tests.fake_models import HashModel
 from tests.references.context_free import derives
 from tests.references.grammar_suites import (
     SUITES,
     SuiteRow,
+    answers,
     earley_parser,
     markdown_reasons,
     markdown_table,
@@ -34,9 +28,7 @@ from tests.references.random_constraints import real_vocabulary
 from tests.servers.cluster import FULL
 
 PAGE = Path(__file__).parents[3] / "docs" / "grammars.md"
-CPU = "cpu"
 EVERY_SMALL, EVERY = (1, 1) if FULL else (2, 12)  # of the grammars, over the small vocabulary and the real one
-TOKENS_MAX = 60  # of the shortest answer
 TEXT_CHARS_MAX = 120  # of an answer that the slow references read
 COMPILED = [row for suite in SUITES for row in suite_rows(suite) if not row.refused]
 
@@ -69,25 +61,9 @@ def parser_of(row: SuiteRow) -> Callable[[str], bool]:
     if row.syntax == "lark" and not row.refused_there:
         try:
             return earley_parser(row.grammar)
-        except LarkError:  # extensions of Lark's syntax
+        except ValueError:  # extensions of Lark's syntax
             pass
     return lambda text: derives(grammar, text)
-
-
-def answers(row: SuiteRow, vocabulary: Vocabulary, seed: int) -> list[str]:
-    """Answers at the least budget and above it. None where the vocabulary spells no text, or long ones alone."""
-    guard = ResourceGuard(DEFAULT_LIMITS)
-    automaton = lift_to_tokens(row.compile()[1], vocabulary, guard)
-    if automaton.min_tokens > TOKENS_MAX:
-        return []
-    constraint, texts = PreparedConstraint.prepare(automaton, CPU), list[str]()
-    for extra in (0, 1, 7):
-        budget = automaton.min_tokens + extra
-        model = HashModel(vocabulary.size, vocabulary.eos_ids, seed=seed + extra)
-        for answer in drive(model, (1,), Sampling(constraint, SamplingOptions(budget, seed=seed, n=2))):
-            assert len(answer.tokens) <= budget and answer.tokens[-1] in vocabulary.eos_ids
-            texts.append(b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens[:-1]).decode())
-    return texts
 
 
 @pytest.mark.parametrize("suite", SUITES)
