@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.compiler.cases import ENGINES, PEERS
 from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest, Outcome
-from benchmarks.grammars import beams, growth, templates, truncation
+from benchmarks.grammars import beams, growth, judges, truncation
 from benchmarks.grammars.suite import GrammarCase, cases
 from benchmarks.report import write_run
 from benchmarks.runs import RESULTS_DIRECTORY, Row, parser_of, tokenizer_path
@@ -93,14 +93,14 @@ def _selected(args: Namespace) -> list[GrammarCase]:
 
 PARTS: dict[str, Callable[[Namespace], Iterator[Row]]] = {
     "compile": compile_rows, "growth": growth_rows, "truncation": truncation.truncation_rows, "beams": beams.beam_rows,
-    "templates": templates.template_rows,
+    "suites": judges.suite_answer_rows, "templates": judges.template_rows,
 }  # fmt: skip
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS)[:-1])
-    parser.add_argument("--data", type=templates.data_of, help="a checkout of StructureBench, for `templates`")
+    parser.add_argument("--data", type=judges.data_of, help="a checkout of StructureBench, for `templates`")
     parser.add_argument("--only", nargs="+", choices=[case.name for case in cases()], help="grammars, but for growth")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3, help="texts for each beginning that is cut")

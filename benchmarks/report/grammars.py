@@ -45,13 +45,19 @@ Milliseconds of the processor for a step of 16 beams with a model of GPT-2's sha
 under a grammar, and under a regular constraint that nests once or twice, of similar token classes. Ratios are of pairs
 of runs.
 """
+SUITE_NOTES = """
+Answers of a random model at the least budget, one and seven tokens above it, to each grammar of other systems' tests
+that its home and we compile ([verdicts on their texts](../docs/grammars.md#suites-of-other-systems)), over the built-in
+model's vocabulary: how many another parser accepts. The parsers are chosen as for the templates below; "our rules" is
+recursive descent on the rules as we read them, where none of the systems reads the grammar.
+"""
 TEMPLATE_NOTES = """
 The grammars of StructureBench (`constraint_templates`), whose files are not part of this repository: XGrammar's EBNF
 (`.ebnf`) and Lark's syntax (`.cfg`). Compile: milliseconds over gpt2 / o200k_base. Texts are drawn from a grammar's
 rules, and changed: how many get the same verdict from us and from the judge. Answers of a random model at the least
 budget, one and seven tokens above it, over the built-in model's vocabulary: how many the judge accepts. The judge is
-XGrammar for `.ebnf`, and Lark's Earley parser for `.cfg`, or llguidance where Lark refuses the grammar or is not ready
-after 10 s. "Our rules" is recursive descent on the rules as we read them, since XGrammar refuses that file.
+XGrammar for `.ebnf` (with empty alternatives written as `""`), and Lark's Earley parser for `.cfg`, or llguidance where
+Lark refuses the grammar or is not ready after 10 s.
 """
 
 
@@ -170,6 +176,17 @@ def _beams(rows: list[Row]) -> str:
     return "\n\n".join(["### Beam search", BEAM_NOTES.strip(), table(head, body), goal])
 
 
+def _suites(rows: list[Row]) -> str:
+    body = [
+        [row["suite"], row["judge"], str(row["grammars"]),
+         f"{row['answers'] - len(row['rejected'])} of {row['answers']}",
+         ", ".join(f"`{name}`" for name in dict.fromkeys(row["rejected"]))]
+        for row in rows
+    ]  # fmt: skip
+    head = ["tests of", "judge", "grammars", "answers accepted", "rejected, of"]
+    return "\n\n".join(["### Answers judged by other parsers", SUITE_NOTES.strip(), table(head, body)])
+
+
 def _templates(rows: list[Row]) -> str:
     body = []
     for row in rows:
@@ -187,5 +204,5 @@ def _templates(rows: list[Row]) -> str:
 
 _PARTS: dict[str, Callable[[list[Row]], str]] = {
     "compile": _compile, "growth": _growth, "truncation": _truncation, "beams": _beams,
-    "templates": _templates,
+    "suites": _suites, "templates": _templates,
 }  # fmt: skip

@@ -1,13 +1,15 @@
-"""Compiles StructureBench's templates, and has other parsers judge texts and answers.
+"""Has parsers of other systems judge our verdicts and answers.
 
-The templates are files `constraint_templates/*/*.ebnf` and `*.cfg` of a checkout, in XGrammar's EBNF and in Lark's
-syntax. The checkout has no texts: these are drawn from the rules, and changed.
+The grammars are those of other systems' tests (`tests.references.grammar_suites`), whose texts have verdicts, and
+StructureBench's templates. The latter are files `constraint_templates/*/*.ebnf` and `*.cfg` of a checkout, in
+XGrammar's EBNF and in Lark's syntax, without texts: these are drawn from the rules, and changed.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import string
 from argparse import Namespace
@@ -25,13 +27,15 @@ from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest
 from benchmarks.runs import Row, tokenizer_path
 from compiler.errors import CompileError
 from tests.references.context_free import derives, mutated, random_text
-from tests.references.grammar_suites import SuiteRow, answers, earley_parser, refusal
+from tests.references.grammar_suites import SUITES, SuiteRow, answers, earley_parser, refusal, suite_rows
 
 _SYNTAXES = {".ebnf": "ebnf", ".cfg": "lark"}
 _TEXTS = 200  # drawn from a template, half of them changed
 _CHARS_MAX = 200  # of a text for the slower parsers
 _LARK_S = 10  # to read a template: optional parts double Lark's rules
 _ANSWERS = 20  # at each of three budgets
+# An alternative without elements, which XGrammar wants written as "".
+_EMPTY = re.compile(r"(::=|\|)[ \t]*(?=\||\)|\r?\n[ \t]*(?:\n|[\w-]+ *::=|#|$)|$)")
 _VOCABULARIES = ("gpt2", "o200k_base")
 Parser = Callable[[str], bool]
 
@@ -50,6 +54,23 @@ def template_rows(args: Namespace) -> Iterator[Row]:
                 path.read_text(encoding="utf-8"),
             )  # fmt: skip
             yield {"template": template.name} | _compiled(template, processes, args) | _judged(template)
+
+
+def suite_answer_rows(args: Namespace) -> Iterator[Row]:
+    """A row for each suite and parser, over grammars that both sides compile."""
+    vocabulary = open_model_files(BUILT_IN_MODEL).vocabulary
+    for suite in SUITES:
+        rows = dict[str, Row]()
+        for number, row in enumerate(row for row in suite_rows(suite) if not row.refused and not row.refused_there):
+            judge, parser = _parser(row)
+            count = rows.setdefault(judge, {"grammars": 0, "answers": 0, "rejected": []})
+            written = answers(row, vocabulary, number)
+            accepts = parser or partial(derives, row.compile()[0])
+            count["grammars"] += 1
+            count["answers"] += len(written)
+            count["rejected"] += [row.name for text in written if not accepts(text)]
+        for judge, count in rows.items():
+            yield {"suite": suite, "judge": judge} | count
 
 
 def _compiled(template: SuiteRow, processes: dict[str, EngineProcess], args: Namespace) -> Row:
@@ -94,11 +115,13 @@ def _judged(template: SuiteRow) -> Row:
 
 def _parser(template: SuiteRow) -> tuple[str, Parser | None]:
     """The first system that reads a template, and its parser. None: none does."""
-    if template.syntax == "ebnf":
-        try:
-            return "XGrammar", _xgrammar_parser(template.grammar)
-        except RuntimeError:
-            return "our rules", None
+    if template.syntax != "lark":
+        for grammar in (template.grammar, _EMPTY.sub(r'\1 "" ', template.grammar)):
+            try:
+                return "XGrammar", _xgrammar_parser(grammar)
+            except RuntimeError:
+                continue
+        return "our rules", None
     signal.signal(signal.SIGALRM, _stop)
     signal.alarm(_LARK_S)
     try:
