@@ -57,7 +57,7 @@ def template_rows(args: Namespace) -> Iterator[Row]:
 
 
 def suite_answer_rows(args: Namespace) -> Iterator[Row]:
-    """A row for each suite and parser, over grammars that both sides compile."""
+    """A row for each suite and parser. Its home compiles the grammars, too."""
     vocabulary = open_model_files(BUILT_IN_MODEL).vocabulary
     for suite in SUITES:
         rows = dict[str, Row]()

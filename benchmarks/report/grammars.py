@@ -49,7 +49,8 @@ SUITE_NOTES = """
 Answers of a random model at the least budget, one and seven tokens above it, to each grammar of other systems' tests
 that its home and we compile ([verdicts on their texts](../docs/grammars.md#suites-of-other-systems)), over the built-in
 model's vocabulary: how many another parser accepts. The parsers are chosen as for the templates below; "our rules" is
-recursive descent on the rules as we read them, where none of the systems reads the grammar.
+recursive descent on the rules as we read them, where none of the systems reads the grammar. The answers that llguidance
+rejects are empty, as XGrammar's tests ask of these two grammars.
 """
 TEMPLATE_NOTES = """
 The grammars of StructureBench (`constraint_templates`), whose files are not part of this repository: XGrammar's EBNF
