@@ -197,10 +197,10 @@ class _LetterProduct:
             self._guard.check_time()
             lengths = [1 + len(others) for _, others in pairs]
             tables = [np.concatenate([left_table[[one]], right_table[list(others)]]) for one, others in pairs]
-            after = np.concatenate([np.zeros((0, len(first)), dtype=np.int32), *tables])
-            distinct, place = np.unique(after, axis=1, return_inverse=True)
-            targets = [self._at(_split(column, lengths)) for column in distinct.T.tolist()]
-            rows.append(np.array(targets, dtype=np.int32)[place.reshape(-1)])
+            # Columns are few, so that tuples cost less than a sort by numpy.
+            after = list(zip(*np.concatenate(tables).tolist(), strict=True)) if tables else [()] * len(first)
+            targets = {column: self._at(_split(column, lengths)) for column in sorted(set(after))}
+            rows.append(np.array([targets[column] for column in after], dtype=np.int32))
             labels.append(any(left.label[one] and right.label[list(rest)].any() != self._less for one, rest in pairs))
             if edges := self._edges(pairs):
                 letters[number] = edges
@@ -238,7 +238,7 @@ class _LetterProduct:
         return parts
 
 
-def _split(column: list[int], lengths: list[int]) -> list[tuple[int, list[int]]]:
+def _split(column: tuple[int, ...], lengths: list[int]) -> list[tuple[int, tuple[int, ...]]]:
     """The pairs of states that a column of a table leads to."""
     pairs, first = [], 0
     for length in lengths:
