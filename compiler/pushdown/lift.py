@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from compiler.automata import distinct, ranks, stable_order
+from compiler.automata import distinct, ranks
 from compiler.lifting import SparseRows, SparseTable, SparseTokenClasses, plain_states, sparse_token_classes
 from compiler.limits import ResourceGuard
 from compiler.pushdown.arrivals import BASE, Arrivals, Exit, Item, Landing
 from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, PushdownMachine
+from compiler.pushdown.near_states import UNLIKE_DEAD, edges_by_state, near_states, without_likeness
 from compiler.pushdown.tables import NO_LANDING, PushdownTables
 from compiler.vocab import Trie, Vocabulary
 
@@ -25,8 +26,9 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
     """
     arrivals = Arrivals(machine, guard)
-    token_class, edges = _edges(machine, arrivals, vocabulary, guard)
-    used = distinct(edges.effect, len(arrivals))
+    classes, base = _edges(machine, arrivals, vocabulary, guard)
+    token_class, table = classes.used()
+    used = distinct(table.effect[table.effect != UNLIKE_DEAD], len(arrivals))
     pendings = _Pendings(arrivals, machine.start_code, guard)
     kept = [arrivals.items(number) for number in used.tolist()]
     pendings.add(item for items in kept for item in items)
@@ -35,13 +37,13 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     count = 1 + max(items.pending.values())
     guard.check("table_bytes_max", 4 * len(machine.resume) * count)  # `PushdownAutomaton.entry_at`
     # Arrivals that differed only in pendings may be equal now, and classes of tokens with them.
-    number = np.zeros(len(arrivals), dtype=np.int32)
+    number = np.zeros(len(arrivals) + 1, dtype=np.int32)
     number[used] = [items.arrival(each) for each in kept]
-    classes = SparseRows(machine.states, guard)
-    merged = classes.add(edges._replace(effect=number[edges.effect]))
-    first, state, arrival = classes.table
-    read = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
-    by_state = stable_order(state)
+    number[UNLIKE_DEAD] = UNLIKE_DEAD
+    rows = SparseRows(machine.states, guard)
+    merged = rows.add(without_likeness(table._replace(effect=number[table.effect]), base))
+    edge_first, edge_class, edge_arrival = edges_by_state(rows.table, base)
+    guard.check("table_bytes_max", edge_class.nbytes + edge_arrival.nbytes)
     merged_entries = {
         (symbol, items.pending[exit_]): items.arrival(reached)
         for exit_, behind in entries.items()
@@ -50,9 +52,7 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     }
     entry = _int32([value for key in sorted(merged_entries) for value in (*key, merged_entries[key])]).reshape(-1, 3)
     return PushdownTables(
-        token_class=merged[token_class].astype(np.int32),
-        edge_first=np.searchsorted(state[by_state], np.arange(machine.states + 1)),
-        edge_class=read[by_state], edge_arrival=arrival[by_state],
+        token_class=merged[token_class], edge_first=edge_first, edge_class=edge_class, edge_arrival=edge_arrival,
         entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
         symbols=len(machine.resume), pendings=count, start=machine.start,
         eos_ids=vocabulary.eos_ids, **items.arrays(),
@@ -61,34 +61,39 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
 
 def _edges(
     machine: PushdownMachine, arrivals: Arrivals, vocabulary: Vocabulary, guard: ResourceGuard
-) -> tuple[np.ndarray, SparseTable]:
-    """The token classes. They are the class of each id, int [V], and the arrivals of each class by state.
+) -> tuple[_SharedClasses, np.ndarray]:
+    """The token classes with their arrivals by state, and all bases.
 
-    Class 0 is dead.
+    Class 0 is dead. States with another base than themselves have entries as in `NearStates`.
     """
     begins = ((machine.action != NO_ACTION) | machine.pop)[:, machine.byte_class] & _resting(machine)[:, None]
     inside = begins[:, _CONTINUATION].any(axis=1)
     begins[:, _CONTINUATION] = False
     between = begins[:, :END].any(axis=1)
+    plain, counts = _plain(machine, between)
+    # The plain characters of a token act alike there, so that tokens share classes by their outlines.
+    outlines = vocabulary.counted_outlines if counts else vocabulary.outlines
+    by_outline = _SharedClasses(len(outlines.trie.ids) + 1)
+
+    def walk(classes: _SharedClasses, alive: np.ndarray, trie: Trie) -> None:
+        states = np.flatnonzero(alive).astype(np.int32)
+        if len(states):
+            found = sparse_token_classes(arrivals, 1 + states, machine.byte_class[:END], trie, guard=guard)
+            classes.split(found._replace(effects=found.effects._replace(place=states[found.effects.place])))
+
+    walk(by_outline, plain, outlines.trie)
+    classes = by_outline.spread(outlines.of_id)
     # EOS spells END, and has a class of its own.
     states = np.flatnonzero(begins[:, END]).astype(np.int32)
-    ends = arrivals.after(1 + states, np.array(machine.byte_class[END]))
-    classes = _SharedClasses(vocabulary.size, SparseTable(np.array([0, 0, len(ends)]), states, ends))
-    classes.of_id[list(vocabulary.eos_ids)] = 1
-
-    def walk(alive: np.ndarray, trie: Trie, id_in_trie: np.ndarray | None = None) -> None:
-        states = np.flatnonzero(alive).astype(np.int32)
-        found = sparse_token_classes(arrivals, 1 + states, machine.byte_class[:END], trie, guard=guard)
-        classes.split(found, states, id_in_trie)
-
-    plain, counts = _plain(machine, between)
-    if plain.any():
-        outlines = vocabulary.counted_outlines if counts else vocabulary.outlines
-        walk(plain, outlines.trie, outlines.of_id)
+    ends = SparseTable(np.array([0, 0, len(states)]), states, arrivals.after(1 + states, machine.byte_class[END:]))
+    classes.split(SparseTokenClasses(ends, np.array(vocabulary.eos_ids), np.ones(len(vocabulary.eos_ids), dtype=int)))
     # Tokens that begin a character are read between characters, the others inside one.
-    walk(between & ~plain, vocabulary.boundary_trie)
-    walk(inside, vocabulary.midchar_trie)
-    return classes.used()
+    others = between & ~plain
+    near = near_states(machine, arrivals, vocabulary.boundary_trie, plain=plain, others=others, guard=guard)
+    classes.split(near.found)
+    walk(classes, others & (near.base == np.arange(machine.states)), vocabulary.boundary_trie)
+    walk(classes, inside, vocabulary.midchar_trie)
+    return classes, near.base
 
 
 def _plain(machine: PushdownMachine, between: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -105,34 +110,39 @@ def _plain(machine: PushdownMachine, between: np.ndarray) -> tuple[np.ndarray, b
 class _SharedClasses:
     """The token classes over some groups of states. Two ids share one where they act alike in all these states.
 
-    of_id  int [V]
+    of_id  int64 [V]
+    table  the arrivals of each class by state. Class 0 is dead; no id may have some of the others
     """
 
-    def __init__(self, vocabulary_size: int, table: SparseTable) -> None:
+    def __init__(self, vocabulary_size: int) -> None:
         self.of_id = np.zeros(vocabulary_size, dtype=np.int64)
-        self._table = table
+        self.table = SparseTable(np.zeros(2, dtype=np.int64), *np.empty((2, 0), dtype=np.int32))
 
-    def split(self, found: SparseTokenClasses, states: np.ndarray, id_in_trie: np.ndarray | None) -> None:
-        """Take further states into account. `id_in_trie` has the number in the trie of each id, if it has others."""
+    def spread(self, number: np.ndarray) -> _SharedClasses:
+        """The classes of other ids.
+
+        number  int [V]  the id here that each acts like
+        """
+        classes = _SharedClasses(0)
+        classes.of_id, classes.table = self.of_id[number], self.table
+        return classes
+
+    def split(self, found: SparseTokenClasses) -> None:
+        """Take further states into account."""
         live = found.column != 0
         ids, column = found.ids[live], found.column[live]
-        if id_in_trie is not None:
-            by_number = np.zeros(int(id_in_trie.max()) + 1, dtype=np.int32)
-            by_number[ids] = column
-            ids = np.flatnonzero(by_number[id_in_trie])
-            column = by_number[id_in_trie[ids]]
         # Ids that live in these states get further classes, by their pair of classes.
-        count, columns = len(self._table.first) - 1, len(found.effects.first) - 1
+        count, columns = len(self.table.first) - 1, len(found.effects.first) - 1
         pairs, number = ranks(self.of_id[ids] * columns + column, count * columns)
         self.of_id[ids] = count + number
-        effects = found.effects._replace(place=states[found.effects.place])
-        both = self._table.chosen(pairs // columns).beside(effects.chosen(pairs % columns))
-        self._table = self._table.followed_by(both)
+        both = self.table.chosen(pairs // columns).beside(found.effects.chosen(pairs % columns))
+        self.table = self.table.followed_by(both)
 
     def used(self) -> tuple[np.ndarray, SparseTable]:
-        """The class of each id, and the arrivals of each class. Class 0 is dead."""
-        used, of_id = ranks(np.append(0, self.of_id), len(self._table.first) - 1)
-        return of_id[1:], self._table.chosen(used)
+        """The class of each id, and the arrivals of each class, without classes that no id has."""
+        used = np.zeros(len(self.table.first) - 1, dtype=bool)
+        used[self.of_id] = used[0] = True
+        return (np.cumsum(used) - 1)[self.of_id], self.table.chosen(np.flatnonzero(used))
 
 
 def _resting(machine: PushdownMachine) -> np.ndarray:

@@ -9,9 +9,15 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+from compiler.automata import everything
+from compiler.json_schema import schema_texts
+from compiler.json_schema.rules import SchemaRules
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
-from compiler.pushdown import PushdownMachine, PushdownTables, build_machine
-from compiler.pushdown.lift import lift_machine
+from compiler.pushdown import PushdownMachine, PushdownTables, build_machine, network_machine
+from compiler.pushdown.arrivals import Arrivals
+from compiler.pushdown.lift import _plain, lift_machine
+from compiler.pushdown.machine import NO_ACTION
+from compiler.pushdown.near_states import UNLIKE_DEAD, near_states
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
 from tests.references.pushdown import toy_vocabulary
@@ -102,6 +108,36 @@ def test_plain_tokens_are_those_of_all_tokens() -> None:
     vocabulary = Vocabulary((None, *(word.encode() for word in words), *parts), (0,))
     for name in ("json", "tree"):
         assert compare(build_machine(GRAMMARS[name].grammar, ResourceGuard(DEFAULT_LIMITS)), vocabulary) > 0
+
+
+WORDS = ("n", "na", "name", "ne", "nest", "a", "xy", " the", "é", 'e"', 'name":', 'st":{', '":{"', '":1', '{"n', "1")
+MARKS = ("{", "}", '"', ":", ",", "[", "]", '{"', '","', "\\", "\\n", "u006", "e1", '":', '"}', "x", "xn", "-")
+KEY_VOCABULARY = Vocabulary((None, *(word.encode() for word in WORDS + MARKS), b"\xc3", b"\xa9a", b"n\xc3"), (0,))
+
+
+def machine_with_keys() -> PushdownMachine:
+    guard = ResourceGuard(DEFAULT_LIMITS)
+    properties = {"name": {"type": "integer"}, "nest": {"type": "object"}}
+    schema = {"type": "object", "properties": properties, "patternProperties": {"^x": False}, "required": ["nest"]}
+    rules = schema_texts(schema, "compact", None, lambda *_: everything(), guard=guard)
+    assert isinstance(rules, SchemaRules)
+    return network_machine(rules.names, rules.rules, guard)
+
+
+def test_tokens_within_keys_are_those_of_all_tokens() -> None:
+    machine, guard = machine_with_keys(), ResourceGuard(DEFAULT_LIMITS)
+    between = (machine.action[:, machine.byte_class[:0x80]] != NO_ACTION).any(axis=1)
+    plain, trie = _plain(machine, between)[0], KEY_VOCABULARY.boundary_trie
+    near = near_states(machine, Arrivals(machine, guard), trie, plain=plain, others=between & ~plain, guard=guard)
+    assert np.count_nonzero(near.base != np.arange(machine.states)) > 5
+    assert UNLIKE_DEAD in near.found.effects.effect
+    assert compare(machine, KEY_VOCABULARY) > 0
+
+
+@pytest.mark.parametrize(("name", "most"), [("_TOKENS_MAX", 2), ("_NODES_MAX", 1), ("_BLOCK", 1)])
+def test_limits_of_near_states_change_no_token(monkeypatch: pytest.MonkeyPatch, name: str, most: int) -> None:
+    monkeypatch.setattr(f"compiler.pushdown.near_states.{name}", most)
+    assert compare(machine_with_keys(), KEY_VOCABULARY) > 0
 
 
 def test_rows_that_share_a_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
