@@ -72,6 +72,7 @@ class Arrivals:
         self._items = [frozenset[Item](), *(frozenset[Item]([Landing((), q)]) for q in range(machine.states))]
         self._numbers = {items: number for number, items in enumerate(self._items)}
         self._after = np.full((len(self._items), self._columns), UNSEEN, dtype=np.int32)
+        self._unread = (machine.action == NO_ACTION) & ~machine.pop  # [Q, K]: the bytes that a state cannot read
         self._after[DEAD_EFFECT] = DEAD_EFFECT
         self._fill_simple()
         resumed = np.unique(machine.resume[machine.resume != NOWHERE])
@@ -90,10 +91,9 @@ class Arrivals:
         """Fill in the moves that stay within a component. They are most of them, and need no items."""
         machine = self._machine
         inner = machine.inner()
-        dead = (machine.action == NO_ACTION) & ~machine.pop
         # The action 1 + q and the arrival 1 + q have one number.
         self._after[1:][inner] = machine.action[inner]
-        self._after[1:][dead] = DEAD_EFFECT
+        self._after[1:][self._unread] = DEAD_EFFECT
 
     def _initial_item(self, state: int) -> Item:
         """The item of a pending of no bytes."""
@@ -110,6 +110,10 @@ class Arrivals:
                 capacity = len(self._items) * 3 // 2
                 self._guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
                 self._after = grown(self._after, capacity, UNSEEN)
+            if len(key) == 1:  # most bytes cannot be read
+                (item,) = key
+                if isinstance(item, Landing | Unread):
+                    self._after[number, self._unread[item.state]] = DEAD_EFFECT
         return number
 
     def _intern_row(self, row: np.ndarray) -> int:
