@@ -19,11 +19,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from compiler.automata import spread, stable_order
+from compiler.automata import distinct, spread, stable_order
 from compiler.limits import ResourceGuard
 from compiler.pushdown.cost_groups import CostGroups
 from compiler.pushdown.machine import check_range
@@ -73,7 +74,7 @@ def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarr
     Values over STEPS_MAX are left out. Raises LimitExceeded over `exit_distances_max`, `table_bytes_max` or
     `compile_s_max`.
     """
-    equations = _Equations(tables, np.ones(len(tables.edge_class), dtype=np.int32) if cost is None else cost)
+    equations = _Equations(tables, cost)
     solution = _Solution(equations)
     solution.run(guard)
     found = _of_members(solution, equations.group, np.dtype(np.int32 if cost is None else np.float64), guard)
@@ -120,57 +121,66 @@ class _Equations:
 
     group    the group of each pending: int [X]
     entry    the unknown of each symbol and group
-    readers  for each landing, the control states with a token to it, and the cost
+    readers  for each landing, the control states with a token to it, and the costs
     openers  for each landing, the entries with it among their items
     above    for each landing, (s, landing): the one with s beneath all its symbols
     exits    what is known at once: cost, unknown, group
     """
 
-    def __init__(self, tables: PushdownTables, cost: np.ndarray) -> None:
-        self._tables = tables
-        landings = len(tables.landing_state)
-        self.readers: list[list[tuple[int, float]]] = [[] for _ in range(landings)]
+    def __init__(self, tables: PushdownTables, cost: np.ndarray | None) -> None:
+        landings, items = len(tables.landing_state), tables.item.tolist()
+        items_of = [items[begin:end] for begin, end in pairwise(tables.item_first.tolist())]
+        state, item, least = _edges_to_items(tables, cost)
+        landed = np.flatnonzero(item >= 0)
+        landed = landed[stable_order(item[landed])]
+        at = np.searchsorted(item[landed], np.arange(landings + 1)).tolist()
+        states, costs = state[landed].tolist(), least[landed].tolist()
+        self.readers = [(states[begin:end], costs[begin:end]) for begin, end in pairwise(at)]
         openers: list[dict[int, None]] = [{} for _ in range(landings)]
         self.above: list[list[tuple[int, int]]] = [[] for _ in range(landings)]
-        exits: list[tuple[float, int, int]] = []
-        for state, arrival, least in self._distinct_edges(cost):
-            for item in tables.items(arrival).tolist():
-                if item >= 0:
-                    self.readers[item].append((state, least))
-                else:
-                    exits.append((least, state, ~item))
+        left = item < 0
+        exits = list(zip(least[left].tolist(), state[left].tolist(), (~item[left]).tolist(), strict=True))
         columns = (tables.entry_symbol, tables.entry_pending, tables.entry_arrival)
         entries = list(zip(*(column.tolist() for column in columns), strict=True))
-        self.group = _reached_alike(tables, exits, entries)
+        self.group = _reached_alike(tables.pendings, exits, entries, items_of)
         group = self.group.tolist()
-        self.exits = {(least, state, group[pending]): None for least, state, pending in exits}
+        self.exits = {(value, source, group[pending]): None for value, source, pending in exits}
         self.entry = dict[tuple[int, int], int]()
         for symbol, pending, arrival in entries:
             unknown = self.entry.setdefault((symbol, group[pending]), landings + len(self.entry))
-            for item in tables.items(arrival).tolist():
-                if item >= 0:
-                    openers[item][unknown] = None
+            for each in items_of[arrival]:
+                if each >= 0:
+                    openers[each][unknown] = None
                 else:
-                    self.exits[0, unknown, group[~item]] = None
+                    self.exits[0, unknown, group[~each]] = None
         self.openers = [list(each) for each in openers]
         self.unknowns = landings + len(self.entry)
+        below, symbols = tables.landing_below.tolist(), tables.landing_symbol.tolist()
         for landing in range(tables.states, landings):
-            self.above[tables.landing_below[landing]].append((int(tables.landing_symbol[landing]), landing))
+            self.above[below[landing]].append((symbols[landing], landing))
 
-    def _distinct_edges(self, cost: np.ndarray) -> list[tuple[int, int, float]]:
-        """The pairs of state and arrival, with the least cost between."""
-        tables = self._tables
-        source = np.repeat(np.arange(tables.states), np.diff(tables.edge_first))
-        key = source * len(tables.item_first) + tables.edge_arrival
+
+def _edges_to_items(tables: PushdownTables, cost: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Control states, the items that their tokens lead to, and the least costs.
+
+    The arrays are [N]. Each pair of a state and an arrival gives the arrival's items once.
+    """
+    arrivals = len(tables.item_first) - 1
+    key = np.repeat(np.arange(tables.states) * arrivals, np.diff(tables.edge_first)) + tables.edge_arrival
+    if cost is None:
+        pairs = distinct(key, tables.states * arrivals)
+        least = np.ones(len(pairs), dtype=np.int32)
+    else:
         order = np.argsort(key, kind="stable")
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
-        least = np.minimum.reduceat(cost[order], first) if len(first) else cost[:0]
-        chosen = order[first]
-        return list(zip(source[chosen].tolist(), tables.edge_arrival[chosen].tolist(), least.tolist(), strict=True))
+        pairs, least = key[order[first]], np.minimum.reduceat(cost[order], first) if len(first) else cost[:0]
+    state, arrival = np.divmod(pairs, arrivals)
+    place, counts = spread(tables.item_first[arrival], tables.item_first[arrival + 1])
+    return np.repeat(state, counts), tables.item[place], np.repeat(least, counts)
 
 
 def _reached_alike(
-    tables: PushdownTables, exits: list[tuple[float, int, int]], entries: list[tuple[int, int, int]]
+    pendings: int, exits: list[tuple[float, int, int]], entries: list[tuple[int, int, int]], items_of: list[list[int]]
 ) -> np.ndarray:
     """Groups of pendings that are reached alike.
 
@@ -178,12 +188,12 @@ def _reached_alike(
     F is the same for all pendings of a group: so it is in each round of a fixpoint iteration that begins with infinite
     values. The groups are refined from coarse to fine.
     """
-    direct = [dict[int, float]() for _ in range(tables.pendings)]
-    through = [set[tuple[int, int]]() for _ in range(tables.pendings)]
+    direct = [dict[int, float]() for _ in range(pendings)]
+    through = [set[tuple[int, int]]() for _ in range(pendings)]
     for least, state, pending in exits:
         direct[pending][state] = min(least, direct[pending].get(state, _BEYOND))
     for symbol, pending, arrival in entries:
-        for item in tables.items(arrival).tolist():
+        for item in items_of[arrival]:
             if item < 0:
                 through[~item].add((symbol, pending))
     group, count = _numbered(frozenset(each.items()) for each in direct), 0
@@ -256,8 +266,10 @@ class _Solution:
 
     def _use_landing(self, landing: int, pending: int, value: float) -> None:
         """Propose what follows from F of a landing."""
-        for state, cost in self._equations.readers[landing]:
-            self._propose(value + cost, state, pending)
+        values = self.values
+        for state, cost in zip(*self._equations.readers[landing], strict=True):
+            if value + cost < values[state].get(pending, _BEYOND):
+                self._propose(value + cost, state, pending)
         for entry in self._equations.openers[landing]:
             self._propose(value, entry, pending)
         for symbol, above in self._equations.above[landing]:
