@@ -182,7 +182,10 @@ class _Network:
         sizes = [len(component.final) for component in components]
         first = (np.cumsum(sizes) - sizes).tolist()
         # Two bytes share a column where they do in every component.
-        columns = [np.column_stack([component.byte_class, component.extends.T]) for component in components]
+        columns = [
+            np.column_stack([component.byte_class, component.extends[component.extends.any(axis=1)].T])
+            for component in components
+        ]
         example, self._byte_class = unique_rows(np.column_stack(columns))
         guard.check("table_bytes_max", 4 * sum(sizes) * len(example))
         self._target = np.concatenate([
