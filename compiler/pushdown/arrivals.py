@@ -69,9 +69,10 @@ class Arrivals:
         self._machine = machine
         self._guard = guard
         self._columns = machine.action.shape[1]
-        self._items = [frozenset[Item](), *(frozenset[Item]([Landing((), q)]) for q in range(machine.states))]
-        self._numbers = {items: number for number, items in enumerate(self._items)}
-        self._after = np.full((len(self._items), self._columns), UNSEEN, dtype=np.int32)
+        self._first = 1 + machine.states  # the arrival of `_items[0]`
+        self._items: list[frozenset[Item]] = []
+        self._numbers: dict[frozenset[Item], int] = {}
+        self._after = np.full((self._first, self._columns), UNSEEN, dtype=np.int32)
         self._unread = (machine.action == NO_ACTION) & ~machine.pop  # [Q, K]: the bytes that a state cannot read
         self._after[DEAD_EFFECT] = DEAD_EFFECT
         self._fill_simple()
@@ -102,18 +103,21 @@ class Arrivals:
 
     def _intern(self, items: Iterable[Item]) -> int:
         key = frozenset(items)
-        number = self._numbers.setdefault(key, len(self._items))
-        if number == len(self._items):
+        one = next(iter(key)) if len(key) == 1 else None
+        if isinstance(one, Landing) and not one.pushed:
+            return 1 + one.state
+        if not key:
+            return DEAD_EFFECT
+        number = self._numbers.setdefault(key, len(self))
+        if number == len(self):
             self._items.append(key)
-            if len(self._items) > len(self._after):
+            if len(self) > len(self._after):
                 self._guard.check_time()
-                capacity = len(self._items) * 3 // 2
+                capacity = len(self) * 3 // 2
                 self._guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
                 self._after = grown(self._after, capacity, UNSEEN)
-            if len(key) == 1:  # most bytes cannot be read
-                (item,) = key
-                if isinstance(item, Landing | Unread):
-                    self._after[number, self._unread[item.state]] = DEAD_EFFECT
+            if isinstance(one, Landing | Unread):  # most bytes cannot be read
+                self._after[number, self._unread[one.state]] = DEAD_EFFECT
         return number
 
     def _intern_row(self, row: np.ndarray) -> int:
@@ -125,17 +129,19 @@ class Arrivals:
         return number
 
     def __len__(self) -> int:
-        return len(self._items)
+        return self._first + len(self._items)
 
     def items(self, arrival: int) -> frozenset[Item]:
-        return self._items[arrival]
+        if arrival >= self._first:
+            return self._items[arrival - self._first]
+        return frozenset() if arrival == DEAD_EFFECT else frozenset([Landing((), arrival - 1)])
 
     def entries(self, exit_: Exit) -> dict[int, list[Item]]:
         """The items of a pending behind each symbol that takes the exit. They are landings and exits."""
         found = dict[int, list[Item]]()
         resume = self._machine.resume[:, exit_.code]
         for symbol in np.flatnonzero(resume != NOWHERE).tolist():
-            items = self._items[self._rows[exit_.pending][self._place[int(resume[symbol])]]]
+            items = self.items(int(self._rows[exit_.pending][self._place[int(resume[symbol])]]))
             found[symbol] = [item for item in map(lambda each: self._resumed(each, exit_.pending), items) if item]
         return found
 
@@ -154,7 +160,7 @@ class Arrivals:
         if arrivals.size and arrivals.min() == UNSEEN:
             for place in distinct(position[arrivals == UNSEEN]).tolist():
                 before, read = divmod(place, self._columns)
-                number = self._intern(self._moved(self._items[before], read))
+                number = self._intern(self._moved(self.items(before), read))
                 self._after[before, read] = number
             arrivals = self._after.reshape(-1).take(position)
         return np.asarray(arrivals)
@@ -226,7 +232,7 @@ class Arrivals:
             self._viable[key] = False
             while waiting and not self._viable[key]:
                 for place in self._places[waiting.pop()]:
-                    for item in self._items[row[place]]:
+                    for item in self.items(int(row[place])):
                         if not isinstance(item, Passed):
                             self._viable[key] = True
                         elif item.code not in met:

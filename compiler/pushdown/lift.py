@@ -40,10 +40,12 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     number = np.zeros(len(arrivals) + 1, dtype=np.int32)
     number[used] = [items.arrival(each) for each in kept]
     number[UNLIKE_DEAD] = UNLIKE_DEAD
-    rows = SparseRows(machine.states, guard)
-    merged = rows.add(without_likeness(table._replace(effect=number[table.effect]), base))
-    edge_first, edge_class, edge_arrival = edges_by_state(rows.table, base)
-    guard.check("table_bytes_max", edge_class.nbytes + edge_arrival.nbytes)
+    table = table._replace(effect=number[table.effect])
+    if len(distinct(number[used])) < len(used):
+        rows = SparseRows(machine.states, guard)
+        token_class = rows.add(without_likeness(table, base))[token_class]
+        table = rows.table
+    edge_first, edge_class, edge_arrival = edges_by_state(table, base, guard)
     merged_entries = {
         (symbol, items.pending[exit_]): items.arrival(reached)
         for exit_, behind in entries.items()
@@ -52,7 +54,7 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     }
     entry = _int32([value for key in sorted(merged_entries) for value in (*key, merged_entries[key])]).reshape(-1, 3)
     return PushdownTables(
-        token_class=merged[token_class], edge_first=edge_first, edge_class=edge_class, edge_arrival=edge_arrival,
+        token_class=token_class, edge_first=edge_first, edge_class=edge_class, edge_arrival=edge_arrival,
         entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
         symbols=len(machine.resume), pendings=count, start=machine.start,
         eos_ids=vocabulary.eos_ids, **items.arrays(),
@@ -139,10 +141,10 @@ class _SharedClasses:
         self.table = self.table.followed_by(both)
 
     def used(self) -> tuple[np.ndarray, SparseTable]:
-        """The class of each id, and the arrivals of each class, without classes that no id has."""
+        """The class of each id, and the arrivals of each class."""
         used = np.zeros(len(self.table.first) - 1, dtype=bool)
         used[self.of_id] = used[0] = True
-        return (np.cumsum(used) - 1)[self.of_id], self.table.chosen(np.flatnonzero(used))
+        return (np.cumsum(used, dtype=np.int32) - 1)[self.of_id], self.table.chosen(np.flatnonzero(used))
 
 
 def _resting(machine: PushdownMachine) -> np.ndarray:
@@ -202,8 +204,8 @@ class _Items:
     """Numbers landings and arrivals. An item is a landing, or the complement of a pending."""
 
     def __init__(self, states: int, pending: dict[Exit, int]) -> None:
-        self.pending = pending
-        self._landings: dict[tuple[tuple[int, ...], int], int] = {((), state): state for state in range(states)}
+        self.pending, self._states = pending, states
+        self._landings: dict[tuple[tuple[int, ...], int], int] = {}  # of those that push
         self._below: list[int] = [NO_LANDING] * states
         self._arrivals: dict[tuple[int, ...], int] = {(): 0}
 
@@ -216,6 +218,8 @@ class _Items:
         return self._arrivals.setdefault(tuple(sorted(numbers)), len(self._arrivals))
 
     def _landing(self, pushed: tuple[int, ...], state: int) -> int:
+        if not pushed:
+            return state
         key = pushed, state
         if key not in self._landings:
             self._below.append(self._landing(pushed[:-1], state))
@@ -225,13 +229,12 @@ class _Items:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of the tables that hold items and landings."""
         lengths = [len(items) for items in self._arrivals]
-        symbols = [pushed[-1] if pushed else _MEANINGLESS for pushed, _ in self._landings]
         return {
             "item_first": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             "item": _int32([item for items in self._arrivals for item in items]),
-            "landing_state": _int32([state for _, state in self._landings]),
+            "landing_state": _int32([*range(self._states), *(state for _, state in self._landings)]),
             "landing_below": _int32(self._below),
-            "landing_symbol": _int32(symbols),
+            "landing_symbol": _int32([_MEANINGLESS] * self._states + [pushed[-1] for pushed, _ in self._landings]),
         }
 
 

@@ -62,7 +62,7 @@ def near_states(
 
 
 def _bases(machine: PushdownMachine, plain: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The base of each state, and the state itself where there is none.
+    """The base of each state; the state itself where it has none.
 
     It is the state behind a byte that few states tell from others, if it leads to itself there.
     """
@@ -126,7 +126,9 @@ def without_likeness(table: SparseTable, base: np.ndarray) -> SparseTable:
     return SparseTable(np.searchsorted(rows[kept], np.arange(len(table.first))), table.place[kept], table.effect[kept])
 
 
-def edges_by_state(table: SparseTable, base: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def edges_by_state(
+    table: SparseTable, base: np.ndarray, guard: ResourceGuard
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The edges in the order of their states.
 
     Returns where those of each state begin, int64 [Q+1], then classes and arrivals, int32 [E].
@@ -142,15 +144,21 @@ def edges_by_state(table: SparseTable, base: np.ndarray) -> tuple[np.ndarray, np
     if not near.size:
         return first, read, arrival
     # A near state has the edges of its base but for its own entries.
-    copied, counts = spread(first[base], first[base + 1])
-    key, reached = np.repeat(states * classes, counts) + read[copied], arrival[copied]
-    own, counts = spread(first[near], first[near + 1])
-    own_key = np.repeat(near * classes, counts) + read[own]
+    counts = first[base + 1] - first[base]
+    guard.check("table_bytes_max", int(counts.sum()) * read.itemsize)
+    copied, _ = spread(first[base], first[base + 1])
+    edge_class, edge_arrival = read[copied], arrival[copied]
+    own, own_counts = spread(first[near], first[near + 1])
+    state = np.repeat(near, own_counts)
+    key = np.repeat(states * classes, np.diff(first)) + read
+    own_key = base[state] * classes + read[own]
     at = np.searchsorted(key, own_key)
     known = key[np.minimum(at, len(key) - 1)] == own_key
-    reached[at[known]] = arrival[own[known]]
-    key = np.insert(key, at[~known], own_key[~known])
-    reached = np.insert(reached, at[~known], arrival[own[~known]])
-    live = reached != UNLIKE_DEAD
-    state, edge_class = np.divmod(key[live], classes)
-    return np.searchsorted(state, np.arange(len(base) + 1)), edge_class.astype(np.int32), reached[live]
+    place = (np.cumsum(counts) - counts)[state] + at - first[base[state]]
+    edge_arrival[place[known]] = arrival[own[known]]
+    edge_class = np.insert(edge_class, place[~known], read[own[~known]])
+    edge_arrival = np.insert(edge_arrival, place[~known], arrival[own[~known]])
+    live = edge_arrival != UNLIKE_DEAD
+    counts += np.bincount(state[~known], minlength=len(base))
+    counts -= np.bincount(state[arrival[own] == UNLIKE_DEAD], minlength=len(base))
+    return np.append(0, np.cumsum(counts)), edge_class[live], edge_arrival[live]

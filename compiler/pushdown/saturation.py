@@ -161,9 +161,9 @@ class _Equations:
 
 
 def _edges_to_items(tables: PushdownTables, cost: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Control states, the items that their tokens lead to, and the least costs.
+    """The items that tokens lead to, with the least costs.
 
-    The arrays are [N]. Each pair of a state and an arrival gives the arrival's items once.
+    Returns states, items and costs, [N] each. A pair of a state and an arrival gives the items once.
     """
     arrivals = len(tables.item_first) - 1
     key = np.repeat(np.arange(tables.states) * arrivals, np.diff(tables.edge_first)) + tables.edge_arrival
