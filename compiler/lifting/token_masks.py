@@ -13,6 +13,7 @@ from compiler.lifting.token_automaton import UNREACHABLE, TokenAutomaton
 
 _LARGE = 1_024  # ids of a class whose bits are packed once; one of 200,000 ids has at most 195 such classes
 _WORD_BITS = 32
+_MASKS_KEPT = 64  # by their classes, which repeat from token to token; each has a bit for every id
 
 
 class TokenMasks:
@@ -38,13 +39,24 @@ class TokenMasks:
         self._small = np.flatnonzero(~is_large & (self._count > 0))
         self._small_ids = self._packed(self._small)
         self._half = int(self._count[self._small].sum()) // 2
+        self._kept: dict[bytes, np.ndarray] = {}
 
     def of_state(self, state: int, tokens_left: int = UNREACHABLE - 1) -> np.ndarray:
         """The tokens behind which `tokens_left` more are enough, EOS included."""
         return self.of_classes(self._automaton.distance[self._automaton.successors(state)] <= tokens_left)
 
     def of_classes(self, allowed: np.ndarray) -> np.ndarray:
-        """The tokens of some classes. `allowed` is bool [C]."""
+        """The tokens of some classes, in an array that is not written to. `allowed` is bool [C]."""
+        key = allowed.tobytes()
+        mask = self._kept.get(key)
+        if mask is None:
+            if len(self._kept) == _MASKS_KEPT:
+                self._kept.clear()
+            mask = self._kept[key] = self._of_classes(allowed)
+            mask.flags.writeable = False
+        return mask
+
+    def _of_classes(self, allowed: np.ndarray) -> np.ndarray:
         small = allowed[self._small]
         if int(self._count[self._small] @ small) > self._half:
             mask: np.ndarray = self._small_ids & ~self._packed(self._small[~small])
