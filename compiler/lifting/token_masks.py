@@ -46,7 +46,7 @@ class TokenMasks:
         return self.of_classes(self._automaton.distance[self._automaton.successors(state)] <= tokens_left)
 
     def of_classes(self, allowed: np.ndarray) -> np.ndarray:
-        """The tokens of some classes, in an array that is not written to. `allowed` is bool [C]."""
+        """The tokens of some classes. `allowed` is bool [C]; the mask is read-only."""
         key = allowed.tobytes()
         mask = self._kept.get(key)
         if mask is None:
