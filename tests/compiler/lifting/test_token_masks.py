@@ -29,7 +29,9 @@ def check_masks(automaton: TokenAutomaton, states: np.ndarray, budgets: tuple[in
     return most
 
 
-def test_masks_of_random_tables_hold_the_ids_within_the_budget() -> None:
+@pytest.mark.parametrize("kept", [3, 64])
+def test_masks_of_random_tables_hold_the_ids_within_the_budget(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    monkeypatch.setattr("compiler.lifting.token_masks._MASKS_KEPT", kept)
     random, most = np.random.default_rng(1), set()
     for columns in (1, 3, 40, 900):
         # Sizes of classes differ widely: some have more than a thousand ids, most have few.
