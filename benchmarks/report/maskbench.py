@@ -34,6 +34,12 @@ are left out.
 """
 
 
+CHECK_NOTES = """
+Every instance of every schema, decided as `/check` does from the parsed value, also where a schema does not compile.
+Undecided: the check outgrows a limit of the service. Refused: a keyword that is refused by name.
+"""
+
+
 def stored_rows() -> list[Row]:
     """One row for each schema and engine, of the file of figures."""
     return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
@@ -51,6 +57,19 @@ def maskbench_section(run: dict[str, Any]) -> str:
     parts = [_overview(by_engine), CUT_NOTES, _cuts(by_engine), "### By origin", _origins(by_engine)]
     parts += ["### Why schemas do not compile", reasons, f"Every verdict by file: [{ROWS.name}]({link(ROWS)})."]
     return section("Schemas of MaskBench", run, NOTES, *parts, details=details)
+
+
+def checks_section(run: dict[str, Any]) -> str:
+    """The verdicts of the check on all instances."""
+    counts = Counter(run["counts"])
+    details = (f"data {run['commit']}", f"{run['part']} part", f"{run['seconds']} s of the processor")
+    header = ["instances that the data calls", "accepted", "rejected", "undecided"]
+    rows = [
+        [kind, *(f"{counts[f'{kind} {verdict}']:,}" for verdict in ("accepted", "rejected", "undecided"))]
+        for kind in ("valid", "invalid")
+    ]
+    schemas = f"{counts['schemas']:,} schemas, {counts['refused']} of them refused."
+    return section("Checks of MaskBench's instances", run, CHECK_NOTES, schemas, table(header, rows), details=details)
 
 
 def summary_line() -> str:

@@ -13,8 +13,9 @@ import pytest
 from benchmarks.compiler.engine_process import EngineProcess
 from benchmarks.compiler.engines import ExpressionRefused
 from benchmarks.maskbench.__main__ import MODULE, request_for, row_of
+from benchmarks.maskbench.checks import count_verdicts
 from benchmarks.maskbench.measure import refusal
-from benchmarks.maskbench.suite import is_in, read_case, select
+from benchmarks.maskbench.suite import SchemaCase, is_in, read_case, select
 from benchmarks.report import maskbench as report
 from compiler.errors import LimitExceeded
 from tests.references.json_validator import is_valid
@@ -36,6 +37,15 @@ def checkout(tmp_path: Path) -> Path:
         tests = [{"data": data, "valid": valid, "description": ""} for data, valid in TESTS if schema is SCHEMA]
         (folder / name).write_text(json.dumps({"schema": schema, "tests": tests}), encoding="utf-8")
     return tmp_path
+
+
+def test_the_checks_count_verdicts_and_refusals(checkout: Path) -> None:
+    refused = SchemaCase("c", {"pattern": r"(a)\1"}, ({"data": "aa", "valid": True},))
+    counts = count_verdicts([*map(read_case, select(checkout, "all", None, 0)), refused])
+    assert counts == {"schemas": 3, "refused": 1, "valid accepted": 2, "invalid rejected": 2}
+    about = {"date": "d", "machine": "m", "command": "c", "part": "all", "commit": "x", "seconds": 1}
+    text = report.checks_section(about | {"counts": dict(counts)})
+    assert "| valid | 2 | 0 | 0 |" in text and "3 schemas, 1 of them refused." in text
 
 
 def test_the_parts_divide_the_files_by_their_names(checkout: Path) -> None:
