@@ -17,7 +17,8 @@ AbsError
 |   |   |-- ConstraintUnsupportedError
 |   |   |-- ConstraintUnsatisfiableError
 |   |   `-- ConstraintTooLargeError
-|   |-- BudgetTooSmallError         `min_tokens` is the smallest sufficient budget
+|   |-- BudgetTooSmallError         `min_tokens` is a sufficient budget
+|   |-- UndecidedError              whether the budget is enough was not decided; `min_tokens` is a sufficient one
 |   |-- PromptViolationError
 |   `-- PromptTooLongError
 |-- BusyError                     a retry after `retry_after_s` may succeed
@@ -202,6 +203,18 @@ class BudgetTooSmallError(RequestError, codes="budget_too_small"):
 
     min_tokens: int | None
     max_tokens: int | None
+    min_tokens_at_least: int | None
+
+
+class UndecidedError(RequestError, codes="undecided"):
+    """Whether `max_tokens` are enough was not decided. `min_tokens` are, fewer than `min_tokens_at_least` are not.
+
+    `min_tokens` is None where no sufficient budget is known.
+    """
+
+    min_tokens: int | None
+    max_tokens: int | None
+    min_tokens_at_least: int | None
 
 
 class PromptViolationError(RequestError, codes="prompt_violates"):

@@ -175,7 +175,8 @@ class _CompiledSizes:
     """The hash of a compiled constraint, its sizes and its compile time.
 
     token_states, token_classes  sizes of the automaton over tokens
-    min_tokens                   the smallest sufficient `max_tokens`
+    min_tokens                   a sufficient `max_tokens`, the smallest one unless the next field says otherwise
+    min_tokens_at_least          no smaller `max_tokens` is sufficient; None where that is `min_tokens`
     cached                       the constraint was compiled before
     not_enforced                 JSON pointers of schema keywords and formats that have no effect
     approximate                  those of keywords that have none because `approximate` allows it
@@ -193,6 +194,7 @@ class _CompiledSizes:
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
     warnings: tuple[CompileWarning, ...] = field(default=(), kw_only=True)
+    min_tokens_at_least: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
 from compiler.errors import ArtefactInvalid
 from compiler.limits import DEFAULT_LIMITS, Limits
-from compiler.text import AnyText, PushdownText
+from compiler.products import LazyProduct
+from compiler.text import AnyText, PartText, ProductText, PushdownText, parts_of_text
 
 ENTRY_BYTES = 2**14  # what an automaton takes beside its tables
 K = TypeVar("K")
@@ -67,8 +68,14 @@ def open_automaton(
     limits  for what is done with its text; it may have been made under others
     """
     constraint = _decoded(data, secret, automaton, vocabulary)
-    text = dataclasses.replace(constraint.text, limits=limits)
-    return dataclasses.replace(constraint, text=text)
+    return dataclasses.replace(constraint, text=_with_limits(constraint.text, limits))
+
+
+def _with_limits(text: AnyText, limits: Limits) -> AnyText:
+    if isinstance(text, ProductText):
+        parts = tuple(dataclasses.replace(part, limits=limits) for part in text.parts)
+        return dataclasses.replace(text, parts=parts, limits=limits)
+    return dataclasses.replace(text, limits=limits)
 
 
 def _decoded(data: bytes, secret: bytes, automaton: str, vocabulary: str) -> CompiledConstraint:
@@ -127,6 +134,8 @@ def token_bytes(constraint: CompiledConstraint) -> int:
 def _text_bytes(text: AnyText) -> int:
     over_bytes = text.existing_byte_automaton
     size = ENTRY_BYTES + (over_bytes.table_bytes if over_bytes else 0)
+    if isinstance(text, ProductText):
+        return size + sum(map(_text_bytes, text.parts))
     if isinstance(text, PushdownText):
         return size + array_bytes(text.machine)
     return size + sum(map(array_bytes, (text, text.transducer, text.letters, text.display_dfa)))
@@ -147,14 +156,24 @@ def _decoder(secret: bytes, fingerprint: str, bytes_max: int, limits: Limits) ->
 
 
 def summary(automaton: str, constraint: CompiledConstraint, cached: bool, compile_ms: float) -> CompileJobResult:
-    """The sizes of a compiled constraint. Those of a grammar are control states and classes of bytes."""
-    text, tokens = constraint.text, constraint.tokens
-    if isinstance(text, PushdownText):
-        states, letters = text.machine.action.shape
-    else:
-        states, letters = text.display_dfa.states, text.display_dfa.symbols
+    """The sizes of a compiled constraint. Those of a grammar are control states and classes of bytes.
+
+    Those of a product are sums over its parts.
+    """
+    tokens = constraint.tokens
+    states, letters = map(sum, zip(*map(_text_size, parts_of_text(constraint.text)), strict=True))
+    at_least = tokens.min_tokens_at_least if isinstance(tokens, LazyProduct) else tokens.min_tokens
     return CompileJobResult(
         automaton=automaton, states=states, letters=letters, token_states=tokens.states,
         token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,
         not_enforced=constraint.not_enforced, approximate=constraint.approximate, warnings=constraint.warnings,
+        min_tokens_at_least=None if at_least == tokens.min_tokens else at_least,
     )
+
+
+def _text_size(text: PartText) -> tuple[int, int]:
+    """The states and the symbols of an automaton over texts."""
+    if isinstance(text, PushdownText):
+        states, symbols = text.machine.action.shape
+        return states, symbols
+    return text.display_dfa.states, text.display_dfa.symbols

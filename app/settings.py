@@ -87,6 +87,9 @@ class InferenceSettings(_Group):
     batch_requests_max: Count = _setting(32, "requests in the continuous batch")
     grammar_readings_max: Count = _setting(
         32, "readings of an unfinished text that are followed where a grammar is ambiguous; the same for all workers")
+    witness_expansions_max: Count = _setting(
+        64, "states that a row's step expands to find ways to the end, where a constraint is too large for one "
+        "automaton; the same for all workers")
     generation_memory_bytes: Amount = _setting(
         MEASURED,
         "memory of all generations on the model's device; 0: a quarter of what is free after the model is loaded")

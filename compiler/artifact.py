@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from compiler.grammars import GrammarWarning
 from compiler.lifting import TokenAutomaton
+from compiler.products import LazyProduct
 from compiler.pushdown import PushdownAutomaton
 from compiler.spec import Spec
-from compiler.text import AnyText, TextAutomaton
+from compiler.text import AnyText, AnyTokens, ProductText, TextAutomaton
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -27,7 +28,7 @@ class CompiledConstraint:
 
     spec: Spec
     text: AnyText
-    tokens: TokenAutomaton | PushdownAutomaton
+    tokens: AnyTokens
     state_distances: tuple[int | None, ...]
     vocabulary: str
     not_enforced: tuple[str, ...] = ()
@@ -37,6 +38,9 @@ class CompiledConstraint:
     def text_over_bytes(self) -> AnyText:
         """The automaton over texts, which need not be lifted to bytes. The vocabulary must be single bytes."""
         text, tokens = self.text, self.tokens
+        if isinstance(text, ProductText):
+            assert isinstance(tokens, LazyProduct)
+            return text.with_byte_automata(tokens)
         if isinstance(text, TextAutomaton):
             assert isinstance(tokens, TokenAutomaton)
             return replace(text, lifted=tokens)

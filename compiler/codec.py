@@ -12,7 +12,7 @@ import hmac
 import json
 import struct
 from dataclasses import astuple
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import zstandard
@@ -24,11 +24,16 @@ from compiler.automata import ByteTransducer, Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
 from compiler.grammars import GrammarWarning
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.pushdown import PushdownAutomaton, PushdownMachine, from_arrays, machine_from_arrays
+from compiler.products import LazyProduct, PartStart, ProductStart, to_json
+from compiler.products import from_json as formula_from_json
+from compiler.pushdown import PushdownAutomaton, from_arrays, machine_from_arrays
 from compiler.spec import spec_from_json, spec_to_json
 from compiler.text import (
+    AnyTokens,
     LabelAutomaton,
+    PartText,
     PerCharacterAutomaton,
+    ProductText,
     PushdownText,
     TextAutomaton,
     WholeTextAutomaton,
@@ -37,6 +42,7 @@ from compiler.text import (
 
 MAGIC = b"ABSDFA04"  # an explicit automaton
 PUSHDOWN_MAGIC = b"ABSPDA02"
+PRODUCT_MAGIC = b"ABSLZY01"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
@@ -49,6 +55,9 @@ _TOKENS = (
     "token_class", "edge_boundary", "dense_row", "sparse_class", "sparse_edge", "edge_midchar", "edge_target",
     "edge_function", "function", "distance",
 )  # fmt: skip
+
+
+_Stored: TypeAlias = tuple[dict[str, np.ndarray], dict[str, Any]]
 
 
 def _arrays(prefix: str, value: object, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -67,8 +76,7 @@ def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
     >>> decode(data, b"secret", vocabulary.fingerprint).tokens.min_tokens
     2
     """
-    pushdown = isinstance(compiled.text, PushdownText)
-    arrays, document = _pushdown_parts(compiled) if pushdown else _explicit_parts(compiled)
+    magic, arrays, document = _parts(compiled)
     # safetensors holds plain arrays and no code: reading it cannot run anything.
     raw = save({**arrays, "document": np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)})
     body = zstandard.ZstdCompressor(level=3).compress(raw)
@@ -76,7 +84,6 @@ def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
     if len(raw) > RAW_BYTES_MAX or len(body) + _HEADER.size > BLOB_BYTES_MAX:
         raise LimitExceeded("blob_bytes_max", BLOB_BYTES_MAX, len(body))
     # The signature covers the header up to where it stands itself.
-    magic = PUSHDOWN_MAGIC if pushdown else MAGIC
     head = _HEADER.pack(magic, len(raw), len(body), bytes(32))
     return _HEADER.pack(magic, len(raw), len(body), _sign(head, body, secret)) + body
 
@@ -86,20 +93,32 @@ def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
     return hmac.new(secret, head[:16] + body, hashlib.sha256).digest()
 
 
-def _explicit_parts(compiled: CompiledConstraint) -> tuple[dict[str, np.ndarray], dict[str, object]]:
-    """The arrays and the document of an explicit automaton. With a change of their keys MAGIC changes."""
-    text, tokens = compiled.text, compiled.tokens
-    assert isinstance(text, TextAutomaton) and isinstance(tokens, TokenAutomaton)
+def _parts(compiled: CompiledConstraint) -> tuple[bytes, dict[str, np.ndarray], dict[str, Any]]:
+    """The magic, the arrays and the document. With a change of their keys the magic changes."""
+    if isinstance(compiled.text, ProductText):
+        return PRODUCT_MAGIC, *_product_parts(compiled, compiled.text)
+    text_arrays, text_document = _text_parts(compiled.text)
+    assert not isinstance(compiled.tokens, LazyProduct)
+    arrays, document = _token_parts(compiled.tokens)
+    document = {**_common(compiled), **_joined(text_document, document)}
+    if isinstance(compiled.text, TextAutomaton):
+        return MAGIC, {**text_arrays, **arrays}, {**document, "state_distances": compiled.state_distances}
+    warnings = [astuple(warning) for warning in compiled.warnings]
+    return PUSHDOWN_MAGIC, {**text_arrays, **arrays}, {**document, "warnings": warnings}
+
+
+def _text_parts(text: PartText) -> _Stored:
+    """The arrays and the document of an automaton over texts."""
+    if isinstance(text, PushdownText):
+        machine = {f"machine.{name}": array for name, array in text.machine.arrays().items()}
+        return machine, {"machine": text.machine.numbers(), "text_start": text.text_start}
     arrays = {
         **_arrays("transducer", text.transducer, _TRANSDUCER),
         **_arrays("letters", text.letters, _DFA),
         **(_arrays("dfa", text.whole_dfa, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
-        **_arrays("tokens", tokens, _TOKENS),
         "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
     }
     return arrays, {
-        **_common(compiled),
-        "state_distances": compiled.state_distances,
         "kind": text.kind,
         "outputs": text.transducer.outputs,
         "boundary_states": text.transducer.boundary_states,
@@ -108,24 +127,42 @@ def _explicit_parts(compiled: CompiledConstraint) -> tuple[dict[str, np.ndarray]
             "text": text.text_start,
             "letters": text.letters.start,
             "dfa": text.display_dfa.start,
-            "tokens": tokens.start,
         },
         "symbol_names": text.symbol_names,
         "letter_names": text.letter_names,
-        "eos_ids": tokens.eos_ids,
     }
 
 
-def _pushdown_parts(compiled: CompiledConstraint) -> tuple[dict[str, np.ndarray], dict[str, object]]:
-    """The same of a pushdown automaton. With a change of their keys PUSHDOWN_MAGIC changes."""
-    text, tokens = compiled.text, compiled.tokens
-    assert isinstance(text, PushdownText) and isinstance(tokens, PushdownAutomaton)
-    parts: dict[str, PushdownMachine | PushdownAutomaton] = {"machine": text.machine, "tokens": tokens}
-    arrays = {f"{part}.{name}": array for part, value in parts.items() for name, array in value.arrays().items()}
+def _token_parts(tokens: TokenAutomaton | PushdownAutomaton) -> _Stored:
+    """The arrays and the document of an automaton over tokens."""
+    if isinstance(tokens, PushdownAutomaton):
+        return {f"tokens.{name}": array for name, array in tokens.arrays().items()}, {"tokens": tokens.numbers()}
+    return _arrays("tokens", tokens, _TOKENS), {"starts": {"tokens": tokens.start}, "eos_ids": tokens.eos_ids}
+
+
+def _joined(text: dict[str, Any], tokens: dict[str, Any]) -> dict[str, Any]:
+    """The documents of both automata, with the starts of both."""
+    return {**text, **tokens, "starts": {**text.get("starts", {}), **tokens.get("starts", {})}}
+
+
+def _product_parts(
+    compiled: CompiledConstraint, text: ProductText
+) -> _Stored:
+    """The same of a product: those of each part, behind its number."""
+    assert isinstance(compiled.tokens, LazyProduct)
+    arrays, parts, start = dict[str, np.ndarray](), list[dict[str, Any]](), compiled.tokens.start
+    for number, tokens in enumerate(compiled.tokens.parts):
+        of_tokens, document = _token_parts(tokens)
+        of_text, more = _text_parts(text.parts[number]) if number < len(text.parts) else ({}, {})
+        arrays |= {f"{number}.{name}": array for name, array in {**of_tokens, **of_text}.items()}
+        strips_space = number < len(text.parts) and text.parts[number].strips_space
+        parts.append({**_joined(more, document), "strips_space": strips_space})
     return arrays, {
         **_common(compiled),
-        **{part: value.numbers() for part, value in parts.items()},
-        "text_start": text.text_start,
+        "parts": parts,
+        "text_parts": len(text.parts),
+        "formulas": [to_json(text.formula), to_json(compiled.tokens.formula)],
+        "start": {"parts": start.parts, "at_least": start.at_least, "witness": start.witness},
         "warnings": [astuple(warning) for warning in compiled.warnings],
     }
 
@@ -152,7 +189,7 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
         arrays = load(raw)
         document = json.loads(arrays.pop("document").tobytes())
         # The constructors check every index and shape, so that a damaged table is an error here and not later.
-        compiled = (_rebuild if magic == MAGIC else _rebuild_pushdown)(arrays, document)
+        compiled = (_rebuild_product if magic == PRODUCT_MAGIC else _rebuild)(arrays, document)
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
     # The constructors have checked each part; this checks that the parts fit together.
@@ -169,7 +206,17 @@ def _fits(compiled: CompiledConstraint) -> bool:
     text, tokens = compiled.text, compiled.tokens
     if isinstance(text, TextAutomaton):
         return len(compiled.state_distances) == text.display_dfa.states
-    assert isinstance(tokens, PushdownAutomaton)
+    if isinstance(text, ProductText):
+        assert isinstance(tokens, LazyProduct)
+        return all(_part_fits(*pair) for pair in zip(text.parts, tokens.parts, strict=False))
+    return _part_fits(text, tokens)
+
+
+def _part_fits(text: PartText, tokens: AnyTokens) -> bool:
+    if isinstance(text, TextAutomaton):
+        return isinstance(tokens, TokenAutomaton)
+    if not isinstance(tokens, PushdownAutomaton):
+        return False
     machine, tables = text.machine, tokens.tables
     sizes = machine.states, len(machine.resume), machine.start
     return sizes == (tables.states, tables.symbols, tables.start)
@@ -185,7 +232,7 @@ def _open(data: bytes, secret: bytes) -> tuple[bytes, bytes]:
     magic, raw_length, body_length, signature = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     # The cheap checks come first; nothing is decompressed before the signature is checked.
-    if magic not in (MAGIC, PUSHDOWN_MAGIC) or body_length != len(body) or raw_length > RAW_BYTES_MAX:
+    if magic not in (MAGIC, PUSHDOWN_MAGIC, PRODUCT_MAGIC) or body_length != len(body) or raw_length > RAW_BYTES_MAX:
         raise ArtefactInvalid("the stored automaton is of another format")
     # In constant time, so that a signature cannot be guessed byte by byte.
     if not hmac.compare_digest(signature, _sign(data, body, secret)):
@@ -199,6 +246,33 @@ def _open(data: bytes, secret: bytes) -> tuple[bytes, bytes]:
 
 
 def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:
+    return CompiledConstraint(
+        text=_rebuild_text(arrays, document), tokens=_rebuild_tokens(arrays, document),
+        state_distances=tuple(document.get("state_distances", ())), **_rebuild_common(document),
+    )  # fmt: skip
+
+
+def _rebuild_common(document: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "spec": spec_from_json(document["spec"]),
+        "vocabulary": document["vocabulary"],
+        "not_enforced": tuple(document["not_enforced"]),
+        "approximate": tuple(document["approximate"]),
+        "warnings": tuple(GrammarWarning(*warning) for warning in document.get("warnings", ())),
+    }
+
+
+def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays behind a prefix, by their names."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
+def _rebuild_text(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> PartText:
+    strips_space = bool(document["strips_space"])
+    if "machine" in document:
+        machine = machine_from_arrays(_taken(arrays, "machine"), document["machine"])
+        return PushdownText(machine=machine, text_start=document["text_start"], strips_space=strips_space)
     starts = document["starts"]
 
     def take(prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
@@ -216,35 +290,37 @@ def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Compile
         "symbol_names": tuple(document["symbol_names"]),
         "letter_names": tuple(None if names is None else tuple(names) for names in document["letter_names"]),
         "text_start": starts["text"],
-        "strips_space": bool(document["strips_space"]),
+        "strips_space": strips_space,
     }
-    text: TextAutomaton
     # Only a whole-text automaton displays another DFA than its letters.
     if "dfa.next_state" in arrays:
         whole_dfa = Dfa(**take("dfa", _DFA), start=starts["dfa"])
-        text = WholeTextAutomaton(**common, whole_dfa=whole_dfa, whole_state=arrays["dfa_state"])
-    else:
-        text = _LETTER_AUTOMATA[document["kind"]](**common)
-    tokens = TokenAutomaton(**take("tokens", _TOKENS), start=starts["tokens"], eos_ids=tuple(document["eos_ids"]))
-    distances = tuple(document["state_distances"])
-    return CompiledConstraint(
-        spec=spec_from_json(document["spec"]), text=text, tokens=tokens, state_distances=distances,
-        vocabulary=document["vocabulary"], not_enforced=tuple(document["not_enforced"]),
-        approximate=tuple(document["approximate"]),
-    )
+        return WholeTextAutomaton(**common, whole_dfa=whole_dfa, whole_state=arrays["dfa_state"])
+    return _LETTER_AUTOMATA[document["kind"]](**common)
 
 
-def _rebuild_pushdown(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:
-    def take(part: str) -> dict[str, np.ndarray]:
-        return {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
+def _rebuild_tokens(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> TokenAutomaton | PushdownAutomaton:
+    if "tokens" in document:
+        return from_arrays(_taken(arrays, "tokens"), document["tokens"])
+    values: dict[str, Any] = {name: arrays[f"tokens.{name}"] for name in _TOKENS}
+    return TokenAutomaton(**values, start=document["starts"]["tokens"], eos_ids=tuple(document["eos_ids"]))
 
-    text = PushdownText(
-        machine=machine_from_arrays(take("machine"), document["machine"]), text_start=document["text_start"],
+
+def _rebuild_product(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:
+    parts = [(_taken(arrays, str(number)), part) for number, part in enumerate(document["parts"])]
+    text_formula, formula = map(formula_from_json, document["formulas"])
+    start = document["start"]
+    text = ProductText(
+        parts=tuple(_rebuild_text(*part) for part in parts[: document["text_parts"]]), formula=text_formula,
         strips_space=bool(document["strips_space"]),
     )
-    return CompiledConstraint(
-        spec=spec_from_json(document["spec"]), text=text, tokens=from_arrays(take("tokens"), document["tokens"]),
-        state_distances=(), vocabulary=document["vocabulary"], not_enforced=tuple(document["not_enforced"]),
-        approximate=tuple(document["approximate"]),
-        warnings=tuple(GrammarWarning(*warning) for warning in document["warnings"]),
+    tokens = LazyProduct(
+        tuple(_rebuild_tokens(*part) for part in parts), formula,
+        ProductStart(tuple(map(_part_start, start["parts"])), int(start["at_least"]), tuple(start["witness"])),
     )
+    return CompiledConstraint(text=text, tokens=tokens, state_distances=(), **_rebuild_common(document))
+
+
+def _part_start(value: Any) -> PartStart:
+    """A state of a part, as JSON holds it."""
+    return value if isinstance(value, int) else tuple((int(control), tuple(stack)) for control, stack in value)

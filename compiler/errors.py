@@ -8,6 +8,7 @@ CompileError
 |   `-- SpecUnspellable       some text does, but this vocabulary has no tokens to spell it
 |-- LimitExceeded           a budget of ours; names the limit and its cap
 |-- BudgetTooSmall        the constraint needs more tokens than the budget; says how many
+|-- Undecided             a search within limits did not decide whether the budget is enough
 |-- CompileCancelled      the compilation was cancelled from outside
 |-- EngineFailure           an outside program (MONA) is missing, failed or ran out of time
 |-- VocabularyError         the tokenizer's file is not one we can read
@@ -201,14 +202,46 @@ class BudgetTooSmall(CompileError):
         422,
         "budget_too_small",
         "The constraint needs more tokens than max_tokens",
-        ("min_tokens", "max_tokens"),
+        ("min_tokens", "max_tokens", "min_tokens_at_least"),
         outcome="infeasible",
     )
 
-    def __init__(self, min_tokens: int | None, max_tokens: int) -> None:
-        needs = "cannot be met in any number of tokens" if min_tokens is None else f"needs at least {min_tokens} tokens"
+    def __init__(self, min_tokens: int | None, max_tokens: int, min_tokens_at_least: int | None = None) -> None:
+        least = min_tokens_at_least or min_tokens
+        needs = "cannot be met in any number of tokens" if least is None else f"needs at least {least} tokens"
         super().__init__(f"the constraint {needs}, max_tokens is {max_tokens}")
         self.min_tokens = min_tokens
+        self.max_tokens = max_tokens
+        self.min_tokens_at_least = None if min_tokens_at_least == min_tokens else min_tokens_at_least
+
+
+class Undecided(CompileError):
+    """A search within limits did not decide whether the budget is enough.
+
+    min_tokens           a budget that is known to be enough; None if none is known
+    min_tokens_at_least  no smaller budget is enough
+    max_tokens           the budget; None if the constraint alone was compiled
+    """
+
+    facts = ErrorFacts(
+        422,
+        "undecided",
+        "It was not decided whether max_tokens is enough",
+        ("min_tokens", "max_tokens", "min_tokens_at_least"),
+        outcome="limit",
+        cache_s=600.0,
+        explanation_optional=True,
+    )
+
+    def __init__(self, min_tokens: int | None, min_tokens_at_least: int, max_tokens: int | None = None) -> None:
+        known = "no budget is known to be enough" if min_tokens is None else f"{min_tokens} tokens are enough"
+        given = "" if max_tokens is None else f", max_tokens is {max_tokens}"
+        super().__init__(
+            f"the constraint is too large for one automaton: it needs at least {min_tokens_at_least} tokens, and "
+            f"{known}{given}"
+        )
+        self.min_tokens = min_tokens
+        self.min_tokens_at_least = min_tokens_at_least
         self.max_tokens = max_tokens
 
 

@@ -48,6 +48,9 @@ class Limits:
     exit_distances_max: int = _cap(
         500_000, "distances between two places of one rule, of a pushdown automaton; products with counts have many"
     )
+    budget_expansions_max: int = _cap(
+        500, "states that each search for the least budget expands, where a constraint is too large for one automaton"
+    )
     table_bytes_max: int = _cap(128 * 2**20, "size of each table of an automaton")
     compile_s_max: float = _cap(10.0, "wall time of a compilation")
     compile_memory_bytes_max: int = _cap(

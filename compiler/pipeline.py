@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain_unsatisfiable, missing_characters
 from compiler.engines import NATIVE, Engines
-from compiler.errors import CompileError, LimitExceeded, SpecError, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
+from compiler.errors import (
+    CompileError,
+    LimitExceeded,
+    SpecUnsatisfiable,
+    SpecUnspellable,
+    SpecUnsupported,
+    Undecided,
+)
 from compiler.forms import approximated_keywords, constraint_tree, unenforced_keywords
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, SIZE_LIMITS, Limits, ResourceGuard
+from compiler.products import LazyProduct, lazy_product
 from compiler.pushdown import PushdownAutomaton, lift_to_tokens
 from compiler.spec import (
     GrammarSpec,
@@ -23,21 +32,28 @@ from compiler.spec import (
     leaves,
 )
 from compiler.text import (
+    SPLIT_LIMITS,
     AnyText,
+    AnyTokens,
     CharLeaf,
     ConstraintTree,
+    Parts,
+    PartText,
+    ProductText,
     PushdownLeaf,
     PushdownText,
     TextAutomaton,
     label_automata,
     leaves_of_type,
+    may_split,
     to_text,
     with_bounded_nesting,
     without_bounded_leaves,
 )
 from compiler.vocab import Vocabulary
 
-_T = TypeVar("_T")
+_Made = TypeVar("_Made")
+_PartTokens: TypeAlias = tuple[PartText, TokenAutomaton | PushdownAutomaton, tuple[int | None, ...]]
 _NO_TEXT = "no text satisfies the constraint"
 
 
@@ -64,8 +80,9 @@ def compile_text(
         tree = constraint_tree(read, engines, guard)
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, tree, guard)[0]
-        text, _ = _within_limits(tree, lambda each: to_text(each, guard))
-        if text.byte_automaton.min_tokens == UNREACHABLE:
+        made, _ = _within_limits(tree, to_text, guard)
+        text = _product_text(made, made.made, guard) if isinstance(made, Parts) else made
+        if _is_empty(text.byte_automaton):
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
     except SpecUnsatisfiable as error:
@@ -83,7 +100,8 @@ def compile_spec(
     """A constraint compiled for a vocabulary.
 
     cancelled  called at short intervals; the compilation raises CompileCancelled when it returns True
-    Raises what compile_text raises, and SpecUnspellable where texts satisfy it but no tokens spell one.
+    Raises what compile_text raises, SpecUnspellable where texts satisfy it but no tokens spell one, and Undecided where
+    none was found in a product that is too large for one automaton.
 
     >>> from compiler.spec import spec_from_json
     >>> vocabulary = Vocabulary((b"ye", b"s", b"no", b"yes", None), eos_ids=(4,))
@@ -95,10 +113,13 @@ def compile_spec(
     try:
         read = _read(spec, guard)
         tree = constraint_tree(read, engines, guard)
-        made, tree = _within_limits(tree, lambda each: _over_tokens(each, read, vocabulary, guard))
-        text, tokens, distances = made
-        if tokens.min_tokens == UNREACHABLE:
+        made, tree = _within_limits(tree, partial(_over_tokens, spec=read, vocabulary=vocabulary), guard)
+        text, tokens, distances = (*_product(made, guard), ()) if isinstance(made, Parts) else made
+        if _is_empty(tokens):
             raise _unsatisfiable_error(text, vocabulary, guard)
+        if tokens.min_tokens == UNREACHABLE:
+            assert isinstance(tokens, LazyProduct)
+            raise Undecided(None, tokens.min_tokens_at_least)
     except SpecUnsatisfiable as error:
         raise _refusal(error, spec, engines, guard) from None
     return CompiledConstraint(
@@ -108,20 +129,38 @@ def compile_spec(
     )
 
 
-def _within_limits(tree: ConstraintTree, make: Callable[[ConstraintTree], _T]) -> tuple[_T, ConstraintTree]:
-    """What is made of a tree, and the tree. Where nesting is bounded, schemas may keep to the limits of size."""
+def _within_limits(
+    tree: ConstraintTree, make: Callable[[ConstraintTree, ResourceGuard], _Made], guard: ResourceGuard
+) -> tuple[_Made | Parts[_Made], ConstraintTree]:
+    """What is made of a tree, and the tree.
+
+    Where it is too large, its parts are made. Where these are too large, the nesting of its schemas gets a bound.
+    """
     try:
-        return make(tree), tree
+        return make(tree, guard), tree
     except LimitExceeded as error:
-        bounded = with_bounded_nesting(tree) if error.limit in SIZE_LIMITS else None
-        if bounded is None:
+        if error.limit not in SPLIT_LIMITS:
             raise
-    return make(bounded), bounded
+        exceeded = error
+    if may_split(tree):
+        try:
+            return Parts(tree, make, guard), tree
+        except LimitExceeded as error:
+            exceeded = error
+    bounded = with_bounded_nesting(tree) if exceeded.limit in SIZE_LIMITS else None
+    if bounded is None:
+        raise exceeded
+    return _within_limits(bounded, make, guard)
 
 
-def _over_tokens(
-    tree: ConstraintTree, spec: Spec, vocabulary: Vocabulary, guard: ResourceGuard
-) -> tuple[AnyText, TokenAutomaton | PushdownAutomaton, tuple[int | None, ...]]:
+def _product_text(parts: Parts[_Made], texts: list[PartText], guard: ResourceGuard) -> ProductText:
+    return ProductText(
+        parts=tuple(texts[: parts.text_parts]), formula=parts.text_formula, strips_space=parts.strips_space,
+        limits=guard.limits,
+    )
+
+
+def _over_tokens(tree: ConstraintTree, guard: ResourceGuard, spec: Spec, vocabulary: Vocabulary) -> _PartTokens:
     """The automata over texts and tokens, and the distances of displayed states."""
     if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
         text, tokens = _compile_labels(spec, tree, guard)
@@ -134,6 +173,12 @@ def _over_tokens(
         # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
         tokens = lift(text.transducer, text.letters, vocabulary, guard)
     return text, tokens, text.state_distances(tokens)
+
+
+def _product(parts: Parts[_PartTokens], guard: ResourceGuard) -> tuple[ProductText, LazyProduct]:
+    """The automata of a tree that is too large for one."""
+    text = _product_text(parts, [text for text, _, _ in parts.made], guard)
+    return text, lazy_product([part for _, part, _ in parts.made], parts.formula, guard.limits.budget_expansions_max)
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:
@@ -176,6 +221,11 @@ def _has_texts(tree: ConstraintTree, guard: ResourceGuard) -> bool:
     return to_text(tree, guard).byte_automaton.min_tokens != UNREACHABLE
 
 
+def _is_empty(tokens: AnyTokens) -> bool:
+    """Whether it is proven that no sequence of tokens is accepted."""
+    return (tokens.min_tokens_at_least if isinstance(tokens, LazyProduct) else tokens.min_tokens) == UNREACHABLE
+
+
 def _compile_labels(
     spec: LabelsSpec, tree: ConstraintTree, guard: ResourceGuard
 ) -> tuple[TextAutomaton, TokenAutomaton]:
@@ -188,15 +238,18 @@ def _compile_labels(
     return text, tokens
 
 
-def _unsatisfiable_error(text: AnyText, vocabulary: Vocabulary, guard: ResourceGuard) -> SpecError:
+def _unsatisfiable_error(text: AnyText, vocabulary: Vocabulary, guard: ResourceGuard) -> CompileError:
     """The reason why no tokens satisfy the constraint.
 
     Either no text does, or the vocabulary cannot spell those that do.
     """
-    if text.byte_automaton.min_tokens == UNREACHABLE:
+    over_bytes = text.byte_automaton
+    if _is_empty(over_bytes):
         return SpecUnsatisfiable(_NO_TEXT)
+    if isinstance(over_bytes, LazyProduct) and over_bytes.min_tokens == UNREACHABLE:
+        return Undecided(None, over_bytes.min_tokens_at_least)
     # Texts exist, so the vocabulary is at fault: the characters that it cannot spell are named.
-    characters = missing_characters(text.byte_automaton, vocabulary, guard)
+    characters = () if isinstance(over_bytes, LazyProduct) else missing_characters(over_bytes, vocabulary, guard)
     if not characters:
         return SpecUnspellable("texts satisfy the constraint, but the model's tokens cannot spell one")
     listed = ", ".join(f"{character!r} (U+{ord(character):04X})" for character in characters)

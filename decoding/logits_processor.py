@@ -12,12 +12,9 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from compiler.errors import BudgetTooSmall
-from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.pushdown import PushdownAutomaton
 from decoding.errors import ModelOutputInvalid, VocabularyMismatch
 from decoding.options import require
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import Automaton, PreparedConstraint, require_budget
 from decoding.tensors import LOG_PROB_FLOOR, TokenStates
 
 _DEAD_STATE = 0
@@ -43,26 +40,26 @@ class ConstraintLogitsProcessor(LogitsProcessor):
 
         model.generate(**inputs, max_new_tokens=32, logits_processor=[ConstraintLogitsProcessor(automaton, 32)])
 
-    automaton       of either kind, compiled for the model's ids; `generate` stops at its EOS ids
+    automaton       of any kind, compiled for the model's ids; `generate` stops at its EOS ids
     max_new_tokens  T, that of `generate` or less; EOS among them
     prompt_length   ids before the first generated one, padding on the left included; None takes it from the first call
     extra_ids       how many ids the model scores beyond the automaton's, where its table is padded: never written
 
-    Raises BudgetTooSmall where no text that short satisfies, OptionsInvalid for values out of range; when called,
-    VocabularyMismatch, ModelOutputInvalid for NaN, and OptionsInvalid for rows that do not begin with the prompt.
+    Raises BudgetTooSmall where no text that short satisfies, Undecided where none is known, OptionsInvalid for values
+    out of range; when called, VocabularyMismatch, ModelOutputInvalid for NaN, and OptionsInvalid for rows that do not
+    begin with the prompt.
     One processor serves one `generate`. With beams use one answer (`num_return_sequences`): the library fills
     up the others with unfinished rows. No later processor may lift -inf, as `remove_invalid_values` does.
     """
 
     def __init__(
-        self, automaton: TokenAutomaton | PushdownAutomaton, max_new_tokens: int, *, prompt_length: int | None = None,
+        self, automaton: Automaton, max_new_tokens: int, *, prompt_length: int | None = None,
         extra_ids: int = 0,
     ) -> None:
         require(max_new_tokens >= 1, "max_new_tokens", "at least 1")
         require(prompt_length is None or prompt_length >= 0, "prompt_length", "at least 0")
         require(extra_ids >= 0, "extra_ids", "at least 0")
-        if automaton.min_tokens > max_new_tokens:
-            raise BudgetTooSmall(None if automaton.min_tokens == UNREACHABLE else automaton.min_tokens, max_new_tokens)
+        require_budget(automaton, max_new_tokens)
         self._automaton, self._extra_ids = automaton, extra_ids
         self._max_new_tokens, self._prompt_length = max_new_tokens, prompt_length
         self._token_class = torch.as_tensor(automaton.token_class, dtype=torch.int64)

@@ -8,29 +8,48 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from compiler.errors import BudgetTooSmall
+from compiler.errors import BudgetTooSmall, Undecided
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.products import EXPANSIONS_MAX, UNKNOWN, LazyProduct, ProductStart, ProductStates
 from compiler.pushdown import MEMBERS_MAX, Configurations, ExitCosts, PushdownAutomaton, Stacks
 from decoding.errors import PromptTooLong, VocabularyMismatch
 from decoding.forced_tokens import ForcedTokens, TokenBytes
 from decoding.heuristic import Endings, cost_to_go, exit_costs
 from decoding.model import LanguageModel
 from decoding.options import NATS_PER_TOKEN, Heuristics
-from decoding.tensors import ExplicitStates, HostStates, PushdownStates, TokenStates, TokenTables, like, to_float64
+from decoding.tensors import ExplicitStates, HostStates, LazyStates, TokenStates, TokenTables, like, to_float64
 
-Start: TypeAlias = int | Stacks
-"""A state apart from any generation: a number of an explicit automaton, or the stacks of a pushdown automaton."""
+Automaton: TypeAlias = TokenAutomaton | PushdownAutomaton | LazyProduct
+Start: TypeAlias = int | Stacks | ProductStart
+"""A state apart from any generation: a number of an explicit automaton, the stacks of a pushdown automaton, or those of
+a product's parts.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StateLimits:
+    """Limits of the states that a generation meets.
+
+    readings    how many readings of a text a state of a pushdown automaton may have
+    expansions  how many states the searches for the successors of one state of a product expand
+    """
+
+    readings: int = MEMBERS_MAX
+    expansions: int = EXPANSIONS_MAX
+
+
+DEFAULT_STATE_LIMITS = StateLimits()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PreparedConstraint:
     """An automaton with its tables on the model's device. S automaton states.
 
-    tables       all states of an explicit automaton, or the ids of a pushdown automaton
-    cost_to_go   nats to acceptance under the model's unigram prior, float64 [S] or for each exit; None: no prior
-    forced       the forced token of each state; None: none is forced
-    endings      how the model ends its texts; None: by EOS alone
-    members_max  how many readings of a text a state of a pushdown automaton may have
+    tables      all states of an explicit automaton, or the ids of another one
+    cost_to_go  nats to acceptance under the model's unigram prior, float64 [S] or for each exit; None: no prior
+    forced      the forced token of each state; None: none is forced
+    endings     how the model ends its texts; None: by EOS alone
+    limits      those of states that a generation meets
 
     >>> constraint = PreparedConstraint.prepare(automaton, model.device)
     >>> constraint.refuse_early(model, prompt_tokens=1, max_tokens=2)
@@ -38,17 +57,17 @@ class PreparedConstraint:
     compiler.errors.BudgetTooSmall: the constraint needs at least 3 tokens, max_tokens is 2
     """
 
-    automaton: TokenAutomaton | PushdownAutomaton
+    automaton: Automaton
     tables: ExplicitStates | TokenTables
     cost_to_go: Tensor | ExitCosts | None = None
     forced: ForcedTokens | None = None
     endings: Endings | None = None
-    members_max: int = MEMBERS_MAX
+    limits: StateLimits = DEFAULT_STATE_LIMITS
 
     @classmethod
     def prepare(
-        cls, automaton: TokenAutomaton | PushdownAutomaton, device: torch.device, *, prior: Tensor | None = None,
-        pieces: TokenBytes | None = None, endings: Endings | None = None, members_max: int = MEMBERS_MAX,
+        cls, automaton: Automaton, device: torch.device, *, prior: Tensor | None = None,
+        pieces: TokenBytes | None = None, endings: Endings | None = None, limits: StateLimits = DEFAULT_STATE_LIMITS,
     ) -> PreparedConstraint:
         """Copy the automaton's arrays to the device. It takes milliseconds for 50,000 ids, more for a cost to go.
 
@@ -58,7 +77,12 @@ class PreparedConstraint:
         """
         # Ids of endings get token classes of their own, since their cost differs from that of other ids.
         split = automaton if endings is None else automaton.with_own_classes(endings.ids)
-        parts: dict[str, Any] = {"endings": endings, "members_max": members_max}
+        parts: dict[str, Any] = {"endings": endings, "limits": limits}
+        if isinstance(split, LazyProduct):
+            # A token is forced where others are dead, which the states of a product do not know.
+            return cls(
+                automaton=split, tables=TokenTables.of(split.token_class, split.classes, split.eos_ids, device), **parts
+            )
         if isinstance(split, PushdownAutomaton):
             tables = TokenTables.of(split.token_class, split.classes, split.eos_ids, device)
             cost = None if prior is None else exit_costs(split, prior)
@@ -94,47 +118,75 @@ class PreparedConstraint:
                 model = tables.distance
                 cost = weight * (like(model, self.cost_to_go) if uses_prior else nats * to_float64(model))
             return replace(tables, cost=cost, start=tables.start if start is None else start)
-        assert isinstance(self.automaton, PushdownAutomaton) and not isinstance(start, int)
+        if isinstance(self.automaton, LazyProduct):
+            states = _product_states(self.automaton, start, self.limits)
+            return LazyStates(states, tables, cost_weight=weight, nats_per_token=nats)
+        assert isinstance(self.automaton, PushdownAutomaton) and not isinstance(start, int | ProductStart)
         costs = self.cost_to_go if uses_prior and isinstance(self.cost_to_go, ExitCosts) else None
-        configurations = Configurations(self.automaton, members_max=self.members_max, costs=costs, start=start)
-        return PushdownStates(configurations, tables, cost_weight=weight, nats_per_token=None if uses_prior else nats)
+        configurations = Configurations(self.automaton, members_max=self.limits.readings, costs=costs, start=start)
+        return LazyStates(configurations, tables, cost_weight=weight, nats_per_token=None if uses_prior else nats)
 
     def forced_tokens(self, states: TokenStates) -> ForcedTokens | None:
         """The forced tokens of a generation's states."""
-        if self.forced is None or not isinstance(states, PushdownStates):
+        if self.forced is None or not isinstance(states, LazyStates):
             return self.forced
-        return self.forced.over(states.configurations)
+        return self.forced.over(states.states)
 
     def refuse_early(
         self, model: LanguageModel[Any], prompt_tokens: int, max_tokens: int, start: Start | None = None
     ) -> None:
-        """Raises VocabularyMismatch, BudgetTooSmall or PromptTooLong where a generation is impossible.
+        """Raises VocabularyMismatch, BudgetTooSmall, Undecided or PromptTooLong where a generation is impossible.
 
         start  the state before the answer; None: the automaton's own
         """
         automaton = self.automaton
         if model.vocab_size != automaton.vocabulary_size:
             raise VocabularyMismatch(automaton.vocabulary_size, model.vocab_size)
-        # The distance is exact: a budget below it fails surely, and any other succeeds.
-        states, state = host_states(automaton, start)
-        min_tokens = states.distance_of(state)
-        if min_tokens > max_tokens:
-            raise BudgetTooSmall(min_tokens if min_tokens != UNREACHABLE else None, max_tokens)
+        require_budget(automaton, max_tokens, start, self.limits)
         tokens_read = max(1, prompt_tokens) + max_tokens - 1  # the last token, EOS, is written but never read
         if model.context_length is not None and tokens_read > model.context_length:
             raise PromptTooLong(prompt_tokens, max_tokens, model.context_length)
 
 
+def require_budget(
+    automaton: Automaton, max_tokens: int, start: Start | None = None, limits: StateLimits = DEFAULT_STATE_LIMITS
+) -> None:
+    """Raise BudgetTooSmall where no text that short satisfies. Undecided is raised where none is known.
+
+    start  None: the automaton's own
+    """
+    states, state = host_states(automaton, start, limits)
+    # A distance is exact but for a product: a budget below it fails surely, and any other succeeds.
+    distance = states.distance_of(state)
+    if distance <= max_tokens:
+        return
+    least, known = distance, None if distance >= UNKNOWN else distance
+    if isinstance(automaton, LazyProduct):
+        assert start is None or isinstance(start, ProductStart)
+        least = (start or automaton.start).at_least
+    if least <= max_tokens:
+        raise Undecided(known, least, max_tokens)
+    raise BudgetTooSmall(known, max_tokens, None if least == UNREACHABLE else least)
+
+
 def host_states(
-    automaton: TokenAutomaton | PushdownAutomaton, start: Start | None, members_max: int = MEMBERS_MAX
+    automaton: Automaton, start: Start | None, limits: StateLimits = DEFAULT_STATE_LIMITS
 ) -> tuple[HostStates, int]:
     """The states of an automaton on the host, and its start's number.
 
     start  None: the automaton's own
     """
+    if isinstance(automaton, LazyProduct):
+        states = _product_states(automaton, start, limits)
+        return states, states.start
     if isinstance(automaton, PushdownAutomaton):
-        assert not isinstance(start, int)
-        configurations = Configurations(automaton, start=start, members_max=members_max)
+        assert not isinstance(start, int | ProductStart)
+        configurations = Configurations(automaton, start=start, members_max=limits.readings)
         return configurations, configurations.start
     assert start is None or isinstance(start, int)
     return automaton, automaton.start if start is None else start
+
+
+def _product_states(product: LazyProduct, start: Start | None, limits: StateLimits) -> ProductStates:
+    assert start is None or isinstance(start, ProductStart)
+    return ProductStates(product, expansions_max=limits.expansions, members_max=limits.readings, start=start)

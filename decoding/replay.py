@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
+from compiler.lifting import UNREACHABLE
+from compiler.products import UNKNOWN
 from decoding.errors import ReplayRejected
 from decoding.generation import Hypothesis
 from decoding.model import ScoredSequence
 from decoding.options import SearchOptions, push_up, pushed
-from decoding.prepared_constraint import Start, host_states
+from decoding.prepared_constraint import DEFAULT_STATE_LIMITS, Automaton, Start, StateLimits, host_states
 from decoding.sampling import SamplingOptions
 from decoding.tensors import LOG_PROB_FLOOR, HostStates
 
@@ -43,28 +43,28 @@ class TraceStep:
 
 
 def replay(
-    automaton: TokenAutomaton | PushdownAutomaton,
+    automaton: Automaton,
     hypothesis: Hypothesis,
     rescored: ScoredSequence,
     options: SearchOptions | SamplingOptions,
     *,
     tolerance: float,
     start: Start | None = None,
-    members_max: int = MEMBERS_MAX,
+    limits: StateLimits = DEFAULT_STATE_LIMITS,
 ) -> tuple[TraceStep, ...]:
     """The trace of an answer. Raises ReplayRejected where the answer is not what the search says it is.
 
     rescored     the log-probs of the answer's tokens, EOS among them, from `LanguageModel.score`
     tolerance    how far a log-prob may be off, in nats a token, from `LanguageModel.tolerance`
     start        the state the answer starts in, where it is not the automaton's own
-    members_max  that of the search
+    limits       those of the search
     """
     if not len(hypothesis.tokens) == len(rescored.log_probs) == len(rescored.max_log_probs):
         raise ReplayRejected(f"{len(hypothesis.tokens)} tokens were rescored as {len(rescored.log_probs)}")
     if len(hypothesis.tokens) > options.max_tokens:
         raise ReplayRejected(f"the answer has {len(hypothesis.tokens)} tokens, the budget is {options.max_tokens}")
     steps: list[TraceStep] = []
-    states, state = host_states(automaton, start, members_max)
+    states, state = host_states(automaton, start, limits)
     rows = zip(hypothesis.tokens, rescored.log_probs, rescored.max_log_probs, strict=True)
     for position, (token, log_prob, max_log_prob) in enumerate(rows):
         steps.append(
@@ -95,6 +95,8 @@ def _replay_token(
     budget_before = options.max_tokens - position
     if after == UNREACHABLE:
         raise ReplayRejected(f"token {position} leads to the dead state")
+    if after == UNKNOWN:
+        raise ReplayRejected(f"after token {position} no way to acceptance is known")
     if after > budget_before - 1:
         raise ReplayRejected(f"after token {position} acceptance is {after} tokens away, with {budget_before - 1} left")
     alpha = 0.0

@@ -13,7 +13,8 @@ _MEANING = {
     400: "invalid_json", 404: "unknown_automaton, unknown_model, unknown_job, not_found", 405: "method_not_allowed",
     408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type",
     422: "invalid_request, constraint_syntax, constraint_unsatisfiable, constraint_too_large, unsupported, "
-    "budget_too_small, prompt_too_long, prompt_violates, request_too_large, answer_too_large, idempotency_mismatch",
+    "budget_too_small, undecided, prompt_too_long, prompt_violates, request_too_large, answer_too_large, "
+    "idempotency_mismatch",
     429: "queue_full, deadline_unreachable, with Retry-After", 500: "internal, replay_rejected, worker_lost",
     503: "not_ready, model_unavailable, cancelled, draining, storage_down, memory_taken, all with Retry-After",
     504: "deadline", 507: "out_of_memory",

@@ -30,7 +30,9 @@ def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
         f"{answer['states']} states, {answer['letters']} letters; over tokens {answer['token_states']} states, "
         f"{answer['token_classes']} classes; {origin}"
     )
-    console.print(f"needs at least [bold]{answer['min_tokens']}[/] tokens, including the end of the text")
+    least = answer.get("min_tokens_at_least")
+    needs = "needs at least" if least is None else f"needs at least {least} tokens; enough are"
+    console.print(f"{needs} [bold]{answer['min_tokens']}[/] tokens, including the end of the text")
     if answer["not_enforced"]:
         console.print(Text(f"has no effect: {', '.join(answer['not_enforced'])}"))
     if answer["approximate"]:

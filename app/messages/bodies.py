@@ -31,7 +31,8 @@ class CompiledEventBody:
 
     `not_enforced` has the JSON pointers of schema keywords and formats that have no effect, `approximate` of those that
     have none because the constraint's `approximate` allows it. Of a grammar, `states` are the control states of its
-    pushdown automaton, `letters` classes of bytes, and `warnings` what is probably a mistake in it.
+    pushdown automaton, `letters` classes of bytes, and `warnings` what is probably a mistake in it. `min_tokens` are
+    enough; where no proof says that fewer are not, `min_tokens_at_least` is what a proof says.
     """
 
     automaton: str
@@ -45,6 +46,7 @@ class CompiledEventBody:
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
     warnings: Annotated[tuple[GrammarWarning, ...], Field(exclude_if=operator.not_)] = field(default=(), kw_only=True)
+    min_tokens_at_least: Annotated[int | None, Field(exclude_if=operator.not_)] = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)

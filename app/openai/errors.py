@@ -19,7 +19,7 @@ PREFIX = "/v1/"
 ERROR_TYPE = "application/json"
 _KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _PROBLEM_FIELDS = ("type", "title", "status", "detail", "code")  # translated; all others are copied
-_CODE_PARAMS = {"budget_too_small": "max_tokens", "unknown_model": "model"}
+_CODE_PARAMS = {"budget_too_small": "max_tokens", "undecided": "max_tokens", "unknown_model": "model"}
 _PATH_FIELDS = ("field", "path")  # name the parameter if there is no `errors`
 
 

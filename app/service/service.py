@@ -43,7 +43,7 @@ from app.service.constraints import Constraints, require_text
 from app.service.job_client import JobClient, SubmissionContext, time_limit
 from app.settings import Settings
 from app.store import Store
-from compiler.errors import BudgetTooSmall, SpecSyntaxError
+from compiler.errors import BudgetTooSmall, SpecSyntaxError, Undecided
 from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 
 CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
@@ -177,7 +177,7 @@ class Service:
         """Wait for the result of a submitted job.
 
         A caller that stops waiting gives up its share at once, unless the job is detached. Raises JobFailed,
-        JobCancelled, BudgetTooSmall, DeadlineExceeded, StorageDown.
+        JobCancelled, BudgetTooSmall, Undecided, DeadlineExceeded, StorageDown.
         """
         reader = EventSubscription(self, submitted)
         try:
@@ -200,8 +200,8 @@ class Service:
     async def wait_for_compilation(self, submitted: SubmittedJob) -> None:
         """Wait for the compilation that a job waits for.
 
-        Raises the failure of the compilation, with which the job fails too, and BudgetTooSmall, which does not need to
-        wait for a model.
+        Raises the failure of the compilation, with which the job fails too, and BudgetTooSmall and Undecided, which do
+        not need to wait for a model.
         """
         if submitted.compile_job is None:
             return
@@ -283,6 +283,13 @@ class EventSubscription:
 
 
 def _require_budget(sizes: CompileJobResult | None, max_tokens: int | None) -> None:
-    """Raise BudgetTooSmall if a compiled constraint needs more than `max_tokens`."""
-    if sizes is not None and max_tokens is not None and sizes.min_tokens > max_tokens:
-        raise BudgetTooSmall(sizes.min_tokens, max_tokens)
+    """Raise BudgetTooSmall if a compiled constraint needs more than `max_tokens`.
+
+    Raise Undecided if it may need more.
+    """
+    if sizes is None or max_tokens is None or sizes.min_tokens <= max_tokens:
+        return
+    at_least = sizes.min_tokens_at_least or sizes.min_tokens
+    if at_least <= max_tokens:
+        raise Undecided(sizes.min_tokens, at_least, max_tokens)
+    raise BudgetTooSmall(sizes.min_tokens, max_tokens, at_least)

@@ -21,8 +21,10 @@ from compiler.json_schema import FORMATS
 from compiler.lifting import UNREACHABLE, TokenAutomaton, TokenMasks
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.pipeline import compile_spec
+from compiler.products import LazyProduct, ProductStates
 from compiler.pushdown import Configurations, PushdownAutomaton, build_machine, lift_to_tokens
 from compiler.spec import spec_from_json
+from compiler.text import AnyTokens
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 WARM_UP = "(?:umbrella|violin)"
@@ -88,7 +90,7 @@ class OurMasks:
     """
 
     def __init__(self, tokens: TokenAutomaton) -> None:
-        self.tokens: TokenAutomaton | PushdownAutomaton = tokens
+        self.tokens: AnyTokens = tokens
         self._explicit, self._state = tokens, tokens.start
         self._class_of = tokens.token_class.astype(np.intp)
         self._masks = TokenMasks(tokens)
@@ -122,9 +124,9 @@ class OurMasks:
 
 
 class PushdownMasks(OurMasks):
-    """The same over a pushdown automaton. States are found as they are met."""
+    """The same over a pushdown automaton or a product. States are found as they are met."""
 
-    def __init__(self, tokens: PushdownAutomaton) -> None:
+    def __init__(self, tokens: PushdownAutomaton | LazyProduct) -> None:
         self.tokens = self._automaton = tokens
         self._class_of = tokens.token_class.astype(np.intp)
         self._masks = TokenMasks(cast(TokenAutomaton, tokens))  # it reads classes and sizes alone
@@ -132,11 +134,12 @@ class PushdownMasks(OurMasks):
         self.look_up()
 
     def restart(self) -> None:
-        self._states = Configurations(self._automaton)
+        automaton = self._automaton
+        self._states = ProductStates(automaton) if isinstance(automaton, LazyProduct) else Configurations(automaton)
         self._state = self._states.start
 
     def look_up(self) -> None:
-        self._distance = self._states.distances_after(self._state)
+        self._distance = self._states.expand(self._state)[0]
         self._open = self._distance < UNREACHABLE
 
     def advance(self, token: int) -> None:
@@ -148,7 +151,7 @@ class PushdownMasks(OurMasks):
         return self._states.distance_of(self._state)
 
 
-def _masks(tokens: TokenAutomaton | PushdownAutomaton) -> OurMasks:
+def _masks(tokens: AnyTokens) -> OurMasks:
     """The masks of an automaton, behind the first look-up."""
     masks = OurMasks(tokens) if isinstance(tokens, TokenAutomaton) else PushdownMasks(tokens)
     masks.expand()
@@ -179,7 +182,7 @@ class OurEngine:
         if expression.kind == "lark":
             guard = ResourceGuard(GRAMMAR_LIMITS)
             machine = build_machine(read_grammar(expression.text, "lark", guard).grammar, guard)
-            tokens: TokenAutomaton | PushdownAutomaton = lift_to_tokens(machine, self.vocabulary, guard)
+            tokens: AnyTokens = lift_to_tokens(machine, self.vocabulary, guard)
         else:
             tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary, self.limits).tokens
         return _masks(tokens)

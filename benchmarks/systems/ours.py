@@ -9,10 +9,8 @@ from tokenizers import Tokenizer
 from app.models import open_model_files
 from app.models.tokenizer import Speller
 from benchmarks.systems.base import TextConstraint
-from compiler.lifting import TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.pushdown import PushdownAutomaton
 from compiler.spec import RegexSpec, Spec, spec_from_json
 from compiler.text import answer_text
 from compiler.vocab import Vocabulary
@@ -20,7 +18,7 @@ from decoding.forced_tokens import TokenBytes
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import Algorithm, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import Automaton, PreparedConstraint
 from decoding.search import generate
 
 LIMITS = Limits(compile_s_max=600.0)
@@ -35,9 +33,7 @@ class ConstraintPreparer:
         self._prior = unigram_prior(model)
         self._endings = find_endings(model, self._prior)
 
-    def prepare(
-        self, automaton: TokenAutomaton | PushdownAutomaton, *, forced_tokens: bool = True
-    ) -> PreparedConstraint:
+    def prepare(self, automaton: Automaton, *, forced_tokens: bool = True) -> PreparedConstraint:
         """An automaton with its tables. `forced_tokens` switches jump-forward decoding on."""
         token_bytes = self._token_bytes if forced_tokens else None
         return PreparedConstraint.prepare(

@@ -16,9 +16,10 @@ from compiler.diagnostics.samples import STEPS_MAX, TextSampler
 from compiler.errors import LimitExceeded
 from compiler.lifting import TokenAutomaton
 from compiler.limits import ResourceGuard
-from compiler.pushdown import Configurations
+from compiler.products import LazyProduct, ProductStates
+from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import EOS, NOMATCH, STEP, Spec, in_caller_names, meaning_name
-from compiler.text import SEPARATOR, AnyText, PushdownText, TextAutomaton, check_labels, check_text
+from compiler.text import SEPARATOR, AnyText, ProductText, PushdownText, TextAutomaton, check_labels, check_text
 
 SHOWN_MAX = 200  # states, and letters, that are listed
 SAMPLES = 3
@@ -200,6 +201,8 @@ def _sizes(compiled: CompiledConstraint) -> list[str]:
     if isinstance(text, PushdownText):
         states, symbols = text.machine.states, len(text.machine.resume)
         shown = f"Its pushdown automaton has {counted(states, 'control state')} and {counted(symbols, 'stack symbol')}."
+    elif isinstance(text, ProductText):
+        shown = f"One automaton would be too large: {len(text.parts)} run side by side."
     else:
         # The sizes are those of the automaton that is shown; the token automaton has its own sentence.
         accepting = int(text.display_dfa.accepting.sum())
@@ -209,10 +212,14 @@ def _sizes(compiled: CompiledConstraint) -> list[str]:
         shown += f" and {dead:,} from which no answer can be finished" if dead else ""
         shown += f", over {_letters(text)}."
     tables = f"{tokens.table_bytes / _KIB:,.1f} KiB of tables"
-    state = "state" if isinstance(tokens, TokenAutomaton) else "control state"
+    state = "control state" if isinstance(tokens, PushdownAutomaton) else "state"
+    shortest = f"The shortest answer takes {counted(tokens.min_tokens, unit)}"
+    if isinstance(tokens, LazyProduct) and tokens.min_tokens_at_least < tokens.min_tokens:
+        least = f"{tokens.min_tokens_at_least:,} to {counted(tokens.min_tokens, unit)}"
+        shortest = f"The shortest answer takes {least}: a search within limits found no closer bounds"
     return [
         shown,
-        f"The shortest answer takes {counted(tokens.min_tokens, unit)}, the end of the answer counted as one.",
+        f"{shortest}, the end of the answer counted as one.",
         f"The automaton over {unit}s has {counted(tokens.states, state)}, tells {tokens.classes:,} kinds of {unit}s "
         f"apart and takes {tables}.",
     ]
@@ -238,6 +245,9 @@ def _sampler(compiled: CompiledConstraint, guard: ResourceGuard) -> TextSampler:
     if isinstance(text, PushdownText):
         states = Configurations(text.byte_automaton, start=((text.text_start, ()),))
         return TextSampler(states, states.start, over_bytes=True, guard=guard)
+    if isinstance(text, ProductText):
+        product = ProductStates(text.byte_automaton)
+        return TextSampler(product, product.start, over_bytes=True, guard=guard)
     if text.kind == "labels":
         assert isinstance(tokens, TokenAutomaton)
         return TextSampler(tokens, tokens.start, over_bytes=False, guard=guard)

@@ -16,6 +16,7 @@ import numpy as np
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import ResourceGuard
+from compiler.products import ProductStates
 from compiler.pushdown import Configurations
 
 STEPS_MAX = 4_096  # of a shown text: bytes or labels
@@ -30,7 +31,7 @@ _WORDS = (
     b"with", b"near", b"under", b"over", b"today", b"very", b"good",
 )  # fmt: skip
 _INNER = range(0x80, 0xC0)  # bytes inside a UTF-8 character
-_Automaton: TypeAlias = TokenAutomaton | Configurations
+_Automaton: TypeAlias = TokenAutomaton | Configurations | ProductStates
 _LETTERS = "etaoinshrdlcumwfgypbvkjxqz"  # by their frequency in English
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from compiler.json_schema import (
     schema_violation,
 )
 from compiler.limits import SIZE_LIMITS, ResourceGuard
-from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of
+from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of, subformula
 from compiler.pushdown import network_machine
 from compiler.regex import Node, blame_field, parse_pattern
 from compiler.spec import (
@@ -104,8 +105,8 @@ def constraint_tree(
         case LtlfSpec():
             formula = parse_formula(spec.formula, guard)
             # A leaf over letters is built late: which letters there are depends on the other leaves too.
-            names, build = propositions_of(formula), partial(engines.formula, formula)
-            return _word_leaf(resolve_propositions(names, dict(spec.propositions)), names, build)
+            names = propositions_of(formula)
+            return _formula_leaf(formula, resolve_propositions(names, dict(spec.propositions)), EOS in names, engines)
         case KeywordsSpec():
             return _keywords(spec, engines)
         case LengthSpec():
@@ -281,6 +282,25 @@ def _word_leaf(declared: Mapping[str, Proposition], used: Sequence[str], build: 
     return WordLeaf(propositions=propositions, build=by_meaning, with_eos=EOS in used, with_nomatch=NOMATCH in used)
 
 
+def _formula_leaf(
+    formula: LtlfFormula, declared: Mapping[str, Proposition], with_eos: bool, engines: Engines
+) -> WordLeaf:
+    """A formula as a leaf over letters. `declared` are propositions by the caller's names; more may be declared."""
+    names, root = propositions_of(formula), formula.nodes[formula.root]
+
+    def conjuncts() -> tuple[WordLeaf, ...]:
+        parts = [subformula(formula.nodes, argument) for argument in root.args]
+        # What NOMATCH means depends on all propositions.
+        used = [set(declared if NOMATCH in names else propositions_of(part)) for part in parts]
+        return tuple(
+            _formula_leaf(part, {name: declared[name] for name in declared if name in own}, with_eos, engines)
+            for part, own in zip(parts, used, strict=True)
+        )
+
+    leaf = _word_leaf(declared, names, partial(engines.formula, formula))
+    return replace(leaf, with_eos=with_eos, conjuncts=conjuncts if root.op is Op.AND else None)
+
+
 def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
     """Keywords as a leaf over letters.
 
@@ -299,7 +319,16 @@ def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
         build = partial(keyword_counts_dfa, names=names, bounds=bounds, ordered=spec.ordered)
     else:
         build = partial(engines.formula, _occurrences(names))
-    return WordLeaf(propositions=propositions, build=build)
+
+    def conjuncts() -> tuple[WordLeaf, ...]:
+        parts = [
+            replace(spec, concepts=(concept,), counts=spec.counts[number : number + 1])
+            for number, concept in enumerate(spec.concepts)
+        ]
+        return tuple(_keywords(part, engines) for part in parts)
+
+    several = len(spec.concepts) > 1 and not spec.ordered
+    return WordLeaf(propositions=propositions, build=build, conjuncts=conjuncts if several else None)
 
 
 def _inflect_proposition(proposition: Proposition) -> Proposition:

@@ -18,6 +18,7 @@ from compiler.pushdown.machine import (
     PushdownMachine,
     Recognizer,
     StackNodes,
+    after_space,
     machine_from_arrays,
     with_leading_space,
 )
@@ -32,7 +33,7 @@ from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 __all__ = [
     "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "NOWHERE", "Configurations",
     "ExitCosts", "ExitDistances", "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer",
-    "RuleDfa", "StackNodes", "Stacks", "build_machine", "call", "calls_of", "complement", "derives", "from_arrays",
-    "intersect", "lift_to_tokens", "machine_from_arrays", "network_machine", "productive_rules", "regular_machine",
-    "replace_calls", "saturate", "unite", "with_leading_space",
+    "RuleDfa", "StackNodes", "Stacks", "after_space", "build_machine", "call", "calls_of", "complement",
+    "derives", "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays", "network_machine",
+    "productive_rules", "regular_machine", "replace_calls", "saturate", "unite", "with_leading_space",
 ]  # fmt: skip

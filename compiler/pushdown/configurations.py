@@ -40,7 +40,8 @@ class Configurations:
     costs        other costs than one per token, for `costs` and `class_costs`
     start        the state before the first token, if it is not the automaton's own
 
-    Numbers depend on the order of calls, everything else does not.
+    Numbers depend on the order of calls, everything else does not. `dropped_readings` says whether readings of a text
+    were dropped.
 
     >>> from compiler.limits import DEFAULT_LIMITS, ResourceGuard
     >>> from compiler.pushdown import Grammar, build_machine, call, lift_to_tokens
@@ -62,7 +63,7 @@ class Configurations:
         self.tables, self.eos_ids = automaton.tables, automaton.eos_ids
         self.token_class, self.classes = automaton.token_class, automaton.classes
         self.stacks = StackNodes()
-        self._members_max = members_max
+        self._members_max, self.dropped_readings = members_max, False
         self._automaton = automaton
         self._vectors = StackVectors(automaton.exit_costs, self.stacks)
         self._cost_vectors = None if costs is None else StackVectors(costs, self.stacks)
@@ -279,6 +280,7 @@ class Configurations:
                 nearest = min([nearest, *self._distances(list(pairs)[measured:])])
                 measured = len(pairs)
                 if nearest <= waiting[0][0]:
+                    self.dropped_readings = True
                     break
             _, pending, _, node = heappop(waiting)
             pops += 1
@@ -303,7 +305,7 @@ class Configurations:
         if not alive:
             return DEAD_STATE
         if len(alive) > self._members_max:
-            alive = self._nearest(alive)
+            alive, self.dropped_readings = self._nearest(alive), True
         members = {self._pushed(landing, node) for _, landing, node in alive}
         return self._add_state(tuple(sorted(members)), min(alive)[0])
 

@@ -200,15 +200,27 @@ def with_leading_space(machine: PushdownMachine) -> PushdownMachine:
     A machine whose texts may begin with a space themselves is returned as it is: two readings of each of them would
     be followed.
     """
-    states, column = machine.states, int(machine.byte_class[_SPACE])
-    if machine.action[machine.start, column] != NO_ACTION:
+    if machine.action[machine.start, machine.byte_class[_SPACE]] != NO_ACTION:
         return machine
+    return _reading_space(machine, optional=True)
+
+
+def after_space(machine: PushdownMachine) -> PushdownMachine:
+    """The machine that reads one space before each text."""
+    return _reading_space(machine, optional=False)
+
+
+def _reading_space(machine: PushdownMachine, optional: bool) -> PushdownMachine:
+    """The machine with a new start. A space leads from it to its own."""
+    states, column = machine.states, int(machine.byte_class[_SPACE])
     # The space gets a column of its own: other bytes of its column do not lead to the former start.
     byte_class = machine.byte_class.copy()
     byte_class[_SPACE] = machine.action.shape[1]
     action = np.hstack([machine.action, machine.action[:, [column]]])
     action[action > states] += 1  # choices stand behind the states
     first, pop = action[machine.start].copy(), np.hstack([machine.pop, machine.pop[:, [column]]])
+    if not optional:
+        first[:] = NO_ACTION
     first[-1] = 1 + machine.start
     return replace(
         machine, byte_class=byte_class, action=np.vstack([action, first]),

@@ -3,16 +3,29 @@
 The word trace of a text is a sequence of letters, one for each word or punctuation mark. A whole-text part reads the
 characters themselves. Both kinds are combined into one transducer by a product of the parts that a Boolean formula
 needs, and a `TextAutomaton` decides a text without a vocabulary. Label sequences are texts of another alphabet. A
-`PushdownText` decides texts of grammars and nested JSON, also in combinations.
+`PushdownText` decides texts of grammars and nested JSON, also in combinations, and a `ProductText` combinations that
+are too large for one automaton.
 """
 
 from __future__ import annotations
 
-from compiler.text.checks import AnyText, Prefix, TextCheck, answer_text, check_text, read_prefix, replay
+from compiler.text.checks import (
+    AnyText,
+    AnyTokens,
+    Prefix,
+    TextCheck,
+    answer_text,
+    check_text,
+    parts_of_text,
+    read_prefix,
+    replay,
+)
 from compiler.text.combination import combine, to_char_dfa, to_text_automaton
 from compiler.text.labels import SEPARATOR, check_labels, label_automata
 from compiler.text.machines import to_text
+from compiler.text.product_text import PartText, ProductText
 from compiler.text.pushdown_text import PushdownText, pushdown_text
+from compiler.text.splitting import SPLIT_LIMITS, Parts, may_split
 from compiler.text.text_automaton import (
     LabelAutomaton,
     PerCharacterAutomaton,
@@ -37,9 +50,10 @@ from compiler.text.tree import (
 )
 
 __all__ = [
-    "SEPARATOR", "AnyText", "BooleanNode", "CharLeaf", "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa",
-    "Negation", "PerCharacterAutomaton", "Prefix", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck",
-    "WholeTextAutomaton", "WordLeaf", "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels",
-    "check_text", "combine", "label_automata", "leaves_of_type", "pushdown_text", "read_prefix", "replay",
+    "SEPARATOR", "SPLIT_LIMITS", "AnyText", "AnyTokens", "BooleanNode", "CharLeaf", "ConstraintTree",
+    "LabelAutomaton", "LengthLeaf", "LetterDfa", "Negation", "PartText", "Parts", "PerCharacterAutomaton", "Prefix",
+    "ProductText", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck", "WholeTextAutomaton", "WordLeaf",
+    "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels", "check_text", "combine",
+    "label_automata", "leaves_of_type", "may_split", "parts_of_text", "pushdown_text", "read_prefix", "replay",
     "states_along", "to_char_dfa", "to_text", "to_text_automaton", "with_bounded_nesting", "without_bounded_leaves",
 ]  # fmt: skip

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TypeAlias
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.products import LazyProduct, PartStart, ProductStart
 from compiler.pushdown import PushdownAutomaton, Stacks
+from compiler.text.product_text import AnyReader, PartText, ProductReader, ProductText
 from compiler.text.pushdown_text import PushdownText, StackReader
-from compiler.text.text_automaton import LetterReader, TextAutomaton, states_along
+from compiler.text.text_automaton import TextAutomaton, states_along
 
 UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace: docs/constraints/ltlf.md
-AnyText: TypeAlias = TextAutomaton | PushdownText
-"""A constraint over texts. Both kinds have a reader, and say where a text goes wrong."""
+AnyText: TypeAlias = PartText | ProductText
+"""A constraint over texts. All kinds have a reader, and say where a text goes wrong."""
+_DEAD: tuple[PartStart, PartStart] = (0, ())  # of an explicit part, and of a pushdown part
+AnyTokens: TypeAlias = TokenAutomaton | PushdownAutomaton | LazyProduct
+"""The automaton over tokens of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +66,41 @@ class Prefix:
     chars  how many of its characters can be continued
     """
 
-    start: int | Stacks
+    start: int | Stacks | ProductStart
     chars: int
 
 
-def read_prefix(automaton: AnyText, tokens: TokenAutomaton | PushdownAutomaton, text: str) -> Prefix:
+def read_prefix(automaton: AnyText, tokens: AnyTokens, text: str) -> Prefix:
     """The state from which tokens continue a text. The text itself is read as characters.
 
     tokens  the token automaton that was lifted from this one
     """
+    if isinstance(automaton, ProductText):
+        assert isinstance(tokens, LazyProduct)
+        return _read_product(automaton, tokens, text)
+    return Prefix(*_read_part(automaton, tokens, text))
+
+
+def _read_product(automaton: ProductText, tokens: LazyProduct, text: str) -> Prefix:
+    """The same where the parts are read one by one. Parts that read a space before a text are dead then."""
+    read = [_read_part(*pair, text) for pair in zip(automaton.parts, tokens.parts, strict=False)]
+    chars = automaton.fold(lambda part: read[part][1], min, max)
+    starts = [_DEAD[isinstance(part, PushdownAutomaton)] for part in tokens.parts]
+    for number, (start, continued) in enumerate(read):
+        if continued == len(text):
+            starts[number] = start
+    return Prefix(tokens.started_at(starts, automaton.limits.budget_expansions_max), chars)
+
+
+def _read_part(automaton: PartText, tokens: AnyTokens, text: str) -> tuple[PartStart, int]:
+    """The state after a text, and how many characters can be continued."""
     if isinstance(automaton, PushdownText):
         assert isinstance(tokens, PushdownAutomaton)
-        return Prefix(*automaton.after(tokens, text))
+        return automaton.after(tokens, text)
     assert isinstance(tokens, TokenAutomaton)
     states = states_along(automaton, text)
     alive = [offset for offset, state in enumerate(states) if tokens.distance[state] != UNREACHABLE]
-    return Prefix(states[-1], alive[-1] if alive else 0)
+    return states[-1], alive[-1] if alive else 0
 
 
 def replay(automaton: AnyText, pieces: Sequence[bytes], before: str | None = None) -> tuple[ReplayStep, ...]:
@@ -99,9 +124,9 @@ def replay(automaton: AnyText, pieces: Sequence[bytes], before: str | None = Non
     return (*steps, _replay_step(automaton, reader, reader.end() or []))
 
 
-def _replay_step(automaton: AnyText, reader: LetterReader | StackReader, letters: list[int]) -> ReplayStep:
+def _replay_step(automaton: AnyText, reader: AnyReader, letters: list[int]) -> ReplayStep:
     names = (automaton.letter_names[letter] for letter in letters)
-    stack = reader.stack if isinstance(reader, StackReader) else None
+    stack = reader.stack if isinstance(reader, StackReader | ProductReader) else None
     return ReplayStep(reader.state, tuple(propositions for propositions in names if propositions is not None), stack)
 
 
@@ -119,9 +144,24 @@ def check_text(automaton: AnyText, text: str) -> TextCheck:
     """
     # The automaton over bytes is built only where there is a violation to locate.
     violated_at = None if _accepts(automaton, text) else automaton.violation(text)
-    if isinstance(automaton, TextAutomaton) and automaton.traced:
-        return TextCheck(violated_at is None, _word_steps(automaton, text), violated_at)
+    traced = [part for part in parts_of_text(automaton) if isinstance(part, TextAutomaton) and part.traced]
+    if traced:
+        steps = [_word_steps(part, text) for part in traced]
+        return TextCheck(violated_at is None, tuple(map(_joined, zip_longest(*steps))), violated_at)
     return TextCheck(violated_at is None, _unit_steps(automaton, text), violated_at)
+
+
+def parts_of_text(automaton: AnyText) -> tuple[PartText, ...]:
+    """The parts of a product, or the text itself."""
+    return automaton.parts if isinstance(automaton, ProductText) else (automaton,)
+
+
+def _joined(steps: tuple[WordStep | None, ...]) -> WordStep:
+    """One unit as several parts read it. The state is that of the first; some traces have one last step more."""
+    read = [step for step in steps if step is not None]
+    if len(steps) == 1:
+        return read[0]
+    return WordStep(read[0].text, tuple(sorted({name for step in read for name in step.letters})), read[0].state)
 
 
 def _accepts(automaton: AnyText, text: str) -> bool:

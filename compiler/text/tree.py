@@ -40,6 +40,7 @@ class WordLeaf:
     with_eos      whether its trace has one last step, at which `eos` holds
     with_nomatch  whether it reads the letter at which no proposition holds
     internal      whether its propositions are ours: no caller knows them
+    conjuncts     smaller leaves that hold together exactly where this one holds; None where there are none
     """
 
     propositions: dict[str, Proposition]
@@ -47,6 +48,7 @@ class WordLeaf:
     with_eos: bool = False
     with_nomatch: bool = False
     internal: bool = False
+    conjuncts: Callable[[], tuple[WordLeaf, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,13 +193,13 @@ def normal_form(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
 
     A merged leaf is indifferent to a leading space.
     """
-    return _merge_whole_text(_negation_normal_form(tree, negated=False), guard)
+    return _merge_whole_text(negation_normal_form(tree), guard)
 
 
-def _negation_normal_form(tree: ConstraintTree, negated: bool) -> ConstraintTree:
+def negation_normal_form(tree: ConstraintTree, negated: bool = False) -> ConstraintTree:
     """The tree with negations at the leaves only. No Boolean node stands inside one of its own kind."""
     if isinstance(tree, Negation):
-        return _negation_normal_form(tree.part, not negated)
+        return negation_normal_form(tree.part, not negated)
     if isinstance(tree, CharLeaf):
         return CharLeaf(char_complement(tree.texts), tree.leading_space) if negated else tree
     if not isinstance(tree, BooleanNode):
@@ -205,7 +207,7 @@ def _negation_normal_form(tree: ConstraintTree, negated: bool) -> ConstraintTree
     is_and = tree.is_and is not negated  # De Morgan: a negated conjunction is a disjunction
     parts: list[ConstraintTree] = []
     for part in tree.parts:
-        normal = _negation_normal_form(part, negated)
+        normal = negation_normal_form(part, negated)
         # (a & b) & c is one node, so that all whole-text leaves under it are merged at once.
         parts.extend(normal.parts if isinstance(normal, BooleanNode) and normal.is_and is is_and else (normal,))
     return BooleanNode(is_and, tuple(parts)) if len(parts) > 1 else parts[0]

@@ -219,7 +219,8 @@ class BankedSearch(BeamSearch):
 
     def answers(self) -> tuple[Hypothesis, ...]:
         """The best rows that finished at any step, with their proven gaps."""
-        return self._n_best.answers(float(self._dropped[0]))
+        # Where distances are not exact, a token may have been forbidden without need: what follows it is not bounded.
+        return self._n_best.answers(float(self._dropped[0]) if self._states.exact else None)
 
     def _next_forced_tokens(self) -> Array | None:
         """The token forced after each live row, None without forced rows.

@@ -7,13 +7,11 @@ from typing import Any
 
 import torch
 
-from compiler.lifting import TokenAutomaton
-from compiler.pushdown import PushdownAutomaton
 from decoding.errors import Cancelled
 from decoding.generation import BeamStep, Generation, Hypothesis, TextOf
 from decoding.model import LanguageModel, Scores, StepInput
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint, Start
+from decoding.prepared_constraint import Automaton, PreparedConstraint, Start
 from decoding.search.abs_search import AbsSearch
 from decoding.search.banked_search import BankedSearch
 from decoding.search.beam_search import Search
@@ -21,7 +19,7 @@ from decoding.search.beam_search import Search
 
 def generate(
     model: LanguageModel[Any], prompt_ids: Sequence[int],
-    automaton: TokenAutomaton | PushdownAutomaton | PreparedConstraint, options: SearchOptions, *,
+    automaton: Automaton | PreparedConstraint, options: SearchOptions, *,
     on_step: Callable[[BeamStep], None] | None = None,
     cancelled: Callable[[], bool] | None = None, text_of: TextOf | None = None,
 ) -> tuple[Hypothesis, ...]:

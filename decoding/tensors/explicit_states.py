@@ -45,6 +45,10 @@ class ExplicitStates:
     distance_max: int
     cost: Array = None
 
+    @property
+    def exact(self) -> bool:
+        return True
+
     @classmethod
     def from_automaton(cls, automaton: TokenAutomaton, device: torch.device) -> ExplicitStates:
         """Copy an automaton's arrays to the device."""

@@ -37,6 +37,7 @@ class TokenStates(Protocol):
     tokens        the ids of the vocabulary; its arrays are of the library of all others
     start         the state before the first token
     distance_max  no finite distance is larger
+    exact         whether distances are least ones; else some may be too large, and a token be forbidden without need
     """
 
     @property
@@ -47,6 +48,9 @@ class TokenStates(Protocol):
 
     @property
     def distance_max(self) -> int: ...
+
+    @property
+    def exact(self) -> bool: ...
 
     def distances(self, state: Array) -> Array:
         """Fewest tokens to acceptance, EOS included: int [R]."""
@@ -65,7 +69,8 @@ class TokenStates(Protocol):
 
 
 class HostStates(Protocol):
-    """States on the host, one at a time. `TokenAutomaton` and `Configurations` obey it.
+    """States on the host, one at a time. `TokenAutomaton`, `Configurations` and
+    `ProductStates` obey it.
 
     token_class  int32 [V]  the class of each id
     """

@@ -31,7 +31,7 @@ from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.options import DEFAULT, Algorithm, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import PreparedConstraint, StateLimits
 from decoding.replay import replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate, search_of
@@ -204,7 +204,7 @@ def test_answers_are_those_of_torch_arrays(files: ModelFiles, monkeypatch: pytes
 def test_a_batch_changes_no_answer(captions: HuggingFaceModel, files: ModelFiles) -> None:
     names = ("json", "palindromes", "dangling else")
     constraints = [
-        PreparedConstraint.prepare(lifted(GRAMMARS[name].grammar, files.vocabulary), CPU, members_max=3)
+        PreparedConstraint.prepare(lifted(GRAMMARS[name].grammar, files.vocabulary), CPU, limits=StateLimits(3))
         for name in names
     ]
     options = SearchOptions(20, beams=4, n=2)
@@ -267,7 +267,7 @@ def test_an_answer_goes_on_where_a_text_stopped(captions: HuggingFaceModel, file
 def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, files: ModelFiles) -> None:
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=members_max)
-    constraint = PreparedConstraint.prepare(automaton, CPU, prior=unigram_prior(model), members_max=members_max)
+    constraint = PreparedConstraint.prepare(automaton, CPU, prior=unigram_prior(model), limits=StateLimits(members_max))
     options = SearchOptions(24, beams=8, length_penalty=2.0)
     drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
     search = search_of(constraint, options)

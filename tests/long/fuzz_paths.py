@@ -27,7 +27,7 @@ from decoding.heuristic import Endings
 from decoding.logits_processor import ConstraintLogitsProcessor
 from decoding.model import LanguageModel
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint, Start, host_states
+from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits, host_states
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 
@@ -104,7 +104,7 @@ def constraint_of(case: Case, draw: random.Random) -> PreparedConstraint:
     endings = random_endings(case.automaton, draw) if draw.random() < 0.5 else None
     members_max = draw.choice((1, 3, MEMBERS_MAX))
     return PreparedConstraint.prepare(
-        case.automaton, CPU, prior=prior, pieces=pieces, endings=endings, members_max=members_max
+        case.automaton, CPU, prior=prior, pieces=pieces, endings=endings, limits=StateLimits(members_max)
     )
 
 

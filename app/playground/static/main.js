@@ -111,7 +111,7 @@ class Playground {
     if (!problem) return;
     this.live.locate(problem);
     const parts = [el("p", {}, sentence(problem))];
-    if (problem.code === "budget_too_small") {
+    if (["budget_too_small", "undecided"].includes(problem.code) && problem.min_tokens !== undefined) {
       parts.push(el("button", { type: "button", click: () => this.#useBudget(problem.min_tokens) }, `Use ${formatNumber(problem.min_tokens)}`));
     }
     const id = problem.request_id ? ` · ${problem.request_id}` : "";

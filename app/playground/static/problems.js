@@ -67,6 +67,9 @@ export const SENTENCES = {
   constraint_too_large: (p) => `The constraint is too large: ${LIMITS[p.limit] ?? "make it shorter"}${limit(p)}.`,
   unsupported: (p) => p.construct === "picture of a stack" ? withFullStop(p.detail) : `${withFullStop(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,
   budget_too_small: (p) => `Set max_tokens to at least ${number(p.min_tokens)}: no shorter answer satisfies the constraint.`,
+  undecided: (p) => p.min_tokens === undefined
+    ? "The search for a text that satisfies the constraint ended without a result. Drop a part of the constraint."
+    : `Set max_tokens to ${number(p.min_tokens)}: whether a shorter answer satisfies the constraint was not decided.`,
   answer_too_large: (p) => `The answer would be too long to be sent${limit(p)}. Request fewer tokens or answers.`,
   prompt_violates: (p) => `The prompt itself breaks the constraint${p.position === undefined ? "" : ` at character ${number(p.position + 1)}`}. `
     + "Change it there, or apply the constraint to the answer only.",

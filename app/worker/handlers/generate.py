@@ -54,7 +54,7 @@ from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import PreparedConstraint, Start
+from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits
 from decoding.replay import TraceStep
 from decoding.replay import replay as replay_tokens
 from decoding.sampling import Sampling, SamplingOptions
@@ -206,7 +206,7 @@ class Generator:
                 constraint = self._load_constraint(automaton, context)
                 prepared = PreparedConstraint.prepare(
                     constraint.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
-                    endings=self._endings, members_max=self._settings.inference.grammar_readings_max,
+                    endings=self._endings, limits=_state_limits(self._settings),
                 )
                 opened = constraint, prepared
                 tables = 0 if prepared.automaton is constraint.tokens else prepared.automaton.table_bytes
@@ -270,7 +270,7 @@ class Generator:
         tokens, options = task.constraint.tokens, _decoding_options(task.options)
         return replay_tokens(
             tokens, hypothesis, rescored, options, tolerance=self._model.tolerance, start=task.start,
-            members_max=task.prepared.members_max,
+            limits=task.prepared.limits,
         )
 
     def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStepBody, ...]:
@@ -289,8 +289,7 @@ class Generator:
         """The function that publishes each step. None if the job publishes no events."""
         match task.job.progress:
             case "steps":
-                readings_max = task.prepared.members_max
-                return StepEventBuilder(self._tokens, task.constraint, task.start, context, readings_max)
+                return StepEventBuilder(self._tokens, task.constraint, task.start, context, task.prepared.limits)
             case "progress":
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:
@@ -309,6 +308,10 @@ def _start(job: GenerateJob, constraint: CompiledConstraint) -> Start | None:
     if prefix.chars < len(job.prompt):
         raise PromptViolates(prefix.chars)
     return prefix.start
+
+
+def _state_limits(settings: Settings) -> StateLimits:
+    return StateLimits(settings.inference.grammar_readings_max, settings.inference.witness_expansions_max)
 
 
 def _fit_budget(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:

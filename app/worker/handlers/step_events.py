@@ -9,8 +9,9 @@ from app.messages import Reason, RejectedTokenBody, StepMessage, StepRowBody
 from app.worker.handlers.base import Context
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
+from compiler.products import UNKNOWN
 from decoding.generation import BeamStep
-from decoding.prepared_constraint import Start, host_states
+from decoding.prepared_constraint import Start, StateLimits, host_states
 
 
 class _WrittenText(NamedTuple):
@@ -26,15 +27,15 @@ class StepEventBuilder:
 
     vocabulary    the bytes of each id, None where it writes none
     start         the automaton's state before the answer; None: its own
-    readings_max  how many readings of a text the generation follows
+    limits        those of the generation's states
     """
 
     def __init__(
         self, vocabulary: Sequence[bytes | None], constraint: CompiledConstraint, start: Start | None,
-        context: Context, readings_max: int,
+        context: Context, limits: StateLimits,
     ) -> None:
         self._vocabulary, self._text, self._context = vocabulary, constraint.text, context
-        self._states, first = host_states(constraint.tokens, start, readings_max)
+        self._states, first = host_states(constraint.tokens, start, limits)
         display_state = self._text.display_state_of(self._states.control_of(first))
         assert display_state is not None  # an answer begins between characters
         self._empty = _WrittenText(b"", first, display_state)
@@ -70,7 +71,7 @@ class StepEventBuilder:
                 parent=self._row_of[top.tokens],
                 text="" if top.token in states.eos_ids else piece.decode(errors="replace"),
                 log_prob=top.log_prob,
-                distance=None if distance == UNREACHABLE else distance,
+                distance=None if distance >= UNKNOWN else distance,
                 reason=self._reason(top.token, distance),
             )
 

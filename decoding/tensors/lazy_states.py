@@ -1,4 +1,7 @@
-"""The states of a pushdown automaton, numbered on the host when met."""
+"""The states of a pushdown automaton or of a lazy product.
+
+They are numbered on the host when met.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +11,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compiler.lifting import UNREACHABLE
+from compiler.products import ProductStates
 from compiler.pushdown import DEAD_STATE, Configurations
 from decoding.tensors.backend import Array, like
 from decoding.tensors.token_tables import TokenTables
 
 
-class PushdownStates:
-    """The configurations of one generation; obeys `TokenStates`. Distances and costs are copied to the device.
+class LazyStates:
+    """The states of one generation; obeys `TokenStates`. Distances and costs are copied to the device.
 
     cost_weight     factor on the cost to go
-    nats_per_token  what each token of the distance costs; None: costs are those of the configurations
+    nats_per_token  what each token of the distance costs; None: costs are those of the configurations, which a product
+                    has not
     """
 
     distance_max = UNREACHABLE - 1
 
     def __init__(
-        self, configurations: Configurations, tokens: TokenTables, *, cost_weight: float = 0.0,
+        self, states: Configurations | ProductStates, tokens: TokenTables, *, cost_weight: float = 0.0,
         nats_per_token: float | None = 0.0,
     ) -> None:
-        self.configurations, self.tokens, self.start = configurations, tokens, configurations.start
+        self.states, self.tokens, self.start = states, tokens, states.start
         self._cost_weight, self._nats_per_token = cost_weight, nats_per_token
 
+    @property
+    def exact(self) -> bool:
+        return isinstance(self.states, Configurations)
+
     def distances(self, state: Array) -> Array:
-        return self._array(self.configurations.distances(_on_host(state)))
+        return self._array(self.states.distances(_on_host(state)))
 
     def costs(self, state: Array) -> Array:
         numbers = _on_host(state)
         if self._nats_per_token is None:
-            return self._array(self._cost_weight * self.configurations.costs(numbers))
-        return self._array(self._of_distances(self.configurations.distances(numbers)))
+            return self._array(self._cost_weight * self._configurations.costs(numbers))
+        return self._array(self._of_distances(self.states.distances(numbers)))
 
-    def successors(self, state: Array) -> PushdownSuccessors:
-        return PushdownSuccessors(self, _on_host(state))
+    def successors(self, state: Array) -> LazySuccessors:
+        return LazySuccessors(self, _on_host(state))
 
     def after(self, state: Array, token: Array) -> Array:
-        classes = self.configurations.token_class[_on_host(token)].astype(np.int64)
-        return self._array(self.configurations.successors(_on_host(state), classes))
+        classes = self.states.token_class[_on_host(token)].astype(np.int64)
+        return self._array(self.states.successors(_on_host(state), classes))
 
     def bytes_max(self, tokens: int) -> int:
-        return 2 * self.configurations.bytes_max(tokens)  # a listener to steps follows all rows again
+        return 2 * self.states.bytes_max(tokens)  # a listener to steps follows all rows again
 
     def class_costs(self, state: NDArray[np.int64], distance: NDArray[np.int32]) -> NDArray[np.float64]:
         """The weighted costs after each class, float64 [R, C].
@@ -54,8 +63,13 @@ class PushdownStates:
         distance  int32 [R, C]
         """
         if self._nats_per_token is None:
-            return self._cost_weight * self.configurations.class_costs(state)
+            return self._cost_weight * self._configurations.class_costs(state)
         return self._of_distances(distance)
+
+    @property
+    def _configurations(self) -> Configurations:
+        assert isinstance(self.states, Configurations)
+        return self.states
 
     def _of_distances(self, distance: NDArray[np.int32]) -> NDArray[np.float64]:
         assert self._nats_per_token is not None
@@ -65,12 +79,12 @@ class PushdownStates:
         return like(self.tokens.token_class, array)
 
 
-class PushdownSuccessors:
+class LazySuccessors:
     """Obeys `Successors`. A state gets its number only when `states` asks for it. `state` is int64 [R]."""
 
-    def __init__(self, states: PushdownStates, state: NDArray[np.int64]) -> None:
+    def __init__(self, states: LazyStates, state: NDArray[np.int64]) -> None:
         self._states, self._state = states, state
-        self._distance = states.configurations.class_distances(state)
+        self._distance = states.states.class_distances(state)
         self.distance = like(states.tokens.token_class, self._distance)
 
     def costs(self) -> Array:
@@ -80,7 +94,7 @@ class PushdownSuccessors:
         rows, classes = _on_host(row), np.broadcast_to(_on_host(token_class), row.shape)
         found = np.full(len(rows), DEAD_STATE, dtype=np.int64)
         alive = self._distance[rows, classes] != UNREACHABLE
-        found[alive] = self._states.configurations.successors(self._state[rows[alive]], classes[alive])
+        found[alive] = self._states.states.successors(self._state[rows[alive]], classes[alive])
         return like(self._states.tokens.token_class, found)
 
 

@@ -1,0 +1,301 @@
+"""The states of a lazy product that one generation meets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.automata import grown, unique_rows
+from compiler.lifting import UNREACHABLE
+from compiler.products.product import LazyProduct, ProductStart
+from compiler.products.space import ProductSpace, is_alive
+from compiler.products.witnesses import Completion, State, Witness, complete
+from compiler.pushdown import MEMBERS_MAX, NOWHERE
+
+UNKNOWN = UNREACHABLE - 1
+"""The distance of a state that may reach acceptance, but for which no witness was found."""
+EXPANSIONS_MAX = 64  # of all searches for the successors of one state
+_EXPANSIONS_PER_SEARCH, _EXPANSIONS_AT_START = 16, 500
+_NEAR = 8  # tokens that a search may be expected to need
+_DETOUR_MAX = 2  # tokens before a state's witness is used again
+_DEAD_STATE, _ACCEPTED = 0, 1
+_ROW_BYTES = 24  # of a class in the successors of a state
+_STATE_BYTES = 600  # of Python's tuples and dicts
+_NOTHING: Witness = ()
+Integers = NDArray[np.int64]
+
+
+class _Successors(NamedTuple):
+    """What the tokens after a state lead to. Classes that lead to one state are a group.
+
+    distance  int32 [C]   the length of the group's witness, UNKNOWN or UNREACHABLE
+    group     int32 [C]   -1 for EOS and where acceptance is out of reach
+    states    int64 [G, n]
+    witness   by group; None where none was found
+    """
+
+    distance: np.ndarray
+    group: np.ndarray
+    states: Integers
+    witness: list[Witness | None]
+
+
+class ProductStates:
+    """The states of one generation, numbered as they are met. State 0 is dead. Not thread-safe.
+
+    A state is a row of the parts' states and a witness from there, whose length is its distance: an upper bound of the
+    true one. Each successor gets a witness of its own: the rest of this state's, where the token is its first; else
+    what of this state's is still of use after the token; else what a search finds. So one token always leads nearer to
+    acceptance. What a state's successors are depends on the state alone.
+
+    expansions_max  how many states the searches for the successors of one state expand
+    members_max     as in `Configurations`
+    start           the state before the first token, if it is not the product's own
+
+    Numbers depend on the order of calls, everything else does not.
+    """
+
+    def __init__(
+        self, product: LazyProduct, *, expansions_max: int = EXPANSIONS_MAX, members_max: int = MEMBERS_MAX,
+        start: ProductStart | None = None,
+    ) -> None:
+        start = start or product.start
+        self.token_class, self.classes, self.eos_ids = product.token_class, product.classes, product.eos_ids
+        self._space = space = product.space(start.parts, members_max)
+        self._expansions_max = expansions_max
+        self._members: list[tuple[State, Witness | None]] = []
+        self._numbers: dict[tuple[State, Witness | None], int] = {}
+        self._distance = np.empty(64, dtype=np.int32)
+        self._successors: dict[int, _Successors] = {}
+        self._completions: dict[State, Completion] = {}
+        self._add_state(((), None), UNREACHABLE)
+        self._add_state(((), ()), 0)
+        witness = None if start.witness is None else tuple(self.token_class[list(start.witness)].tolist())
+        if not self._is_accepted(space.start, witness):  # parts may drop other readings than those of the compilation
+            witness = complete(space, space.start, _EXPANSIONS_AT_START).witness
+        self.start = self._number(space.start, witness)
+
+    @property
+    def states(self) -> int:
+        """How many states have numbers so far."""
+        return len(self._members)
+
+    def distance_of(self, state: int) -> int:
+        """The tokens of the state's witness, EOS included. UNKNOWN without one; UNREACHABLE if dead."""
+        return self._distance.item(state)
+
+    def distances(self, states: Integers) -> NDArray[np.int32]:
+        """The same of several states: [R]."""
+        return self._distance[states]
+
+    def control_of(self, state: int) -> int:
+        """What is shown of a state: that of the first part. The dead state and the end have NOWHERE."""
+        return NOWHERE if state <= _ACCEPTED else self._space.parts[0].control_of(self._members[state][0][0])
+
+    def class_distances(self, states: Integers) -> NDArray[np.int32]:
+        """The distance after one token of each class: [R, C]."""
+        return np.stack([self._after(state).distance for state in states.tolist()])
+
+    def expand(self, state: int) -> tuple[NDArray[np.int32], Callable[[int], int]]:
+        """What one token of each class leads to.
+
+        Returns the distances there, [C], and a function from classes to states.
+        """
+        return self._after(state).distance, lambda token_class: self._successor(state, token_class)
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after one token id."""
+        return self._successor(state, int(self.token_class[token]))
+
+    def successors(self, states: Integers, classes: Integers) -> Integers:
+        """The state after one token of a class, for each pair.
+
+        They are int64 [N].
+        """
+        pairs = zip(states.tolist(), classes.tolist(), strict=True)
+        return np.array([self._successor(state, token_class) for state, token_class in pairs], dtype=np.int64)
+
+    def bytes_max(self, tokens: int) -> int:
+        """The most bytes of the states along this many tokens."""
+        searched = self._expansions_max + _EXPANSIONS_PER_SEARCH
+        each = self.classes * _ROW_BYTES + searched * _STATE_BYTES
+        return tokens * each + sum(part.bytes_max(tokens) for part in self._space.parts)
+
+    def _successor(self, state: int, token_class: int) -> int:
+        found = self._after(state)
+        if found.distance[token_class] == 0:
+            return _ACCEPTED
+        group = int(found.group[token_class])
+        return _DEAD_STATE if group < 0 else self._number(tuple(found.states[group].tolist()), found.witness[group])
+
+    def _number(self, state: State, witness: Witness | None) -> int:
+        bound = int(self._space.bounds(np.array([state]))[0][0])
+        if bound == UNREACHABLE:
+            return _DEAD_STATE
+        return self._add_state((state, witness), UNKNOWN if witness is None else len(witness))
+
+    def _add_state(self, member: tuple[State, Witness | None], distance: int) -> int:
+        number = self._numbers.setdefault(member, len(self._members))
+        if number == len(self._members):
+            self._members.append(member)
+            if number == len(self._distance):
+                self._distance = grown(self._distance, 2 * number)
+            self._distance[number] = distance
+        return number
+
+    def _is_accepted(self, state: State, witness: Witness | None) -> bool:
+        """Whether the witness leads from the state to acceptance."""
+        if witness is None:
+            return False
+        current = np.array([state])
+        for token_class in witness[:-1]:
+            current = self._space.after(current, np.array([token_class]))
+        return int(self._space.bounds(current)[0][0]) == 1 and witness[-1] == self._space.eos_class
+
+    def _after(self, state: int) -> _Successors:
+        if state not in self._successors:
+            self._successors[state] = self._found(state)
+        return self._successors[state]
+
+    def _found(self, number: int) -> _Successors:
+        space = self._space
+        distance = np.full(self.classes, UNREACHABLE, dtype=np.int32)
+        group = np.full(self.classes, -1, dtype=np.int32)
+        if number <= _ACCEPTED:
+            distance[space.eos_class] = 0 if number == _ACCEPTED else UNREACHABLE  # after EOS only EOS may follow
+            return _Successors(distance, group, np.zeros((0, len(space.parts)), dtype=np.int64), [])
+        state, witness = self._members[number]
+        bounds = space.class_bounds(state)[0]
+        if bounds[space.eos_class] == 0:
+            distance[space.eos_class] = 0
+        alive = is_alive(bounds)
+        alive[space.eos_class] = False
+        live = np.flatnonzero(alive)
+        if not len(live):
+            return _Successors(distance, group, np.zeros((0, len(space.parts)), dtype=np.int64), [])
+        after = space.after(np.repeat([state], len(live), axis=0), live)
+        first, which = unique_rows(after)
+        states, group[live] = after[first], which
+        search = _Search(space, self._completions, self._expansions_max, states)
+        if witness is not None:
+            if witness[0] != space.eos_class:
+                search.witnesses[group[witness[0]]] = witness[1:]
+            search.follow(witness)
+        search.complete()
+        witnesses = search.witnesses
+        lengths = np.array([UNKNOWN if each is None else len(each) for each in witnesses], dtype=np.int32)
+        distance[live] = lengths[which]
+        return _Successors(distance, group, states, witnesses)
+
+
+class _Search:
+    """Searches witnesses for the successors of one state.
+
+    It expands a bounded number of states.
+
+    completions  what was found from other states; it saves time, but counts as if it were searched
+    states       int64 [G, n]  the successors
+    witnesses    by successor; None where none is found yet
+    """
+
+    def __init__(
+        self, space: ProductSpace, completions: dict[State, Completion], expansions_max: int, states: Integers
+    ) -> None:
+        self._space, self._completions, self._left, self._states = space, completions, expansions_max, states
+        self._searched = set[State]()
+        self.witnesses: list[Witness | None] = [None] * len(states)
+
+    def follow(self, witness: Witness) -> None:
+        """Use the witness of the state before.
+
+        All of it, or its tokens that bring a successor nearer to acceptance, or these after others.
+        """
+        beginnings, ends = [_NOTHING] * len(self._states), self._states.copy()
+        for detour in range(_DETOUR_MAX + 1):
+            rows = self._missing()
+            if detour:
+                rows = rows[: self._left]
+                self._detour(rows, beginnings, ends)
+            if not rows:
+                return
+            found, taken, after = self._remaining(ends[rows], witness)
+            for row, rest in zip(rows, found, strict=True):
+                self.witnesses[row] = None if rest is None else beginnings[row] + rest
+            self._complete(rows, [beginnings[row] + part for row, part in zip(rows, taken, strict=True)], after)
+
+    def complete(self) -> None:
+        """Search from the successors themselves."""
+        rows = self._missing()
+        self._complete(rows, [()] * len(rows), self._states[rows])
+
+    def _missing(self) -> list[int]:
+        return [row for row, witness in enumerate(self.witnesses) if witness is None]
+
+    def _detour(self, rows: list[int], beginnings: list[Witness], ends: Integers) -> None:
+        """One token more for some beginnings: the one that seems best. A half-written character is then written."""
+        self._left -= len(rows)
+        for row in rows:
+            bounds, estimates = self._space.class_bounds(ends[row].tolist())
+            classes = np.flatnonzero(is_alive(bounds) & (bounds != 0))
+            if len(classes):
+                best = classes[np.argmin(estimates[classes])]
+                ends[row] = self._space.after(ends[row : row + 1], best[None])[0]
+                beginnings[row] = (*beginnings[row], int(best))
+
+    def _remaining(
+        self, states: Integers, witness: Witness
+    ) -> tuple[list[Witness | None], list[Witness], Integers]:
+        """What of a witness leads from each state to acceptance.
+
+        It is all of it, or the tokens that bring the state nearer.
+
+        Also these tokens, and the states after them: int64 [N, n].
+        """
+        space, count = self._space, len(states)
+        current = np.concatenate([states, states])
+        thrifty = np.arange(2 * count) >= count  # rows that take only tokens of use
+        used = np.zeros((2 * count, len(witness)), dtype=np.bool_)
+        bounds, estimates = space.bounds(current)
+        finished = bounds == 1
+        for place, token_class in enumerate(witness[:-1]):
+            active = np.flatnonzero(~finished & is_alive(bounds))
+            if not len(active):
+                break
+            after = space.after(current[active], np.full(len(active), token_class))
+            bound, estimate = space.bounds(after)
+            moved = ~thrifty[active] | (is_alive(bound) & (estimate < estimates[active]))
+            rows = active[moved]
+            current[rows], bounds[rows], estimates[rows] = after[moved], bound[moved], estimate[moved]
+            used[rows, place] = True
+            finished[rows] = bound[moved] == 1
+        length = np.where(finished, 1 + used.sum(axis=1), UNKNOWN)
+        best = np.where(length[count:] < length[:count], np.arange(count, 2 * count), np.arange(count))
+        steps = np.array(witness)
+        beginnings = [tuple(steps[row].tolist()) for row in used[count:]]
+        used[:, -1] = True
+        whole = [tuple(steps[used[row]].tolist()) if finished[row] else None for row in best.tolist()]
+        return whole, beginnings, current[count:]
+
+    def _complete(self, rows: list[int], beginnings: list[Witness], ends: Integers) -> None:
+        """Complete the beginnings of missing witnesses. Those that end nearest to acceptance come first.
+
+        ends  int64 [N, n]  the states after the beginnings
+        """
+        _, estimates = self._space.bounds(ends)
+        for place in np.argsort(estimates, kind="stable").tolist():
+            if self.witnesses[rows[place]] is None and estimates[place] - len(self._space.parts) < _NEAR:
+                end = self._from(tuple(ends[place].tolist()))
+                self.witnesses[rows[place]] = None if end is None else beginnings[place] + end
+
+    def _from(self, state: State) -> Witness | None:
+        if state not in self._searched:
+            if self._left <= 0:
+                return None
+            if state not in self._completions:
+                self._completions[state] = complete(self._space, state, _EXPANSIONS_PER_SEARCH)
+            self._searched.add(state)
+            self._left -= self._completions[state].expansions
+        return self._completions[state].witness

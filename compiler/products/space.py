@@ -1,0 +1,185 @@
+"""The graph of a product's states, with bounds of their distances.
+
+A state is a row of the parts' states: int64 [n]. Several states are int64 [N, n].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.products.formula import Formula, estimate, has_alternatives, least, needed
+from compiler.pushdown import Configurations, PushdownAutomaton, Stacks
+
+PartStart: TypeAlias = int | Stacks
+"""A state of a part apart from any generation. 0 and no stacks are dead."""
+Integers = NDArray[np.int64]
+_DEAD_PART = 0
+
+
+class PartStates(Protocol):
+    """The states of one part. State 0 is dead."""
+
+    @property
+    def dropped_readings(self) -> bool:
+        """Whether a reading of some text was dropped."""
+
+    def distances(self, states: Integers) -> np.ndarray:
+        """Fewest tokens to acceptance: int32 [N]."""
+
+    def class_distances(self, state: int) -> np.ndarray:
+        """The distance after one token of each class: int32 [C]."""
+
+    def after(self, states: Integers, classes: Integers) -> Integers:
+        """The states after one token of a class each: int64 [N]."""
+
+    def control_of(self, state: int) -> int:
+        """What is shown of a state."""
+
+    def bytes_max(self, states: int) -> int:
+        """The most bytes of this many states."""
+
+
+class ExplicitPart:
+    """The states of an explicit automaton."""
+
+    dropped_readings = False
+
+    def __init__(self, automaton: TokenAutomaton) -> None:
+        self._automaton = automaton
+
+    def distances(self, states: Integers) -> np.ndarray:
+        return self._automaton.distances(states)
+
+    def class_distances(self, state: int) -> np.ndarray:
+        return self._automaton.expand(state)[0]
+
+    def after(self, states: Integers, classes: Integers) -> Integers:
+        tables, columns = self._automaton, self._automaton.edge_boundary.shape[1]
+        row, letter = np.divmod(states, tables.letter_states)
+        boundary = row < tables.boundary_states
+        edge = np.zeros(len(states), dtype=np.int64)
+        outer = np.flatnonzero(boundary & (classes < columns))
+        edge[outer] = tables.edge_boundary[tables.dense_row[row[outer]], classes[outer]]
+        if tables.sparse_class.shape[1]:
+            place, entry = np.nonzero(tables.sparse_class[row[outer]] == classes[outer, None])
+            edge[outer[place]] = tables.sparse_edge[row[outer[place]], entry]
+        inner = np.flatnonzero(~boundary & (classes >= columns))
+        edge[inner] = tables.edge_midchar[row[inner] - tables.boundary_states + 1, classes[inner] - columns]
+        letters = tables.function[tables.edge_function[edge], letter]
+        return np.asarray(tables.edge_target[edge].astype(np.int64) * tables.letter_states + letters)
+
+    def control_of(self, state: int) -> int:
+        return state
+
+    def bytes_max(self, states: int) -> int:
+        return 0
+
+
+class PushdownPart:
+    """The states of a pushdown automaton, numbered as they are met."""
+
+    def __init__(self, configurations: Configurations) -> None:
+        self._configurations = configurations
+
+    @property
+    def dropped_readings(self) -> bool:
+        return self._configurations.dropped_readings
+
+    def distances(self, states: Integers) -> np.ndarray:
+        return self._configurations.distances(states)
+
+    def class_distances(self, state: int) -> np.ndarray:
+        return self._configurations.distances_after(state)
+
+    def after(self, states: Integers, classes: Integers) -> Integers:
+        return self._configurations.successors(states, classes)
+
+    def control_of(self, state: int) -> int:
+        return self._configurations.control_of(state)
+
+    def bytes_max(self, states: int) -> int:
+        return self._configurations.bytes_max(states)
+
+
+class ProductSpace:
+    """The states of a product. Not thread-safe.
+
+    part_class  int32 [n, C]  the class that the tokens of a class have in each part
+    start       the state from the parts' starts
+
+    Numbers of a pushdown part's states depend on the order of calls, everything else does not.
+    """
+
+    def __init__(
+        self, parts: Sequence[TokenAutomaton | PushdownAutomaton], formula: Formula, part_class: np.ndarray,
+        starts: Sequence[PartStart], *, eos_class: int, members_max: int,
+    ) -> None:
+        self.part_class, self.eos_class, self.formula = part_class.astype(np.int64), eos_class, formula
+        self._alternatives = has_alternatives(formula)
+        self.parts = list[PartStates]()
+        first = list[int]()
+        for part, at in zip(parts, starts, strict=True):
+            if isinstance(part, PushdownAutomaton):
+                assert not isinstance(at, int)
+                configurations = Configurations(part, members_max=members_max, start=at)
+                self.parts.append(PushdownPart(configurations))
+                first.append(configurations.start)
+            else:
+                assert isinstance(at, int)
+                self.parts.append(ExplicitPart(part))
+                first.append(at)
+        start = np.array([first], dtype=np.int64)
+        self.start = self.key(self._without_dead(start, self._part_distances(start))[0])
+
+    @property
+    def classes(self) -> int:
+        return int(self.part_class.shape[1])
+
+    def key(self, state: Integers) -> tuple[int, ...]:
+        """A state as a key of a dict."""
+        return tuple(state.tolist())
+
+    @property
+    def dropped_readings(self) -> bool:
+        """Whether a pushdown part has dropped a reading of some text."""
+        return any(part.dropped_readings for part in self.parts)
+
+    def bounds(self, states: Integers) -> tuple[np.ndarray, np.ndarray]:
+        """The lower bound of each state's distance, and its estimate: [N]."""
+        distances = self._part_distances(states)
+        return least(self.formula, distances), estimate(self.formula, distances)
+
+    def class_bounds(self, state: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The same after one token of each class: [C]."""
+        found = [
+            part.class_distances(number)[classes]
+            for part, number, classes in zip(self.parts, state, self.part_class, strict=True)
+        ]
+        return least(self.formula, found), estimate(self.formula, found)
+
+    def after(self, states: Integers, classes: Integers) -> Integers:
+        """The states after one token of a class each. All parts of a dead alternative are dead."""
+        found = np.empty_like(states)
+        for number, part in enumerate(self.parts):
+            found[:, number] = part.after(states[:, number], self.part_class[number][classes])
+        return self._without_dead(found, self._part_distances(found)) if self._alternatives else found
+
+    def _part_distances(self, states: Integers) -> list[np.ndarray]:
+        return [part.distances(states[:, number]) for number, part in enumerate(self.parts)]
+
+    def _without_dead(self, states: Integers, distances: list[np.ndarray]) -> Integers:
+        """The states in which parts that contribute nothing are dead.
+
+        So equal states are found equal.
+        """
+        return np.where(needed(self.formula, distances).T, states, _DEAD_PART)
+
+
+def is_alive(bound: np.ndarray) -> np.ndarray:
+    """Where a lower bound does not rule acceptance out."""
+    return np.asarray(bound != UNREACHABLE)

@@ -1,0 +1,1 @@
+"""Tests of products that are not multiplied out."""

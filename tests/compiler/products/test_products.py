@@ -1,0 +1,162 @@
+"""Products against the automaton of the same constraint, which knows all distances."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from compiler.artifact import CompiledConstraint
+from compiler.codec import decode, encode
+from compiler.errors import CompileError, LimitExceeded, SpecUnsatisfiable
+from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.limits import Limits, ResourceGuard
+from compiler.pipeline import compile_spec
+from compiler.products import UNKNOWN, LazyProduct, ProductStates
+from compiler.spec import Spec, leaves
+from compiler.text import TextAutomaton, check_text, read_prefix
+from compiler.vocab import Vocabulary
+from tests.references.apart import taken_apart
+from tests.references.random_constraints import ALPHABET, few_pieces, pieces, random_spec, random_stacked_spec
+
+LIMITS = Limits(compile_s_max=60.0, budget_expansions_max=60)
+CASES = 15
+
+
+class Pair(NamedTuple):
+    """A constraint as one automaton and as a product."""
+
+    spec: Spec
+    whole: CompiledConstraint
+    product: CompiledConstraint
+
+    @property
+    def tokens(self) -> LazyProduct:
+        assert isinstance(self.product.tokens, LazyProduct)
+        return self.product.tokens
+
+
+def compiled_pair(spec: Spec, vocabulary: Vocabulary, draw: random.Random) -> Pair | None:
+    try:
+        whole = compile_spec(spec, vocabulary, LIMITS)
+    except CompileError:
+        return None
+    product = taken_apart(whole, vocabulary, draw, ResourceGuard(LIMITS))
+    return None if product is None else Pair(spec, whole, product)
+
+
+def random_pair(seed: int) -> tuple[Pair, Vocabulary, random.Random]:
+    """A combination of regular parts that some text satisfies."""
+    draw = random.Random(seed)
+    while True:
+        vocabulary = draw.choice((pieces, few_pieces))(draw)
+        pair = compiled_pair(random_spec(draw), vocabulary, draw)
+        if pair is not None and isinstance(pair.whole.tokens, TokenAutomaton):
+            return pair, vocabulary, draw
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_every_distance_is_an_upper_bound_of_the_exact_one(block: int) -> None:
+    unknown = known = 0
+    for seed in range(block * CASES, (block + 1) * CASES):
+        pair, _, draw = random_pair(seed)
+        exact = pair.whole.tokens
+        assert isinstance(exact, TokenAutomaton)
+        tokens, states = pair.tokens, ProductStates(pair.tokens)
+        assert tokens.min_tokens_at_least <= exact.min_tokens <= tokens.min_tokens, pair.spec
+        state, truth = states.start, exact.start
+        for _ in range(8):
+            after, found = exact.distance[exact.successors(truth)], states.expand(state)[0]
+            by_id = after[exact.token_class].astype(np.int64), found[tokens.token_class].astype(np.int64)
+            has_witness = by_id[1] < UNKNOWN
+            assert (by_id[0] <= by_id[1])[has_witness].all(), (seed, pair.spec)
+            assert (by_id[0][by_id[1] == UNREACHABLE] == UNREACHABLE).all(), (seed, pair.spec)
+            distance = states.distance_of(state)
+            if distance != UNKNOWN:
+                assert found.min() <= distance - 1, (seed, pair.spec)
+            unknown, known = unknown + int((found == UNKNOWN).sum()), known + int((found < UNKNOWN).sum())
+            token = draw.choice(np.flatnonzero(by_id[0] != UNREACHABLE).tolist())
+            state, truth = states.advance(state, token), exact.advance(truth, token)
+            if exact.distance[truth] == 0:
+                assert states.distance_of(state) == 0
+                break
+    assert unknown < known / 20
+
+
+def test_witnesses_lead_to_texts_that_all_parts_accept() -> None:
+    for seed in range(40):
+        pair, vocabulary, draw = random_pair(10_000 + seed)
+        states, written = ProductStates(pair.tokens), list[int]()
+        left = pair.tokens.min_tokens + draw.choice((0, 1, 4))
+        state = states.start
+        while states.distance_of(state):
+            found = states.expand(state)[0][pair.tokens.token_class]
+            left -= 1
+            written.append(draw.choice(np.flatnonzero(found <= left).tolist()))
+            state = states.advance(state, written[-1])
+        raw = b"".join(vocabulary.tokens[token] or b"" for token in written).decode()
+        behind = pair.whole.text.strips_space and raw.startswith(" ") and check_text(pair.whole.text, raw[1:]).satisfied
+        assert behind or check_text(pair.whole.text, raw).satisfied, (seed, pair.spec)
+
+
+def test_texts_are_checked_as_by_one_automaton() -> None:
+    for seed in range(40):
+        pair, _, draw = random_pair(20_000 + seed)
+        for _ in range(10):
+            text = "".join(draw.choice(ALPHABET) for _ in range(draw.randint(0, 8)))
+            whole, product = check_text(pair.whole.text, text), check_text(pair.product.text, text)
+            assert whole.satisfied == product.satisfied, (seed, text, pair.spec)
+            # That parts contradict each other from some place on is not seen.
+            if whole.violated_at is not None:
+                assert product.violated_at is not None and product.violated_at >= whole.violated_at, (seed, text)
+
+
+def test_states_after_a_prompt_are_those_of_one_automaton() -> None:
+    for seed in range(10):
+        pair, _, draw = random_pair(30_000 + seed)
+        text = "".join(draw.choice(ALPHABET) for _ in range(draw.randint(0, 4)))
+        assert isinstance(pair.whole.text, TextAutomaton)
+        whole, product = (read_prefix(each.text, each.tokens, text) for each in (pair.whole, pair.product))
+        assert whole.chars <= product.chars, (seed, text, pair.spec)
+        if product.chars < len(text):
+            continue
+        least = pair.whole.tokens.distance[whole.start] if whole.chars == len(text) else UNREACHABLE  # type: ignore[union-attr, index]
+        start = product.start
+        assert start.at_least <= least <= (start.min_tokens or UNREACHABLE), (seed, text, pair.spec)  # type: ignore[union-attr]
+
+
+def test_bounds_with_stacks_enclose_the_least_budget() -> None:
+    compared = 0
+    for seed in range(40):
+        draw = random.Random(40_000 + seed)
+        vocabulary = draw.choice((pieces, few_pieces))(draw)
+        spec = random_stacked_spec(draw)
+        try:
+            pair = compiled_pair(spec, vocabulary, draw)
+        except (SpecUnsatisfiable, LimitExceeded):
+            continue
+        if pair is None:
+            continue
+        compared += 1
+        assert pair.tokens.min_tokens_at_least <= pair.whole.tokens.min_tokens, (seed, spec)
+        forbidden = all(getattr(leaf, "leading_space", "strip") == "forbid" for leaf in leaves(spec))
+        if forbidden:  # one automaton reads no further space where texts begin with one
+            assert pair.whole.tokens.min_tokens <= pair.tokens.min_tokens, (seed, spec)
+    assert compared > 8
+
+
+def test_a_stored_product_is_the_same_again() -> None:
+    for seed in range(10):
+        pair, vocabulary, _ = random_pair(50_000 + seed)
+        product = CompiledConstraint(**{
+            name: getattr(pair.product, name) for name in CompiledConstraint.__dataclass_fields__
+        } | {"vocabulary": vocabulary.fingerprint})  # fmt: skip
+        if pair.tokens.min_tokens == UNREACHABLE:
+            continue
+        again = decode(encode(product, b"secret"), b"secret", vocabulary.fingerprint)
+        assert isinstance(again.tokens, LazyProduct)
+        assert again.tokens.start == pair.tokens.start and again.tokens.formula == pair.tokens.formula
+        first, second = (ProductStates(tokens).expand(2)[0] for tokens in (pair.tokens, again.tokens))
+        assert np.array_equal(first, second)
