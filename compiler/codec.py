@@ -29,6 +29,7 @@ from compiler.products import from_json as formula_from_json
 from compiler.pushdown import PushdownAutomaton, from_arrays, machine_from_arrays
 from compiler.spec import spec_from_json, spec_to_json
 from compiler.text import (
+    AnyText,
     AnyTokens,
     LabelAutomaton,
     PartText,
@@ -95,16 +96,23 @@ def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
 
 def _parts(compiled: CompiledConstraint) -> tuple[bytes, dict[str, np.ndarray], dict[str, Any]]:
     """The magic, the arrays and the document. With a change of their keys the magic changes."""
+    magic = _magic_of(compiled.text)
     if isinstance(compiled.text, ProductText):
-        return PRODUCT_MAGIC, *_product_parts(compiled, compiled.text)
+        return magic, *_product_parts(compiled, compiled.text)
     text_arrays, text_document = _text_parts(compiled.text)
     assert not isinstance(compiled.tokens, LazyProduct)
     arrays, document = _token_parts(compiled.tokens)
     document = {**_common(compiled), **_joined(text_document, document)}
     if isinstance(compiled.text, TextAutomaton):
-        return MAGIC, {**text_arrays, **arrays}, {**document, "state_distances": compiled.state_distances}
+        return magic, {**text_arrays, **arrays}, {**document, "state_distances": compiled.state_distances}
     warnings = [astuple(warning) for warning in compiled.warnings]
-    return PUSHDOWN_MAGIC, {**text_arrays, **arrays}, {**document, "warnings": warnings}
+    return magic, {**text_arrays, **arrays}, {**document, "warnings": warnings}
+
+
+def _magic_of(text: AnyText) -> bytes:
+    if isinstance(text, ProductText):
+        return PRODUCT_MAGIC
+    return MAGIC if isinstance(text, TextAutomaton) else PUSHDOWN_MAGIC
 
 
 def _text_parts(text: PartText) -> _Stored:
@@ -193,7 +201,7 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtefactInvalid(f"the stored automaton does not hold together: {error!r}") from error
     # The constructors have checked each part; this checks that the parts fit together.
-    if compiled.tokens.min_tokens == UNREACHABLE or not _fits(compiled):
+    if _magic_of(compiled.text) != magic or compiled.tokens.min_tokens == UNREACHABLE or not _fits(compiled):
         raise ArtefactInvalid("the stored automaton cannot be satisfied, or lacks distances")
     if compiled.vocabulary != vocabulary:
         # Token ids mean nothing in another vocabulary, even if all tables fit.

@@ -38,7 +38,8 @@ def fold(
 def least(formula: Formula, distances: Sequence[np.ndarray]) -> np.ndarray:
     """A lower bound of the distance, from those of the parts.
 
-    It is int32 [N]: 0 where the text is accepted, 1 where it may end, and UNREACHABLE where a part that is needed is dead.
+    It is int32 [N]: 0 where the text is accepted, 1 where it may end, and UNREACHABLE where a part that is needed is
+    dead.
     """
     # The next EOS ends all parts of a conjunction, or all of one alternative: the bound is exact up to 1.
     return fold(formula, distances.__getitem__, np.maximum, np.minimum)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -25,8 +26,8 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
 from compiler.pushdown import Configurations, PushdownAutomaton
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, spec_from_json
-from compiler.text import answer_text, check_text
+from compiler.spec import AllSpec, KeywordsSpec, LtlfSpec, Proposition, RegexSpec, Spec, spec_from_json
+from compiler.text import ProductText, answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.search import generate
 from decoding.search.driver import SearchOptions
@@ -258,6 +259,24 @@ def test_two_hundred_ordered_keywords_compile() -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "limits"),
+    [
+        (LtlfSpec("F " + " & F ".join(f"w{i}" for i in range(16))), Limits(dfa_states_max=20_000)),
+        (LtlfSpec("F p & F q & F r"), Limits(letters_max=2)),
+        (AllSpec(tuple(RegexSpec(f"(?:.*{word}){{3}}.*") for word in ("ab", "bc", "cd"))), Limits(dfa_states_max=50)),
+    ],
+)
+def test_parts_that_keep_to_the_limits_are_followed_side_by_side(spec: Spec, limits: Limits) -> None:
+    text = compile_text(spec, replace(limits, compile_s_max=100.0))
+    assert isinstance(text, ProductText)
+    tokens = text.byte_automaton
+    assert tokens.start.witness is not None
+    assert tokens.min_tokens_at_least <= tokens.min_tokens < UNREACHABLE
+    written = bytes(tokens.start.witness[:-1]).decode()
+    assert check_text(text, written).satisfied and not check_text(text, written[:-1]).satisfied
+
+
+@pytest.mark.parametrize(
     ("spec", "limits", "limit"),
     [
         (LtlfSpec("F a & F b"), Limits(formula_chars_max=5), "formula_chars_max"),
@@ -269,7 +288,6 @@ def test_two_hundred_ordered_keywords_compile() -> None:
         (RegexSpec("(?:a|aa){10000}"), Limits(), "nfa_positions_max"),
         (KeywordsSpec(tuple((f"word{i}",) for i in range(33))), Limits(), "propositions_max"),
         (KeywordsSpec((("a" * 20_000,),)), Limits(), "keyword_chars_max"),
-        (LtlfSpec("F " + " & F ".join(f"w{i}" for i in range(16))), Limits(dfa_states_max=20_000), "dfa_states_max"),
         (RegexSpec(r"\w+(?: \w+){0,20}"), Limits(compile_s_max=0.0), "compile_s_max"),
         (
             LtlfSpec("F p", (("p", Proposition(tuple(map(chr, range(0x4E00, 0x9000))))),)),
@@ -277,17 +295,12 @@ def test_two_hundred_ordered_keywords_compile() -> None:
             "keyword_chars_max",
         ),
         (
-            LtlfSpec("F p0 & F p1 & F p2", tuple((f"p{i}", Proposition(regex=f"a{{4000}}{i}")) for i in range(3))),
-            Limits(),
-            "nfa_positions_max",
-        ),
-        (
             LtlfSpec("F p", tuple((f"p{i}", Proposition(regex="a" * 12_000)) for i in range(3))),
             Limits(),
             "pattern_chars_max",
         ),
         (LtlfSpec("F p", tuple((f"p{i}", Proposition(("a",))) for i in range(33))), Limits(), "propositions_max"),
-        (LtlfSpec("F p & F q & F r"), Limits(letters_max=2), "letters_max"),
+        (LtlfSpec("F(p & F(q & F r))"), Limits(letters_max=2), "letters_max"),
     ],
 )
 def test_a_constraint_over_a_limit_is_refused_with_its_name(spec: Spec, limits: Limits, limit: str) -> None:

@@ -2,6 +2,7 @@
 
     python -m tests.long.fuzz --cases 100000 --seed 1 --jobs 2
     python -m tests.long.fuzz --stacked --cases 10000: combinations with a grammar or with nested JSON
+    python -m tests.long.fuzz --apart --cases 10000: combinations whose parts are followed side by side
 
 Every answer must satisfy its constraint by `tests.references.text` and fit its budget. Every refusal must be right,
 which enumeration of all short texts of the small vocabularies decides. d(start) must be the least budget. A failure
@@ -28,25 +29,29 @@ from compiler.artifact import CompiledConstraint
 from compiler.engines import NATIVE
 from compiler.errors import (
     BudgetTooSmall,
+    CompileError,
     LimitExceeded,
     SpecError,
     SpecUnsatisfiable,
     SpecUnspellable,
     SpecUnsupported,
+    Undecided,
 )
 from compiler.forms import value_violation
-from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.lifting import UNREACHABLE
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.pushdown import Configurations, PushdownAutomaton
+from compiler.products import LazyProduct
+from compiler.pushdown import Configurations
 from compiler.spec import GrammarSpec, JsonSchemaSpec, RegexSpec, Spec, leaves
 from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.options import SearchOptions
-from decoding.prepared_constraint import Start, host_states
+from decoding.prepared_constraint import Automaton, Start, host_states
 from decoding.search import generate
 from tests.fake_models import HashModel
 from tests.long.fuzz_paths import PATHS, Case, text_bytes
+from tests.references.apart import taken_apart
 from tests.references.random_constraints import (
     ALPHABET,
     WORDS,
@@ -128,8 +133,39 @@ def run_case(seed: int, stacked: bool = False) -> str:
     return f"{outcome} by a real model" if real else outcome
 
 
+def run_apart(seed: int) -> str:
+    """One combination, whose parts are followed side by side."""
+    draw = random.Random(seed)
+    spec = random_stacked_spec(draw) if draw.random() < 0.4 else random_spec(draw, 3)
+    vocabulary = random_vocabulary(draw)
+    try:
+        whole = compile_spec(spec, vocabulary, LIMITS)
+    except CompileError as error:  # the other runs judge it
+        return type(error).__name__
+    try:
+        apart = taken_apart(whole, vocabulary, draw, ResourceGuard(LIMITS))
+    except SpecUnsatisfiable as error:
+        raise Broken(f"{spec} has texts") from error
+    if apart is None:
+        return "no parts"
+    tokens, least = apart.tokens, whole.tokens.min_tokens
+    assert isinstance(tokens, LazyProduct)
+    at_least, known = tokens.min_tokens_at_least, min(tokens.min_tokens, least + 8)
+    if at_least > least:
+        raise Broken(f"{spec} takes {least} tokens, and is said to take at least {at_least}")
+    _confirm_nothing_shorter(spec, vocabulary, at_least, draw)
+    budget = max(1, draw.choice((at_least - 1, least - 1, least, known - 1, known, known + 1, known + 12)))
+    case = Case(vocabulary, tokens, _fake_model(vocabulary, draw), (vocabulary.eos_ids[0],), budget, None)
+    try:
+        return _generate(spec, apart, case, (), draw, at_least)
+    except Undecided as error:
+        if not at_least <= budget < (error.min_tokens or UNREACHABLE):
+            raise Broken(f"budget {budget} is undecided for {spec}: {error}") from error
+        return "undecided"
+
+
 def _random_prefix(
-    spec: Spec, vocabulary: Vocabulary, automaton: TokenAutomaton | PushdownAutomaton, draw: random.Random
+    spec: Spec, vocabulary: Vocabulary, automaton: Automaton, draw: random.Random
 ) -> tuple[tuple[int, ...], Start | None]:
     """A few tokens of prompt that belong to the text, usually none. The second value is the state after them."""
     states, state = host_states(automaton, None)
@@ -161,17 +197,20 @@ def _fake_model(vocabulary: Vocabulary, draw: random.Random) -> HashModel:
 
 
 def _generate(
-    spec: Spec, compiled: CompiledConstraint, case: Case, prefix: tuple[int, ...], draw: random.Random
+    spec: Spec, compiled: CompiledConstraint, case: Case, prefix: tuple[int, ...], draw: random.Random,
+    at_least: int | None = None,
 ) -> str:
+    """Decodes in one way. `at_least` stands in place of the least budget where that is not known."""
+    least = case.least if at_least is None else at_least
     name = draw.choices(list(PATHS), [share for _, share in PATHS.values()])[0]
     try:
         result = PATHS[name][0](case, draw)
     except BudgetTooSmall as error:
-        if case.budget >= case.least or error.min_tokens != case.least:
-            raise Broken(f"budget {case.budget} refused, least is {case.least}") from error
+        if case.budget >= least or (error.min_tokens_at_least or error.min_tokens) != least:
+            raise Broken(f"budget {case.budget} refused, least is {least}") from error
         return "budget refused"
-    if case.budget < case.least or not result:
-        raise Broken(f"budget {case.budget} answered, least is {case.least}")
+    if case.budget < least or not result:
+        raise Broken(f"budget {case.budget} answered, least is {least}")
     for tokens in result:
         _judge(spec, compiled, case, prefix, tokens)
     return f"answered ({name})"
@@ -274,11 +313,11 @@ def _confirm_refused_by_python(spec: Spec, error: SpecError) -> None:
     raise Broken(f"{spec} is refused: {error}") from error
 
 
-def _run(seed: int, stacked: bool) -> tuple[int, str, str]:
+def _run(seed: int, stacked: bool, apart: bool) -> tuple[int, str, str]:
     warnings.simplefilter("ignore", FutureWarning)
     torch.set_num_threads(1)
     try:
-        return seed, run_case(seed, stacked), ""
+        return seed, run_apart(seed) if apart else run_case(seed, stacked), ""
     except ReferenceTooSlow:
         return seed, "not judged", ""
     except Exception as error:  # whatever it is, the seed must be known
@@ -291,12 +330,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--stacked", action="store_true")
+    parser.add_argument("--apart", action="store_true")
     args = parser.parse_args()
     outcomes: collections.Counter[str] = collections.Counter()
     start = time.monotonic()
     first = args.seed * 10_000_000
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-        cases = pool.imap_unordered(partial(_run, stacked=args.stacked), range(first, first + args.cases), chunksize=50)
+        run = partial(_run, stacked=args.stacked, apart=args.apart)
+        cases = pool.imap_unordered(run, range(first, first + args.cases), chunksize=50)
         for number, (seed, outcome, message) in enumerate(cases, 1):
             outcomes[outcome] += 1
             if message:

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from compiler.lifting import TokenAutomaton
-from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
+from compiler.products import EXPANSIONS_MAX, LazyProduct
+from compiler.pushdown import MEMBERS_MAX
 from compiler.vocab import Vocabulary
 from decoding.engine import Engine
 from decoding.forced_tokens import TokenBytes
@@ -27,7 +27,7 @@ from decoding.heuristic import Endings
 from decoding.logits_processor import ConstraintLogitsProcessor
 from decoding.model import LanguageModel
 from decoding.options import DEFAULT, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits, host_states
+from decoding.prepared_constraint import Automaton, PreparedConstraint, Start, StateLimits, host_states
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 
@@ -40,7 +40,7 @@ class Case:
     """One request. `start` is the state before the answer, None the automaton's own."""
 
     vocabulary: Vocabulary
-    automaton: TokenAutomaton | PushdownAutomaton
+    automaton: Automaton
     model: LanguageModel[Any]
     prompt_ids: tuple[int, ...]
     budget: int
@@ -102,13 +102,15 @@ def constraint_of(case: Case, draw: random.Random) -> PreparedConstraint:
         costs = [draw.expovariate(0.2) for _ in range(case.automaton.vocabulary_size)]
         prior = -torch.tensor(costs, dtype=torch.float64)
     endings = random_endings(case.automaton, draw) if draw.random() < 0.5 else None
-    members_max = draw.choice((1, 3, MEMBERS_MAX))
+    limits = StateLimits(draw.choice((1, 3, MEMBERS_MAX)))
+    if isinstance(case.automaton, LazyProduct):  # the least budget of a product is one of its own readings
+        limits = StateLimits(expansions=draw.choice((1, 8, EXPANSIONS_MAX)))
     return PreparedConstraint.prepare(
-        case.automaton, CPU, prior=prior, pieces=pieces, endings=endings, limits=StateLimits(members_max)
+        case.automaton, CPU, prior=prior, pieces=pieces, endings=endings, limits=limits
     )
 
 
-def random_endings(automaton: TokenAutomaton | PushdownAutomaton, draw: random.Random) -> Endings | None:
+def random_endings(automaton: Automaton, draw: random.Random) -> Endings | None:
     """Random tokens that seldom precede an end, with random costs. None if the vocabulary has EOS tokens only."""
     size = automaton.vocabulary_size
     others = [token for token in range(size) if token not in automaton.eos_ids]

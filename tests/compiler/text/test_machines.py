@@ -15,9 +15,10 @@ from compiler.codec import decode, encode
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
+from compiler.products import LazyProduct
 from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import spec_from_json
-from compiler.text import PushdownText, TextAutomaton, answer_text, check_text
+from compiler.text import ProductText, PushdownText, TextAutomaton, answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.references.random_constraints import real_vocabulary
 from tests.references.text import satisfies
@@ -162,13 +163,19 @@ def test_what_no_stack_decides_is_refused_by_name(constraint: str, construct: st
     assert caught.value.construct == construct
 
 
-def test_large_products_are_refused_with_their_limit() -> None:
+def test_parts_of_large_products_are_followed_side_by_side() -> None:
     spec = spec_from_json({"all": [{"grammar": GRAMMARS["E"], "syntax": "gbnf"}, {"max_chars": 300}]})
-    for limits in (Limits(dfa_states_max=500), Limits(exit_distances_max=20_000)):
-        with pytest.raises(LimitExceeded) as caught:
-            compile_spec(spec, byte_vocabulary(), limits)
-        assert caught.value.limit in ("dfa_states_max", "exit_distances_max")
-        assert getattr(limits, caught.value.limit) < getattr(Limits(), caught.value.limit)
+    exact = compile_spec(spec, byte_vocabulary())
+    compiled = compile_spec(spec, byte_vocabulary(), Limits(exit_distances_max=20_000))
+    assert isinstance(compiled.text, ProductText) and isinstance(compiled.tokens, LazyProduct)
+    assert compiled.tokens.min_tokens_at_least == exact.tokens.min_tokens == compiled.tokens.min_tokens
+
+
+def test_a_machine_that_is_too_large_alone_is_refused() -> None:
+    spec = spec_from_json({"all": [{"grammar": GRAMMARS["E"], "syntax": "gbnf"}, {"max_chars": 300}]})
+    with pytest.raises(LimitExceeded) as caught:
+        compile_spec(spec, byte_vocabulary(), Limits(dfa_states_max=5))
+    assert caught.value.limit == "dfa_states_max"
 
 
 def test_json_of_three_levels_takes_over_where_products_are_large() -> None:
