@@ -18,7 +18,7 @@ from compiler.pushdown import MEMBERS_MAX, NOWHERE
 UNKNOWN = UNREACHABLE - 1
 """The distance of a state that may reach acceptance, but for which no witness was found."""
 EXPANSIONS_MAX = 64  # of all searches for the successors of one state
-_EXPANSIONS_PER_SEARCH, _EXPANSIONS_AT_START = 16, 500
+_EXPANSIONS_PER_SEARCH, _EXPANSIONS_OF_ROWS, _EXPANSIONS_AT_START = 16, 64, 500
 _NEAR = 8  # tokens that a search may be expected to need
 _DETOUR_MAX = 2  # tokens before a state's witness is used again
 _DEAD_STATE, _ACCEPTED = 0, 1
@@ -71,6 +71,7 @@ class ProductStates:
         self._distance = np.empty(64, dtype=np.int32)
         self._successors: dict[int, _Successors] = {}
         self._completions: dict[State, Completion] = {}
+        self._own_witness: dict[State, Witness | None] = {}
         self._add_state(((), None), UNREACHABLE)
         self._add_state(((), ()), 0)
         witness = None if start.witness is None else tuple(self.token_class[list(start.witness)].tolist())
@@ -135,7 +136,14 @@ class ProductStates:
         bound = int(self._space.bounds(np.array([state]))[0][0])
         if bound == UNREACHABLE:
             return _DEAD_STATE
-        return self._add_state((state, witness), UNKNOWN if witness is None else len(witness))
+        if witness is None:
+            return self._add_state((state, None), UNKNOWN)
+        # Rows that met the same obligations in another order carry other witnesses. Equally long ones are made one, so
+        # that the rows share their successors.
+        if state not in self._own_witness:
+            self._own_witness[state] = complete(self._space, state, _EXPANSIONS_OF_ROWS).witness
+        own = self._own_witness[state]
+        return self._add_state((state, own if own and len(own) == len(witness) else witness), len(witness))
 
     def _add_state(self, member: tuple[State, Witness | None], distance: int) -> int:
         number = self._numbers.setdefault(member, len(self._members))
@@ -237,13 +245,16 @@ class _Search:
     def _detour(self, rows: list[int], beginnings: list[Witness], ends: Integers) -> None:
         """One token more for some beginnings: the one that seems best. A half-written character is then written."""
         self._left -= len(rows)
+        moved, best = list[int](), list[int]()
         for row in rows:
             bounds, estimates = self._space.class_bounds(ends[row].tolist())
             classes = np.flatnonzero(is_alive(bounds) & (bounds != 0))
             if len(classes):
-                best = classes[np.argmin(estimates[classes])]
-                ends[row] = self._space.after(ends[row : row + 1], best[None])[0]
-                beginnings[row] = (*beginnings[row], int(best))
+                moved.append(row)
+                best.append(int(classes[np.argmin(estimates[classes])]))
+                beginnings[row] = (*beginnings[row], best[-1])
+        if moved:
+            ends[moved] = self._space.after(ends[moved], np.array(best))
 
     def _remaining(
         self, states: Integers, witness: Witness

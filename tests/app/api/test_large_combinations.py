@@ -1,0 +1,83 @@
+"""Combinations that are too large for one automaton, from request to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.app.api.test_recursive_schemas import post
+from tests.app.conftest import service_client, wait_until_ready
+from tests.app.event_stream import events
+
+WORDS = ["dog", "cat", "boat", "man", "tree", "red", "umbrella", "piano"]
+CONSTRAINTS: dict[str, dict[str, Any]] = {
+    "keywords": {"keywords": WORDS},
+    "responses": {"ltlf": " & ".join(f"G({WORDS[number - 1]} -> F {word})" for number, word in enumerate(WORDS))},
+    "keywords in JSON": {"all": [{"json_schema": {"type": "array"}}, {"keywords": WORDS[:4]}]},
+    "any": {"all": [{"any": [{"keywords": WORDS[:5]}, {"keywords": WORDS[3:]}]}, {"regex": "(?s)[A-Z].*\\."}]},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small_client() -> Iterator[TestClient]:
+    """A service whose automata are so small that these constraints have none."""
+    limits = {"dfa_states_max": 150, "exit_distances_max": 2_000}
+    with service_client(wait_until_ready, budget_expansions_max=60, compile_s_max=60.0, **limits) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_answers_satisfy_all_parts_within_every_budget(name: str, small_client: TestClient) -> None:
+    constraint = CONSTRAINTS[name]
+    compiled = post(small_client, "/compile", constraint=constraint)
+    enough, least = compiled["min_tokens"], compiled.get("min_tokens_at_least") or compiled["min_tokens"]
+    for extra, options in (
+        (0, {"beams": 2, "trace": True}), (0, {"beams": 2, "algorithm": "abs"}),
+        (4, {"algorithm": "sample", "seed": 1, "n": 2}), (6, {"beams": 4, "n": 2}),
+    ):  # fmt: skip
+        body = {"prompt": "a", "constraint": constraint, "max_tokens": enough + extra, **options}
+        answer = post(small_client, "/generate", **body)
+        assert max(len(choice["trace"] or ()) for choice in answer["choices"]) <= enough
+        for choice in answer["choices"]:
+            assert choice["proven_gap"] is None
+            assert post(small_client, "/check", constraint=constraint, text=choice["text"])["satisfied"], choice["text"]
+    body = {"prompt": "a", "constraint": constraint}
+    refused = post(small_client, "/generate", 422, **body, max_tokens=least - 1)
+    assert (refused["code"], refused["min_tokens"]) == ("budget_too_small", enough)
+    for budget in range(least, enough):
+        undecided = post(small_client, "/generate", 422, **body, max_tokens=budget)
+        fields = {name: undecided[name] for name in ("code", "min_tokens", "min_tokens_at_least", "max_tokens")}
+        assert fields == {
+            "code": "undecided", "min_tokens": enough, "min_tokens_at_least": least, "max_tokens": budget
+        }  # fmt: skip
+
+
+def test_a_prompt_may_satisfy_some_parts(small_client: TestClient) -> None:
+    body = {"constraint": CONSTRAINTS["keywords"], "scope": "full", "prompt": "A man and a dog in a red boat"}
+    answer = post(small_client, "/generate", **body, max_tokens=24, beams=2)
+    whole = body["prompt"] + answer["choices"][0]["text"]
+    assert post(small_client, "/check", constraint=body["constraint"], text=whole)["satisfied"]
+    refused = post(small_client, "/generate", 422, **body, max_tokens=2)
+    assert refused["code"] == "budget_too_small" and refused["min_tokens"] < 14
+
+
+def test_the_steps_of_large_combinations_are_streamed(small_client: TestClient) -> None:
+    body = {"prompt": "a", "constraint": CONSTRAINTS["keywords"], "max_tokens": 12, "beams": 2, "rejected_top_k": 3}
+    with small_client.stream("POST", "/generate", json={**body, "stream": True}) as response:
+        received = list(events(response.iter_lines()))
+    assert received[-1].name == "done"
+    assert any(event.name == "step" for event in received)
+
+
+def test_large_combinations_are_explained(small_client: TestClient) -> None:
+    for constraint in CONSTRAINTS.values():
+        compiled = post(small_client, "/compile", constraint=constraint)
+        explanation = compiled["explanation"]
+        assert explanation is not None and "side by side" in " ".join(explanation["sentences"])
+        for text in filter(None, (explanation["shortest"], *explanation["samples"])):
+            assert post(small_client, "/check", constraint=constraint, text=text)["satisfied"]
+        picture = small_client.get(f"/automata/{compiled['automaton']}")
+        assert (picture.status_code, picture.json()["code"]) == (422, "unsupported")
