@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,8 +23,9 @@ _EXPANSIONS_PER_SEARCH, _EXPANSIONS_OF_ROWS, _EXPANSIONS_AT_START = 16, 64, 500
 _NEAR = 8  # tokens that a search may be expected to need
 _DETOUR_MAX = 2  # tokens before a state's witness is used again
 _DEAD_STATE, _ACCEPTED = 0, 1
-_ROW_BYTES = 24  # of a class in the successors of a state
-_STATE_BYTES = 600  # of Python's tuples and dicts
+_TABLES_MAX, _COMPLETIONS_MAX = 256, 4_096  # states whose successors are kept, and results of searches
+_CLASS_BYTES, _STATE_BYTES = 140, 600  # of arrays, and of Python's tuples and dicts
+_PART_STATES = 16  # states of a pushdown part for each state of the product
 _NOTHING: Witness = ()
 Integers = NDArray[np.int64]
 
@@ -69,7 +71,8 @@ class ProductStates:
         self._members: list[tuple[State, Witness | None]] = []
         self._numbers: dict[tuple[State, Witness | None], int] = {}
         self._distance = np.empty(64, dtype=np.int32)
-        self._successors: dict[int, _Successors] = {}
+        # Both save time alone: what is dropped is found again, and the same.
+        self._successors = OrderedDict[int, _Successors]()
         self._completions: dict[State, Completion] = {}
         self._own_witness: dict[State, Witness | None] = {}
         self._add_state(((), None), UNREACHABLE)
@@ -78,6 +81,11 @@ class ProductStates:
         if not self._is_accepted(space.start, witness):  # parts may drop other readings than those of the compilation
             witness = complete(space, space.start, _EXPANSIONS_AT_START).witness
         self.start = self._number(space.start, witness)
+
+    @property
+    def has_witness(self) -> bool:
+        """Whether a way from the start to acceptance is known."""
+        return self._distance.item(self.start) < UNKNOWN
 
     @property
     def states(self) -> int:
@@ -121,9 +129,11 @@ class ProductStates:
 
     def bytes_max(self, tokens: int) -> int:
         """The most bytes of the states along this many tokens."""
-        searched = self._expansions_max + _EXPANSIONS_PER_SEARCH
-        each = self.classes * _ROW_BYTES + searched * _STATE_BYTES
-        return tokens * each + sum(part.bytes_max(tokens) for part in self._space.parts)
+        of_witness = 8 * max(_EXPANSIONS_PER_SEARCH, self._distance.item(self.start) if self.has_witness else 0)
+        of_class = _CLASS_BYTES + 8 * len(self._space.parts) + of_witness
+        of_parts = sum(part.bytes_max(_PART_STATES * tokens) for part in self._space.parts)
+        tables = min(tokens, _TABLES_MAX) * self.classes * of_class
+        return tables + (tokens + _COMPLETIONS_MAX) * (_STATE_BYTES + 2 * of_witness) + of_parts
 
     def _successor(self, state: int, token_class: int) -> int:
         found = self._after(state)
@@ -165,7 +175,12 @@ class ProductStates:
 
     def _after(self, state: int) -> _Successors:
         if state not in self._successors:
+            if len(self._successors) >= _TABLES_MAX:
+                self._successors.popitem(last=False)
+            if len(self._completions) >= _COMPLETIONS_MAX:
+                self._completions.clear()
             self._successors[state] = self._found(state)
+        self._successors.move_to_end(state)
         return self._successors[state]
 
     def _found(self, number: int) -> _Successors:

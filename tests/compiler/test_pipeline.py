@@ -266,7 +266,7 @@ def test_two_hundred_ordered_keywords_compile() -> None:
         (AllSpec(tuple(RegexSpec(f"(?:.*{word}){{3}}.*") for word in ("ab", "bc", "cd"))), Limits(dfa_states_max=50)),
     ],
 )
-def test_parts_that_keep_to_the_limits_are_followed_side_by_side(spec: Spec, limits: Limits) -> None:
+def test_parts_within_the_limits_are_followed_side_by_side(spec: Spec, limits: Limits) -> None:
     text = compile_text(spec, replace(limits, compile_s_max=100.0))
     assert isinstance(text, ProductText)
     tokens = text.byte_automaton

@@ -19,7 +19,7 @@ from decoding.forced_tokens import NO_FORCED_TOKEN, ForcedTokens
 from decoding.generation import Hypothesis
 from decoding.heuristic import Endings, cost_to_go
 from decoding.options import DEFAULT, Algorithm, Heuristics, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint
+from decoding.prepared_constraint import Automaton, PreparedConstraint
 from decoding.search import abs_search
 from decoding.search.banked_search import Ranking, jump_forward, step
 from decoding.search.beam_search import NBest
@@ -94,7 +94,7 @@ class RandomForced:
         )
 
 
-def random_endings(automaton: TokenAutomaton, random: np.random.Generator) -> Endings:
+def random_endings(automaton: Automaton, random: np.random.Generator) -> Endings:
     """Random endings: some ids other than EOS, and nats after each pair."""
     other_ids = np.setdiff1d(np.arange(automaton.vocabulary_size), automaton.eos_ids)
     ids = np.sort(random.choice(other_ids, min(len(other_ids), int(random.integers(1, 7))), replace=False))
