@@ -20,6 +20,7 @@ Witness: TypeAlias = tuple[int, ...]
 _GREED = 5  # how much the estimate counts beside the tokens so far
 _WIDTH = 12  # successors of an expanded state that the greedy search keeps
 _BLOCK = 4 * _WIDTH  # token classes whose successors are found at once
+_REACHED_PER_EXPANSION = 200  # states that A* reaches at most, for their memory
 State: TypeAlias = tuple[int, ...]
 
 
@@ -78,7 +79,8 @@ def least_budget(space: ProductSpace, start: State, expansions_max: int) -> Leas
     most = UNREACHABLE if witness is None else len(witness)
     waiting, order, expansions = [(bound, 0, 0, start)], 0, 0
     depth, paths = {start: 0}, dict[State, tuple[State, int]]()
-    while waiting and waiting[0][0] < most and expansions < expansions_max:
+    reached_max = _REACHED_PER_EXPANSION * expansions_max
+    while waiting and waiting[0][0] < most and expansions < expansions_max and len(depth) < reached_max:
         _, behind, _, state = heappop(waiting)
         if depth[state] != -behind:  # a shorter way was found since
             continue
