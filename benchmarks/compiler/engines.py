@@ -191,7 +191,7 @@ class OurEngine:
         assert isinstance(masks, OurMasks)
         tokens = masks.tokens
         figures = {"classes": tokens.classes, "min_tokens": tokens.min_tokens, "vocabulary": tokens.vocabulary_size}
-        if isinstance(tokens, TokenAutomaton):
+        if not isinstance(tokens, PushdownAutomaton):
             return figures | {"states": tokens.states, "table_bytes": tokens.table_bytes}
         table_bytes = sum(array.nbytes for array in tokens.arrays().values())
         return figures | {"states": tokens.tables.states, "table_bytes": table_bytes}
