@@ -131,7 +131,10 @@ class StringAlphabet:
         return self._fragments[key]
 
     def short_key(self, key: ContentKey, *, counted: bool) -> ContentKey:
-        """The key of the short form of a format whose strings are counted, and of regexes. Other keys stay."""
+        """The key of a format's short form. Other keys stay.
+
+        counted  whether the strings have a maximum. Only regexes have a short form without one
+        """
         if isinstance(key, tuple) and key[0] == "format" and (counted or key[1] == "regex"):
             short = ("short format", key[1])
             return short if short in self._contents else key
