@@ -1,8 +1,8 @@
-"""Decides all instances of MaskBench's schemas as `/check` does, without a compile over tokens.
+"""Decides all instances of MaskBench's schemas as `/check` does.
 
     python -m benchmarks.maskbench.checks --data CHECKOUT [--part development]
 
-Takes minutes on one core for all schemas, where their compiles take hours. Writes results/maskbench_checks.json and
+No schema is compiled over tokens, so all take minutes on one core instead of hours. Writes results/maskbench_checks.json and
 RESULTS.md. They hold counts alone: nothing of a schema or of an instance.
 """
 
@@ -22,7 +22,7 @@ from compiler.errors import SpecError
 
 
 def count_verdicts(cases: Iterable[SchemaCase]) -> Counter[str]:
-    """How many schemas there are, how many are refused, and how many instances have which verdict.
+    """How many schemas are refused, and how many instances have which verdict.
 
     A verdict is a pair: what the data says (`valid` or `invalid`) and what the check says (`accepted`, `rejected`, or
     `undecided` over a limit). Instances with numbers that JSON cannot write are left out.
