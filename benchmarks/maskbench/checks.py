@@ -2,8 +2,8 @@
 
     python -m benchmarks.maskbench.checks --data CHECKOUT [--part development]
 
-No schema is compiled over tokens, so all take minutes on one core instead of hours. Writes results/maskbench_checks.json and
-RESULTS.md. They hold counts alone: nothing of a schema or of an instance.
+No schema is compiled over tokens, so all take minutes on one core instead of hours. Writes
+results/maskbench_checks.json and RESULTS.md. They hold counts alone: nothing of a schema or of an instance.
 """
 
 from __future__ import annotations

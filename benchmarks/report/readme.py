@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,13 @@ def sentences(runs: Mapping[str, Run]) -> list[str]:
         lines.append(f"Seconds for a request with 16 beams, 32 tokens, the built-in model: {_seconds(run, 16)}.")
     if "maskbench" in runs:
         lines.append(summary_line())
+    if run := runs.get("maskbench_checks"):
+        counts = Counter(run["counts"])
+        instances = counts.total() - counts["schemas"] - counts["refused"]
+        wrong = counts["valid rejected"] + counts["invalid accepted"]
+        undecided = counts["valid undecided"] + counts["invalid undecided"]
+        lines.append(f"Verdicts of `/check` on {instances:,} instances of {counts['schemas']:,} such schemas: {wrong} "
+                     f"wrong, {undecided} undecided; {counts['refused']} schema refused by name.")  # fmt: skip
     if run := runs.get("fashion"):
         lines.append(f"Ordered Fashion-MNIST, images and sequences classified rightly: {_fashion(run)}.")
     if run := runs.get("page"):
