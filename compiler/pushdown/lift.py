@@ -91,7 +91,11 @@ def _edges(
     classes.split(SparseTokenClasses(ends, np.array(vocabulary.eos_ids), np.ones(len(vocabulary.eos_ids), dtype=int)))
     # Tokens that begin a character are read between characters, the others inside one.
     others = between & ~plain
-    near = near_states(machine, arrivals, vocabulary.boundary_trie, plain=plain, others=others, guard=guard)
+    # A near state has all edges of its base, so neither may end the text or stand inside a character.
+    alike = ~begins[:, END] & ~inside
+    near = near_states(
+        machine, arrivals, vocabulary.boundary_trie, plain=plain & alike, others=others & alike, guard=guard
+    )
     classes.split(near.found)
     walk(classes, others & (near.base == np.arange(machine.states)), vocabulary.boundary_trie)
     walk(classes, inside, vocabulary.midchar_trie)
