@@ -15,7 +15,6 @@ from benchmarks.grammars.__main__ import MODULE, row_of
 from benchmarks.grammars.growth import points
 from benchmarks.grammars.suite import GrammarCase, cases
 from benchmarks.report.grammars import grammars_section
-from compiler.errors import LimitExceeded
 from compiler.grammars import read_grammar
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pipeline import compile_text
@@ -59,11 +58,12 @@ def test_growing_combinations_have_their_texts(series: str, most: int) -> None:
             assert [each for each in texts if check_text(text, each).satisfied] == list(case.accepted), point
 
 
-def test_too_many_required_words_are_refused_by_name() -> None:
-    for point in points():
-        if point.series == "required words" and point.size >= 10:
-            with pytest.raises(LimitExceeded, match=r"dfa_states_max|table_bytes_max"):
-                compile_text(spec_of(point.case))
+def test_many_required_words_are_followed_side_by_side() -> None:
+    (point,) = (point for point in points() if point.series == "required words" and point.size == 10)
+    text = compile_text(spec_of(point.case))
+    assert text.kind == "product"
+    texts = (*point.case.accepted, *point.case.rejected)
+    assert [each for each in texts if check_text(text, each).satisfied] == list(point.case.accepted)
 
 
 def spec_of(case: GrammarCase) -> Spec:
