@@ -31,7 +31,8 @@ GROWTH_NOTES = """
 Over o200k's vocabulary. "Rules": n rules that call each other, all of them alternatives of the start. "Nested rules": a
 rule that calls a rule, n times. "Depth of the text": any JSON, a text of n brackets. "Forbidden words" and "required
 words": any JSON beside n constraints in `all`, each of which keeps out a word anywhere, or asks for one; words that may
-come in any order double the states. A size is followed by milliseconds to compile, MiB of tables (ours) and the median
+come in any order double the states, so that from three words on they are followed side by side. Rows of the peers are
+of an earlier run of that day. A size is followed by milliseconds to compile, MiB of tables (ours) and the median
 of masks in microseconds. A limit has a setting of its name. `grammar_chars_max` was raised for this table; by default
 it refuses the sizes with a star before anything is read.
 """

@@ -95,7 +95,7 @@ def sentences(runs: Mapping[str, Run]) -> list[str]:
     if "maskbench" in runs:
         lines.append(summary_line())
     if run := runs.get("maskbench_checks"):
-        counts = Counter(run["counts"])
+        counts: Counter[str] = Counter(run["counts"])
         instances = counts.total() - counts["schemas"] - counts["refused"]
         wrong = counts["valid rejected"] + counts["invalid accepted"]
         undecided = counts["valid undecided"] + counts["invalid undecided"]
