@@ -240,7 +240,7 @@ class _Search:
         for detour in range(_DETOUR_MAX + 1):
             rows = self._missing()
             if detour:
-                rows = rows[: self._left]
+                rows = rows[: max(self._left, 0)]  # the last search may expand more than was left
                 self._detour(rows, beginnings, ends)
             if not rows:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from compiler.artifact import CompiledConstraint
 from compiler.errors import BudgetTooSmall, Undecided
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.products import LazyProduct
+from compiler.products import UNKNOWN, LazyProduct, ProductStates
+from compiler.products.space import ProductSpace
 from compiler.spec import spec_from_json
 from compiler.text import check_text
 from decoding.options import SearchOptions
@@ -23,6 +25,7 @@ from decoding.search import drive, search_of
 from tests.decoding.differential import ALGORITHMS, CPU, random_endings
 from tests.fake_models import HashModel
 
+SEARCH_EXPANSIONS = 16  # of the last search, which may expand more than is left
 WORDS = ["dog", "cat", "boat", "man", "tree", "red", "umbrella", "piano"]
 LIMITS = Limits(dfa_states_max=150, budget_expansions_max=60, compile_s_max=100.0)
 
@@ -79,6 +82,31 @@ def test_budgets_are_refused_or_undecided(compiled: CompiledConstraint, files: M
     with pytest.raises(Undecided):
         constraint.refuse_early(model, 1, tokens.min_tokens - 1)
     constraint.refuse_early(model, 1, tokens.min_tokens)
+
+
+def test_searches_expand_no_more_states_than_allowed(
+    files: ModelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    either = {"any": [{"keywords": WORDS[:5]}, {"keywords": WORDS[3:]}]}
+    spec = spec_from_json({"all": [either, {"regex": "(?s)[A-Z].*\\."}]})
+    tokens = compile_spec(spec, files.vocabulary, LIMITS).tokens
+    assert isinstance(tokens, LazyProduct)
+    expanded, original = [0], ProductSpace.class_bounds
+
+    def counting(space: ProductSpace, state: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        expanded[0] += 1
+        return original(space, state)
+
+    monkeypatch.setattr(ProductSpace, "class_bounds", counting)
+    for expansions in (1, 16, 64):
+        states = ProductStates(tokens, expansions_max=expansions)
+        state = states.start
+        for step in range(12):
+            expanded[0] = 0
+            after = states.expand(state)[0][tokens.token_class]
+            assert expanded[0] <= 1 + expansions + SEARCH_EXPANSIONS, (expansions, step)
+            far = np.argsort(np.where(after < UNKNOWN, -after, 0), kind="stable")
+            state = states.advance(state, int(far[step % 7]))
 
 
 def test_states_take_no_more_memory_than_estimated(compiled: CompiledConstraint, files: ModelFiles) -> None:
