@@ -86,7 +86,8 @@ class StepRowBody:
     text      all that the model wrote, a leading space among it that is no part of the answer
     parent    the row that it continues, in the step before
     state     of the constraint's automaton after the text, as GET /automata shows it
-    distance  fewest tokens to the end, exact, EOS among them; 0 where the text is finished
+    distance  fewest tokens to the end, exact, EOS among them; 0 where the text is finished. Of a constraint too large
+              for one automaton, tokens that are enough
     alpha     the push-up at the state before the last token
     """
 
@@ -107,8 +108,8 @@ class RejectedTokenBody:
     parent    the row, in the step before; of the first step 0, the start
     text      what the token writes; nothing where it ends the text
     log_prob  of the token alone, by the model
-    distance  fewest tokens from there to the end; null where no continuation satisfies
-    reason    "violates": no continuation satisfies; "over_budget": the end is further away than the budget;
+    distance  fewest tokens from there to the end; null where no continuation satisfies, or none is known
+    reason    "violates": no continuation satisfies; "over_budget": no continuation within the budget is known;
               "incomplete": the text may not end yet; "no_bytes": the token writes nothing
     """
 
@@ -166,7 +167,8 @@ class TokenStepBody:
     """One token of an answer.
 
     state     of the constraint's automaton after the token, as GET /automata shows it
-    distance  fewest tokens to the end after the token, exact, EOS among them
+    distance  fewest tokens to the end after the token, exact, EOS among them. Of a constraint too large for one
+              automaton, tokens that are enough
     alpha     the push-up at the state before the token
     propositions  the propositions of each step of the word trace that this token completes
     stack     the rules of a grammar that are open after the token, at most the 64 innermost ones, which come last;

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from typing import NamedTuple, TypeAlias
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.products import LazyProduct, PartStart, ProductStart
 from compiler.pushdown import PushdownAutomaton, Stacks
-from compiler.text.product_text import AnyReader, PartText, ProductReader, ProductText
+from compiler.text.product_text import PartText, ProductText
 from compiler.text.pushdown_text import PushdownText, StackReader
 from compiler.text.text_automaton import TextAutomaton, states_along
 
@@ -56,6 +57,16 @@ class ReplayStep:
     state: int
     letters: tuple[tuple[str, ...], ...]
     stack: tuple[str, ...] | None = None
+
+
+class _Unit(NamedTuple):
+    """A unit of a word trace in a replay.
+
+    It has the step that completes it, and the propositions that hold there.
+    """
+
+    step: int
+    propositions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +120,8 @@ def replay(automaton: AnyText, pieces: Sequence[bytes], before: str | None = Non
     before  what the text begins with, where the pieces are only its end
     Without it a leading space that is not part of the answer is passed over.
     """
-    reader = automaton.reader()
+    parts = parts_of_text(automaton)
+    readers = [part.reader() for part in parts]
     if before is None:
         raw = b"".join(pieces).decode()
         # One leading space at most, which the first non-empty piece holds.
@@ -118,16 +130,38 @@ def replay(automaton: AnyText, pieces: Sequence[bytes], before: str | None = Non
         pieces = [piece[skipped:] if number == first else piece for number, piece in enumerate(pieces)]
     else:
         # The prompt's own states are passed over, not reported.
-        reader.read(before.encode())
-    steps = [_replay_step(automaton, reader, reader.read(piece)) for piece in pieces]
+        for reader in readers:
+            reader.read(before.encode())
+    units: list[list[_Unit]] = [[] for _ in parts]
+    shown = list[tuple[int, tuple[str, ...] | None]]()
     # The last step is that of EOS, which writes what the end of the text writes.
-    return (*steps, _replay_step(automaton, reader, reader.end() or []))
+    for step, piece in enumerate((*pieces, None)):
+        for part, reader, read in zip(parts, readers, units, strict=True):
+            letters = reader.end() or [] if piece is None else reader.read(piece)
+            names = (part.letter_names[letter] for letter in letters)
+            read.extend(_Unit(step, propositions) for propositions in names if propositions is not None)
+        stack = next((reader.stack for reader in readers if isinstance(reader, StackReader)), None)
+        shown.append((readers[0].state, stack))
+    written = _written_units(units)
+    return tuple(ReplayStep(state, tuple(written[step]), stack) for step, (state, stack) in enumerate(shown))
 
 
-def _replay_step(automaton: AnyText, reader: AnyReader, letters: list[int]) -> ReplayStep:
-    names = (automaton.letter_names[letter] for letter in letters)
-    stack = reader.stack if isinstance(reader, StackReader | ProductReader) else None
-    return ReplayStep(reader.state, tuple(propositions for propositions in names if propositions is not None), stack)
+def _written_units(units: list[list[_Unit]]) -> dict[int, list[tuple[str, ...]]]:
+    """The units that each step writes, as all parts read them.
+
+    units  those that each part has read; a part that is dead reads no more
+    """
+    written = defaultdict[int, list[tuple[str, ...]]](list)
+    for alike in zip_longest(*units):
+        read = [unit for unit in alike if unit is not None]
+        # Parts may read a unit at different bytes of the character behind it.
+        written[max(unit.step for unit in read)].append(_together([unit.propositions for unit in read]))
+    return written
+
+
+def _together(propositions: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """What holds at a unit for any part."""
+    return propositions[0] if len(propositions) == 1 else tuple(sorted(set(chain.from_iterable(propositions))))
 
 
 def check_text(automaton: AnyText, text: str) -> TextCheck:
@@ -159,9 +193,7 @@ def parts_of_text(automaton: AnyText) -> tuple[PartText, ...]:
 def _joined(steps: tuple[WordStep | None, ...]) -> WordStep:
     """One unit as several parts read it. The state is that of the first; some traces have one last step more."""
     read = [step for step in steps if step is not None]
-    if len(steps) == 1:
-        return read[0]
-    return WordStep(read[0].text, tuple(sorted({name for step in read for name in step.letters})), read[0].state)
+    return replace(read[0], letters=_together([step.letters for step in read]))
 
 
 def _accepts(automaton: AnyText, text: str) -> bool:

@@ -15,9 +15,9 @@ from typing import ClassVar, Literal, TypeAlias
 from compiler.lifting import TokenAutomaton
 from compiler.limits import DEFAULT_LIMITS, Limits
 from compiler.products import Formula, LazyProduct, PartStart, fold, lazy_product, parts_of
-from compiler.pushdown import PushdownAutomaton
-from compiler.text.pushdown_text import PushdownText, StackReader
-from compiler.text.text_automaton import LetterReader, TextAutomaton
+from compiler.pushdown import NOWHERE, PushdownAutomaton
+from compiler.text.pushdown_text import PushdownText
+from compiler.text.text_automaton import TextAutomaton
 
 PartText: TypeAlias = TextAutomaton | PushdownText
 
@@ -58,8 +58,8 @@ class ProductText:
         return vars(self).get("byte_automaton")
 
     def display_state_of(self, control: int) -> int | None:
-        """The state that is shown for a state of the first part."""
-        return self.parts[0].display_state_of(control)
+        """The state that is shown for a state of the first part. None after the end."""
+        return None if control == NOWHERE else self.parts[0].display_state_of(control)
 
     def reader(self) -> ProductReader:
         """Reads a text from its beginning."""
@@ -110,28 +110,13 @@ class ProductReader:
         """That of the first part."""
         return self._readers[0].state
 
-    @property
-    def stack(self) -> tuple[str, ...] | None:
-        """That of the first part with one."""
-        return next((reader.stack for reader in self._readers if isinstance(reader, StackReader)), None)
-
-    def read(self, data: bytes) -> list[int]:
-        """Read bytes; the letters of all parts, in the numbers of `letter_names`."""
-        return self._numbered([reader.read(data) for reader in self._readers])
+    def read(self, data: bytes) -> None:
+        """Read bytes. The letters are those of the parts."""
+        for reader in self._readers:
+            reader.read(data)
 
     def end(self) -> list[int]:
         """Read the end of the text."""
-        ends = [(reader.end(), reader) for reader in self._readers]
-        holds = [letters is not None and reader.accepting for letters, reader in ends]
+        holds = [reader.end() is not None and reader.accepting for reader in self._readers]
         self.accepting = bool(self._text.fold(holds.__getitem__, operator.and_, operator.or_))
-        return self._numbered([letters or [] for letters, _ in ends])
-
-    def _numbered(self, letters: list[list[int]]) -> list[int]:
-        found, first = list[int](), 0
-        for part, numbers in zip(self._text.parts, letters, strict=True):
-            found += [first + number for number in numbers]
-            first += len(part.letter_names)
-        return found
-
-
-AnyReader: TypeAlias = LetterReader | StackReader | ProductReader
+        return []

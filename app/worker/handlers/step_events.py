@@ -10,6 +10,7 @@ from app.worker.handlers.base import Context
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE
 from compiler.products import UNKNOWN
+from compiler.pushdown import NOWHERE
 from decoding.generation import BeamStep
 from decoding.prepared_constraint import Start, StateLimits, host_states
 
@@ -37,8 +38,8 @@ class StepEventBuilder:
         self._vocabulary, self._text, self._context = vocabulary, constraint.text, context
         self._states, first = host_states(constraint.tokens, start, limits)
         display_state = self._text.display_state_of(self._states.control_of(first))
-        assert display_state is not None  # an answer begins between characters
-        self._empty = _WrittenText(b"", first, display_state)
+        # An answer begins between characters; but nothing continues a part of a product that the prompt violates.
+        self._empty = _WrittenText(b"", first, NOWHERE if display_state is None else display_state)
         self._texts: dict[tuple[int, ...], _WrittenText] = {}
         self._row_of: dict[tuple[int, ...], int] = {(): 0}  # of the previous step: row index by tokens
 

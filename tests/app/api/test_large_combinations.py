@@ -72,6 +72,14 @@ def test_the_steps_of_large_combinations_are_streamed(small_client: TestClient) 
     assert any(event.name == "step" for event in received)
 
 
+def test_a_prompt_may_violate_the_part_that_is_shown(small_client: TestClient) -> None:
+    constraint = {"any": [CONSTRAINTS["keywords in JSON"], CONSTRAINTS["keywords"]]}
+    body = {"prompt": "A dog", "scope": "full", "constraint": constraint, "max_tokens": 30, "beams": 2}
+    with small_client.stream("POST", "/generate", json={**body, "stream": True}) as response:
+        received = list(events(response.iter_lines()))
+    assert received[-1].name == "done", received[-1]
+
+
 def test_large_combinations_are_explained(small_client: TestClient) -> None:
     for constraint in CONSTRAINTS.values():
         compiled = post(small_client, "/compile", constraint=constraint)
@@ -81,3 +89,4 @@ def test_large_combinations_are_explained(small_client: TestClient) -> None:
             assert post(small_client, "/check", constraint=constraint, text=text)["satisfied"]
         picture = small_client.get(f"/automata/{compiled['automaton']}")
         assert (picture.status_code, picture.json()["code"]) == (422, "unsupported")
+        assert "side by side" in picture.json()["detail"]

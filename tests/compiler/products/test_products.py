@@ -15,8 +15,9 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
 from compiler.products import UNKNOWN, LazyProduct, ProductStates
+from compiler.pushdown import NOWHERE
 from compiler.spec import Spec, leaves
-from compiler.text import TextAutomaton, check_text, read_prefix
+from compiler.text import ProductText, TextAutomaton, answer_text, check_text, read_prefix, replay
 from compiler.vocab import Vocabulary
 from tests.references.apart import taken_apart
 from tests.references.random_constraints import ALPHABET, few_pieces, pieces, random_spec, random_stacked_spec
@@ -111,6 +112,22 @@ def test_texts_are_checked_as_by_one_automaton() -> None:
             # That parts contradict each other from some place on is not seen.
             if whole.violated_at is not None:
                 assert product.violated_at is not None and product.violated_at >= whole.violated_at, (seed, text)
+
+
+def test_a_replay_shows_each_unit_once() -> None:
+    shown = 0
+    for seed in range(40):
+        pair, vocabulary, _ = random_pair(60_000 + seed)
+        text, witness = pair.product.text, pair.tokens.start.witness
+        assert isinstance(text, ProductText) and text.display_state_of(NOWHERE) is None
+        if witness is None or not any(isinstance(part, TextAutomaton) and part.traced for part in text.parts):
+            continue
+        pieces = [vocabulary.tokens[token] or b"" for token in witness[:-1]]
+        answer = answer_text(text, b"".join(pieces).decode())
+        read = [letter for step in replay(text, pieces) for letter in step.letters]
+        assert read == [word.letters for word in check_text(text, answer).words], (seed, pair.spec)
+        shown += len(read)
+    assert shown
 
 
 def test_states_after_a_prompt_are_those_of_one_automaton() -> None:
