@@ -43,7 +43,7 @@ from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
-from compiler.text import TextAutomaton
+from compiler.text import ProductText, TextAutomaton
 
 # Cache hits are trusted this long without asking the store again: requests for one constraint come in bursts.
 HIT_TTL_S = 1.0
@@ -121,9 +121,12 @@ class Constraints:
     async def picture(self, automaton: str) -> CompiledConstraint:
         """A stored constraint small enough to be shown whole.
 
-        Raises UnknownAutomaton, RequestOverLimit, and SpecUnsupported for a pushdown automaton.
+        Raises UnknownAutomaton, RequestOverLimit, and SpecUnsupported for a pushdown automaton or a product.
         """
         constraint = await self.automaton(automaton)
+        if isinstance(constraint.text, ProductText):
+            message = "this constraint has no picture: its parts are automata of their own, followed side by side"
+            raise SpecUnsupported(message, construct="picture of a product")
         if not isinstance(constraint.text, TextAutomaton):
             message = "this constraint has no picture: with its stack it has states without end"
             raise SpecUnsupported(message, construct="picture of a stack")

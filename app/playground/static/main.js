@@ -170,9 +170,10 @@ class Playground {
 
   /** Warns about a budget that is too small before the request is sent. */
   #checkBudget() {
-    const minimum = this.live.answer?.min_tokens ?? 0;
+    const { min_tokens = 0, min_tokens_at_least } = this.live.answer ?? {};
     const budget = this.options.read().max_tokens;
-    if (budget < minimum) this.showProblem({ code: "budget_too_small", min_tokens: minimum });
+    const code = budget < (min_tokens_at_least ?? min_tokens) ? "budget_too_small" : "undecided";
+    if (budget < min_tokens) this.showProblem({ code, min_tokens, min_tokens_at_least });
     else this.showProblem(null);
   }
 

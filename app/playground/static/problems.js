@@ -65,8 +65,11 @@ export const SENTENCES = {
     return "No text satisfies this constraint. Change or drop a part of it.";
   },
   constraint_too_large: (p) => `The constraint is too large: ${LIMITS[p.limit] ?? "make it shorter"}${limit(p)}.`,
-  unsupported: (p) => p.construct === "picture of a stack" ? withFullStop(p.detail) : `${withFullStop(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,
-  budget_too_small: (p) => `Set max_tokens to at least ${number(p.min_tokens)}: no shorter answer satisfies the constraint.`,
+  unsupported: (p) => p.construct?.startsWith("picture of ") ? withFullStop(p.detail) : `${withFullStop(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,
+  budget_too_small: (p) => p.min_tokens === undefined
+    ? "No answer satisfies the constraint within max_tokens. Raise max_tokens, or change the constraint."
+    : `Set max_tokens to ${p.min_tokens_at_least === undefined ? "at least " : ""}${number(p.min_tokens)}: `
+      + `no answer of fewer than ${number(p.min_tokens_at_least ?? p.min_tokens)} tokens satisfies the constraint.`,
   undecided: (p) => p.min_tokens === undefined
     ? "The search for a text that satisfies the constraint ended without a result. Drop a part of the constraint."
     : `Set max_tokens to ${number(p.min_tokens)}: whether a shorter answer satisfies the constraint was not decided.`,
