@@ -22,6 +22,7 @@ import sys
 import time
 import warnings
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -119,8 +120,12 @@ def run_case(seed: int, stacked: bool = False) -> str:
         if error.limit not in ("dfa_states_max", "max_depth", "integer_digits_max", *of_stacks):
             raise
         return f"over {error.limit}"
-    _confirm_nothing_shorter(spec, vocabulary, compiled.tokens.min_tokens, draw)
     model = real[0] if real else _fake_model(vocabulary, draw)
+    if isinstance(compiled.tokens, LazyProduct):
+        at_least, known = compiled.tokens.min_tokens_at_least, min(compiled.tokens.min_tokens, 64)
+        budget = draw.choice((at_least - 1, at_least, known - 1, known, known + 1, known + 12))
+        return _run_product(spec, compiled, model, vocabulary, budget, draw)
+    _confirm_nothing_shorter(spec, vocabulary, compiled.tokens.min_tokens, draw)
     prefix, start = _random_prefix(spec, vocabulary, compiled.tokens, draw)
     states, state = host_states(compiled.tokens, start)
     least = states.distance_of(state)
@@ -153,11 +158,20 @@ def run_apart(seed: int) -> str:
     at_least, known = tokens.min_tokens_at_least, min(tokens.min_tokens, least + 8)
     if at_least > least:
         raise Broken(f"{spec} takes {least} tokens, and is said to take at least {at_least}")
+    budget = draw.choice((at_least - 1, least - 1, least, known - 1, known, known + 1, known + 12))
+    return _run_product(spec, apart, _fake_model(vocabulary, draw), vocabulary, budget, draw)
+
+
+def _run_product(
+    spec: Spec, compiled: CompiledConstraint, model: Any, vocabulary: Vocabulary, budget: int, draw: random.Random
+) -> str:
+    """A combination whose parts are followed side by side. Its least budget is known within an interval."""
+    assert isinstance(compiled.tokens, LazyProduct)
+    at_least, budget = compiled.tokens.min_tokens_at_least, max(1, budget)
     _confirm_nothing_shorter(spec, vocabulary, at_least, draw)
-    budget = max(1, draw.choice((at_least - 1, least - 1, least, known - 1, known, known + 1, known + 12)))
-    case = Case(vocabulary, tokens, _fake_model(vocabulary, draw), (vocabulary.eos_ids[0],), budget, None)
+    case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0],), budget, None)
     try:
-        return _generate(spec, apart, case, (), draw, at_least)
+        return _generate(spec, compiled, case, (), draw, at_least)
     except Undecided as error:
         if not at_least <= budget < (error.min_tokens or UNREACHABLE):
             raise Broken(f"budget {budget} is undecided for {spec}: {error}") from error
