@@ -10,11 +10,11 @@ from torch import Tensor
 
 from compiler.errors import BudgetTooSmall, Undecided
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.products import EXPANSIONS_MAX, UNKNOWN, LazyProduct, ProductStart, ProductStates
+from compiler.products import EXPANSIONS_MAX, UNKNOWN, LazyProduct, ProductCosts, ProductStart, ProductStates
 from compiler.pushdown import MEMBERS_MAX, Configurations, ExitCosts, PushdownAutomaton, Stacks
 from decoding.errors import PromptTooLong, VocabularyMismatch
 from decoding.forced_tokens import ForcedTokens, TokenBytes
-from decoding.heuristic import Endings, cost_to_go, exit_costs
+from decoding.heuristic import Endings, cost_to_go, exit_costs, product_costs
 from decoding.model import LanguageModel
 from decoding.options import NATS_PER_TOKEN, Heuristics
 from decoding.tensors import ExplicitStates, HostStates, LazyStates, TokenStates, TokenTables, like, to_float64
@@ -46,7 +46,7 @@ class PreparedConstraint:
     """An automaton with its tables on the model's device. S automaton states.
 
     tables      all states of an explicit automaton, or the ids of another one
-    cost_to_go  nats to acceptance under the model's unigram prior, float64 [S] or for each exit; None: no prior
+    cost_to_go  nats to acceptance under the model's unigram prior, float64 [S], for each exit or part; None: no prior
     forced      the forced token of each state; None: none is forced
     endings     how the model ends its texts; None: by EOS alone
     limits      those of states that a generation meets
@@ -59,7 +59,7 @@ class PreparedConstraint:
 
     automaton: Automaton
     tables: ExplicitStates | TokenTables
-    cost_to_go: Tensor | ExitCosts | None = None
+    cost_to_go: Tensor | ExitCosts | ProductCosts | None = None
     forced: ForcedTokens | None = None
     endings: Endings | None = None
     limits: StateLimits = DEFAULT_STATE_LIMITS
@@ -80,9 +80,9 @@ class PreparedConstraint:
         parts: dict[str, Any] = {"endings": endings, "limits": limits}
         if isinstance(split, LazyProduct):
             # A token is forced where others are dead, which the states of a product do not know.
-            return cls(
-                automaton=split, tables=TokenTables.of(split.token_class, split.classes, split.eos_ids, device), **parts
-            )
+            tables = TokenTables.of(split.token_class, split.classes, split.eos_ids, device)
+            of_parts = None if prior is None else product_costs(split, prior)
+            return cls(automaton=split, tables=tables, cost_to_go=of_parts, **parts)
         if isinstance(split, PushdownAutomaton):
             tables = TokenTables.of(split.token_class, split.classes, split.eos_ids, device)
             cost = None if prior is None else exit_costs(split, prior)
@@ -119,8 +119,9 @@ class PreparedConstraint:
                 cost = weight * (like(model, self.cost_to_go) if uses_prior else nats * to_float64(model))
             return replace(tables, cost=cost, start=tables.start if start is None else start)
         if isinstance(self.automaton, LazyProduct):
-            states = _product_states(self.automaton, start, self.limits)
-            return LazyStates(states, tables, cost_weight=weight, nats_per_token=nats)
+            of_parts = self.cost_to_go if uses_prior and isinstance(self.cost_to_go, ProductCosts) else None
+            states = _product_states(self.automaton, start, self.limits, of_parts)
+            return LazyStates(states, tables, cost_weight=weight, nats_per_token=None if uses_prior else nats)
         assert isinstance(self.automaton, PushdownAutomaton) and not isinstance(start, int | ProductStart)
         costs = self.cost_to_go if uses_prior and isinstance(self.cost_to_go, ExitCosts) else None
         configurations = Configurations(self.automaton, members_max=self.limits.readings, costs=costs, start=start)
@@ -187,6 +188,10 @@ def host_states(
     return automaton, automaton.start if start is None else start
 
 
-def _product_states(product: LazyProduct, start: Start | None, limits: StateLimits) -> ProductStates:
+def _product_states(
+    product: LazyProduct, start: Start | None, limits: StateLimits, costs: ProductCosts | None = None
+) -> ProductStates:
     assert start is None or isinstance(start, ProductStart)
-    return ProductStates(product, expansions_max=limits.expansions, members_max=limits.readings, start=start)
+    return ProductStates(
+        product, expansions_max=limits.expansions, members_max=limits.readings, costs=costs, start=start
+    )

@@ -10,9 +10,9 @@ from __future__ import annotations
 from compiler.products.formula import Branch, Formula, fold, from_json, parts_of, to_json
 from compiler.products.product import LazyProduct, ProductStart, lazy_product
 from compiler.products.product_states import EXPANSIONS_MAX, UNKNOWN, ProductStates
-from compiler.products.space import PartStart
+from compiler.products.space import PartStart, ProductCosts
 
 __all__ = [
-    "EXPANSIONS_MAX", "UNKNOWN", "Branch", "Formula", "LazyProduct", "PartStart", "ProductStart", "ProductStates",
-    "fold", "from_json", "lazy_product", "parts_of", "to_json",
+    "EXPANSIONS_MAX", "UNKNOWN", "Branch", "Formula", "LazyProduct", "PartStart", "ProductCosts", "ProductStart",
+    "ProductStates", "fold", "from_json", "lazy_product", "parts_of", "to_json",
 ]  # fmt: skip

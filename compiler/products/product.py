@@ -15,7 +15,7 @@ import numpy as np
 from compiler.automata import unique_rows
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.products.formula import Formula, parts_of
-from compiler.products.space import PartStart, ProductSpace
+from compiler.products.space import PartStart, ProductCosts, ProductSpace
 from compiler.products.witnesses import LeastBudget, least_budget
 from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
 
@@ -119,12 +119,14 @@ class LazyProduct:
         """The same product with a class for each of these ids. `ids` is int64 [n]; each begins a character."""
         return replace(self, parts=tuple(part.with_own_classes(ids) for part in self.parts))
 
-    def space(self, starts: Sequence[PartStart], members_max: int = MEMBERS_MAX) -> ProductSpace:
+    def space(
+        self, starts: Sequence[PartStart], members_max: int = MEMBERS_MAX, costs: ProductCosts | None = None
+    ) -> ProductSpace:
         """The states, from these of the parts on."""
         eos_class = int(self.token_class[self.eos_ids[0]])
         return ProductSpace(
-            self.parts, self.formula, self.part_class, starts, eos_class=eos_class, members_max=members_max
-        )
+            self.parts, self.formula, self.part_class, starts, eos_class=eos_class, members_max=members_max, costs=costs
+        )  # fmt: skip
 
     def started_at(self, starts: Sequence[PartStart], expansions_max: int) -> ProductStart:
         """These starts with an interval of the least budget. Each of two searches expands at most that many states."""

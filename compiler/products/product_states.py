@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from compiler.automata import grown, unique_rows
 from compiler.lifting import UNREACHABLE
 from compiler.products.product import LazyProduct, ProductStart
-from compiler.products.space import ProductSpace, is_alive
+from compiler.products.space import ProductCosts, ProductSpace, is_alive
 from compiler.products.witnesses import Completion, State, Witness, complete
 from compiler.pushdown import MEMBERS_MAX, NOWHERE
 
@@ -55,6 +55,7 @@ class ProductStates:
 
     expansions_max  how many states the searches for the successors of one state expand
     members_max     as in `Configurations`
+    costs           other costs than one per token, for `costs` and `class_costs`
     start           the state before the first token, if it is not the product's own
 
     Numbers depend on the order of calls, everything else does not.
@@ -62,11 +63,11 @@ class ProductStates:
 
     def __init__(
         self, product: LazyProduct, *, expansions_max: int = EXPANSIONS_MAX, members_max: int = MEMBERS_MAX,
-        start: ProductStart | None = None,
+        costs: ProductCosts | None = None, start: ProductStart | None = None,
     ) -> None:
         start = start or product.start
         self.token_class, self.classes, self.eos_ids = product.token_class, product.classes, product.eos_ids
-        self._space = space = product.space(start.parts, members_max)
+        self._space = space = product.space(start.parts, members_max, costs)
         self._expansions_max = expansions_max
         self._members: list[tuple[State, Witness | None]] = []
         self._numbers: dict[tuple[State, Witness | None], int] = {}
@@ -107,6 +108,23 @@ class ProductStates:
     def class_distances(self, states: Integers) -> NDArray[np.int32]:
         """The distance after one token of each class: [R, C]."""
         return np.stack([self._after(state).distance for state in states.tolist()])
+
+    def class_costs(self, states: Integers) -> NDArray[np.float64]:
+        """The estimated cost to acceptance after one token of each class.
+
+        The costs are [R, C], 0 where acceptance cannot be reached.
+        """
+        found = np.empty((len(states), self.classes))
+        for row, after in enumerate(map(self._after, states.tolist())):
+            found[row] = np.append(self._space.costs(after.states), 0.0)[after.group]  # the last is that of no group
+        return found
+
+    def costs(self, states: Integers) -> NDArray[np.float64]:
+        """The estimated cost to acceptance of each state: [R]; 0 if dead."""
+        found, live = np.zeros(len(states)), np.flatnonzero(states > _ACCEPTED)
+        if len(live):
+            found[live] = self._space.costs(np.array([self._members[state][0] for state in states[live].tolist()]))
+        return found
 
     def expand(self, state: int) -> tuple[NDArray[np.int32], Callable[[int], int]]:
         """What one token of each class leads to.

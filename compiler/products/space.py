@@ -6,19 +6,37 @@ A state is a row of the parts' states: int64 [n]. Several states are int64 [N, n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.products.formula import Formula, estimate, has_alternatives, least, needed
-from compiler.pushdown import Configurations, PushdownAutomaton, Stacks
+from compiler.products.formula import Formula, estimate, fold, has_alternatives, least, needed
+from compiler.pushdown import Configurations, ExitCosts, PushdownAutomaton, Stacks
 
 PartStart: TypeAlias = int | Stacks
 """A state of a part apart from any generation. 0 and no stacks are dead."""
 Integers = NDArray[np.int64]
 _DEAD_PART = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductCosts:
+    """Other costs to acceptance than one per token, for each part of a product.
+
+    parts  float64 [S] of an explicit automaton's states, or those of a pushdown automaton
+    eos    of EOS, which all of these include
+    """
+
+    parts: tuple[np.ndarray | ExitCosts, ...]
+    eos: float
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays over states."""
+        return sum(part.nbytes for part in self.parts if isinstance(part, np.ndarray))
 
 
 class PartStates(Protocol):
@@ -33,6 +51,9 @@ class PartStates(Protocol):
 
     def class_distances(self, state: int) -> np.ndarray:
         """The distance after one token of each class: int32 [C]."""
+
+    def costs(self, states: Integers) -> np.ndarray:
+        """The cost to acceptance, of a part that has costs: float64 [N]."""
 
     def after(self, states: Integers, classes: Integers) -> Integers:
         """The states after one token of a class each: int64 [N]."""
@@ -49,14 +70,18 @@ class ExplicitPart:
 
     dropped_readings = False
 
-    def __init__(self, automaton: TokenAutomaton) -> None:
-        self._automaton = automaton
+    def __init__(self, automaton: TokenAutomaton, costs: np.ndarray | None = None) -> None:
+        self._automaton, self._costs = automaton, costs
 
     def distances(self, states: Integers) -> np.ndarray:
         return self._automaton.distances(states)
 
     def class_distances(self, state: int) -> np.ndarray:
         return self._automaton.expand(state)[0]
+
+    def costs(self, states: Integers) -> np.ndarray:
+        assert self._costs is not None
+        return self._costs[states]
 
     def after(self, states: Integers, classes: Integers) -> Integers:
         tables, columns = self._automaton, self._automaton.edge_boundary.shape[1]
@@ -96,6 +121,9 @@ class PushdownPart:
     def class_distances(self, state: int) -> np.ndarray:
         return self._configurations.distances_after(state)
 
+    def costs(self, states: Integers) -> np.ndarray:
+        return self._configurations.costs(states)
+
     def after(self, states: Integers, classes: Integers) -> Integers:
         return self._configurations.successors(states, classes)
 
@@ -117,21 +145,22 @@ class ProductSpace:
 
     def __init__(
         self, parts: Sequence[TokenAutomaton | PushdownAutomaton], formula: Formula, part_class: np.ndarray,
-        starts: Sequence[PartStart], *, eos_class: int, members_max: int,
+        starts: Sequence[PartStart], *, eos_class: int, members_max: int, costs: ProductCosts | None = None,
     ) -> None:
         self.part_class, self.eos_class, self.formula = part_class.astype(np.int64), eos_class, formula
-        self._alternatives = has_alternatives(formula)
+        self._alternatives, self._costs = has_alternatives(formula), costs
         self.parts = list[PartStates]()
         first = list[int]()
-        for part, at in zip(parts, starts, strict=True):
+        costs_of = [None] * len(parts) if costs is None else costs.parts
+        for part, at, cost in zip(parts, starts, costs_of, strict=True):
             if isinstance(part, PushdownAutomaton):
-                assert not isinstance(at, int)
-                configurations = Configurations(part, members_max=members_max, start=at)
+                assert not isinstance(at, int) and not isinstance(cost, np.ndarray)
+                configurations = Configurations(part, members_max=members_max, costs=cost, start=at)
                 self.parts.append(PushdownPart(configurations))
                 first.append(configurations.start)
             else:
-                assert isinstance(at, int)
-                self.parts.append(ExplicitPart(part))
+                assert isinstance(at, int) and not isinstance(cost, ExitCosts)
+                self.parts.append(ExplicitPart(part, cost))
                 first.append(at)
         start = np.array([first], dtype=np.int64)
         self.start = self.key(self._without_dead(start, self._part_distances(start))[0])
@@ -161,6 +190,16 @@ class ProductSpace:
             for part, number, classes in zip(self.parts, state, self.part_class, strict=True)
         ]
         return least(self.formula, found), estimate(self.formula, found)
+
+    def costs(self, states: Integers) -> np.ndarray:
+        """The cost to acceptance as if no token but EOS served two parts: float64 [N]."""
+        assert self._costs is not None
+        eos = self._costs.eos
+        found = [
+            np.where(distance == UNREACHABLE, np.inf, part.costs(states[:, number]) - eos)
+            for number, (part, distance) in enumerate(zip(self.parts, self._part_distances(states), strict=True))
+        ]
+        return np.asarray(eos + fold(self.formula, found.__getitem__, np.add, np.minimum))
 
     def after(self, states: Integers, classes: Integers) -> Integers:
         """The states after one token of a class each. All parts of a dead alternative are dead."""

@@ -8,6 +8,6 @@ own samples. For a model that seldom writes EOS, the tokens by which its texts e
 from __future__ import annotations
 
 from decoding.heuristic.endings import Endings, find_endings
-from decoding.heuristic.unigram import cost_to_go, exit_costs, unigram_prior
+from decoding.heuristic.unigram import cost_to_go, exit_costs, product_costs, unigram_prior
 
-__all__ = ["Endings", "cost_to_go", "exit_costs", "find_endings", "unigram_prior"]
+__all__ = ["Endings", "cost_to_go", "exit_costs", "find_endings", "product_costs", "unigram_prior"]

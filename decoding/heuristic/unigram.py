@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.products import LazyProduct, ProductCosts
 from compiler.pushdown import ExitCosts, PushdownAutomaton
 from decoding.model import LanguageModel, StepInput, begin_text
 
@@ -109,6 +110,17 @@ def exit_costs(automaton: PushdownAutomaton, prior: Tensor) -> ExitCosts | None:
     if automaton.exits > _EXITS_MAX:
         return None
     return automaton.token_costs(np.maximum(-prior.numpy(), _NATS_MIN))
+
+
+def product_costs(product: LazyProduct, prior: Tensor) -> ProductCosts | None:
+    """The same for each part of a product. None where a part is too large."""
+    found = list[NDArray[np.float64] | ExitCosts]()
+    for part in product.parts:
+        cost = exit_costs(part, prior) if isinstance(part, PushdownAutomaton) else cost_to_go(part, prior)
+        if cost is None:
+            return None
+        found.append(cost.numpy() if isinstance(cost, Tensor) else cost)
+    return ProductCosts(tuple(found), eos=-float(prior[list(product.eos_ids)].max()))
 
 
 def _distinct_edges(state: Integers, column: Integers, edge: Integers, class_cost: Reals) -> EdgeList:

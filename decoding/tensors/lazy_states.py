@@ -21,8 +21,7 @@ class LazyStates:
     """The states of one generation; obeys `TokenStates`. Distances and costs are copied to the device.
 
     cost_weight     factor on the cost to go
-    nats_per_token  what each token of the distance costs; None: costs are those of the configurations, which a product
-                    has not
+    nats_per_token  what each token of the distance costs; None: costs are those of the states
     """
 
     distance_max = UNREACHABLE - 1
@@ -44,7 +43,7 @@ class LazyStates:
     def costs(self, state: Array) -> Array:
         numbers = _on_host(state)
         if self._nats_per_token is None:
-            return self._array(self._cost_weight * self._configurations.costs(numbers))
+            return self._array(self._cost_weight * self.states.costs(numbers))
         return self._array(self._of_distances(self.states.distances(numbers)))
 
     def successors(self, state: Array) -> LazySuccessors:
@@ -63,13 +62,8 @@ class LazyStates:
         distance  int32 [R, C]
         """
         if self._nats_per_token is None:
-            return self._cost_weight * self._configurations.class_costs(state)
+            return self._cost_weight * self.states.class_costs(state)
         return self._of_distances(distance)
-
-    @property
-    def _configurations(self) -> Configurations:
-        assert isinstance(self.states, Configurations)
-        return self.states
 
     def _of_distances(self, distance: NDArray[np.int32]) -> NDArray[np.float64]:
         assert self._nats_per_token is not None

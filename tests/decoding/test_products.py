@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from math import inf
+from operator import add
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from app.models import ModelFiles
 from compiler.artifact import CompiledConstraint
-from compiler.errors import BudgetTooSmall, Undecided
+from compiler.errors import BudgetTooSmall, LimitExceeded, SpecUnsatisfiable, Undecided
+from compiler.lifting import UNREACHABLE
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.products import UNKNOWN, LazyProduct, ProductStates
+from compiler.products import UNKNOWN, LazyProduct, ProductStates, fold
 from compiler.products.space import ProductSpace
+from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import spec_from_json
 from compiler.text import check_text
-from decoding.options import SearchOptions
+from compiler.vocab import Vocabulary
+from decoding.heuristic import cost_to_go, exit_costs, unigram_prior
+from decoding.options import DEFAULT, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint, StateLimits
 from decoding.replay import replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
+from tests.compiler.products.test_products import Pair, compiled_pair, random_pair
 from tests.decoding.differential import ALGORITHMS, CPU, random_endings
 from tests.fake_models import HashModel
+from tests.references.random_constraints import few_pieces, random_stacked_spec
 
 SEARCH_EXPANSIONS = 16  # of the last search, which may expand more than is left
 WORDS = ["dog", "cat", "boat", "man", "tree", "red", "umbrella", "piano"]
@@ -44,7 +57,8 @@ def test_answers_within_every_budget_can_be_replayed(
     tokens, limits = compiled.tokens, StateLimits(expansions=expansions)
     for seed, extra in enumerate((0, 1, 6)):
         model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=seed)
-        constraint = PreparedConstraint.prepare(tokens, CPU, limits=limits)
+        prior = unigram_prior(model) if seed else None
+        constraint = PreparedConstraint.prepare(tokens, CPU, prior=prior, limits=limits)
         budget = tokens.min_tokens + extra
         runs = [(options, search_of(constraint, options)) for options in (
             SearchOptions(budget, beams=3, algorithm=algorithm) for algorithm in ALGORITHMS
@@ -59,11 +73,68 @@ def test_answers_within_every_budget_can_be_replayed(
                 assert check_text(compiled.text, text).satisfied
 
 
+def random_stacked_pair(seed: int) -> tuple[Pair, Vocabulary, random.Random]:
+    """A combination with a grammar that some text satisfies."""
+    draw = random.Random(seed)
+    while True:
+        vocabulary = few_pieces(draw)
+        try:
+            pair = compiled_pair(random_stacked_spec(draw), vocabulary, draw)
+        except (SpecUnsatisfiable, LimitExceeded):
+            continue
+        if pair is not None and pair.tokens.start.witness is not None:
+            return pair, vocabulary, draw
+
+
+def part_costs(product: LazyProduct, prior: torch.Tensor, written: list[int]) -> list[float]:
+    """The cost of each part after some ids; infinite where it is dead."""
+    found = []
+    for part, start in zip(product.parts, product.start.parts, strict=True):
+        if isinstance(part, PushdownAutomaton):
+            assert not isinstance(start, int)
+            states = Configurations(part, costs=exit_costs(part, prior), start=start)
+            state = states.run(written)
+            found.append(float(states.costs(np.array([state]))[0]) if state else inf)
+            continue
+        assert isinstance(start, int)
+        nats, state = cost_to_go(part, prior), reduce(part.advance, written, start)
+        assert nats is not None
+        found.append(inf if part.distance[state] == UNREACHABLE else float(nats[state]))
+    return found
+
+
+@pytest.mark.parametrize("draw_pair", [random_pair, random_stacked_pair])
+def test_costs_are_those_of_the_parts_under_the_prior(draw_pair: Callable[[int], tuple[Pair, Vocabulary, Any]]) -> None:
+    for seed in range(12):
+        pair, vocabulary, draw = draw_pair(60_000 + seed)
+        product = pair.tokens
+        logits = torch.from_numpy(np.random.default_rng(seed).normal(scale=3.0, size=vocabulary.size))
+        prior = logits.log_softmax(dim=0)
+        eos = -float(prior[list(product.eos_ids)].max())
+        states = PreparedConstraint.prepare(product, CPU, prior=prior).begin_states(
+            heuristics=replace(DEFAULT, cost_weight=0.5)
+        )
+        state, written = np.array([states.start]), list[int]()
+        while distance := int(states.distances(state)[0]):
+            successors = states.successors(state)
+            costs, distances = (each[0, product.token_class] for each in (successors.costs(), successors.distance))
+            alive = np.flatnonzero((distances != UNREACHABLE) & (distances > 0)).tolist()
+            for token in draw.sample(alive, min(3, len(alive))):
+                parts = [cost - eos for cost in part_costs(product, prior, [*written, token])]
+                expected = 0.5 * (eos + fold(product.formula, parts.__getitem__, add, min))
+                assert costs[token] == pytest.approx(expected), (seed, pair.spec)
+                after = states.after(state, np.array([token]))
+                assert states.costs(after)[0] == pytest.approx(expected)
+            assert (costs[list(product.eos_ids)] == 0.0).all() and states.costs(np.array([0, 1])).tolist() == [0.0, 0.0]
+            written.append(draw.choice(np.flatnonzero(distances < distance).tolist()))
+            state = states.after(state, np.array(written[-1:]))
+
+
 def test_classes_of_endings_change_no_distance(compiled: CompiledConstraint, files: ModelFiles) -> None:
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=5)
     assert isinstance(compiled.tokens, LazyProduct)
     endings = random_endings(compiled.tokens, np.random.default_rng(3))
-    constraint = PreparedConstraint.prepare(compiled.tokens, CPU, endings=endings)
+    constraint = PreparedConstraint.prepare(compiled.tokens, CPU, prior=unigram_prior(model), endings=endings)
     options = SearchOptions(compiled.tokens.min_tokens + 2, beams=3, n=3)
     for answer in drive(model, (1,), search_of(constraint, options)):
         replay(compiled.tokens, answer, model.score((1,), answer.tokens), options, tolerance=model.tolerance)
@@ -111,7 +182,7 @@ def test_searches_expand_no_more_states_than_allowed(
 
 def test_states_take_no_more_memory_than_estimated(compiled: CompiledConstraint, files: ModelFiles) -> None:
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids)
-    constraint = PreparedConstraint.prepare(compiled.tokens, CPU)
+    constraint = PreparedConstraint.prepare(compiled.tokens, CPU, prior=unigram_prior(model))
     options = SearchOptions(compiled.tokens.min_tokens + 3, beams=4)
     drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
     search = search_of(constraint, options)
