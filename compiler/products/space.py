@@ -24,7 +24,7 @@ _DEAD_PART = 0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductCosts:
-    """Other costs to acceptance than one per token, for each part of a product.
+    """Costs to acceptance for each part of a product.
 
     parts  float64 [S] of an explicit automaton's states, or those of a pushdown automaton
     eos    of EOS, which all of these include
@@ -192,7 +192,10 @@ class ProductSpace:
         return least(self.formula, found), estimate(self.formula, found)
 
     def costs(self, states: Integers) -> np.ndarray:
-        """The cost to acceptance as if no token but EOS served two parts: float64 [N]."""
+        """The cost to acceptance, summed over the parts: float64 [N].
+
+        It is as if no token but EOS served two parts.
+        """
         assert self._costs is not None
         eos = self._costs.eos
         found = [

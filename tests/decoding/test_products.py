@@ -87,7 +87,7 @@ def random_stacked_pair(seed: int) -> tuple[Pair, Vocabulary, random.Random]:
 
 
 def part_costs(product: LazyProduct, prior: torch.Tensor, written: list[int]) -> list[float]:
-    """The cost of each part after some ids; infinite where it is dead."""
+    """The cost of each part after some ids. It is infinite where it is dead."""
     found = []
     for part, start in zip(product.parts, product.start.parts, strict=True):
         if isinstance(part, PushdownAutomaton):
