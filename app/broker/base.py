@@ -59,7 +59,7 @@ DEFAULT_SUBMIT = SubmitOptions()  # frozen, so one instance can be the default a
 class Delivery:
     """A job delivered to a worker.
 
-    waited_s  time in the queue
+    waited_s  time in the queue, until this process has the job
     attempt   1 for the first delivery
     age_s     seconds since the submission, by the broker's clock, which may differ from the worker's
     """

@@ -64,8 +64,7 @@ class QueueConsumer:
         self._scripts, self._signatures, self._notifications = scripts, signatures, notifications
         self._taking = asyncio.Lock()
         self._claiming = asyncio.Lock()  # a claim must know the leases of those before
-        # At most the server's clock minus our monotonic clock, which is never set. In ms.
-        self._clock_ahead: float | None = None
+        self._clock_ahead: float | None = None  # ms: at most the server's clock minus our monotonic one
         self._takes_over_from, self._renewed = 0.0, 0.0
         self._claimed: deque[Lease] = deque()  # for the next callers
         self._leases: set[Lease] = set()  # all, also of jobs whose earlier attempt has not ended here
@@ -161,9 +160,10 @@ class QueueConsumer:
                 lease.lost = True
                 self._notifications.wake(lease.delivery.job_id)
         jobs = []
-        for *fields, signed in claimed:
-            job_id, message, fence, attempt, waited_ms, age_ms, verdict = (item.decode() for item in fields)
-            delivery = Delivery(job_id, signed, int(waited_ms) / 1000, int(attempt), int(age_ms) / 1000)
+        for *items, signed in claimed:
+            job_id, message, fence, attempt, waited_ms, age_ms, verdict = map(bytes.decode, items)
+            waited_s = int(waited_ms) / 1000 + time.monotonic() - sent
+            delivery = Delivery(job_id, signed, waited_s, int(attempt), int(age_ms) / 1000)
             jobs.append(Lease(delivery, message, fence, verdict, self))
         self._leases.update(jobs)
         return jobs
