@@ -14,8 +14,7 @@ LOAD_NOTES = """
 `abs up` with the built-in model: API, compile worker, inference worker, server, and the clients, all on this machine.
 *Overhead* is a request's time less compiling, waiting in the queue for a worker and decoding: by the service's own
 clock, and by the client's, which also counts the client's own work; over requests with a constraint that was compiled
-before, which are all but two in a hundred. `re` checks every answer. The run is older than two changes that shorten the
-overhead: the lower priority of workers did not count then, and the API's garbage collection looked at all objects.
+before, which are all but two in a hundred. `re` checks every answer.
 """
 CHAOS_NOTES = """
 The service with the built-in model, with several concurrent requests of four kinds of constraint. A random worker is
