@@ -81,7 +81,7 @@ def compile_text(
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, tree, guard)[0]
         made, _ = _within_limits(tree, to_text, guard)
-        text = _product_text(made, made.made, guard) if isinstance(made, Parts) else made
+        text = _product_text(made, made.results, guard) if isinstance(made, Parts) else made
         if _is_empty(text.byte_automaton):
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
@@ -177,8 +177,8 @@ def _over_tokens(tree: ConstraintTree, guard: ResourceGuard, spec: Spec, vocabul
 
 def _product(parts: Parts[_PartTokens], guard: ResourceGuard) -> tuple[ProductText, LazyProduct]:
     """The automata of a tree that is too large for one."""
-    text = _product_text(parts, [text for text, _, _ in parts.made], guard)
-    return text, lazy_product([part for _, part, _ in parts.made], parts.formula, guard.limits.budget_expansions_max)
+    text = _product_text(parts, [text for text, _, _ in parts.results], guard)
+    return text, lazy_product([part for _, part, _ in parts.results], parts.formula, guard.limits.budget_expansions_max)
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:

@@ -276,7 +276,10 @@ class _Search:
         return [row for row, witness in enumerate(self.witnesses) if witness is None]
 
     def _detour(self, rows: list[int], beginnings: list[Witness], ends: Integers) -> None:
-        """One token more for some beginnings: the one that seems best. A half-written character is then written."""
+        """Extend some beginnings by the token with the best estimate.
+
+        The token may complete a half-written character.
+        """
         self._left -= len(rows)
         moved, best = list[int](), list[int]()
         for row in rows:

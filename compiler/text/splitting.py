@@ -21,11 +21,14 @@ from compiler.text.tree import (
     BooleanNode,
     CharLeaf,
     ConstraintTree,
+    Leaf,
     LengthLeaf,
     Negation,
     PushdownLeaf,
     WordLeaf,
     leaves_of,
+    leaves_of_type,
+    map_leaves,
     negation_normal_form,
 )
 
@@ -36,9 +39,9 @@ _T = TypeVar("_T")
 
 
 class Parts(Generic[_T]):
-    """What was made of the parts of a tree.
+    """The results for the parts of a tree.
 
-    made         of each part
+    results      of each part
     text_parts   how many of them, the first ones, decide an answer by `text_formula`
     formula      decides a raw text; the further parts read one that begins with a space which is no part of the answer
     strips_space  whether one leading space is no part of an answer
@@ -46,16 +49,16 @@ class Parts(Generic[_T]):
 
     def __init__(self, tree: ConstraintTree, make: Callable[[ConstraintTree, ResourceGuard], _T], guard: ResourceGuard):
         self._make, self._guard = make, guard
-        self.made = list[_T]()
+        self.results = list[_T]()
         spaces = {leaf.leading_space for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf | PushdownLeaf)}
         self.strips_space = True in spaces and False not in spaces
         tree = negation_normal_form(tree)
         if self.strips_space and sum(not isinstance(leaf, WordLeaf) for leaf in leaves_of(tree)) > 1:
-            self.text_formula, self.formula = self._behind_space(_without_care(tree))
+            self.text_formula, self.formula = self._behind_space(_without_leading_space(tree))
         else:  # at most one leaf looks at the space, and takes care of it itself
-            tree = tree if self.strips_space else _without_care(tree)
+            tree = tree if self.strips_space else _without_leading_space(tree)
             self.text_formula = self.formula = _required(self._taken_apart(tree))
-            self.text_parts = len(self.made)
+            self.text_parts = len(self.results)
 
     def _behind_space(self, tree: ConstraintTree) -> tuple[Formula, Formula]:
         """The formulas where several leaves look at the space."""
@@ -64,8 +67,8 @@ class Parts(Generic[_T]):
         others = [part for part in conjuncts if part not in words]
         shared = [_required(self._formula(_join(True, words)))] if words else []
         answer = self._taken_apart(_join(True, others))
-        self.text_parts = len(self.made)
-        behind = [CharLeaf(_first_is_space(), False), *(_behind_space(part, self._guard) for part in others)]
+        self.text_parts = len(self.results)
+        behind = [CharLeaf(_first_is_space(), False), *(_after_space(part, self._guard) for part in others)]
         raw = self._formula(BooleanNode(True, tuple(behind)))
         alternatives = tuple(each for each in (answer, raw) if each is not None)
         either = alternatives[0] if len(alternatives) == 1 else Branch(False, alternatives)
@@ -78,14 +81,14 @@ class Parts(Generic[_T]):
         splits = halves(tree) is not None
         guard = _for_parts(self._guard) if splits else self._guard
         try:
-            self.made.append(self._make(tree, guard))
+            self.results.append(self._make(tree, guard))
         except SpecUnsatisfiable:
             return None
         except LimitExceeded as error:
             if error.limit not in SPLIT_LIMITS or not splits:
                 raise
             return self._taken_apart(tree)
-        return len(self.made) - 1
+        return len(self.results) - 1
 
     def _taken_apart(self, tree: ConstraintTree) -> Formula | None:
         """The formula of a tree of which no automaton is made."""
@@ -123,8 +126,8 @@ def halves(tree: ConstraintTree) -> BooleanNode | None:
     """
     match tree:
         case BooleanNode():
-            machines = [part for part in tree.parts if _has_machine(part)]
-            regular = [part for part in tree.parts if not _has_machine(part)]
+            machines = [part for part in tree.parts if leaves_of_type(part, PushdownLeaf)]
+            regular = [part for part in tree.parts if not leaves_of_type(part, PushdownLeaf)]
             if not machines or not regular:
                 middle = (len(tree.parts) + 1) // 2
                 machines, regular = list(tree.parts[:middle]), list(tree.parts[middle:])
@@ -137,46 +140,38 @@ def halves(tree: ConstraintTree) -> BooleanNode | None:
             return None
 
 
-def _has_machine(tree: ConstraintTree) -> bool:
-    return any(isinstance(leaf, PushdownLeaf) for leaf in leaves_of(tree))
-
-
 def _join(is_and: bool, parts: Sequence[ConstraintTree]) -> ConstraintTree:
     return parts[0] if len(parts) == 1 else BooleanNode(is_and, tuple(parts))
 
 
-def _without_care(tree: ConstraintTree) -> ConstraintTree:
+def _without_leading_space(tree: ConstraintTree) -> ConstraintTree:
     """The tree whose leaves allow no space before the text."""
-    match tree:
-        case BooleanNode():
-            return replace(tree, parts=tuple(map(_without_care, tree.parts)))
-        case Negation():
-            return Negation(_without_care(tree.part))
-        case CharLeaf() | PushdownLeaf():
-            return replace(tree, leading_space=False)
-        case _:
-            return tree
+
+    def change(leaf: Leaf) -> ConstraintTree:
+        return replace(leaf, leading_space=False) if isinstance(leaf, CharLeaf | PushdownLeaf) else leaf
+
+    return map_leaves(tree, change)
 
 
-def _behind_space(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
+def _after_space(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
     """The tree of the texts behind one space more. Of other texts it may hold or not."""
-    match tree:
-        case BooleanNode():
-            return replace(tree, parts=tuple(_behind_space(part, guard) for part in tree.parts))
-        case Negation():
-            return Negation(_behind_space(tree.part, guard))
-        case CharLeaf():
-            return replace(tree, texts=_space_before(tree.texts, guard))
-        case PushdownLeaf():
-            bounded = tree.bounded
-            return replace(
-                tree, machine=after_space(tree.machine), both=None,
-                bounded=None if bounded is None else lambda: _behind_space(_without_care(bounded()), guard),
-            )
-        case LengthLeaf():
-            return LengthLeaf(tree.max_chars + 1)
-        case WordLeaf():
-            return tree
+
+    def change(leaf: Leaf) -> ConstraintTree:
+        match leaf:
+            case CharLeaf():
+                return replace(leaf, texts=_space_before(leaf.texts, guard))
+            case PushdownLeaf():
+                bounded = leaf.bounded
+                return replace(
+                    leaf, machine=after_space(leaf.machine), both=None,
+                    bounded=None if bounded is None else lambda: _after_space(_without_leading_space(bounded()), guard),
+                )
+            case LengthLeaf():
+                return LengthLeaf(leaf.max_chars + 1)
+            case WordLeaf():
+                return leaf
+
+    return map_leaves(tree, change)
 
 
 def _first_is_space() -> CharDfa:

@@ -139,25 +139,30 @@ def without_bounded_leaves(
 def with_bounded_nesting(tree: ConstraintTree) -> ConstraintTree | None:
     """The tree with bounds of ours on the nesting of schemas. None where there is none, or a grammar stays."""
     machines = leaves_of_type(tree, PushdownLeaf)
-    return _bounded(tree) if machines and all(leaf.bounded for leaf in machines) else None
+    return map_leaves(tree, _bounded) if machines and all(leaf.bounded for leaf in machines) else None
 
 
-def _bounded(tree: ConstraintTree) -> ConstraintTree:
-    match tree:
-        case BooleanNode():
-            return replace(tree, parts=tuple(map(_bounded, tree.parts)))
-        case Negation():
-            return Negation(_bounded(tree.part))
-        case PushdownLeaf():
-            assert tree.bounded is not None
-            return tree.bounded()
-        case _:
-            return tree
+def _bounded(leaf: Leaf) -> ConstraintTree:
+    if not isinstance(leaf, PushdownLeaf):
+        return leaf
+    assert leaf.bounded is not None
+    return leaf.bounded()
 
 
 def approximated_paths(tree: ConstraintTree) -> list[tuple[str, ...]]:
     """The paths of keywords in schemas that have no effect."""
     return [path for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf | PushdownLeaf) for path in leaf.approximated]
+
+
+def map_leaves(tree: ConstraintTree, change: Callable[[Leaf], ConstraintTree]) -> ConstraintTree:
+    """The tree with each leaf replaced."""
+    match tree:
+        case BooleanNode():
+            return replace(tree, parts=tuple(map_leaves(part, change) for part in tree.parts))
+        case Negation():
+            return Negation(map_leaves(tree.part, change))
+        case _:
+            return change(tree)
 
 
 def leaves_of(tree: ConstraintTree) -> list[Leaf]:
