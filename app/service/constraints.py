@@ -39,6 +39,7 @@ from app.requests import require_at_most
 from app.service.job_client import JobClient, SubmissionContext, time_limit
 from app.settings import Settings
 from app.store import Store
+from app.tasks import SharedTasks
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, SpecUnsupported
@@ -76,6 +77,8 @@ class Constraints:
         self._constraint_store = ConstraintStore(settings, store, self._fingerprint)
         self._recently_read: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_RECENTLY_READ_BYTES_MAX)
         self._recent_hits: ByteBoundedLru[str, tuple[CompileJobResult, float]] = ByteBoundedLru(_RECENT_HITS_BYTES_MAX)
+        # Hundreds may ask for one constraint at once, and each decoding of an automaton takes about 1 ms.
+        self._loading: SharedTasks[CompileJobResult | None] = SharedTasks()
 
     async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileJobResult:
         """Compile a constraint, or find it in the store. `owner` is the caller's key."""
@@ -148,15 +151,21 @@ class Constraints:
             metrics.cache("hit")
             return sizes
         # A miss is not remembered here, because the compilation that follows it ends it.
-        stored = await self._constraint_store.load(automaton)
-        if stored is not None:
-            sizes = summary(automaton, stored, cached=True, compile_ms=0.0)
-            self._recent_hits.put(automaton, (sizes, time.monotonic() + HIT_TTL_S), _ENTRY_BYTES)
+        sizes = await self._loading.result(automaton, self._load_sizes)
+        if sizes is not None:
             return sizes
         failure = await self._constraint_store.cached_failure(automaton, spec_to_wire(spec))
         if failure is not None:
             raise failure.as_error()
         return None
+
+    async def _load_sizes(self, automaton: str) -> CompileJobResult | None:
+        stored = await self._constraint_store.load(automaton)
+        if stored is None:
+            return None
+        sizes = summary(automaton, stored, cached=True, compile_ms=0.0)
+        self._recent_hits.put(automaton, (sizes, time.monotonic() + HIT_TTL_S), _ENTRY_BYTES)
+        return sizes
 
     async def resolve(self, spec: Spec | None, automaton: str | None = None) -> ResolvedConstraint:
         """A constraint, or a stored one by its hash. It has its sizes if it is compiled.

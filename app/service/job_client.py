@@ -41,6 +41,7 @@ from app.messages import (
     request_id,
 )
 from app.settings import QUEUES, Settings
+from app.tasks import SharedTasks
 
 OwnedKind = DescribeJob | GenerateJob | DecodeJob
 R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult)
@@ -105,7 +106,7 @@ class JobClient:
         self._broker = broker
         self._ready_until: dict[str, float] = {}
         self._leaving: set[asyncio.Task[None]] = set()
-        self._outcomes: dict[str, asyncio.Task[Result]] = {}  # that callers wait for, by job
+        self._outcomes: SharedTasks[Result] = SharedTasks()  # that callers wait for, by job
 
     @property
     def transfers_streams(self) -> bool:
@@ -234,16 +235,7 @@ class JobClient:
 
         All callers of one job wait for one task, because hundreds may ask for the same constraint at once.
         """
-        task = self._outcomes.get(job_id)
-        if task is None:
-            task = self._outcomes[job_id] = asyncio.create_task(self._outcome(job_id))
-            task.add_done_callback(lambda done: self._forget(job_id, done))
-        return await asyncio.shield(task)
-
-    def _forget(self, job_id: str, task: asyncio.Task[Result]) -> None:
-        del self._outcomes[job_id]
-        if not task.cancelled():
-            task.exception()  # marks it as seen, because all callers may have left
+        return await self._outcomes.result(job_id, self._outcome)
 
     async def _outcome(self, job_id: str) -> Result:
         message = load(await self._broker.result(job_id))
@@ -342,5 +334,6 @@ class JobClient:
     def close(self) -> None:
         """Take no new jobs, and stop waiting for readers that may reconnect."""
         self.stopping.set()
-        for task in (*self._leaving, *self._outcomes.values()):
+        self._outcomes.cancel()
+        for task in self._leaving:
             task.cancel()

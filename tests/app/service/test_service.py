@@ -76,6 +76,24 @@ async def test_500_callers_of_one_cold_constraint_compile_it_once(compiles: list
     assert compiles == [SPEC]
 
 
+async def test_simultaneous_callers_load_a_stored_constraint_once(
+    compiles: list[Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_service(COMPILE) as (service, store):
+        await service.constraints.compile(SPEC)
+        keys: list[str] = []
+        read = store.get
+
+        async def counted(key: str, renew_s: float = 0.0) -> bytes | None:
+            keys.append(key)
+            return await read(key, renew_s)
+
+        monkeypatch.setattr(store, "get", counted)
+        answers = await asyncio.gather(*(service.constraints.compile(SPEC) for _ in range(200)))
+        assert all(answer.cached for answer in answers)
+        assert keys == [automaton_key(answers[0].automaton)]
+
+
 async def test_a_cancelled_caller_does_not_cancel_a_shared_compilation(compiles: list[Spec]) -> None:
     async with running_service(COMPILE) as (service, _):
         leaving_caller, staying_caller = (asyncio.create_task(service.constraints.compile(SPEC)) for _ in range(2))
