@@ -20,7 +20,7 @@ class SharedTasks(Generic[T]):
         self._running: dict[str, asyncio.Task[T]] = {}
 
     async def result(self, key: str, call: Callable[[str], Coroutine[Any, Any, T]]) -> T:
-        """The result of `call(key)`, or of the call for this key that is running. Raises what that raises."""
+        """The result of `call(key)`. A running call for this key is joined. Raises what the call raises."""
         task = self._running.get(key)
         if task is None:
             task = self._running[key] = asyncio.create_task(call(key))

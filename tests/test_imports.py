@@ -66,7 +66,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "broker": "errors messages observability redis settings tasks",
         "requests": "errors messages models settings",
         "store": "messages redis settings",
-        "service": "auth automaton_cache broker errors messages models observability requests settings store",
+        "service": "auth automaton_cache broker errors messages models observability requests settings store tasks",
         "api": "auth broker errors messages observability requests service settings store tasks",
         "http_server": "api errors settings",
         "openai": "api broker errors messages models requests service",
