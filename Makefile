@@ -102,7 +102,7 @@ test-long: $(ORACLES)
 	$(BIN)/python -m tests.references.search --cases 5000
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long.chaos --record
 	$(MAKE) --no-print-directory abuse
-	$(MAKE) --no-print-directory compose-test
+	$(MAKE) --no-print-directory lowest audit compose-test
 	$(MAKE) --no-print-directory fuzz N=100000
 
 measure: $(INSTALLED)
