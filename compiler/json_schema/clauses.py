@@ -1,6 +1,7 @@
 """The clauses of a conjunction of schema nodes. Plans choose how to eliminate them.
 
-Some clauses take values away from others. `nodes_beside_negations` tells where.
+Some clauses take values away from others. `nodes_beside_negations` tells where. `merge_equal_nodes` finds nodes that
+say the same.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from compiler.json_schema.nodes import Alternatives, Condition, Schema
+from compiler.json_schema.nodes import Alternatives, ArrayFacts, Condition, ObjectFacts, Schema
 from compiler.limits import ResourceGuard
 
 _CONDITIONS_TOGETHER_MAX = 3  # eliminated together in any case: n of them compile the nodes 2 ** n times
@@ -135,3 +136,107 @@ def _inner(nodes: Sequence[Schema], place: Iterable[int]) -> Iterator[list[int]]
     contained = [contains.item for facts in arrays for contains in facts.contains]
     for index in range(max((len(facts.prefix) for facts in arrays), default=0) + 1):
         yield [*(number for facts in arrays if (number := facts.item(index)) is not None), *contained]
+
+
+def merge_equal_nodes(nodes: Sequence[Schema], guard: ResourceGuard) -> tuple[Schema, ...]:
+    """The nodes with one number wherever they name equal ones.
+
+    All stay where they are. Schemas repeat themselves: a type with a description at each property, a definition copied
+    to each of its uses. They are compared from the inside out, so that most of those that recur are taken for distinct.
+    """
+    # Beside a negation values are never shortened, so such a node has other texts than its equals elsewhere.
+    exact = nodes_beside_negations(nodes, guard) if any(map(negates, nodes)) else frozenset[int]()
+    merged, first, numbers = list(nodes), dict[object, int](), dict[int, int]()
+
+    def number_of(node: int) -> int:
+        return numbers.get(node, node)  # itself where it is still open, as it leads back
+
+    for number in _inside_out(nodes):
+        merged[number] = _renumbered(nodes[number], number_of)
+        numbers[number] = first.setdefault((*_content(merged[number]), number in exact), number)
+    return tuple(merged)
+
+
+def _inside_out(nodes: Sequence[Schema]) -> Iterator[int]:
+    """The nodes behind node 0, each after those it leads to.
+
+    Where these lead back to it, it comes behind the others.
+    """
+    met, waiting = {0}, [(0, iter(_led_to(nodes[0])))]
+    while waiting:
+        number, following = waiting[-1]
+        inner = next((each for each in following if each not in met), None)
+        if inner is None:
+            waiting.pop()
+            yield number
+        else:
+            met.add(inner)
+            waiting.append((inner, iter(_led_to(nodes[inner]))))
+
+
+def _led_to(node: Schema) -> list[int]:
+    """The nodes that a node names."""
+    found = [*node.in_place_nodes(), *(each for each in node.order if isinstance(each, int))]
+    optional = list[int | None]()
+    if node.arrays is not None:
+        found += [*node.arrays.prefix, *(contains.item for contains in node.arrays.contains)]
+        optional.append(node.arrays.items)
+    if node.objects is not None:
+        found += [number for _, number in node.objects.properties]
+        found += [number for _, _, number in node.objects.patterns]
+        optional += [node.objects.additional, node.objects.names]
+    return found + [number for number in optional if number is not None]
+
+
+def _renumbered(node: Schema, number_of: Callable[[int], int]) -> Schema:
+    """The node with other numbers for those that it names."""
+    if not node.in_place_nodes() and not node.order and node.arrays is None and node.objects is None:
+        return node
+
+    def optional(number: int | None) -> int | None:
+        return None if number is None else number_of(number)
+
+    def of_arrays(facts: ArrayFacts) -> ArrayFacts:
+        contains = tuple(replace(each, item=number_of(each.item)) for each in facts.contains)
+        prefix = tuple(map(number_of, facts.prefix))
+        return replace(facts, prefix=prefix, items=optional(facts.items), contains=contains)
+
+    def of_objects(facts: ObjectFacts) -> ObjectFacts:
+        return replace(
+            facts, properties=tuple((name, number_of(number)) for name, number in facts.properties),
+            patterns=tuple((pattern, field, number_of(number)) for pattern, field, number in facts.patterns),
+            additional=optional(facts.additional), names=optional(facts.names),
+        )  # fmt: skip
+
+    return replace(
+        node, all_of=tuple(map(number_of, node.all_of)), none_of=tuple(map(number_of, node.none_of)),
+        choices=tuple(Alternatives(tuple(map(number_of, each.nodes)), each.keyword) for each in node.choices),
+        conditions=tuple(
+            Condition(number_of(each.if_), optional(each.then), optional(each.otherwise)) for each in node.conditions
+        ),
+        order=tuple(number_of(each) if isinstance(each, int) else each for each in node.order),
+        arrays=node.arrays and of_arrays(node.arrays), objects=node.objects and of_objects(node.objects),
+    )  # fmt: skip
+
+
+def _content(node: Schema) -> tuple[object, ...]:
+    """What a node says, wherever it stands."""
+    strings, arrays, objects = node.strings, node.arrays, node.objects
+    return (
+        # Numbers of different types are equal, but their representations are not.
+        node.never, node.types, node.plain_integers, repr(node.values), repr(node.constant), repr(node.numbers),
+        node.all_of, node.none_of, tuple((choice.keyword, choice.nodes) for choice in node.choices),
+        tuple((each.if_, each.then, each.otherwise) for each in node.conditions), node.order,
+        strings and (
+            strings.minimum, strings.maximum, tuple(pattern for pattern, _ in strings.patterns), strings.formats,
+            strings.constraints,
+        ),
+        arrays and (
+            arrays.prefix, arrays.items, arrays.minimum, arrays.maximum, arrays.unique,
+            tuple((each.item, each.minimum, each.maximum, each.evaluates) for each in arrays.contains),
+        ),
+        objects and (
+            objects.properties, tuple((pattern, number) for pattern, _, number in objects.patterns),
+            objects.additional, objects.names, objects.required, objects.minimum, objects.maximum,
+        ),
+    )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from compiler.automata import CharDfa, Dfa, char_complement, coarsened, everything
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.arrays import UNIQUE_STATES_MAX
+from compiler.json_schema.clauses import merge_equal_nodes
 from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import ESCAPES, ObjectLayout, Whitespace, dfa_of
 from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
@@ -142,7 +143,7 @@ class _Schema:
         schemas: Mapping[str, object] | None, strict: bool, approximate: Collection[str], shortens: bool = True,
     ) -> None:
         self._layout, self._guard, self._approximate = layout, guard, approximate
-        self._nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
+        self._nodes = merge_equal_nodes(SchemaReader(document, guard, schemas=schemas, strict=strict).nodes, guard)
         self._alphabet = StringAlphabet(self._nodes, embed, guard, shortens=shortens)
         self._shortens = shortens
 
