@@ -16,10 +16,11 @@ generalisation of Dijkstra's algorithm (1977).
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from compiler.pushdown.tables import PushdownTables
 STEPS_MAX = 1 << 24  # in tokens: no budget is larger; the distances of a grammar may be exponential in its rules
 _BEYOND = math.nextafter(STEPS_MAX, math.inf)
 _TICK_EVERY = 1 << 12  # values settled between two looks at the time
+_BLOCK = 1 << 20  # readers that are looked at together
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -75,7 +77,7 @@ def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarr
     `compile_s_max`.
     """
     equations = _Equations(tables, cost)
-    solution = _Solution(equations)
+    solution = _Solution(equations, unit=cost is None)
     solution.run(guard)
     found = _of_members(solution, equations.group, np.dtype(np.int32 if cost is None else np.float64), guard)
     landing = np.repeat(np.arange(solution.landings, dtype=np.int32), np.diff(found.first))
@@ -119,45 +121,49 @@ class _Equations:
 
     The unknowns are numbered: F of each landing, then `behind` of each entry, a symbol and a group.
 
-    group    the group of each pending: int [X]
-    entry    the unknown of each symbol and group
-    readers  for each landing, the control states with a token to it, and the costs
-    openers  for each landing, the entries with it among their items
-    above    for each landing, (s, landing): the one with s beneath all its symbols
-    exits    what is known at once: cost, unknown, group
+    group         the group of each pending: int [X]
+    groups        how many there are
+    entry         the unknown of each symbol and group
+    reader_first  int64 [L+1]  the readers of a landing, which are control states with a token to it, stand at
+                  reader_first[l] .. reader_first[l + 1] - 1
+    reader        int64 [N]
+    reader_cost   [N]  what the token costs
+    openers       for some landings, the entries with them among their items
+    above         for some landings, (s, landing): the one with s beneath all its symbols
+    exits         what is known at once: cost, unknown, group
     """
 
     def __init__(self, tables: PushdownTables, cost: np.ndarray | None) -> None:
-        landings, items = len(tables.landing_state), tables.item.tolist()
-        items_of = [items[begin:end] for begin, end in pairwise(tables.item_first.tolist())]
+        landings = len(tables.landing_state)
         state, item, least = _edges_to_items(tables, cost)
         landed = np.flatnonzero(item >= 0)
         landed = landed[stable_order(item[landed])]
-        at = np.searchsorted(item[landed], np.arange(landings + 1)).tolist()
-        states, costs = state[landed].tolist(), least[landed].tolist()
-        self.readers = [(states[begin:end], costs[begin:end]) for begin, end in pairwise(at)]
-        openers: list[dict[int, None]] = [{} for _ in range(landings)]
-        self.above: list[list[tuple[int, int]]] = [[] for _ in range(landings)]
-        left = item < 0
-        exits = list(zip(least[left].tolist(), state[left].tolist(), (~item[left]).tolist(), strict=True))
+        self.reader_first = np.searchsorted(item[landed], np.arange(landings + 1))
+        self.reader, self.reader_cost = state[landed], least[landed]
+        left = np.flatnonzero(item < 0)
+        exits = CostGroups.least(~item[left], state[left], least[left], groups=tables.pendings)
         columns = (tables.entry_symbol, tables.entry_pending, tables.entry_arrival)
         entries = list(zip(*(column.tolist() for column in columns), strict=True))
-        self.group = _reached_alike(tables.pendings, exits, entries, items_of)
-        group = self.group.tolist()
-        self.exits = {(value, source, group[pending]): None for value, source, pending in exits}
+        items_of = [tables.items(arrival).tolist() for _, _, arrival in entries]
+        self.group = _reached_alike(exits, entries, items_of)
+        group, self.groups = self.group.tolist(), int(self.group.max()) + 1
+        of_exit = np.repeat(self.group, np.diff(exits.first)).tolist()
+        self.exits = dict.fromkeys(zip(exits.cost.tolist(), exits.pending.tolist(), of_exit, strict=True))
         self.entry = dict[tuple[int, int], int]()
-        for symbol, pending, arrival in entries:
+        openers = defaultdict[int, dict[int, None]](dict)
+        for (symbol, pending, _), items in zip(entries, items_of, strict=True):
             unknown = self.entry.setdefault((symbol, group[pending]), landings + len(self.entry))
-            for each in items_of[arrival]:
+            for each in items:
                 if each >= 0:
                     openers[each][unknown] = None
                 else:
                     self.exits[0, unknown, group[~each]] = None
-        self.openers = [list(each) for each in openers]
+        self.openers = {landing: list(unknowns) for landing, unknowns in openers.items()}
         self.unknowns = landings + len(self.entry)
-        below, symbols = tables.landing_below.tolist(), tables.landing_symbol.tolist()
-        for landing in range(tables.states, landings):
-            self.above[below[landing]].append((symbols[landing], landing))
+        self.above = defaultdict[int, list[tuple[int, int]]](list)
+        below, symbols = tables.landing_below[tables.states :].tolist(), tables.landing_symbol[tables.states :].tolist()
+        for landing, (inner, symbol) in enumerate(zip(below, symbols, strict=True), tables.states):
+            self.above[inner].append((symbol, landing))
 
 
 def _edges_to_items(tables: PushdownTables, cost: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -180,23 +186,25 @@ def _edges_to_items(tables: PushdownTables, cost: np.ndarray | None) -> tuple[np
 
 
 def _reached_alike(
-    pendings: int, exits: list[tuple[float, int, int]], entries: list[tuple[int, int, int]], items_of: list[list[int]]
+    exits: CostGroups, entries: list[tuple[int, int, int]], items_of: list[list[int]]
 ) -> np.ndarray:
     """Groups of pendings that are reached alike.
 
+    exits     for each pending, the states with a token to it, and the costs
+    items_of  the items of each entry
     The same states reach them at the same costs by tokens, and behind a symbol pendings of one group do.
     F is the same for all pendings of a group: so it is in each round of a fixpoint iteration that begins with infinite
     values. The groups are refined from coarse to fine.
     """
-    direct = [dict[int, float]() for _ in range(pendings)]
-    through = [set[tuple[int, int]]() for _ in range(pendings)]
-    for least, state, pending in exits:
-        direct[pending][state] = min(least, direct[pending].get(state, _BEYOND))
-    for symbol, pending, arrival in entries:
-        for item in items_of[arrival]:
+    through = [set[tuple[int, int]]() for _ in exits.first[1:]]
+    for (symbol, pending, _), items in zip(entries, items_of, strict=True):
+        for item in items:
             if item < 0:
                 through[~item].add((symbol, pending))
-    group, count = _numbered(frozenset(each.items()) for each in direct), 0
+    group, count = _numbered(
+        (exits.pending[begin:end].tobytes(), exits.cost[begin:end].tobytes())
+        for begin, end in pairwise(exits.first.tolist())
+    ), 0
     while max(group) >= count:
         count = max(group) + 1
         group = _numbered(
@@ -215,15 +223,16 @@ def _numbered(values: Iterable[object]) -> list[int]:
 class _Solution:
     """Settles the unknowns of the equations in ascending order.
 
+    unit    whether every token costs 1
     values  of each unknown, by group of pendings; those of the first landings are `within`
     """
 
-    def __init__(self, equations: _Equations) -> None:
-        self._equations = equations
-        self.landings = len(equations.readers)
+    def __init__(self, equations: _Equations, unit: bool) -> None:
+        self._equations, self._unit = equations, unit
+        self.landings = len(equations.reader_first) - 1
         self.values: list[dict[int, float]] = [{} for _ in range(equations.unknowns)]
         # Sums that wait for `behind` of an entry (s, y): a landing with s deepest, and F at y of the one without s.
-        self._sums: list[list[tuple[int, float]]] = [[] for _ in range(equations.unknowns)]
+        self._sums: list[list[tuple[int, float]]] = [[] for _ in range(equations.unknowns - self.landings)]
         # Few values differ, as tokens are counted: those that wait are kept by value, and a heap has the values.
         self._waiting: dict[float, list[tuple[int, int]]] = {}
         self._levels: list[float] = []
@@ -245,7 +254,7 @@ class _Solution:
         count, settled = 0, 0
         while self._levels:
             value = self._levels[0]
-            waiting = self._waiting[value]
+            waiting, landed = self._waiting[value], list[tuple[int, int]]()
             while waiting:  # what costs nothing adds to it
                 unknown, pending = waiting.pop()
                 count += 1
@@ -256,26 +265,55 @@ class _Solution:
                     continue
                 settled += 1
                 if unknown < self.landings:
+                    landed.append((unknown, pending))
                     self._use_landing(unknown, pending, value)
                 else:
-                    for landing, before in self._sums[unknown]:
+                    for landing, before in self._sums[unknown - self.landings]:
                         self._propose(before + value, landing, pending)
+            if self._unit:
+                self._read_once(landed, value, guard)
+            else:
+                self._read(landed, value)
             del self._waiting[heappop(self._levels)]
         if guard:
             guard.check("exit_distances_max", settled)
 
+    def _read_once(self, landed: list[tuple[int, int]], value: float, guard: ResourceGuard | None) -> None:
+        """Propose one token more for the readers of landings. Each has the value F at its pending."""
+        equations, values = self._equations, self.values
+        landing, pending = np.fromiter(chain.from_iterable(landed), np.int64, 2 * len(landed)).reshape(-1, 2).T
+        first, end = equations.reader_first[landing], equations.reader_first[landing + 1]
+        # In blocks, since many landings may have many readers.
+        block = np.cumsum(end - first) // _BLOCK
+        for number in range(int(block[-1]) + 1 if len(block) else 0):
+            if guard:
+                guard.check_time()
+            chosen = block == number
+            place, counts = spread(first[chosen], end[chosen])
+            keys = equations.reader[place] * equations.groups + np.repeat(pending[chosen], counts)
+            states, pendings = np.divmod(distinct(keys), equations.groups)
+            for state, group in zip(states.tolist(), pendings.tolist(), strict=True):
+                if group not in values[state]:
+                    self._propose(value + 1, state, group)
+
+    def _read(self, landed: list[tuple[int, int]], value: float) -> None:
+        """The same where tokens have costs. Values are many then, and landings of one value few."""
+        equations = self._equations
+        for landing, pending in landed:
+            readers = slice(equations.reader_first[landing], equations.reader_first[landing + 1])
+            costs = equations.reader_cost[readers].tolist()
+            for state, cost in zip(equations.reader[readers].tolist(), costs, strict=True):
+                if value + cost < self.values[state].get(pending, _BEYOND):
+                    self._propose(value + cost, state, pending)
+
     def _use_landing(self, landing: int, pending: int, value: float) -> None:
-        """Propose what follows from F of a landing."""
-        values = self.values
-        for state, cost in zip(*self._equations.readers[landing], strict=True):
-            if value + cost < values[state].get(pending, _BEYOND):
-                self._propose(value + cost, state, pending)
-        for entry in self._equations.openers[landing]:
+        """Propose what follows from F of a landing, without a token."""
+        for entry in self._equations.openers.get(landing, ()):
             self._propose(value, entry, pending)
-        for symbol, above in self._equations.above[landing]:
+        for symbol, above in self._equations.above.get(landing, ()):
             entry = self._equations.entry.get((symbol, pending), -1)
             if entry >= 0:  # else the pending is dead behind the symbol
-                self._sums[entry].append((above, value))
+                self._sums[entry - self.landings].append((above, value))
                 for left, further in self.values[entry].items():
                     if further <= value:  # the others are not settled
                         self._propose(value + further, above, left)

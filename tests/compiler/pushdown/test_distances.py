@@ -22,6 +22,7 @@ from compiler.pushdown import (
     call,
     lift_to_tokens,
     saturate,
+    saturation,
 )
 from compiler.regex import Concat, literal_node
 from compiler.vocab import Vocabulary
@@ -89,7 +90,9 @@ def test_real_weights_give_the_distances_of_dijkstra() -> None:
 
 
 @pytest.mark.parametrize("name", ["brackets", "arithmetic", "json", "palindromes", "sql"])
-def test_saturation_is_the_dense_fixpoint(name: str) -> None:
+@pytest.mark.parametrize("block", [saturation._BLOCK, 3])
+def test_saturation_is_the_dense_fixpoint(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saturation, "_BLOCK", block)
     case = GRAMMARS[name]
     machine = build_machine(case.grammar, guard())
     tables = lift_to_tokens(machine, toy_vocabulary(case, random.Random(7)), guard()).tables
