@@ -33,6 +33,18 @@ EXPLICIT_STATES_MAX = 5_000  # of a schema that bounds the nesting, up to where 
 PRETTY_DEPTH = 8  # of rules that indent
 _Compile = Callable[[Sequence[Decimal], bool], bool]  # whether there are texts with more numbers, and nested deeper
 _NOTHING = char_complement(everything())
+_REMEDIES = {  # for each bound, what a caller may change
+    "array_items": "arrays with maxItems are shorter than it says; ask for fewer items, or leave maxItems out",
+    "string_chars": "strings with maxLength are shorter than it says; ask for shorter ones, or leave maxLength out",
+    "open_digits": "numbers of which the schema says nothing are short; give this one a type",
+    "integer_digits_max": "longer integers are not written; ask for smaller ones, or raise ABS_INTEGER_DIGITS_MAX",
+    "number_digits": "numbers with more digits are not written; ask for fewer",
+    "number_exponent": "numbers are not closer to 0 than this exponent says; ask for larger ones, or for 0",
+    "max_depth": "deeper values are not written; raise max_depth, or leave it out",
+    "undeclared_depth": "deeper values of undeclared properties are not written; declare the property",
+    "control_characters": "only those with an escape of one letter are written; name others in the schema",
+    "unique_items_states": "items of uniqueItems come in the order of their list; lower maxItems, or list fewer values",
+}
 
 
 def schema_dfa(
@@ -267,6 +279,7 @@ def _unique_bounds(compiler: SchemaCompiler) -> list[tuple[str, int]]:
 def _bound_exceeded(limit: str, cap: int) -> LimitExceeded:
     """The error that names a bound of what is written."""
     message = f"no text satisfies the constraint within {limit} = {cap}; beyond it there may be one"
+    message += f": {_REMEDIES[limit]}" if limit in _REMEDIES else ""
     return LimitExceeded(limit, cap, cap + 1, message)
 
 

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from compiler.errors import LimitExceeded
+from compiler.json_schema import schema_dfa
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_text
 from compiler.spec import spec_from_json
 from compiler.text import AnyText, PushdownText, check_text
+from tests.compiler.json_schema.test_random_schemas import embed
 
 OPEN_OBJECT = {"type": "object", "properties": {"x": {"type": "string"}}}
 
@@ -77,6 +81,15 @@ def test_ten_thousand_items_are_written_in_part() -> None:
     assert accepts(items, [True] * 500)
     assert accepts(automaton({"type": "array", "items": {"type": "boolean"}, "minItems": 2_000, "maxItems": 10_000}),
                    [False] * 2_000)
+
+
+def test_bounds_of_lengths_say_what_to_change() -> None:
+    found = list[LimitExceeded]()
+    for schema in ({"items": {"type": "null"}, "maxItems": 10_000}, {"type": "string", "maxLength": 100_000}):
+        schema_dfa(schema, "compact", 1, embed, guard=ResourceGuard(Limits()), left_out=found)
+    messages = {error.limit: str(error) for error in found}
+    assert messages["array_items"].endswith("ask for fewer items, or leave maxItems out")
+    assert messages["string_chars"].endswith("ask for shorter ones, or leave maxLength out")
 
 
 def test_forty_options_need_their_own_values() -> None:
