@@ -27,14 +27,11 @@ _FLAT_FIELDS = {  # field of the request: our form
 }  # fmt: skip
 _SYNTAXES: dict[str, GrammarSyntax] = {"ebnf": "ebnf", "grammar": "gbnf"}  # of fields that have one
 _TGI_FORMS = {"json": "json_schema", "json_object": "json_schema", "json_schema": "json_schema", "regex": "regex"}
-_NO_SCHEMA = (
-    'json_object without a schema is not supported: use {"type": "json_schema", "json_schema": {"name": "...", '
-    '"schema": {...}}}; the schema {"type": "object"} allows any object'
-)
+_ANY_OBJECT = {"type": "object"}
 _HARMLESS = {  # fields of structured_outputs that are accepted with these values only
     "disable_fallback": (None, True, False), "disable_any_whitespace": (None, True, False),
     "disable_additional_properties": (None, False), "whitespace_pattern": (None,),
-    "json_object": (None, False), "structural_tag": (None,),
+    "structural_tag": (None,),
 }
 
 
@@ -95,26 +92,34 @@ def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
         _reject_unknown(value, path, "type", "json_schema")
         _reject_unknown(inner, inner_path, "name", "description", "schema", "strict")
         yield _single_form("json_schema", _required(inner, "schema", inner_path), f"{inner_path}.schema")
-    elif kind == "json_object" and value.get("schema") is not None:
-        _reject_unknown(value, path, "type", "schema")
-        yield _single_form("json_schema", value["schema"], f"{path}.schema")
     elif kind == "json_object":
-        raise InvalidRequest(((f"{path}.type", _NO_SCHEMA),))
+        _reject_unknown(value, path, "type", "schema")
+        if value.get("schema") is not None:
+            yield _single_form("json_schema", value["schema"], f"{path}.schema")
+        else:
+            yield _single_form("json_schema", _ANY_OBJECT, f"{path}.type")
     elif kind == "text":
         _reject_unknown(value, path, "type")
     else:
-        raise InvalidRequest(((f"{path}.type", 'must be "text" or "json_schema"'),))
+        raise InvalidRequest(((f"{path}.type", 'must be "text", "json_object" or "json_schema"'),))
 
 
 def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
     path, names = "structured_outputs", ("regex", "json", "choice", "grammar")
-    _reject_unknown(value, path, *names, *_HARMLESS)
+    _reject_unknown(value, path, *names, "json_object", *_HARMLESS)
     for name, values in _HARMLESS.items():
         if value.get(name) not in values:
             raise InvalidRequest(((f"{path}.{name}", "is not supported: use regex, json, choice or grammar"),))
     for name in names:
         if value.get(name) is not None:
             yield _single_form("json_schema" if name == "json" else name, value[name], f"{path}.{name}")
+    match value.get("json_object"):
+        case True:
+            yield _single_form("json_schema", _ANY_OBJECT, f"{path}.json_object")
+        case None | False:
+            pass
+        case _:
+            raise InvalidRequest(((f"{path}.json_object", "must be true or false"),))
 
 
 def _type_and_value(grammar: dict[str, Any], path: str) -> ParsedConstraint:

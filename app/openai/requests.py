@@ -146,10 +146,11 @@ class _ConstraintFields(DeferredModel):
     """The spellings of a constraint: OpenAI's, vLLM's, SGLang's, TGI's, llama.cpp's and ours."""
 
     response_format: dict[str, Any] | None = Field(
-        None, description='{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}} or {"type": "text"}'
+        None, description='{"type": "json_schema", "json_schema": {"name": "...", "schema": {...}}}, '
+        '{"type": "json_object"} for any JSON object, or {"type": "text"}'
     )
     structured_outputs: dict[str, Any] | None = Field(
-        None, description="vLLM: one of `regex`, `json` (a schema), `choice` and `grammar` (Lark or EBNF)"
+        None, description="vLLM: one of `regex`, `json` (a schema), `json_object`, `choice` and `grammar`"
     )
     guided_regex: str | None = Field(None, description="vLLM before 0.12", json_schema_extra=_DEPRECATED)
     guided_json: Schema = Field(None, description="vLLM before 0.12: a schema", json_schema_extra=_DEPRECATED)

@@ -97,6 +97,18 @@ def test_a_schema_in_every_server_s_spelling(ai: OpenAI, spelling: dict[str, Any
     assert answer.choices[0].message.role == "assistant" and answer.object == "chat.completion"
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    [{"response_format": {"type": "json_object"}}, {"structured_outputs": {"json_object": True}}],
+    ids=lambda spelling: next(iter(spelling)),
+)
+@pytest.mark.parametrize("max_tokens", [3, 4, 40])
+def test_any_json_object_is_complete(ai: OpenAI, spelling: dict[str, Any], max_tokens: int) -> None:
+    answer = chat(ai, max_tokens=max_tokens, temperature=1.0, seed=3, **spelling)
+    assert isinstance(json.loads(answer.choices[0].message.content or ""), dict)
+    assert answer.choices[0].finish_reason == "stop"
+
+
 LARK = 'start: "a " ("dog" | "cat") (" and " start)?\n'
 GBNF = LARK.replace("start", "root").replace("root:", "root ::=")
 
