@@ -11,6 +11,7 @@ from typing import Any
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles
 from app.openai.requests import MessageBody
+from app.openai.tools import ToolUse, template_messages, tool_variable
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
 _REJECTED = "the model's chat template rejects these messages"
@@ -24,9 +25,9 @@ class _TemplateRejection(Exception):
 
 def render_prompt(
     files: ModelFiles, messages: Sequence[MessageBody], add_generation_prompt: bool = True,
-    arguments: Mapping[str, object] | None = None,
+    arguments: Mapping[str, object] | None = None, tools: ToolUse | None = None,
 ) -> str:
-    """The prompt that the model's chat template makes of the messages.
+    """The prompt that the model's chat template makes of the messages, and of the tools if it knows tools.
 
     Raises InvalidRequest if the model has no template or the template rejects the messages, and SettingsInvalid if the
     template is invalid.
@@ -36,10 +37,11 @@ def render_prompt(
     for name in arguments or {}:
         if name in _RESERVED or name in files.special_tokens:
             raise InvalidRequest(((f"chat_template_kwargs.{name}", "is set by the server: leave it out"),))
-    contents = [_template_message(message) for message in messages]
-    template = _compiled(files.chat_template)
+    template, knows_tools = _compiled(files.chat_template)
+    contents = template_messages(messages, knows_tools)
     variables = {**_UNUSED, **files.special_tokens, **(arguments or {})}
     variables |= {"messages": contents, "add_generation_prompt": add_generation_prompt}
+    variables |= {} if tools is None else {"tools": tool_variable(tools)}
     try:
         return str(template.render(variables))
     except _TemplateRejection as rejection:
@@ -52,18 +54,11 @@ def render_prompt(
         raise InvalidRequest((("messages", f"{_REJECTED} ({type(error).__name__})"),)) from None
 
 
-def _template_message(message: MessageBody) -> dict[str, str]:
-    """A message as templates read it: "developer", OpenAI's newer name of the role, becomes "system"."""
-    role = "system" if message.role == "developer" else message.role
-    name = {} if message.name is None else {"name": message.name}
-    return {"role": role, "content": message.content or "", **name}
-
-
 @functools.lru_cache(maxsize=4)
-def _compiled(text: str) -> Any:
-    """The compiled template."""
+def _compiled(text: str) -> tuple[Any, bool]:
+    """The compiled template, and whether it reads `tools`."""
     # Imported here, because most processes never render a template.
-    from jinja2 import TemplateError
+    from jinja2 import TemplateError, meta
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(
@@ -72,7 +67,7 @@ def _compiled(text: str) -> Any:
     environment.filters["tojson"] = _to_json
     environment.globals |= {"raise_exception": _raise, "strftime_now": _now}
     try:
-        return environment.from_string(text)
+        return environment.from_string(text), "tools" in meta.find_undeclared_variables(environment.parse(text))
     except TemplateError as error:
         raise SettingsInvalid(f"the model's chat template cannot be read: {error}") from None
 

@@ -27,7 +27,11 @@ from app.openai.responses import (
     FinishReason,
     TokenLogprobBody,
     TokenUsageBody,
+    ToolCallBody,
+    ToolCallDeltaBody,
+    ToolCallFunctionBody,
 )
+from app.openai.tools import AnswerParts, call_id
 from app.openai.translate import TranslatedRequest
 from app.requests import budget_beside
 
@@ -47,6 +51,7 @@ class FinishedAnswer:
     text: str
     finish_reason: FinishReason
     tokens: tuple[AnswerToken, ...] | None
+    parts: AnswerParts
 
 
 def generated(result: Result) -> GenerateJobResult:
@@ -86,7 +91,14 @@ def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles
     cut = cut and translated.unconstrained and text == choice.text
     if translated.prefix:
         text = translated.prefix + _space(choice, files) + text
-    return FinishedAnswer(text, "length" if cut else "stop", tokens if translated.logprobs else None)
+    parts = read_parts(translated, text, finished=True)
+    reason: FinishReason = "tool_calls" if parts.call is not None else "length" if cut else "stop"
+    return FinishedAnswer(text, reason, tokens if translated.logprobs else None, parts)
+
+
+def read_parts(translated: TranslatedRequest, text: str, finished: bool = False) -> AnswerParts:
+    """The reply or the call in an answer, or in the beginning of one."""
+    return AnswerParts(content=text) if translated.tools is None else translated.tools.read(text, finished)
 
 
 def _written_tokens(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]:
@@ -132,8 +144,11 @@ class Writer(ABC):
         """The chunk before the text of an answer. None if there is none."""
 
     @abstractmethod
-    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        """A chunk of text. The last one of an answer also gets the finished answer."""
+    def chunk(self, index: int, sent: str, text: str, answer: FinishedAnswer | None = None) -> BaseModel | None:
+        """The chunk that continues the text that was sent to `text`. None if nothing of it is shown yet.
+
+        The last one of an answer also gets the finished answer.
+        """
 
     @abstractmethod
     def closing(self, result: GenerateJobResult) -> BaseModel:
@@ -158,10 +173,10 @@ class CompletionWriter(Writer):
         )
 
     def opening(self, index: int) -> BaseModel | None:
-        return self.chunk(index, self.translated.prefix) if self.translated.prefix else None
+        return self.chunk(index, "", self.translated.prefix) if self.translated.prefix else None
 
-    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        return CompletionResponse(**self._head("cmpl"), choices=(self._choice(index, text, answer),))
+    def chunk(self, index: int, sent: str, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
+        return CompletionResponse(**self._head("cmpl"), choices=(self._choice(index, text[len(sent) :], answer),))
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
         return CompletionResponse(**self._head("cmpl", result), choices=())
@@ -180,7 +195,7 @@ class ChatWriter(Writer):
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
         choices = tuple(
             ChatChoiceBody(
-                index=index, message=ChatMessageBody(content=answer.text), finish_reason=answer.finish_reason,
+                index=index, message=self._message(index, answer.parts), finish_reason=answer.finish_reason,
                 logprobs=_chat_logprobs(answer),
             )
             for index, answer in enumerate(answers)
@@ -192,8 +207,32 @@ class ChatWriter(Writer):
     def opening(self, index: int) -> BaseModel | None:
         return self._chunk(index, DeltaBody(role="assistant", content=""))
 
-    def chunk(self, index: int, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        return self._chunk(index, DeltaBody(content=text), answer)
+    def chunk(self, index: int, sent: str, text: str, answer: FinishedAnswer | None = None) -> BaseModel | None:
+        former = read_parts(self.translated, sent)
+        parts = read_parts(self.translated, text) if answer is None else answer.parts
+        if answer is None and parts == former:
+            return None
+        return self._chunk(index, self._delta(index, former, parts), answer)
+
+    def _message(self, index: int, parts: AnswerParts) -> ChatMessageBody:
+        if parts.call is None:
+            return ChatMessageBody(content=parts.content)
+        function = ToolCallFunctionBody(name=parts.call.name, arguments=parts.call.arguments)
+        return ChatMessageBody(
+            content=None, tool_calls=(ToolCallBody(id=call_id(self.job_id, index), function=function),)
+        )
+
+    def _delta(self, index: int, former: AnswerParts, parts: AnswerParts) -> DeltaBody:
+        """What the parts add to those that were sent."""
+        if parts.call is None:
+            return DeltaBody(content=parts.content[len(former.content) :])
+        if former.call is None:
+            function = ToolCallFunctionBody(name=parts.call.name, arguments=parts.call.arguments)
+            call = ToolCallDeltaBody(index=0, id=call_id(self.job_id, index), type="function", function=function)
+        else:
+            added = parts.call.arguments[len(former.call.arguments) :]
+            call = ToolCallDeltaBody(index=0, function=ToolCallFunctionBody(arguments=added))
+        return DeltaBody(tool_calls=(call,))
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
         return ChatChunkBody(**self._head("chatcmpl", result), choices=())

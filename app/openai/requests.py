@@ -7,7 +7,7 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -18,20 +18,21 @@ from pydantic import (
     WithJsonSchema,
     create_model,
     field_validator,
+    model_validator,
 )
 
+from app.api.middleware.body import read_json
 from app.api.schemas import AutomatonHash, Body, Constraint, GenerateRequest, Strings
+from app.errors import InvalidJson
 from app.messages import GenerationOptions
 from app.openai.responses import DeferredModel
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64
+TOOLS_MAX = 1024
 ENTRIES_MAX = 64  # of an object whose keys are the caller's
 _UNSUPPORTED = "Not supported: "
 _MODEL_PROBABILITIES = "answers are ranked by the model's probabilities; use `temperature` to change them"
-_NO_TOOLS = (
-    "there are no tools: leave it out and request a typed answer with response_format of type json_schema "
-    "(NativeOutput in pydantic-ai, Mode.JSON_SCHEMA in instructor)"
-)
+_FUNCTIONS = "use `tools` and `tool_choice`, their newer names"
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
 _ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
 _NO_SPECIAL_TOKENS = "no answer contains a special token: leave it out"
@@ -139,6 +140,7 @@ Stops = Annotated[tuple[str, ...], BeforeValidator(_stops), WithJsonSchema(_STOP
 _EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
 ObjectOrString = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]
 Schema = ObjectOrString  # a JSON schema, as an object or as a string of JSON
+FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 _DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 
 
@@ -277,24 +279,67 @@ _CONTENT_SCHEMA = {
 }
 
 
-class MessageBody(_NeutralValues):
-    """One turn of a conversation."""
+def _call_arguments(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            if isinstance(read_json(value.encode()), dict):
+                return value
+        except InvalidJson as error:
+            raise ValueError(str(error)) from None
+    raise ValueError("must be a string: the JSON text of an object")
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str | None, BeforeValidator(_content), WithJsonSchema(_CONTENT_SCHEMA)]
+
+class FunctionCallBody(DeferredModel, Body):
+    """A call of a function. `arguments` is JSON text."""
+
+    name: FunctionName
+    arguments: Annotated[str, BeforeValidator(_call_arguments)]
+
+
+class MessageToolCallBody(DeferredModel, Body):
+    """A call in an earlier answer."""
+
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: FunctionCallBody
+
+
+class MessageBody(_NeutralValues):
+    """One turn of a conversation. A turn of the role `tool` is the result of a call."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Annotated[str | None, BeforeValidator(_content), WithJsonSchema(_CONTENT_SCHEMA)] = None
     name: str | None = None
     refusal: str | None = Field(None, description=_NO_EFFECT)
     annotations: list[Any] | None = Field(None, description=_NO_EFFECT)
-    tool_calls: Any = _unsupported(_NO_TOOLS, [])
-    function_call: Any = _unsupported(_NO_TOOLS)
+    tool_calls: Annotated[list[MessageToolCallBody], Field(max_length=ENTRIES_MAX)] | None = None
+    tool_call_id: str | None = Field(None, description="Of a result: the id of its call")
+    function_call: Any = _unsupported(_FUNCTIONS)
     audio: Any = _unsupported(_TEXT_ONLY)
 
-    @field_validator("content")
-    @classmethod
-    def _require_text(cls, value: str | None) -> str:
-        if value is None:
+    @model_validator(mode="after")
+    def _require_text(self) -> Self:
+        if self.content is None and not self.tool_calls:
             raise ValueError("a message must have a text")
-        return value
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError("only a message of the assistant has tool_calls")
+        return self
+
+
+class FunctionBody(DeferredModel, Body):
+    """A function that an answer may call. Without parameters it takes an empty object."""
+
+    name: FunctionName
+    description: str | None = None
+    parameters: dict[str, Any] | None = Field(None, description="The JSON schema of the arguments")
+    strict: bool | None = Field(None, description="No effect: arguments always satisfy the parameters")
+
+
+class ToolBody(DeferredModel, Body):
+    """A tool. Only functions are supported."""
+
+    type: Literal["function"]
+    function: FunctionBody
 
 
 class ChatRequest(OpenAIRequest):
@@ -310,11 +355,15 @@ class ChatRequest(OpenAIRequest):
     chat_template_kwargs: Annotated[dict[str, str | int | float | bool | None], _LIMITED_ENTRIES] | None = Field(
         None, description="Variables of the chat template, beside the messages"
     )
-    parallel_tool_calls: bool | None = Field(None, description=_NO_EFFECT)
-    tools: Any = _unsupported(_NO_TOOLS, [])
-    tool_choice: Any = _unsupported(_NO_TOOLS, "none", "auto")
-    functions: Any = _unsupported(_NO_TOOLS, [])
-    function_call: Any = _unsupported(_NO_TOOLS, "none", "auto")
+    tools: Annotated[list[ToolBody], Field(max_length=TOOLS_MAX, fail_fast=True)] | None = Field(
+        None, description="Tools that the answer may call. The arguments of a call satisfy the tool's parameters"
+    )
+    tool_choice: ObjectOrString = Field(
+        None, description='"none", "auto" (a reply or a call), "required" (a call), one function, or allowed_tools'
+    )
+    parallel_tool_calls: bool | None = Field(None, description="No effect: an answer has at most one call")
+    functions: Any = _unsupported(_FUNCTIONS, [])
+    function_call: Any = _unsupported(_FUNCTIONS, "none", "auto")
     modalities: Any = _unsupported(_TEXT_ONLY, ["text"])
     audio: Any = _unsupported(_TEXT_ONLY)
     prediction: Any = _unsupported("no text is predicted: leave it out")

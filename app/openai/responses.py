@@ -6,13 +6,17 @@ answer.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.messages import StrictModel
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls"]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class DeferredModel(StrictModel):
@@ -82,12 +86,37 @@ class ChatLogprobsBody(DeferredModel):
     refusal: None = None
 
 
+class ToolCallFunctionBody(DeferredModel):
+    """The function of a call. `arguments` is JSON text; in a stream, what a chunk adds to it."""
+
+    name: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    arguments: str
+
+
+class ToolCallBody(DeferredModel):
+    """A call of a tool."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: ToolCallFunctionBody
+
+
+class ToolCallDeltaBody(DeferredModel):
+    """What a chunk adds to a call. The first chunk of a call has its id, its type and the function's name."""
+
+    index: int
+    id: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    type: Annotated[Literal["function"] | None, Field(exclude_if=_is_none)] = None
+    function: ToolCallFunctionBody
+
+
 class ChatMessageBody(DeferredModel):
-    """The assistant's message."""
+    """The assistant's message: a content or a call."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
     refusal: None = None
+    tool_calls: Annotated[tuple[ToolCallBody, ...] | None, Field(exclude_if=_is_none)] = None
 
 
 class ChatChoiceBody(DeferredModel):
@@ -114,6 +143,7 @@ class DeltaBody(DeferredModel):
 
     role: Literal["assistant"] | None = None
     content: str | None = None
+    tool_calls: Annotated[tuple[ToolCallDeltaBody, ...] | None, Field(exclude_if=_is_none)] = None
 
 
 class DeltaChoiceBody(DeferredModel):

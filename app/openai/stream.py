@@ -95,12 +95,13 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
                     # A retry starts with shorter texts, and may differ: `_final_chunks` compares it at the end.
                     if len(text) > len(prefix) and text.startswith(prefix):
                         sent[index] = text
-                        yield _data(writer.chunk(index, text[len(prefix) :]))
+                        if (chunk := writer.chunk(index, prefix, text)) is not None:
+                            yield _data(chunk)
             case _:
                 pass
     result = generated(await _result(service, streamed.submitted))
-    for chunk in _final_chunks(streamed, result, answers(result, translated, service.files), sent):
-        yield _data(chunk)
+    for final in _final_chunks(streamed, result, answers(result, translated, service.files), sent):
+        yield _data(final)
     yield DONE
 
 
@@ -116,7 +117,8 @@ def _final_chunks(
             chunks += [opening] if (opening := writer.opening(index)) is not None else []
         if not answer.text.startswith(prefix):
             raise JobCancelled(_CONTRADICTED)
-        chunks.append(writer.chunk(index, answer.text[len(prefix) :], answer))
+        if (chunk := writer.chunk(index, prefix, answer.text, answer)) is not None:
+            chunks.append(chunk)
     return [*chunks, writer.closing(result)] if streamed.usage else chunks
 
 

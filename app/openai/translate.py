@@ -18,6 +18,7 @@ from app.models import ModelFiles
 from app.openai.chat_template import render_prompt
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
+from app.openai.tools import ToolUse, tool_use
 from app.requests import GenerateParams
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec import spec_from_json
@@ -46,6 +47,8 @@ _COMPLETION_CONFLICTS: _Conflicts = (
      'the prompt may contain the string: leave it out, or "scope": "full"'),
 )  # fmt: skip
 _CHAT_CONFLICTS: _Conflicts = (
+    ("automaton", lambda request: request.automaton is not None and request.tools and request.tool_choice != "none",
+     "cannot be combined with tools: send the constraint itself"),
     ("max_tokens", lambda request: len({request.max_tokens, request.max_completion_tokens} - {None}) > 1,
      "differs from max_completion_tokens, which is its newer name: give one"),
 )  # fmt: skip
@@ -63,6 +66,7 @@ class TranslatedRequest:
     best_by_token  choose the samples with the highest log-prob per token, because more than n are drawn
     unconstrained  there is no constraint, so a text that uses up its budget was cut off
     constraint     the constraint as the request spells it
+    tools          the tools that an answer may call
     renamed        fields that the request calls otherwise than POST /generate: our name -> the request's
     """
 
@@ -75,6 +79,7 @@ class TranslatedRequest:
     unconstrained: bool
     constraint: ParsedConstraint | None
     renamed: Mapping[str, str]
+    tools: ToolUse | None = None
 
     @property
     def deprecated(self) -> bool:
@@ -96,10 +101,10 @@ def translate_completion(request: CompletionRequest, max_tokens: int) -> Transla
 def translate_chat(request: ChatRequest, files: ModelFiles, max_tokens: int) -> TranslatedRequest:
     """Translates a chat. Raises what `translate_completion` and `render_prompt` raise."""
     _check_conflicts(request, _CHAT_CONFLICTS)
-    generation_prompt = request.add_generation_prompt is not False
-    prompt = render_prompt(files, request.messages, generation_prompt, request.chat_template_kwargs)
+    generation_prompt, tools = request.add_generation_prompt is not False, tool_use(request)
+    prompt = render_prompt(files, request.messages, generation_prompt, request.chat_template_kwargs, tools)
     budget = request.max_completion_tokens or request.max_tokens
-    return _translate(request, {"prompt": prompt}, budget, min(CHAT_TOKENS, max_tokens))
+    return _translate(request, {"prompt": prompt}, budget, min(CHAT_TOKENS, max_tokens), tools=tools)
 
 
 def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
@@ -109,13 +114,17 @@ def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
 
 
 def _translate(
-    request: CompletionRequest | ChatRequest, prompt: dict[str, Any], budget: int | None, default: int, prefix: str = ""
+    request: CompletionRequest | ChatRequest, prompt: dict[str, Any], budget: int | None, default: int,
+    prefix: str = "", tools: ToolUse | None = None,
 ) -> TranslatedRequest:
     is_chat = isinstance(request, ChatRequest)
     logprobs = bool(request.logprobs)
     parsed = parse_constraint(request)
-    unconstrained = parsed is None and request.automaton is None
     _check_conflicts(request, _CONFLICTS)
+    unconstrained = parsed is None and request.automaton is None and not (tools and tools.required)
+    if tools is not None:
+        reply = None if parsed is None else parsed.constraint
+        parsed = ParsedConstraint(tools.constraint(reply), "tools", "", reply=None if tools.required else parsed)
     fields = prompt | _algorithm_fields(request, unconstrained)
     fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
     # An echoed prompt needs the trace: it holds the space that was removed before the answer.
@@ -131,7 +140,7 @@ def _translate(
         raise InvalidRequest((("best_of", "the best of several samples cannot be streamed: leave out best_of"),))
     params = dataclasses.replace(params, from_chat_template=is_chat, clamp_to_context=budget is None)
     renamed = _renamed(request, params)
-    return TranslatedRequest(params, n, stops, logprobs, prefix, best_by_token, unconstrained, parsed, renamed)
+    return TranslatedRequest(params, n, stops, logprobs, prefix, best_by_token, unconstrained, parsed, renamed, tools)
 
 
 def _renamed(request: CompletionRequest | ChatRequest, params: GenerateParams) -> dict[str, str]:

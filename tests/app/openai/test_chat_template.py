@@ -14,7 +14,8 @@ from transformers import PreTrainedTokenizerFast
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles, open_model_files
 from app.openai.chat_template import render_prompt
-from app.openai.requests import MessageBody
+from app.openai.requests import ChatRequest, MessageBody
+from app.openai.tools import tool_use
 
 CHATML = (
     "{% for message in messages %}\n    {%- if loop.first and message['role'] != 'system' %}"
@@ -113,3 +114,29 @@ def test_a_malformed_template_is_an_operator_error(folder: Path) -> None:
     files = dataclasses.replace(files_with(folder, None), chat_template="{% if %}")
     with pytest.raises(SettingsInvalid):
         render_prompt(files, messages_of(("user", "a")))
+
+
+TOOL_TEMPLATE = (
+    "{% if tools %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
+    "{% for message in messages %}<{{ message.role }}>{{ message.content }}"
+    "{% for call in message.tool_calls or [] %}{{ call.function.name }}({{ call.function.arguments | tojson }})"
+    "{% endfor %}{% endfor %}"
+)
+
+
+def test_a_template_describes_tools_as_transformers_does(folder: Path) -> None:
+    files = files_with(folder, TOOL_TEMPLATE)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
+    function = {"name": "refund", "description": "Pays back", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": function}]
+    call = {"type": "function", "function": {"name": "refund", "arguments": {"amount": 5}}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "b"},
+    ]
+    theirs = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
+    sent = [*messages[:1], {"role": "assistant", "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "refund", "arguments": '{"amount": 5}'}}
+    ]}, messages[2]]  # fmt: skip
+    request = ChatRequest.model_validate({"messages": sent, "tools": tools})
+    assert render_prompt(files, request.messages, True, None, tool_use(request)) == theirs
