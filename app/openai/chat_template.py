@@ -27,7 +27,7 @@ def render_prompt(
     files: ModelFiles, messages: Sequence[MessageBody], add_generation_prompt: bool = True,
     arguments: Mapping[str, object] | None = None, tools: ToolUse | None = None,
 ) -> str:
-    """The prompt that the model's chat template makes of the messages, and of the tools if it knows tools.
+    """The prompt that the chat template makes of messages and tools.
 
     Raises InvalidRequest if the model has no template or the template rejects the messages, and SettingsInvalid if the
     template is invalid.

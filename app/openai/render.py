@@ -97,7 +97,7 @@ def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles
 
 
 def read_parts(translated: TranslatedRequest, text: str, finished: bool = False) -> AnswerParts:
-    """The reply or the call in an answer, or in the beginning of one."""
+    """The reply or the call in an answer or its beginning."""
     return AnswerParts(content=text) if translated.tools is None else translated.tools.read(text, finished)
 
 
