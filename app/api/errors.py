@@ -30,7 +30,7 @@ PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400
 TEXT_CHARS_MAX = 120
 FAULTS_MAX = 16  # reported faults of one request
-PATH_CHARS_MAX = 64
+PATH_CHARS_MAX = 40
 UNKNOWN_FIELD = "an unknown field"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
 
 
 def shown_path(path: str) -> str:
-    """A field's path as an error repeats it. It keeps names that look like names, up to 64 characters in all."""
+    """A field's path as an error repeats it. It keeps names that look like names, up to 40 characters in all."""
     names = list(itertools.takewhile(_NAME.fullmatch, path.split(".")))
     while len(".".join(names)) > PATH_CHARS_MAX:
         names.pop()

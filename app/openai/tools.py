@@ -1,4 +1,4 @@
-"""The tools of a chat request: the constraint that makes a call of one, and the call that an answer contains.
+"""Constrains answers to calls of tools, and reads these calls.
 
 A call is written as a JSON object, `{"name": "refund", "arguments": {"amount": 5}}`, which is the whole answer. Its
 arguments satisfy the tool's parameters. A reply in words never begins with `{`, so the first character decides.
