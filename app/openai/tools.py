@@ -94,7 +94,7 @@ def tool_use(request: ChatRequest) -> ToolUse | None:
 
 
 def _choice(choice: Any) -> tuple[Literal["none", "auto", "required"], list[tuple[str, str]]]:
-    """The mode of a `tool_choice`, and the paths and names of the allowed tools. Without names all are allowed."""
+    """The mode of a `tool_choice`. Then paths and names of the allowed tools; without any, all are allowed."""
     match choice:
         case None:
             return "auto", []
