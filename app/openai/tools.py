@@ -117,7 +117,7 @@ def _allowed(tool: object, path: str) -> tuple[str, str]:
 
 
 def _call_head(name: str) -> str:
-    """The text of a call before its arguments, as the constraint writes it."""
+    """The text of a call before its arguments."""
     return f'{{"name": "{name}", "arguments": '
 
 
