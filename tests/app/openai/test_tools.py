@@ -1,4 +1,4 @@
-"""Calls of tools: what a request makes of them, and what is read from an answer or from its beginning."""
+"""Calls of tools, from the request to the answer."""
 
 from __future__ import annotations
 
