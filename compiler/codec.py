@@ -26,7 +26,7 @@ from compiler.grammars import GrammarWarning
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.products import LazyProduct, PartStart, ProductStart, to_json
 from compiler.products import from_json as formula_from_json
-from compiler.pushdown import PushdownAutomaton, from_arrays, machine_from_arrays
+from compiler.pushdown import PushdownAutomaton, counting_states, from_arrays, machine_from_arrays
 from compiler.spec import spec_from_json, spec_to_json
 from compiler.text import (
     AnyText,
@@ -42,7 +42,7 @@ from compiler.text import (
 )
 
 MAGIC = b"ABSDFA04"  # an explicit automaton
-PUSHDOWN_MAGIC = b"ABSPDA02"
+PUSHDOWN_MAGIC = b"ABSPDA03"
 PRODUCT_MAGIC = b"ABSLZY01"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
@@ -226,8 +226,9 @@ def _part_fits(text: PartText, tokens: AnyTokens) -> bool:
     if not isinstance(tokens, PushdownAutomaton):
         return False
     machine, tables = text.machine, tokens.tables
-    sizes = machine.states, len(machine.resume), machine.start
-    return sizes == (tables.states, tables.symbols, tables.start)
+    states = machine.states, machine.states + int(counting_states(machine).sum())
+    sizes = len(machine.resume), machine.start
+    return tables.states in states and sizes == (tables.symbols, tables.start)
 
 
 def _open(data: bytes, secret: bytes) -> tuple[bytes, bytes]:

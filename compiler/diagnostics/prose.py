@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from compiler.spec import (
     ONCE,
     AllSpec,
+    AnyPart,
     AnySpec,
+    CapturePart,
     ChoiceSpec,
     Count,
     DfaSpec,
+    FreePart,
     GrammarSpec,
     InfillSpec,
     JsonSchemaSpec,
@@ -20,9 +23,16 @@ from compiler.spec import (
     LengthSpec,
     LtlfSpec,
     NotSpec,
+    OptionalPart,
+    Part,
     Proposition,
     RegexSpec,
+    RepeatPart,
+    SequencePart,
+    SequenceSpec,
     Spec,
+    TextPart,
+    TokenPart,
 )
 
 TEXT_CHARS_MAX = 200  # of a caller's own text, a formula or a pattern, as a clause repeats it
@@ -72,6 +82,8 @@ def clause(spec: Spec) -> str:
             return _json_schema(spec)
         case GrammarSpec():
             return f"it is a text of the {_SYNTAXES[spec.syntax]} grammar {_quote(spec.text)}"
+        case SequenceSpec():
+            return f"it is {_parts(spec.root.parts)}"
         case LengthSpec():
             return f"it has {listed(_bounds(spec), 'and')}"
         case DfaSpec():
@@ -98,12 +110,45 @@ def title(spec: Spec) -> str:
                 for forms, count in zip(spec.concepts, counts, strict=True)
             ]
             return _clipped(f"keywords {order}{', '.join(phrases)}", _TITLE_CHARS_MAX)
+        case SequenceSpec():
+            return _clipped(f"sequence of {counted(len(spec.root.parts), 'part')}", _TITLE_CHARS_MAX)
         case ChoiceSpec():
             return _clipped(f"choice of {', '.join(map(json.dumps, spec.choices[:LISTED_MAX]))}", _TITLE_CHARS_MAX)
         case LengthSpec():
             return _clipped(" and ".join(_bounds(spec)), _TITLE_CHARS_MAX)
         case DfaSpec():
             return f"dfa of {len(spec.user_dfa.states)} states"
+
+
+def _parts(parts: Sequence[Part]) -> str:
+    """Parts of a sequence, one after the other."""
+    return listed(map(_part, parts), ", then")
+
+
+def _part(part: Part) -> str:
+    match part:
+        case str():
+            return _quote(part)
+        case TokenPart():
+            return f"the token {_name(part.name)}"
+        case FreePart():
+            ends = [f"up to and including {listed(map(_quote, part.until), 'or')}"] if part.until else []
+            ends += [f"without {listed(map(_quote, part.without), 'or')}"] if part.without else []
+            ends += [f"of at most {counted(part.max_tokens, 'token')}"] if part.max_tokens is not None else []
+            return f"free text {' and '.join(ends)}".rstrip()
+        case OptionalPart():
+            return f"perhaps {_part(part.part)}"
+        case RepeatPart():
+            between = "" if part.separator is None else f" with {_part(part.separator)} between"
+            return f"({_part(part.part)}) {_count((part.minimum, part.maximum), 'time')}{between}"
+        case AnyPart():
+            return f"({listed(map(_part, part.parts), 'or')})"
+        case CapturePart():
+            return f"{_part(part.part)} (captured as {_name(part.name)})"
+        case SequencePart():
+            return f"({_parts(part.parts)})"
+        case TextPart():
+            return f"a text of which holds: {_bracketed(part.spec)}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,15 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from compiler.automata import CharDfa, Dfa, count_dfa, keyword_counts_dfa, sentences_dfa, texts_dfa
+from compiler.automata import CharDfa, Dfa, texts_dfa
 from compiler.engines import Engines
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported, require
 from compiler.forms.infill import infill_node
-from compiler.forms.inflections import inflections
-from compiler.forms.machines import all_of, grammar_leaf
+from compiler.forms.machines import all_of, grammar_leaf, grammar_part
+from compiler.forms.sequences import PartRules, PartTexts, sequence_leaf
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
+from compiler.forms.words import keywords_leaf, length_tree
 from compiler.json_schema import (
     SchemaReader,
+    SchemaRules,
     SchemaViolation,
     public_pointer,
     read_decimal,
@@ -27,15 +29,12 @@ from compiler.json_schema import (
     schema_violation,
 )
 from compiler.limits import SIZE_LIMITS, ResourceGuard
-from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, propositions_of, subformula
+from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of, subformula
 from compiler.pushdown import network_machine
 from compiler.regex import Node, blame_field, parse_pattern
 from compiler.spec import (
-    CLOSER,
     EOS,
     NOMATCH,
-    SENTENCE_END,
-    STEP,
     AllSpec,
     AnySpec,
     ChoiceSpec,
@@ -50,15 +49,16 @@ from compiler.spec import (
     NotSpec,
     Proposition,
     RegexSpec,
+    SequenceSpec,
     Spec,
     WholeTextSpec,
     check_input_size,
-    concepts_of,
     drop_unused_propositions,
     field_prefix,
     guard_propositions,
     leaves,
     meaning_name,
+    part_specs,
     resolve_propositions,
     spec_from_json,
 )
@@ -66,7 +66,6 @@ from compiler.text import (
     BooleanNode,
     CharLeaf,
     ConstraintTree,
-    LengthLeaf,
     LetterDfa,
     Negation,
     PushdownLeaf,
@@ -108,16 +107,18 @@ def constraint_tree(
             names = propositions_of(formula)
             return _formula_leaf(formula, resolve_propositions(names, dict(spec.propositions)), EOS in names, engines)
         case KeywordsSpec():
-            return _keywords(spec, engines)
+            return keywords_leaf(spec, engines)
         case LengthSpec():
-            return _length(spec)
+            return length_tree(spec)
         case DfaSpec():
             return _user_dfa(spec, guard, path)
         case GrammarSpec():
             if regular:
-                message = "a grammar cannot be a part of labels or of a schema"
+                message = "labels, schemas and combinations in a sequence have no grammar as a part"
                 raise SpecUnsupported(message, construct="grammar in labels or a schema", field="grammar")
             return grammar_leaf(spec, guard, path)
+        case SequenceSpec():
+            return _sequence(spec, engines, guard, path, shortens=shortens, regular=regular)
         case JsonSchemaSpec() if not regular:
             return _schema_leaf(spec, engines, guard, path, shortens=shortens)
         case LabelsSpec():
@@ -135,13 +136,7 @@ def _schema_leaf(
 ) -> PushdownLeaf | CharLeaf:
     """The texts of a schema, as a machine or as an automaton."""
     left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
-    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out, approximated=approximated)
-    document, schemas = _documents(spec)
-    texts = schema_texts(
-        document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
-        shortens=shortens, any_order=spec.property_order == "any", left_out=left_out, approximate=spec.approximate,
-        approximated=approximated,
-    )
+    texts = _schema(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
     strips_space = spec.leading_space == "strip"
     if isinstance(texts, CharDfa):
         return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated))
@@ -163,6 +158,44 @@ def _schema_leaf(
         machine=machine, source=spec, leading_space=strips_space, field=".".join((*path, "json_schema")),
         left_out=tuple(left_out), approximated=tuple(approximated), bounded=bounded, both=both,
     )  # fmt: skip
+
+
+def _sequence(
+    spec: SequenceSpec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...], *, shortens: bool, regular: bool
+) -> PushdownLeaf | CharLeaf:
+    """The texts of a sequence, as a machine or as an automaton."""
+    left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
+
+    def compiled(part: Spec) -> PartTexts:
+        if isinstance(part, GrammarSpec) and not regular:
+            return grammar_part(part, guard)
+        if isinstance(part, JsonSchemaSpec) and not regular:
+            texts = _schema(part, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
+            if isinstance(texts, CharDfa):
+                return texts
+            return PartRules(names=texts.names, rules=(texts.rules[0].without_end(), *texts.rules[1:]))
+        tree = constraint_tree(part, engines, guard, (*path, "sequence"), shortens=shortens, regular=True)
+        left_out.extend(without_bounded_leaves(tree)[1])
+        approximated.extend(approximated_paths(tree))
+        return to_char_dfa(tree, guard)
+
+    return sequence_leaf(
+        spec, compiled, guard, path, regular=regular, left_out=left_out, approximated=approximated
+    )
+
+
+def _schema(
+    spec: JsonSchemaSpec, engines: Engines, guard: ResourceGuard, *, shortens: bool, left_out: list[LimitExceeded],
+    approximated: list[tuple[str, ...]],
+) -> CharDfa | SchemaRules:
+    """The texts of a schema. The lists receive what a leaf knows of them."""
+    embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out, approximated=approximated)
+    document, schemas = _documents(spec)
+    return schema_texts(
+        document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
+        shortens=shortens, any_order=spec.property_order == "any", left_out=left_out, approximate=spec.approximate,
+        approximated=approximated,
+    )
 
 
 def _texts(
@@ -251,6 +284,9 @@ def approximated_keywords(tree: ConstraintTree) -> tuple[str, ...]:
 
 def _unenforced(spec: Spec, guard: ResourceGuard) -> Iterator[tuple[str, ...]]:
     for leaf in leaves(spec):
+        if isinstance(leaf, SequenceSpec):
+            for part in part_specs(leaf.root):
+                yield from _unenforced(part, guard)
         if not isinstance(leaf, JsonSchemaSpec):
             continue
         document, schemas = _documents(leaf)
@@ -299,83 +335,6 @@ def _formula_leaf(
 
     leaf = _word_leaf(declared, names, partial(engines.formula, formula))
     return replace(leaf, with_eos=with_eos, conjuncts=conjuncts if root.op is Op.AND else None)
-
-
-def _keywords(spec: KeywordsSpec, engines: Engines) -> WordLeaf:
-    """Keywords as a leaf over letters.
-
-    Keywords that only have to occur become a formula. Where they are ordered or counted, the automaton is built
-    directly: as a formula an order would be nested as often as there are keywords.
-    """
-    names = [name for name, _ in concepts_of(spec).values()]
-    propositions = {}
-    for number, (name, proposition) in concepts_of(spec).items():
-        with field_prefix(f"keywords.{number}"):
-            # Inflection may fail for want of its dictionary, which is a fault of that concept's field.
-            propositions[name] = _inflect_proposition(proposition) if spec.inflect else proposition
-    build: LetterDfa
-    if spec.counts or spec.ordered:
-        bounds = spec.counts or ((1, None),) * len(names)
-        build = partial(keyword_counts_dfa, names=names, bounds=bounds, ordered=spec.ordered)
-    else:
-        build = partial(engines.formula, _occurrences(names))
-
-    def conjuncts() -> tuple[WordLeaf, ...]:
-        parts = [
-            replace(spec, concepts=(concept,), counts=spec.counts[number : number + 1])
-            for number, concept in enumerate(spec.concepts)
-        ]
-        return tuple(_keywords(part, engines) for part in parts)
-
-    several = len(spec.concepts) > 1 and not spec.ordered
-    return WordLeaf(propositions=propositions, build=build, conjuncts=conjuncts if several else None)
-
-
-def _inflect_proposition(proposition: Proposition) -> Proposition:
-    forms = dict.fromkeys(form for word in proposition.words for form in inflections(word))
-    return Proposition(tuple(forms), case_sensitive=proposition.case_sensitive)
-
-
-def _occurrences(names: Sequence[str]) -> LtlfFormula:
-    """The formula of keywords: F(a) & F(b) & ..."""
-    build = Builder()
-    occurs = list(dict.fromkeys(build.add(Op.FINALLY, (build.add(Op.NAME, (), name),)) for name in names))
-    return build.formula(build.add(Op.AND, occurs) if len(occurs) > 1 else occurs[0])
-
-
-def _length(spec: LengthSpec) -> ConstraintTree:
-    """The bounds on a text's length, each a leaf of its own."""
-    parts: list[ConstraintTree] = []
-    if spec.min_words is not None or spec.max_words is not None:
-        # Words and sentences are counted on the word trace.
-        parts.append(
-            WordLeaf(propositions={meaning_name(STEP): STEP}, build=partial(_word_counts, spec), internal=True)
-        )
-    if spec.sentences is not None:
-        marks = {meaning_name(mark): mark for mark in (STEP, SENTENCE_END, CLOSER)}
-        parts.append(WordLeaf(propositions=marks, build=partial(_sentences, spec), internal=True))
-    if spec.max_chars is not None:
-        # Characters are counted on the text itself.
-        parts.append(LengthLeaf(spec.max_chars))
-    # All bounds have to hold.
-    return parts[0] if len(parts) == 1 else BooleanNode(True, tuple(parts))
-
-
-def _holds_at(proposition: Proposition, letters: Sequence[frozenset[str]]) -> list[bool]:
-    """For each letter, whether it holds the proposition."""
-    name = meaning_name(proposition)
-    return [name in letter for letter in letters]
-
-
-def _word_counts(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    return count_dfa(_holds_at(STEP, letters), spec.min_words or 0, spec.max_words, guard)
-
-
-def _sentences(spec: LengthSpec, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    assert spec.sentences is not None
-    minimum, maximum = spec.sentences
-    ends, words, closers = (_holds_at(mark, letters) for mark in (SENTENCE_END, STEP, CLOSER))
-    return sentences_dfa(ends, words, closers, minimum=minimum, maximum=maximum, guard=guard)
 
 
 def _user_dfa(spec: DfaSpec, guard: ResourceGuard, path: tuple[str, ...]) -> ConstraintTree:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from compiler.automata import char_complement, everything
 from compiler.errors import SpecUnsatisfiable
+from compiler.forms.sequences import PartRules, PartTexts
 from compiler.grammars import read_grammar
 from compiler.limits import ResourceGuard
-from compiler.pushdown import build_machine
+from compiler.pushdown import INLINE_GROWTH_MAX, build_machine, prepared_rules, rule_dfa
 from compiler.regex import blame_field
 from compiler.spec import GrammarSpec, JsonSchemaSpec
 from compiler.text import CharLeaf, PushdownLeaf
@@ -36,6 +37,19 @@ def grammar_leaf(spec: GrammarSpec, guard: ResourceGuard, path: tuple[str, ...])
         machine=machine, source=spec, leading_space=strips_space, field=".".join((*path, "grammar")),
         warnings=parsed.warnings,
     )  # fmt: skip
+
+
+def grammar_part(spec: GrammarSpec, guard: ResourceGuard) -> PartTexts:
+    """The rules of a grammar inside a sequence."""
+    try:
+        with blame_field("grammar"):
+            names, nodes, terminals = prepared_rules(
+                read_grammar(spec.text, spec.syntax, guard).grammar, INLINE_GROWTH_MAX, guard
+            )
+            rules = [rule_dfa(node, guard) for node in nodes]
+    except SpecUnsatisfiable:
+        return char_complement(everything())  # other parts may have texts
+    return PartRules(names=tuple(names), rules=(rules[0].without_end(), *rules[1:]), terminals=frozenset(terminals))
 
 
 def all_of(left: JsonSchemaSpec, right: JsonSchemaSpec) -> JsonSchemaSpec | None:

@@ -8,8 +8,17 @@ are united, complemented and multiplied with regular ones.
 
 from __future__ import annotations
 
+from compiler.pushdown.budgets import counting_states
 from compiler.pushdown.configurations import DEAD_STATE, MEMBERS_MAX, Configurations, Stacks
-from compiler.pushdown.grammar import Grammar, call, calls_of, derives, replace_calls
+from compiler.pushdown.grammar import (
+    END_SYMBOL,
+    MARK_SYMBOL,
+    Grammar,
+    call,
+    calls_of,
+    derives,
+    replace_calls,
+)
 from compiler.pushdown.machine import (
     ACCEPTED,
     BOTTOM,
@@ -22,8 +31,16 @@ from compiler.pushdown.machine import (
     machine_from_arrays,
     with_leading_space,
 )
-from compiler.pushdown.network import RuleDfa, build_machine, network_machine
-from compiler.pushdown.preparation import productive_rules
+from compiler.pushdown.network import (
+    INLINE_GROWTH_MAX,
+    SPENT,
+    TEXT_END,
+    RuleDfa,
+    build_machine,
+    network_machine,
+    rule_dfa,
+)
+from compiler.pushdown.preparation import prepared_rules, productive_rules
 from compiler.pushdown.products import complement, intersect, regular_machine, unite
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton, from_arrays, lift_to_tokens
 from compiler.pushdown.saturation import ExitDistances, saturate
@@ -31,9 +48,47 @@ from compiler.pushdown.stack_vectors import ExitCosts
 from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 __all__ = [
-    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "MEMBERS_MAX", "NOWHERE", "Configurations",
-    "ExitCosts", "ExitDistances", "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer",
-    "RuleDfa", "StackNodes", "Stacks", "after_space", "build_machine", "call", "calls_of", "complement",
-    "derives", "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays", "network_machine",
-    "productive_rules", "regular_machine", "replace_calls", "saturate", "unite", "with_leading_space",
+    "ACCEPTED",
+    "ACCEPTED_PENDING",
+    "BOTTOM",
+    "DEAD_STATE",
+    "END",
+    "END_SYMBOL",
+    "INLINE_GROWTH_MAX",
+    "MARK_SYMBOL",
+    "MEMBERS_MAX",
+    "NOWHERE",
+    "SPENT",
+    "TEXT_END",
+    "Configurations",
+    "ExitCosts",
+    "ExitDistances",
+    "Grammar",
+    "PushdownAutomaton",
+    "PushdownMachine",
+    "PushdownTables",
+    "Recognizer",
+    "RuleDfa",
+    "StackNodes",
+    "Stacks",
+    "after_space",
+    "build_machine",
+    "call",
+    "calls_of",
+    "complement",
+    "counting_states",
+    "derives",
+    "from_arrays",
+    "intersect",
+    "lift_to_tokens",
+    "machine_from_arrays",
+    "network_machine",
+    "prepared_rules",
+    "productive_rules",
+    "regular_machine",
+    "replace_calls",
+    "rule_dfa",
+    "saturate",
+    "unite",
+    "with_leading_space",
 ]  # fmt: skip

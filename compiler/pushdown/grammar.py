@@ -13,7 +13,9 @@ from compiler.automata import CODE_POINTS, CharSet, single
 from compiler.regex import Alternation, Chars, Concat, Node, Repeat, Words, has_condition, leaves_of
 
 END_SYMBOL = CODE_POINTS  # the end of the text, which only the root reads
-_FIRST_RULE = CODE_POINTS + 1
+MARK_SYMBOL = CODE_POINTS + 1  # stands before and behind the name of a token
+SPENT_SYMBOL = CODE_POINTS + 2  # stands where the last token of a budget ends
+_FIRST_RULE = CODE_POINTS + 3
 
 
 def call(rule: int) -> Node:
@@ -22,7 +24,7 @@ def call(rule: int) -> Node:
 
 
 def symbol_of(charset: CharSet) -> int | None:
-    """END_SYMBOL, or the number of the called rule behind it. None for a set of characters."""
+    """END_SYMBOL, one of those behind it, or a called rule behind these. None for a set of characters."""
     first = charset[0][0] if charset else 0
     return first if first >= CODE_POINTS else None
 
@@ -30,7 +32,7 @@ def symbol_of(charset: CharSet) -> int | None:
 def rule_of(charset: CharSet) -> int | None:
     """The rule that a set of symbols calls, if it does."""
     symbol = symbol_of(charset)
-    return None if symbol is None or symbol == END_SYMBOL else symbol - _FIRST_RULE
+    return None if symbol is None or symbol < _FIRST_RULE else symbol - _FIRST_RULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from compiler.pushdown.arrivals import BASE, Arrivals, Exit, Item, Landing
 from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, PushdownMachine
 from compiler.pushdown.near_states import UNLIKE_DEAD, edges_by_state, near_states, without_likeness
 from compiler.pushdown.tables import NO_LANDING, PushdownTables
-from compiler.vocab import Trie, Vocabulary
+from compiler.vocab import PLAIN_CHARACTERS, Trie, Vocabulary
 
 _CONTINUATION = slice(0x80, 0xC0)
 _MEANINGLESS = 0  # the symbol of a landing that pushed none
@@ -107,6 +107,12 @@ def _plain(machine: PushdownMachine, between: np.ndarray) -> tuple[np.ndarray, b
     # The actions as a table of next states: 1 + q is q, and 0 is dead.
     inner = machine.inner()
     table = np.where(inner, machine.action, NO_ACTION)
+    # A state that leaves its component before a plain character, or calls a rule there, is no dead one.
+    first_bytes = [byte for first, *_ in PLAIN_CHARACTERS for byte in range(first[0], first[1] + 1)]
+    columns = distinct(machine.byte_class[first_bytes])
+    other = (((machine.action != NO_ACTION) | machine.pop) & ~inner)[:, columns].any(axis=1)
+    table[other] = NO_ACTION
+    table[other, machine.byte_class[ord(" ")]] = 1 + np.flatnonzero(other)  # unlike other plain characters
     table = np.concatenate([np.zeros((1, table.shape[1]), dtype=table.dtype), table])
     candidates = np.append(False, between & inner[:, machine.byte_class[ord(" ")]])
     plain, counts = plain_states(table, np.zeros_like(table), machine.byte_class, candidates)

@@ -15,13 +15,15 @@ import numpy as np
 from compiler.limits import Limits, ResourceGuard
 
 END = 256  # what EOS spells, in place of a byte
+MARK_BYTE = 0xFF  # stands before and behind the name of a token that the constraint names; no text holds it
+SPENT_BYTE = 0xFE  # stands where the last token of a budget ends; no text holds it
 NOWHERE = -1  # in `resume`: the symbol does not take the code
 NO_ACTION = 0  # in `action`: the byte cannot be read
 BOTTOM = 0  # the node of the empty stack
 ACCEPTED = -1  # the state behind END
 _SPACE = 0x20
 _UNBOUNDED = Limits(check_steps_max=1 << 62)
-_NUMBERS = ("choices", "start", "rules")  # fields of a machine that are no arrays
+_NUMBERS = ("choices", "start", "rules", "budgets", "marks")  # fields of a machine that are no arrays
 _DIGEST_BASE, _DIGEST_PRIME = 0x9E3779B97F4A7C15, 2**61 - 1
 
 Action: TypeAlias = tuple[tuple[int, ...], int]  # symbols to push, the first one first, and the next state
@@ -78,6 +80,8 @@ class PushdownMachine:
     resume      int32 [S, R]  the state in which a symbol goes on when its callee was left with a code, or NOWHERE
     start       int           the state before the first byte
     rules       the name of each code
+    budgets     by code, how many tokens may write a text of the component; 0 for any number. Empty for no budget
+    marks       the names of tokens that stand between two MARK_BYTE
 
     A component ends in a state where it may be popped or is eager. A text is accepted when END leads from the start
     to an eager state with the code of the start, on the empty stack. Raises ValueError where an index or a shape is
@@ -93,6 +97,8 @@ class PushdownMachine:
     resume: np.ndarray
     start: int
     rules: tuple[str, ...]
+    budgets: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         states, columns = self.action.shape
@@ -112,6 +118,13 @@ class PushdownMachine:
         check_range("choices", np.array([symbol for symbols, _ in choices for symbol in symbols]), 0, symbols)
         if not 0 <= self.start < states or self.eager[self.start]:
             raise ValueError("start names a state that reads something")
+        if len(self.budgets) not in (0, codes):
+            raise ValueError("budgets has one entry for each code")
+
+    @property
+    def silent_bytes(self) -> tuple[int, ...]:
+        """The bytes that are read and stand in no text."""
+        return (*((SPENT_BYTE,) if self.budgets else ()), *((MARK_BYTE,) if self.marks else ()))
 
     @property
     def states(self) -> int:
@@ -161,6 +174,15 @@ class PushdownMachine:
                 waiting += [(resumed, stacks.below[node])] if resumed != NOWHERE else []
         return reached
 
+    def silently(self, configurations: Iterable[Configuration], stacks: StackNodes) -> set[Configuration]:
+        """The configurations, and those after bytes that stand in no text."""
+        met = frontier = set(configurations)
+        while frontier and self.silent_bytes:
+            reached = (self.after(frontier, byte, stacks) for byte in self.silent_bytes)
+            frontier = set[Configuration]().union(*reached) - met
+            met = met | frontier
+        return met
+
     def _settled(self, state: int, node: int, stacks: StackNodes) -> set[Configuration]:
         """The configuration after the components that are over were left."""
         while self.eager[state]:
@@ -191,7 +213,9 @@ class PushdownMachine:
 def machine_from_arrays(arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> PushdownMachine:
     """The machine that gave these arrays and numbers. Raises ValueError, KeyError or TypeError if none did."""
     choices = tuple(tuple((tuple(symbols), target) for symbols, target in actions) for actions in numbers["choices"])
-    return PushdownMachine(**arrays, choices=choices, start=numbers["start"], rules=tuple(numbers["rules"]))
+    rules, budgets, marks = (tuple(numbers[name]) for name in ("rules", "budgets", "marks"))
+    values: dict[str, Any] = {**arrays, "choices": choices, "rules": rules, "budgets": budgets, "marks": marks}
+    return PushdownMachine(start=numbers["start"], **values)
 
 
 def with_leading_space(machine: PushdownMachine) -> PushdownMachine:
@@ -243,7 +267,7 @@ class Recognizer:
 
     def __init__(self, machine: PushdownMachine, start: int, guard: ResourceGuard | None = None) -> None:
         self._machine, self._guard = machine, guard or ResourceGuard(_UNBOUNDED)
-        self._steps_max = self._guard.limits.check_steps_max
+        self._steps_max, self._silent = self._guard.limits.check_steps_max, machine.silent_bytes
         self.configurations: set[Configuration] = {(start, BOTTOM)}
         self.symbol, self.below = [NOWHERE], [frozenset[int]()]
         self.steps = 0
@@ -254,7 +278,18 @@ class Recognizer:
         return (ACCEPTED, BOTTOM) in self.configurations
 
     def read(self, byte: int) -> None:
-        """Read one byte, or END."""
+        """Read one byte, or END. Bytes that stand in no text may be read before it."""
+        met = frontier = self.configurations
+        while self._silent and frontier:
+            frontier = set[Configuration]().union(*(self._after(frontier, silent) for silent in self._silent)) - met
+            met = met | frontier
+        self.configurations = self._after(met, byte)
+
+    def read_exactly(self, byte: int) -> None:
+        """Read one byte, or END, and no other one before it."""
+        self.configurations = self._after(self.configurations, byte)
+
+    def _after(self, configurations: set[Configuration], byte: int) -> set[Configuration]:
         machine, column = self._machine, int(self._machine.byte_class[byte])
         actions = dict[Action, set[int]]()  # each with the nodes above which it takes place
 
@@ -266,7 +301,7 @@ class Recognizer:
         def left_at_once(state: int, node: int) -> set[Configuration]:
             return self._left(state, node) if state != ACCEPTED and machine.eager[state] else set()
 
-        self._closed({each for each in self.configurations if each[0] != ACCEPTED}, left_before_reading)
+        self._closed({each for each in configurations if each[0] != ACCEPTED}, left_before_reading)
         # What an action pushes stands above all its nodes. They are known now, so that leaving finds each of them.
         reached = {
             (target, node)
@@ -274,7 +309,7 @@ class Recognizer:
             for node in (self._pushed(symbols, nodes) if symbols else nodes)
         }
         settled = self._closed(reached, left_at_once)
-        self.configurations = {each for each in settled if each[0] == ACCEPTED or not machine.eager[each[0]]}
+        return {each for each in settled if each[0] == ACCEPTED or not machine.eager[each[0]]}
 
     def _left(self, state: int, node: int) -> set[Configuration]:
         """The configurations after the component was left."""

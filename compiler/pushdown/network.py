@@ -7,20 +7,22 @@ deterministic grammars become deterministic machines in most cases.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from compiler.automata import CODE_POINTS, CharSet, Dfa, Minterms, expand, live_states, minterms, unique_rows
 from compiler.limits import ResourceGuard
-from compiler.pushdown.grammar import Grammar, rule_of, symbol_of
-from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, Action, PushdownMachine
+from compiler.pushdown.grammar import END_SYMBOL, MARK_SYMBOL, SPENT_SYMBOL, Grammar, rule_of, symbol_of
+from compiler.pushdown.machine import END, MARK_BYTE, NO_ACTION, NOWHERE, SPENT_BYTE, Action, PushdownMachine
 from compiler.pushdown.preparation import prepared_rules
 from compiler.regex import Node, determinize, node_nfa
 
 INLINE_GROWTH_MAX = 2_000  # positions that are added where rules replace their calls
-TEXT_END = -1  # in `RuleDfa.letters`: END
+TEXT_END, MARKED, SPENT = -1, -2, -3  # in `RuleDfa.letters`: END, MARK_BYTE and SPENT_BYTE
+_BYTE_OF_LETTER = {TEXT_END: END, MARKED: MARK_BYTE, SPENT: SPENT_BYTE}
+_LETTER_OF_SYMBOL = {END_SYMBOL: TEXT_END, MARK_SYMBOL: MARKED, SPENT_SYMBOL: SPENT}
 _NONE = -1  # in place of a state
 _CHARACTERS = {  # by the first byte of their UTF-8, the code points; surrogates are none
     **{byte: (byte, byte + 1) for byte in range(0x80)},
@@ -35,7 +37,7 @@ class RuleDfa:
     """A rule as a DFA over characters and letters. Raises ValueError where the symbols are not these.
 
     dfa       its symbols are the minterms, then one for each letter
-    letters   the rule that each letter calls, given by its number, or TEXT_END
+    letters   the rule that each letter calls, given by its number, or a byte that no text holds
     """
 
     dfa: Dfa
@@ -57,6 +59,13 @@ class RuleDfa:
         symbols = np.append(dfa.symbol_class, columns).astype(np.int32)
         ended = Dfa(symbols, table, np.arange(states + 2) == end, dfa.start)
         return RuleDfa(ended, self.minterms, (*self.letters, TEXT_END))
+
+    def without_end(self) -> RuleDfa:
+        """The rule of a root, without the end of the text."""
+        dfa, column = self.dfa, self.minterms.count + self.letters.index(TEXT_END)
+        accepting = dfa.accepting[dfa.next_state[:, dfa.symbol_class[column]]]
+        others = Dfa(np.delete(dfa.symbol_class, column), dfa.next_state, accepting, dfa.start)
+        return RuleDfa(others, self.minterms, tuple(each for each in self.letters if each != TEXT_END))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -97,15 +106,23 @@ def build_machine(
     (True, False, [])
     """
     names, rules, terminals = prepared_rules(grammar, inline_growth_max, guard)
-    return network_machine(names, (_rule_dfa(rule, guard) for rule in rules), guard, terminals)
+    return network_machine(names, (rule_dfa(rule, guard) for rule in rules), guard, terminals)
 
 
 def network_machine(
-    names: Sequence[str], rules: Iterable[RuleDfa], guard: ResourceGuard, terminals: Collection[int] = ()
+    names: Sequence[str],
+    rules: Iterable[RuleDfa],
+    guard: ResourceGuard,
+    terminals: Collection[int] = (),
+    *,
+    budgets: Mapping[int, int] | None = None,
+    marks: tuple[str, ...] = (),
 ) -> PushdownMachine:
     """The pushdown machine of rules. The first one is the root, which alone reads TEXT_END, as the last letter.
 
     terminals  as in a grammar
+    budgets    by rule, how many tokens may write its texts. It calls no rule, and reads SPENT to be left at once
+    marks      as in a machine
     Rules derive no empty text, and none begins with itself. Raises LimitExceeded as `build_machine`.
     """
     components, states = [], 0
@@ -114,10 +131,12 @@ def network_machine(
         states += len(components[-1].final)
         guard.check("dfa_states_max", states)
     with guard.recursion():
-        return _Network(components, guard).machine(tuple(names))
+        machine = _Network(components, guard).machine(tuple(names))
+    of_rule = tuple((budgets or {}).get(rule, 0) for rule in range(len(components)))
+    return replace(machine, budgets=of_rule if any(of_rule) else (), marks=marks)
 
 
-def _rule_dfa(rule: Node, guard: ResourceGuard) -> RuleDfa:
+def rule_dfa(rule: Node, guard: ResourceGuard) -> RuleDfa:
     nfa = node_nfa(rule, guard)
     parts = minterms(nfa.sets)
     # Each letter that is no character gets a symbol of its own, behind the minterms.
@@ -128,8 +147,8 @@ def _rule_dfa(rule: Node, guard: ResourceGuard) -> RuleDfa:
         for charset, chosen in zip(nfa.sets, parts.members, strict=True)
     )
     dfa, _ = determinize(nfa, guard, replace(parts, count=parts.count + len(letters), members=members))
-    called = map(rule_of, letters)
-    return RuleDfa(dfa, parts, tuple(TEXT_END if each is None else each for each in called))
+    symbols = [(rule_of(charset), charset[0][0]) for charset in letters]
+    return RuleDfa(dfa, parts, tuple(_LETTER_OF_SYMBOL[first] if rule is None else rule for rule, first in symbols))
 
 
 def _component(rule: RuleDfa, terminal: bool, guard: ResourceGuard) -> _Component:
@@ -144,12 +163,16 @@ def _component(rule: RuleDfa, terminal: bool, guard: ResourceGuard) -> _Componen
     entry = expanded.table
     # An entry below 0 leads inside a character: inner state i follows the `count` states between characters.
     target = np.where(entry < 0, count - 1 - entry, np.where(entry == count, _NONE, entry))
-    end, calls = np.full((len(target), 1), _NONE), dict[int, list[tuple[int, int]]]()
+    byte_class = np.append(expanded.byte_class, target.shape[1])
+    target, calls = np.hstack([target, np.full((len(target), 1), _NONE)]), dict[int, list[tuple[int, int]]]()
     for column, called in enumerate(rule.letters, parts.count):
-        for state in np.flatnonzero(table[:, column] != count).tolist():
-            if called == TEXT_END:
-                end[state] = table[state, column]
-            else:
+        byte, reads = _BYTE_OF_LETTER.get(called), np.flatnonzero(table[:, column] != count)
+        if byte is not None:
+            byte_class[byte] = target.shape[1]
+            target = np.hstack([target, np.full((len(target), 1), _NONE)])
+            target[reads, -1] = table[reads, column]
+        else:
+            for state in reads.tolist():
                 calls.setdefault(state, []).append((called, int(table[state, column])))
     final = np.zeros(len(target), dtype=bool)
     final[:count] = dfa.accepting[live]
@@ -158,8 +181,7 @@ def _component(rule: RuleDfa, terminal: bool, guard: ResourceGuard) -> _Componen
         longer = np.append(final[:count], False)[table[state, : parts.count]]  # `count` is dead
         extends[state] = _first_bytes(parts.charset(np.flatnonzero(longer).tolist()))
     return _Component(
-        byte_class=np.append(expanded.byte_class, target.shape[1]), target=np.hstack([target, end]),
-        extends=extends, calls=calls, final=final, start=int(number[dfa.start]),
+        byte_class=byte_class, target=target, extends=extends, calls=calls, final=final, start=int(number[dfa.start]),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ complement. A regular language is a machine that pushes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +19,26 @@ from compiler.pushdown.network import RuleDfa, network_machine
 _TEXT = "the text"  # the name of the root
 
 
-def regular_machine(texts: CharDfa, guard: ResourceGuard) -> PushdownMachine:
-    """The machine of a DFA with at least one text. It reads valid UTF-8 alone, and pushes nothing."""
-    return network_machine((_TEXT,), (RuleDfa(texts.dfa, texts.minterms).with_end(),), guard)
+def regular_machine(texts: CharDfa, guard: ResourceGuard, *, beside: PushdownMachine | None = None) -> PushdownMachine:
+    """The machine of a DFA with at least one text. It reads valid UTF-8 alone, and pushes nothing.
+
+    beside  a machine whose bytes that stand in no text are passed over
+    """
+    machine = network_machine((_TEXT,), (RuleDfa(texts.dfa, texts.minterms).with_end(),), guard)
+    for byte in () if beside is None else beside.silent_bytes:
+        byte_class = machine.byte_class.copy()
+        byte_class[byte] = machine.action.shape[1]
+        passed = np.where(_between_characters(machine), 1 + np.arange(machine.states), NO_ACTION)
+        action = np.column_stack([machine.action, passed]).astype(np.int32)
+        pop = np.column_stack([machine.pop, np.zeros(machine.states, dtype=np.bool_)])
+        machine = replace(machine, byte_class=byte_class, action=action, pop=pop)
+    return machine
+
+
+def _between_characters(machine: PushdownMachine) -> np.ndarray:
+    """The states that read the first byte of a character, or the end: bool [Q]."""
+    inside = (machine.action[:, machine.byte_class[0x80:0xC0]] != NO_ACTION).any(axis=1)
+    return np.asarray(~inside & ~machine.eager)
 
 
 def intersect(machine: PushdownMachine, regular: PushdownMachine, guard: ResourceGuard) -> PushdownMachine:
@@ -142,7 +160,8 @@ class _RegularProduct:
             byte_class=self._byte_class, action=action, pop=self._popped(pairs),
             choices=tuple(self._choice(step) for step in (chosen - 1).tolist()), code=code, eager=machine.eager[state],
             resume=resume, start=int(np.searchsorted(pairs, self._start)),
-            rules=(*machine.rules, *(machine.rules[rule] for rule in own.tolist())),
+            rules=(*machine.rules, *(machine.rules[rule] for rule in own.tolist())), marks=machine.marks,
+            budgets=(*machine.budgets, *(machine.budgets[rule] for rule in own.tolist())) if machine.budgets else (),
         )  # fmt: skip
 
     def _choice(self, step: int) -> tuple[Action, ...]:
@@ -184,7 +203,15 @@ def unite(machines: Sequence[PushdownMachine], guard: ResourceGuard) -> Pushdown
         pop=np.vstack([*pops, first < 0]), code=code, resume=resume, start=offsets[-1],
         eager=np.append(np.concatenate([machine.eager for machine in machines]), False),
         rules=(_TEXT, *(name for machine in machines for name in machine.rules)),
+        budgets=_united_budgets(machines),
+        marks=tuple(dict.fromkeys(name for machine in machines for name in machine.marks)),
     )  # fmt: skip
+
+
+def _united_budgets(machines: Sequence[PushdownMachine]) -> tuple[int, ...]:
+    if not any(machine.budgets for machine in machines):
+        return ()
+    return (0, *(budget for each in machines for budget in each.budgets or (0,) * len(each.rules)))
 
 
 def _united_actions(
@@ -234,12 +261,12 @@ def _united_codes(machines: Sequence[PushdownMachine]) -> tuple[np.ndarray, np.n
 def complement(machine: PushdownMachine) -> PushdownMachine:
     """The sequences of bytes that a deterministic machine does not accept. They need not be UTF-8.
 
-    Raises ValueError for an ambiguous machine.
+    Raises ValueError for an ambiguous machine, and for one that reads bytes which stand in no text.
 
     Where the machine reads nothing, the complement goes on in a state that reads all. At the end of the text a code of
     its own leaves all that is on the stack.
     """
-    if machine.conflicts():
+    if machine.conflicts() or machine.silent_bytes:
         raise ValueError("the machine has several readings")
     states, rules = machine.states, len(machine.rules)
     everything, finished = states, states + 1

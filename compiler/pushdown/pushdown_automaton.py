@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from compiler.lifting import UNREACHABLE
 from compiler.limits import ResourceGuard
+from compiler.pushdown.budgets import with_budgets
 from compiler.pushdown.lift import lift_machine
 from compiler.pushdown.machine import PushdownMachine
 from compiler.pushdown.saturation import ExitDistances, saturate
@@ -160,6 +161,9 @@ def from_arrays(arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> Pushd
 def lift_to_tokens(machine: PushdownMachine, vocabulary: Vocabulary, guard: ResourceGuard) -> PushdownAutomaton:
     """The automaton of a machine over a vocabulary, with its distances. Raises LimitExceeded as its parts do.
 
+    Tokens that the machine names stand for these names alone, and its budgets count tokens. Over the bytes that texts
+    are checked with, both are left to the bytes that stand in no text.
+
     >>> from compiler.limits import DEFAULT_LIMITS
     >>> from compiler.pushdown import Grammar, build_machine, call
     >>> from compiler.regex import Concat, Repeat, literal_node
@@ -169,5 +173,8 @@ def lift_to_tokens(machine: PushdownMachine, vocabulary: Vocabulary, guard: Reso
     >>> lift_to_tokens(build_machine(Grammar(("s",), (nested,)), guard), vocabulary, guard).min_tokens  # "(", ")", EOS
     3
     """
-    tables = lift_machine(machine, vocabulary, guard)
+    if vocabulary.checks_texts or not machine.silent_bytes:
+        tables = lift_machine(machine, vocabulary, guard)
+    else:
+        tables = with_budgets(lift_machine(machine, vocabulary.marked(machine.marks), guard), machine, guard)
     return PushdownAutomaton(tables, saturate(tables, guard))

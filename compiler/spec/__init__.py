@@ -9,7 +9,22 @@ automaton.
 from __future__ import annotations
 
 from compiler.spec.canonical import caller_names, drop_unused_propositions, in_caller_names, spec_hash
-from compiler.spec.parse import field_prefix, spec_from_json, spec_to_json
+from compiler.spec.parse import spec_from_json, spec_to_json
+from compiler.spec.parts import (
+    AnyPart,
+    CapturePart,
+    FreePart,
+    OptionalPart,
+    Part,
+    RepeatPart,
+    SequencePart,
+    TextPart,
+    TokenPart,
+    all_parts,
+    inner_parts,
+    map_specs,
+    part_specs,
+)
 from compiler.spec.propositions import (
     CLOSER,
     EOS,
@@ -21,6 +36,8 @@ from compiler.spec.propositions import (
     normalize,
     resolve_propositions,
 )
+from compiler.spec.reading import field_prefix
+from compiler.spec.sizes import check_input_size
 from compiler.spec.types import (
     JSON_WHITE_SPACE,
     ONCE,
@@ -41,18 +58,21 @@ from compiler.spec.types import (
     NotSpec,
     Proposition,
     RegexSpec,
+    SequenceSpec,
     Spec,
     WholeTextSpec,
-    check_input_size,
+    captures_of,
     leaves,
 )
 from compiler.spec.user_dfa import UserDfa, UserTransition, guard_formulas, guard_propositions
 
 __all__ = [
-    "CLOSER", "EOS", "JSON_WHITE_SPACE", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP",
-    "AllSpec", "AnySpec", "ChoiceSpec", "Count", "DfaSpec", "GrammarSpec", "GrammarSyntax", "InfillSpec",
-    "JsonSchemaSpec", "KeywordsSpec", "LabelsSpec", "LengthSpec", "LtlfSpec", "NotSpec", "Proposition", "RegexSpec",
-    "Spec", "UserDfa", "UserTransition", "WholeTextSpec", "caller_names", "check_input_size", "concepts_of",
-    "drop_unused_propositions", "field_prefix", "guard_formulas", "guard_propositions", "in_caller_names", "leaves",
-    "meaning_name", "normalize", "resolve_propositions", "spec_from_json", "spec_hash", "spec_to_json",
+    "CLOSER", "EOS", "JSON_WHITE_SPACE", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP", "AllSpec",
+    "AnyPart", "AnySpec", "CapturePart", "ChoiceSpec", "Count", "DfaSpec", "FreePart", "GrammarSpec",
+    "GrammarSyntax", "InfillSpec", "JsonSchemaSpec", "KeywordsSpec", "LabelsSpec", "LengthSpec", "LtlfSpec",
+    "NotSpec", "OptionalPart", "Part", "Proposition", "RegexSpec", "RepeatPart", "SequencePart", "SequenceSpec",
+    "Spec", "TextPart", "TokenPart", "UserDfa", "UserTransition", "WholeTextSpec", "all_parts", "caller_names",
+    "captures_of", "check_input_size", "concepts_of", "drop_unused_propositions", "field_prefix", "guard_formulas",
+    "guard_propositions", "in_caller_names", "inner_parts", "leaves", "map_specs", "meaning_name", "normalize",
+    "part_specs", "resolve_propositions", "spec_from_json", "spec_hash", "spec_to_json",
 ]  # fmt: skip

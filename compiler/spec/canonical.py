@@ -15,8 +15,11 @@ from typing import cast
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field, parse_pattern
-from compiler.spec.parse import field_prefix, spec_to_json
+from compiler.spec.parse import spec_to_json
+from compiler.spec.parts import SequencePart, map_specs
+from compiler.spec.parts_json import part_to_json
 from compiler.spec.propositions import EOS, NOMATCH, concepts_of, meaning_name, normalize, resolve_propositions
+from compiler.spec.reading import field_prefix
 from compiler.spec.types import (
     AllSpec,
     AnySpec,
@@ -28,6 +31,7 @@ from compiler.spec.types import (
     LtlfSpec,
     NotSpec,
     Proposition,
+    SequenceSpec,
     Spec,
     leaves,
 )
@@ -123,6 +127,9 @@ def _canonical(spec: Spec, guard: ResourceGuard) -> object:
             return {**spec_to_json(spec), **texts, "integer_digits": guard.limits.integer_digits_max}
         case DfaSpec():
             return _dfa(spec, guard)
+        case SequenceSpec():
+            parts = [part_to_json(part, lambda inside: _canonical(inside, guard)) for part in spec.root.parts]
+            return {"sequence": parts, "leading_space": spec.leading_space}
         case AllSpec() | AnySpec():
             # `all` and `any` are associative, commutative and idempotent.
             # Each part once, in the order of their JSON.
@@ -231,6 +238,11 @@ def drop_unused_propositions(spec: Spec, guard: ResourceGuard) -> Spec:
                 return NotSpec(drop_unused_propositions(spec.part, guard))
         case LabelsSpec():
             return replace(spec, part=drop_unused_propositions(spec.part, guard))
+        case SequenceSpec():
+            with field_prefix("sequence"):
+                root = map_specs(spec.root, lambda inside: drop_unused_propositions(inside, guard))
+            assert isinstance(root, SequencePart)
+            return replace(spec, root=root)
         case _:
             return spec
     remaining = ((name, meaning) for name, meaning in spec.propositions if name in used or NOMATCH in used)

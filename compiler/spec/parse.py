@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
-from compiler.errors import SpecSyntaxError, SpecUnsupported, require
+from compiler.errors import SpecSyntaxError, require
+from compiler.spec.parts_json import part_to_json, sequence_from_json
+from compiler.spec.reading import bound, field_prefix, fields_of, printable_name, refuse_unknown_fields, strings, typed
 from compiler.spec.types import (
     JSON_WHITE_SPACE,
     LENGTHS,
@@ -31,13 +32,12 @@ from compiler.spec.types import (
     PropertyOrder,
     Proposition,
     RegexSpec,
+    SequenceSpec,
     Spec,
     WhiteSpace,
 )
 from compiler.spec.user_dfa import BYTE_MAX, ByteRanges, UserDfa, UserTransition, check_encodes, user_dfa_to_json
 
-T = TypeVar("T")
-_NAME_CHARS_MAX = 40
 _BYTES = "a list of bytes and of ranges of bytes, [[97, 122], 32]"
 # The compiler recurses over the tree of constraints, so its depth is bounded when it is read.
 _DEPTH_MAX = 32  # of constraints within constraints
@@ -70,47 +70,18 @@ def _spec(constraint: object, depth: int) -> Spec:
     return FORMS[forms[0]](fields, depth)
 
 
-@contextmanager
-def field_prefix(prefix: str) -> Iterator[None]:
-    """Prefix the fields in a part's errors with the part's path."""
-    try:
-        yield
-    except (SpecSyntaxError, SpecUnsupported) as error:
-        # The path grows from the inside out, while the error passes through the parts around it.
-        error.field = prefix if error.field in ("", "constraint") else f"{prefix}.{error.field}"
-        raise
-
-
-def _printable_name(name: str) -> str:
-    """A caller's name for an error message. A long or unprintable name is not repeated."""
-    return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
-
-
-def _refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...], form: str) -> None:
-    """Raise SpecSyntaxError for a field that the form does not take."""
-    expected = ", ".join(allowed)
-    for name in fields:
-        text = _printable_name(name)
-        require(name in allowed, f"unknown field {text!r} in {form}; it takes {expected}", text, expected)
-
-
-def _bound(fields: Mapping[str, object], name: str, field: str) -> int | None:
-    value = fields.get(name)
-    return None if value is None else typed(value, int, field, "an integer")
-
-
 def _leading_space(fields: Mapping[str, object]) -> LeadingSpace:
     # The types check which strings are allowed.
     return cast(LeadingSpace, typed(fields.get("leading_space", "strip"), str, "leading_space", "'strip' or 'forbid'"))
 
 
 def _proposition(name: str, value: object) -> Proposition:
-    field = f"propositions.{_printable_name(name)}"
+    field = f"propositions.{printable_name(name)}"
     if isinstance(value, list):
         return Proposition(strings(value, field))
     # A list of words is short for an object with `words`.
     fields = typed(value, dict, field, "a list of words and phrases, or an object with `words` or `regex`")
-    _refuse_unknown_fields(fields, ("words", "regex", "case_sensitive"), field)
+    refuse_unknown_fields(fields, ("words", "regex", "case_sensitive"), field)
     words = strings(fields.get("words", []), f"{field}.words")
     regex = None if "regex" not in fields else typed(fields["regex"], str, f"{field}.regex", "a string")
     # Refused rather than ignored: a caller would expect the flag to change how the regex matches.
@@ -128,13 +99,13 @@ def _propositions(fields: Mapping[str, object]) -> tuple[tuple[str, Proposition]
 
 
 def _ltlf(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, ("ltlf", "propositions"), "an ltlf constraint")
+    refuse_unknown_fields(fields, ("ltlf", "propositions"), "an ltlf constraint")
     propositions = _propositions(fields)
     return LtlfSpec(typed(fields["ltlf"], str, "ltlf", "a string"), propositions)
 
 
 def _regex(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, ("regex", "leading_space"), "a regex constraint")
+    refuse_unknown_fields(fields, ("regex", "leading_space"), "a regex constraint")
     leading = _leading_space(fields)
     return RegexSpec(typed(fields["regex"], str, "regex", "a string"), leading)
 
@@ -145,14 +116,14 @@ def _concept(item: object, field: str) -> tuple[tuple[str, ...], Count]:
         return (item,), ONCE
     if not isinstance(item, dict):
         return strings(item, field), ONCE
-    _refuse_unknown_fields(item, ("forms", "min", "max"), field)
+    refuse_unknown_fields(item, ("forms", "min", "max"), field)
     forms = item.get("forms")
-    count = (1 if "min" not in item else _bound(item, "min", f"{field}.min") or 0, _bound(item, "max", f"{field}.max"))
+    count = (1 if "min" not in item else bound(item, "min", f"{field}.min") or 0, bound(item, "max", f"{field}.max"))
     return (forms,) if isinstance(forms, str) else strings(forms, f"{field}.forms"), count
 
 
 def _keywords(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
+    refuse_unknown_fields(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
     items = typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
     # A keyword without a count occurs at least once.
     concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
@@ -163,18 +134,18 @@ def _keywords(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _infill(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, ("infill", "leading_space"), "an infill constraint")
+    refuse_unknown_fields(fields, ("infill", "leading_space"), "an infill constraint")
     return InfillSpec(typed(fields["infill"], str, "infill", "a string"), _leading_space(fields))
 
 
 def _choice(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, ("choice", "leading_space"), "a choice constraint")
+    refuse_unknown_fields(fields, ("choice", "leading_space"), "a choice constraint")
     return ChoiceSpec(strings(fields["choice"], "choice"), _leading_space(fields))
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     names = ("whitespace", "property_order", "max_depth", "leading_space", "schemas", "strict", "approximate")
-    _refuse_unknown_fields(fields, ("json_schema", *names), "a json_schema constraint")
+    refuse_unknown_fields(fields, ("json_schema", *names), "a json_schema constraint")
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
         raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
@@ -204,35 +175,45 @@ def _schema_text(schema: object, field: str) -> str:
 
 
 def _grammar(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, ("grammar", "syntax", "leading_space"), "a grammar constraint")
+    refuse_unknown_fields(fields, ("grammar", "syntax", "leading_space"), "a grammar constraint")
     text, syntax = typed(fields["grammar"], str, "grammar", "a string"), fields.get("syntax")
     # The types check which strings are allowed.
     return GrammarSpec(text, cast(GrammarSyntax, syntax), _leading_space(fields))
 
 
+def _sequence(fields: Mapping[str, object], depth: int) -> Spec:
+    refuse_unknown_fields(fields, ("sequence", "leading_space"), "a sequence")
+    return SequenceSpec(sequence_from_json(fields["sequence"], depth, _spec_of_part), _leading_space(fields))
+
+
+def _spec_of_part(fields: Mapping[str, object], depth: int) -> Spec | None:
+    known = {name for names in _FIELDS_OF_FORM.values() for name in names}
+    return None if fields.keys().isdisjoint(known) else _spec(fields, depth)
+
+
 def _length(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, LENGTHS, "a length constraint")
+    refuse_unknown_fields(fields, LENGTHS, "a length constraint")
     sentences = fields.get("sentences")
     # `sentences` is an exact number, or an object with bounds.
     if isinstance(sentences, dict):
-        _refuse_unknown_fields(sentences, ("min", "max"), "sentences")
-        least: int | None = _bound(sentences, "min", "sentences.min") or 0
-        most = _bound(sentences, "max", "sentences.max")
+        refuse_unknown_fields(sentences, ("min", "max"), "sentences")
+        least: int | None = bound(sentences, "min", "sentences.min") or 0
+        most = bound(sentences, "max", "sentences.max")
     else:
         # A number is both bounds.
-        least = most = _bound(fields, "sentences", "sentences")
+        least = most = bound(fields, "sentences", "sentences")
     count = None if least is None else (least, most)
-    min_words, max_words, max_chars = (_bound(fields, name, name) for name in LENGTHS[:3])
+    min_words, max_words, max_chars = (bound(fields, name, name) for name in LENGTHS[:3])
     return LengthSpec(min_words, max_words, max_chars, count)
 
 
 def _dfa(fields: Mapping[str, object], _: int) -> Spec:
-    _refuse_unknown_fields(fields, ("dfa", "propositions", "leading_space"), "a dfa constraint")
+    refuse_unknown_fields(fields, ("dfa", "propositions", "leading_space"), "a dfa constraint")
     return DfaSpec(user_dfa_from_json(fields["dfa"], "dfa"), _propositions(fields), _leading_space(fields))
 
 
 def _combination(kind: type[AllSpec | AnySpec], fields: Mapping[str, object], depth: int) -> Spec:
-    _refuse_unknown_fields(fields, (kind.form,), f"a constraint with {kind.form!r}")
+    refuse_unknown_fields(fields, (kind.form,), f"a constraint with {kind.form!r}")
     parts = []
     for number, item in enumerate(typed(fields[kind.form], list, kind.form, "a list of constraints")):
         # A fault inside a part names its field from the outermost constraint on.
@@ -242,7 +223,7 @@ def _combination(kind: type[AllSpec | AnySpec], fields: Mapping[str, object], de
 
 
 def _not(fields: Mapping[str, object], depth: int) -> Spec:
-    _refuse_unknown_fields(fields, ("not",), "a constraint with 'not'")
+    refuse_unknown_fields(fields, ("not",), "a constraint with 'not'")
     with field_prefix("not"):
         return NotSpec(_spec(fields["not"], depth + 1))
 
@@ -250,8 +231,8 @@ def _not(fields: Mapping[str, object], depth: int) -> Spec:
 # Every form has a field of its own name, except the bounds of a length.
 FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
     "ltlf": _ltlf, "regex": _regex, "keywords": _keywords, "infill": _infill, "json_schema": _json_schema,
-    "choice": _choice, "grammar": _grammar, "dfa": _dfa, "length": _length, "all": partial(_combination, AllSpec),
-    "any": partial(_combination, AnySpec), "not": _not,
+    "choice": _choice, "grammar": _grammar, "sequence": _sequence, "dfa": _dfa, "length": _length,
+    "all": partial(_combination, AllSpec), "any": partial(_combination, AnySpec), "not": _not,
 }  # fmt: skip
 # The fields by which each form is recognised.
 _FIELDS_OF_FORM = {form: LENGTHS if form == "length" else (form,) for form in FORMS}
@@ -280,6 +261,9 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
             return {"json_schema": json.loads(spec.schema), **written, **reading, "approximate": list(spec.approximate)}
         case GrammarSpec():
             return {"grammar": spec.text, "syntax": spec.syntax, "leading_space": spec.leading_space}
+        case SequenceSpec():
+            parts = [part_to_json(part, spec_to_json) for part in spec.root.parts]
+            return {"sequence": parts, "leading_space": spec.leading_space}
         case LengthSpec():
             bounds: dict[str, object] = {**spec.bounds}
             if spec.sentences is not None:
@@ -325,7 +309,7 @@ def _declared_json(propositions: tuple[tuple[str, Proposition], ...]) -> dict[st
 
 def user_dfa_from_json(value: object, field: str) -> UserDfa:
     """The automaton in the field `field` of a request. Raises SpecSyntaxError, whose `field` leads to the fault."""
-    fields = _fields(value, ("start", "accepting", "transitions"), field)
+    fields = fields_of(value, ("start", "accepting", "transitions"), field)
     # Both lists may be empty, but must be there.
     for name in ("accepting", "transitions"):
         require(name in fields, f"{field} lacks `{name}`", field, f"the field {name}")
@@ -338,7 +322,7 @@ def user_dfa_from_json(value: object, field: str) -> UserDfa:
 
 
 def _transition(value: object, field: str) -> UserTransition:
-    fields = _fields(value, ("from", "to", "when", "bytes", "text"), field)
+    fields = fields_of(value, ("from", "to", "when", "bytes", "text"), field)
     source, target = (_state_name(fields, name, field) for name in ("from", "to"))
     # Without any of them, the guard is `true`.
     labels = [name for name in ("when", "bytes", "text") if name in fields]
@@ -370,25 +354,3 @@ def _byte_ranges(value: object, field: str) -> ByteRanges:
         require(in_range, f"{field} lists bytes and ranges: {expected}", f"{field}.{number}", expected)
         ranges.append((pair[0], pair[1]))
     return tuple(ranges)
-
-
-def strings(value: object, field: str, expected: str = "a list of strings", each: str = "a string") -> tuple[str, ...]:
-    """A list of strings. The field of an item ends in its index."""
-    items = typed(value, list, field, expected)
-    return tuple(typed(item, str, f"{field}.{number}", each) for number, item in enumerate(items))
-
-
-def typed(value: object, kind: type[T], field: str, expected: str) -> T:
-    """Check that the value is of this kind, and return it. A bool is no int."""
-    # A bool is an int in Python, but JSON's true is no number.
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
-    return value
-
-
-def _fields(value: object, allowed: tuple[str, ...], field: str) -> Mapping[str, object]:
-    """The fields of an object. Raises SpecSyntaxError for one that is not allowed."""
-    fields = typed(value, dict, field, f"an object with {', '.join(allowed)}")
-    expected = ", ".join(allowed)
-    require(set(fields) <= set(allowed), f"{field} has an unknown field; it takes {expected}", field, expected)
-    return fields

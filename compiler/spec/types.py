@@ -1,4 +1,4 @@
-"""The constraint forms as types, and the limits of their sizes. Knows neither their JSON nor how one is compiled."""
+"""The constraint forms as types. Knows neither their JSON nor how one is compiled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal, get_args
 
 from compiler.errors import require
-from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
+from compiler.spec.parts import CapturePart, SequencePart, all_parts, part_specs
 from compiler.spec.user_dfa import UserDfa, check_encodes
 
 RESERVED_NAMES = ("true", "false", "last", "eos", "nomatch")
@@ -18,6 +18,8 @@ GrammarSyntax = Literal["lark", "gbnf", "ebnf"]
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
 LENGTHS = ("min_words", "max_words", "max_chars", "sentences")  # the fields of a `LengthSpec`
+CAPTURES_MAX = 64  # names in one sequence
+_CAPTURE_INSIDE = "a combination inside a sequence captures nothing: put the capture around it, or write a part"
 JSON_WHITE_SPACE: WhiteSpace = "spaced"  # the default, by benchmarks/RESULTS.md ("How JSON is written")
 
 
@@ -178,6 +180,24 @@ class GrammarSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SequenceSpec:
+    """The whole text is a text of each part, one after the other."""
+
+    form: ClassVar = "sequence"
+    root: SequencePart
+    leading_space: LeadingSpace = "strip"
+
+    def __post_init__(self) -> None:
+        _check_leading(self.leading_space)
+        names = [part.name for part in all_parts(self.root) if isinstance(part, CapturePart)]
+        require(len(set(names)) <= CAPTURES_MAX, f"at most {CAPTURES_MAX} names are captured", "sequence")
+        for spec in part_specs(self.root):
+            labelled = isinstance(spec, LabelsSpec)
+            require(not labelled, "labels stands at the outermost constraint alone", "sequence")
+            require(not captures_of(spec), _CAPTURE_INSIDE, "sequence")
+
+
+@dataclass(frozen=True, slots=True)
 class LengthSpec:
     """How long the text is.
 
@@ -253,6 +273,8 @@ class NotSpec:
 
     def __post_init__(self) -> None:
         _check_parts((self.part,), "not")
+        message = "what is negated has no text to capture: take the capture away"
+        require(not captures_of(self.part), message, "constraint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +294,13 @@ class LabelsSpec:
         for number, label in enumerate(self.labels):
             _check_phrase(label, f"labels.{number}")
         _check_parts((self.part,), "labels")
+        require(not captures_of(self.part), "labels are answered one by one, and not captured", "labels")
 
 
 # `form` of each is its name in JSON, and in the paths of faults.
 Spec = (
-    LtlfSpec | RegexSpec | KeywordsSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | GrammarSpec | LengthSpec | DfaSpec
-    | AllSpec | AnySpec | NotSpec | LabelsSpec
+    LtlfSpec | RegexSpec | KeywordsSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | GrammarSpec | SequenceSpec
+    | LengthSpec | DfaSpec | AllSpec | AnySpec | NotSpec | LabelsSpec
 )  # fmt: skip
 # Forms whose language is a set of whole texts. The others speak of the word trace or of a length.
 WholeTextSpec = RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec
@@ -295,6 +318,12 @@ def leaves(spec: Spec) -> tuple[Spec, ...]:
     if isinstance(spec, AllSpec | AnySpec):
         return tuple(leaf for part in spec.parts for leaf in leaves(part))
     return leaves(spec.part) if isinstance(spec, NotSpec | LabelsSpec) else (spec,)
+
+
+def captures_of(spec: Spec) -> tuple[SequenceSpec, ...]:
+    """The sequences with captures in a combination, left to right."""
+    sequences = [leaf for leaf in leaves(spec) if isinstance(leaf, SequenceSpec)]
+    return tuple(each for each in sequences if any(isinstance(part, CapturePart) for part in all_parts(each.root)))
 
 
 def _checked_declarations(propositions: tuple[tuple[str, Proposition], ...]) -> tuple[tuple[str, Proposition], ...]:
@@ -332,55 +361,3 @@ def _check_parts(parts: tuple[Spec, ...], field: str) -> None:
     # Labels replace the alphabet of the whole constraint, so they cannot hold of one part.
     labelled = any(isinstance(part, LabelsSpec) for part in parts)
     require(not labelled, "labels stands at the outermost constraint alone", field)
-
-
-def check_input_size(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise LimitExceeded where a constraint is too long. Nothing is parsed, so the check is cheap."""
-    guard = ResourceGuard(limits)
-    parts = leaves(spec)
-    # The number of parts bounds the loop below.
-    guard.check("parts_max", len(parts))
-    for part in parts:
-        _check_leaf(part, guard)
-    # One limit for all parts together: hashing a constraint parses every formula and pattern of it.
-    guard.check("formulas_chars_max", sum(map(_chars_read, parts)))
-
-
-def _chars_read(spec: Spec) -> int:
-    """Characters of a formula and of patterns that hashing a constraint parses."""
-    if not isinstance(spec, LtlfSpec | DfaSpec):
-        return 0
-    # Guards of a caller's automaton have a limit of their own, in `guard_formulas`.
-    patterns = sum(len(meaning.regex or "") for _, meaning in spec.propositions)
-    return patterns + (len(spec.formula) if isinstance(spec, LtlfSpec) else 0)
-
-
-def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
-    match spec:
-        case LtlfSpec():
-            guard.check("formula_chars_max", len(spec.formula))
-            _check_propositions(dict(spec.propositions), guard)
-        # The guards are measured when they are parsed.
-        case DfaSpec():
-            _check_propositions(dict(spec.propositions), guard)
-        case KeywordsSpec():
-            # In order, n keywords take n + 1 states; without an order 2 ** n.
-            guard.check("letters_max" if spec.ordered else "propositions_max", len(spec.concepts))
-            guard.check("keyword_chars_max", sum(len(form) for forms in spec.concepts for form in forms))
-        case ChoiceSpec():
-            guard.check("choice_chars_max", sum(map(len, spec.choices)))
-        case JsonSchemaSpec():
-            guard.check("schema_chars_max", len(spec.schema) + len(spec.schemas))
-        case GrammarSpec():
-            guard.check("grammar_chars_max", len(spec.text))
-        case RegexSpec():
-            guard.check("pattern_chars_max", len(spec.pattern))
-        case InfillSpec():
-            guard.check("template_chars_max", len(spec.template))
-
-
-def _check_propositions(declared: dict[str, Proposition], guard: ResourceGuard) -> None:
-    # Three limits: the number of propositions, the length of all their words, and of all their patterns.
-    guard.check("propositions_max", len(declared))
-    guard.check("keyword_chars_max", sum(len(word) for meaning in declared.values() for word in meaning.words))
-    guard.check("pattern_chars_max", sum(len(meaning.regex or "") for meaning in declared.values()))

@@ -14,7 +14,7 @@ from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
 from compiler.lifting import UNREACHABLE
 from compiler.limits import ResourceGuard
 from compiler.pushdown import PushdownMachine, complement, intersect, regular_machine, unite
-from compiler.spec import GrammarSpec, JsonSchemaSpec
+from compiler.spec import GrammarSpec, JsonSchemaSpec, SequenceSpec
 from compiler.text.combination import to_char_dfa, to_text_automaton
 from compiler.text.pushdown_text import PushdownText, pushdown_text
 from compiler.text.text_automaton import TextAutomaton
@@ -58,7 +58,7 @@ class _Disjunction:
         self._guard = guard
         self.left_out = list[LimitExceeded]()
         self._bounded: dict[PushdownLeaf, ConstraintTree] = {}
-        self._leaves: dict[GrammarSpec | JsonSchemaSpec, PushdownLeaf] = {}  # one for each constraint
+        self._leaves: dict[GrammarSpec | JsonSchemaSpec | SequenceSpec, PushdownLeaf] = {}  # one for each constraint
         self._both: dict[frozenset[PushdownLeaf], PushdownLeaf | CharLeaf | None] = {}
 
     def parts(self, tree: ConstraintTree, *, negated: bool) -> _Parts:
@@ -80,12 +80,17 @@ class _Disjunction:
 
     def _of_leaf(self, leaf: PushdownLeaf, negated: bool) -> _Parts:
         leaf = self._leaves.setdefault(replace(leaf.source, leading_space="strip"), leaf)
-        if not negated or not leaf.machine.conflicts():
+        if not negated:
+            return {(leaf, negated): None}
+        if leaf.rejected is not None:
+            return {None: Negation(leaf.rejected())}
+        if not leaf.machine.conflicts() and not leaf.machine.silent_bytes:
             return {(leaf, negated): None}
         if leaf.bounded is not None:
             return {None: Negation(self._with_bound(leaf))}
-        message = "the grammar is ambiguous: a text may have several readings, so it cannot be negated"
-        raise SpecUnsupported(message, construct="negation of an ambiguous grammar", field=leaf.field)
+        kind = "sequence" if isinstance(leaf.source, SequenceSpec) else "grammar"
+        message = f"the {kind} is ambiguous: a text may have several readings, so it cannot be negated"
+        raise SpecUnsupported(message, construct=f"negation of an ambiguous {kind}", field=leaf.field)
 
     def _with_bound(self, leaf: PushdownLeaf) -> ConstraintTree:
         if leaf not in self._bounded:
@@ -120,7 +125,8 @@ class _Disjunction:
             if bounded.bounded is not None:
                 regular = self._with_bound(bounded)
                 return (kept, is_kept_negated), Negation(regular) if is_negated else regular
-        message = "two grammars cannot hold together: nothing decides whether they have a text in common"
+        message = "two grammars, or sequences with tokens or grammars, cannot hold together: nothing decides whether "
+        message += "they have a text in common"
         raise SpecUnsupported(message, construct="two grammars in a conjunction", field=further.field)
 
     def _schemas(self, left: PushdownLeaf, right: PushdownLeaf) -> PushdownLeaf | CharLeaf | None:
@@ -157,8 +163,8 @@ def _machine(literal: _Literal | None, regular: ConstraintTree | None, guard: Re
     texts = everything() if regular is None else to_char_dfa(regular, guard)
     if is_empty(texts.dfa):
         return None
-    beside = regular_machine(texts, guard)
     if literal is None:
-        return beside
+        return regular_machine(texts, guard)
     leaf, negated = literal
+    beside = regular_machine(texts, guard, beside=leaf.machine)
     return intersect(complement(leaf.machine) if negated else leaf.machine, beside, guard)

@@ -29,7 +29,7 @@ from compiler.pushdown import (
 from compiler.vocab import byte_vocabulary
 
 STACK_SHOWN_MAX = 64  # rules
-_BYTES = byte_vocabulary()
+_BYTES = byte_vocabulary(checks_texts=True)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,11 +98,12 @@ class PushdownText:
         Raises LimitExceeded over `check_steps_max`.
         """
         guard, steps, configurations = ResourceGuard(self.limits), 0, Configurations(tokens)
-        met = [{(self.text_start, BOTTOM)}]
+        stacks = configurations.stacks
+        met = [self.machine.silently({(self.text_start, BOTTOM)}, stacks)]
         for character in text:
             after = met[-1]
             for byte in character.encode():
-                after = self.machine.after(after, byte, configurations.stacks)
+                after = self.machine.silently(self.machine.after(after, byte, stacks), stacks)
                 steps += 1 + len(after)
                 guard.check("check_steps_max", steps)
             if not after:

@@ -103,7 +103,9 @@ class Parts(Generic[_T]):
 
 
 def may_split(tree: ConstraintTree) -> bool:
-    """Whether the tree has parts."""
+    """Whether the tree has parts. Parts that name or count tokens would not do so of each other's tokens."""
+    if any(leaf.machine.silent_bytes for leaf in leaves_of_type(tree, PushdownLeaf)):
+        return False
     return halves(negation_normal_form(tree)) is not None
 
 

@@ -26,7 +26,7 @@ from compiler.errors import LimitExceeded
 from compiler.grammars import GrammarWarning
 from compiler.limits import ResourceGuard
 from compiler.pushdown import PushdownMachine
-from compiler.spec import GrammarSpec, JsonSchemaSpec, Proposition
+from compiler.spec import GrammarSpec, JsonSchemaSpec, Proposition, SequenceSpec
 
 LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
 
@@ -82,11 +82,13 @@ class PushdownLeaf:
     warnings      what is probably a mistake in a grammar
     bounded       for a schema, makes the leaf where nesting has a bound of ours
     both          for a schema, makes the leaf of this and another one; None where they are not combined
+    rejected      where the machine names or counts tokens, makes the leaf whose complement are the texts it rejects;
+                  None where there is none
     The others are as in a CharLeaf.
     """
 
     machine: PushdownMachine
-    source: GrammarSpec | JsonSchemaSpec
+    source: GrammarSpec | JsonSchemaSpec | SequenceSpec
     leading_space: bool
     field: str
     warnings: tuple[GrammarWarning, ...] = ()
@@ -94,6 +96,7 @@ class PushdownLeaf:
     approximated: tuple[tuple[str, ...], ...] = ()
     bounded: Callable[[], ConstraintTree] | None = None
     both: Callable[[JsonSchemaSpec], PushdownLeaf | CharLeaf | None] | None = None
+    rejected: Callable[[], ConstraintTree] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -117,4 +117,5 @@ def vocabulary_from_tokenizer_json(text: str, size: int | None, eos_ids: tuple[i
         if not 0 <= eos < width:
             raise VocabularyError(f"EOS id {eos} is outside the model's {width} ids")
         tokens[eos] = None
-    return Vocabulary(tuple(tokens), tuple(eos_ids))
+    names = {str(token["content"]): int(token["id"]) for token in added if int(token["id"]) < width}
+    return Vocabulary(tuple(tokens), tuple(eos_ids), names)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ PLAIN_CHARACTERS = (
 _PLAIN = re.compile(b"(?:%s)*" % b"|".join(
     b"".join(b"[\\x%02x-\\x%02x]" % ends for ends in character) for character in PLAIN_CHARACTERS
 ))  # fmt: skip
+_SILENT = re.compile(b"[\xfe\xff]")  # bytes that no text holds; constraints read them beside a text
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -103,7 +105,9 @@ class TokenOutlines:
 class Vocabulary:
     """The bytes of each id. `tokens[i]` is None where id i never occurs in a text: specials, gaps, padding, EOS.
 
-    eos_ids  the ids that end a text, at least one
+    eos_ids       the ids that end a text, at least one
+    names         the ids that a constraint may name: special tokens, and others that were added to the tokenizer
+    checks_texts  whether the ids are the bytes of texts, and of what constraints read beside them
     Raises ValueError where an EOS id is out of range or writes bytes.
 
     >>> vocabulary = Vocabulary((b"a", b" dog", None), eos_ids=(2,))
@@ -113,6 +117,8 @@ class Vocabulary:
 
     tokens: tuple[bytes | None, ...]
     eos_ids: tuple[int, ...]
+    names: Mapping[str, int] = field(default_factory=dict)
+    checks_texts: bool = False
 
     def __post_init__(self) -> None:
         if not self.eos_ids:
@@ -121,6 +127,8 @@ class Vocabulary:
         for eos in self.eos_ids:
             if not 0 <= eos < len(self.tokens) or self.tokens[eos] is not None:
                 raise ValueError(f"EOS id {eos} is outside the vocabulary, or writes bytes")
+        if not all(0 <= named < len(self.tokens) for named in self.names.values()):
+            raise ValueError("names has ids of the vocabulary")
 
     @property
     def size(self) -> int:
@@ -136,7 +144,27 @@ class Vocabulary:
         digest = hashlib.sha256(repr(self.eos_ids).encode())
         for token in self.tokens:
             digest.update(b"-" if token is None else b"%d:" % len(token) + token)
+        for name, number in sorted(self.names.items()):
+            digest.update(b"%d=%d:" % (number, len(name.encode())) + name.encode())
+        digest.update(b"texts" if self.checks_texts else b"")
         return digest.hexdigest()
+
+    @functools.cached_property
+    def written(self) -> tuple[bytes | None, ...]:
+        """What each id is decoded to. A special token is decoded to its name."""
+        written = list(self.tokens)
+        for name, number in self.names.items():
+            written[number] = written[number] or name.encode()
+        for eos in self.eos_ids:
+            written[eos] = None
+        return tuple(written)
+
+    def marked(self, names: Iterable[str]) -> Vocabulary:
+        """The vocabulary in which these names are read between two MARK_BYTE. No other token has such a byte."""
+        tokens = [None if token and _SILENT.search(token) else token for token in self.tokens]
+        for name in names:
+            tokens[self.names[name]] = b"\xff%s\xff" % name.encode()
+        return replace(self, tokens=tuple(tokens))
 
     @functools.cached_property
     def boundary_trie(self) -> Trie:
@@ -173,6 +201,6 @@ class Vocabulary:
         return build_trie([(i, token) for i, token in enumerate(self.tokens) if token and token[0] & 0xC0 == 0x80])
 
 
-def byte_vocabulary() -> Vocabulary:
+def byte_vocabulary(*, checks_texts: bool = False) -> Vocabulary:
     """256 ids of one byte each, and EOS as id 256."""
-    return Vocabulary((*(bytes([value]) for value in range(256)), None), (256,))
+    return Vocabulary((*(bytes([value]) for value in range(256)), None), (256,), checks_texts=checks_texts)

@@ -47,7 +47,7 @@ class TextChecker:
     ) -> None:
         self._settings, self._decode, self._run, self._compile = settings, decode, run, compile_
         # Over bytes the check depends on no tokenizer, and any text has exactly one tokenization.
-        self._vocabulary = byte_vocabulary().fingerprint
+        self._vocabulary = byte_vocabulary(checks_texts=True).fingerprint
 
     def check(self, job: CheckJob, context: Context) -> CheckJobResult:
         """Check a text or labels. On request each conjunct is checked too."""

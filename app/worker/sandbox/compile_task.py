@@ -91,6 +91,7 @@ def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
         "secret": settings.auth.secret.hex(),
         "tokens": tokens,
         "eos_ids": vocabulary.eos_ids,
+        "names": dict(vocabulary.names),
         "engines": (settings.engines.ltlf_engine, settings.engines.regex_engine),
     }
     return json.dumps(fields).encode()
@@ -100,7 +101,8 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     """The function from requests to answers, with a request to rehearse it. Its caches are warm."""
     fields = json.loads(setup)
     tokens = (None if token is None else token.encode(_TOKEN_CODING) for token in fields["tokens"])
-    vocabulary, engines = Vocabulary(tuple(tokens), tuple(fields["eos_ids"])), open_engines(*fields["engines"])
+    vocabulary = Vocabulary(tuple(tokens), tuple(fields["eos_ids"]), fields["names"])
+    engines = open_engines(*fields["engines"])
     compiler = _Compiler(vocabulary, Limits(**fields["limits"]), engines, bytes.fromhex(fields["secret"]))
     for spec in _WARM_UP:
         compiler.warm(spec, "tokens")
@@ -120,7 +122,7 @@ class _Compiler:
     """Compiles for one vocabulary, and for single bytes."""
 
     def __init__(self, vocabulary: Vocabulary, limits: Limits, engines: Engines, secret: bytes) -> None:
-        self._vocabularies: dict[str, Vocabulary] = {"tokens": vocabulary, "bytes": byte_vocabulary()}
+        self._vocabularies: dict[str, Vocabulary] = {"tokens": vocabulary, "bytes": byte_vocabulary(checks_texts=True)}
         self._limits = limits
         self._engines = engines
         self._secret = secret

@@ -1,0 +1,284 @@
+"""Sequences of parts as leaves of the tree.
+
+The parts become the rules of a pushdown machine: the sequence itself is the root, which calls a rule for each part that
+is no literal text. Where all parts are regular, and no token is named or counted, a small automaton over characters
+takes the machine's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from compiler.automata import CharDfa, Dfa, char_complement, everything, is_empty, minterms, single
+from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
+from compiler.forms.concatenation import inlined
+from compiler.limits import SIZE_LIMITS, ResourceGuard
+from compiler.pushdown import END_SYMBOL, MARK_SYMBOL, SPENT, RuleDfa, call, network_machine, rule_dfa
+from compiler.regex import Alternation, Chars, Node, Repeat, concat, literal_node
+from compiler.spec import (
+    AnyPart,
+    CapturePart,
+    FreePart,
+    OptionalPart,
+    Part,
+    RepeatPart,
+    SequencePart,
+    SequenceSpec,
+    Spec,
+    TextPart,
+    TokenPart,
+    all_parts,
+    field_prefix,
+    inner_parts,
+)
+from compiler.text import CharLeaf, PushdownLeaf
+
+EXPLICIT_STATES_MAX = 5_000  # up to where an automaton takes the place of rules, as for schemas
+_TEXT = "the text"  # the name of the root
+_FREE = "free text"
+_MARK = Chars(single(MARK_SYMBOL))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PartRules:
+    """The rules of a part with a constraint of its own. The first one is the part; letters count from it."""
+
+    names: tuple[str, ...]
+    rules: tuple[RuleDfa, ...]
+    terminals: frozenset[int] = frozenset()
+
+
+PartTexts: TypeAlias = CharDfa | PartRules
+Compile: TypeAlias = Callable[[Spec], PartTexts]
+
+
+def sequence_leaf(
+    spec: SequenceSpec,
+    compiled: Compile,
+    guard: ResourceGuard,
+    path: tuple[str, ...],
+    *,
+    regular: bool,
+    left_out: list[LimitExceeded],
+    approximated: list[tuple[str, ...]],
+) -> PushdownLeaf | CharLeaf:
+    """The texts of a sequence that stands at a path.
+
+    compiled  makes the texts of a part's constraint; the lists receive what these leave out and approximate
+    regular   whether only an automaton over characters serves
+    Raises what `compiled` raises, SpecUnsupported where no such automaton exists, SpecUnsatisfiable where the sequence
+    stands alone and has no text, LimitExceeded where it outgrows a limit.
+    """
+    rules = _Rules(compiled, guard)
+    root = rules.root(spec)
+    strips_space = spec.leading_space == "strip"
+    counts_or_names = any(isinstance(part, TokenPart) for part in all_parts(spec.root)) or bool(rules.budgets)
+    if regular and (counts_or_names or rules.recursive):
+        raise SpecUnsupported(
+            "inside labels, schemas and combinations in a sequence, a sequence has no tokens, no max_tokens and no "
+            "grammars", construct="sequence of tokens or grammars", field="sequence",
+        )  # fmt: skip
+
+    def explicit(states_max: int | None = None) -> CharLeaf:
+        limited = guard if states_max is None else guard.with_limits(dfa_states_max=states_max)
+        of_text = _Rules(compiled, guard, reads_text=True)
+        texts = inlined(of_text.root(spec), of_text.texts, limited)
+        if is_empty(texts.dfa) and not left_out and not path:
+            raise SpecUnsatisfiable("no text satisfies the constraint")
+        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated))
+
+    if regular:
+        return explicit()
+    if not counts_or_names and not rules.recursive:
+        try:
+            return explicit(min(EXPLICIT_STATES_MAX, guard.limits.dfa_states_max))
+        except LimitExceeded as error:
+            if error.limit not in SIZE_LIMITS:
+                raise
+    if not root.dfa.accepting.any():
+        if not path and not left_out:
+            raise SpecUnsatisfiable("no text satisfies the constraint")
+        return CharLeaf(char_complement(everything()), strips_space, tuple(left_out))
+    machine = network_machine(
+        (_TEXT, *rules.names), (root, *rules.rules), guard, rules.terminals, budgets=rules.budgets,
+        marks=tuple(rules.marks),
+    )  # fmt: skip
+    exact = None if rules.recursive or left_out else explicit
+    return PushdownLeaf(
+        machine=machine, source=spec, leading_space=strips_space, field=".".join((*path, "sequence")),
+        left_out=tuple(left_out), approximated=tuple(approximated), bounded=None if counts_or_names else exact,
+        rejected=exact if counts_or_names else None,
+    )  # fmt: skip
+
+
+@dataclass
+class _Rules:
+    """Collects the rules of a sequence. Their numbers begin with 1, as the root is rule 0.
+
+    reads_text  whether tokens are read as their names, and budgets may end anywhere
+    texts       the automata of rules that call no other one
+    """
+
+    compiled: Compile
+    guard: ResourceGuard
+    reads_text: bool = False
+    names: list[str] = field(default_factory=list)
+    rules: list[RuleDfa] = field(default_factory=list)
+    terminals: set[int] = field(default_factory=set)
+    budgets: dict[int, int] = field(default_factory=dict)
+    marks: dict[str, None] = field(default_factory=dict)
+    texts: dict[int, CharDfa] = field(default_factory=dict)
+    recursive: bool = False
+    _nodes: dict[Spec | FreePart, Node] = field(default_factory=dict)
+
+    def root(self, spec: SequenceSpec) -> RuleDfa:
+        """The rule of the whole sequence, which calls the others."""
+        with self.guard.recursion():
+            return rule_dfa(concat([self._node(spec.root), Chars(single(END_SYMBOL))]), self.guard)
+
+    def _node(self, part: Part) -> Node:
+        """The pattern of a part, with calls of the rules."""
+        inside = []
+        for path, each in inner_parts(part):
+            with field_prefix(path):
+                inside.append(self._node(each))
+        match part:
+            case str():
+                return literal_node(part, ignore_case=False)
+            case TokenPart():
+                return self._token(part.name)
+            case FreePart() | TextPart():
+                key = part.spec if isinstance(part, TextPart) else part
+                if key not in self._nodes:
+                    self._nodes[key] = self._texts(part)
+                return self._nodes[key]
+            case OptionalPart():
+                return Repeat(inside[0], 0, 1)
+            case RepeatPart():
+                return _repeated(part, inside)
+            case AnyPart():
+                return Alternation(tuple(inside))
+            case CapturePart() | SequencePart():
+                return concat(inside)
+
+    def _token(self, name: str) -> Node:
+        text = literal_node(name, ignore_case=False)
+        if self.reads_text:
+            return text
+        self.marks[name] = None
+        return concat([_MARK, text, _MARK])
+
+    def _texts(self, part: FreePart | TextPart) -> Node:
+        """The call of a rule with these texts."""
+        if isinstance(part, TextPart):
+            texts = self.compiled(part.spec)
+            return self._add_texts(texts, part.spec.form) if isinstance(texts, CharDfa) else self._add_rules(texts)
+        budget = None if self.reads_text else part.max_tokens
+        rule = free_rule(part, self.guard, counted=budget is not None)
+        if budget is None:
+            return self._add_texts(CharDfa(rule.dfa, rule.minterms), _FREE)
+        self.budgets[1 + len(self.rules)] = budget
+        return self._add(rule, _FREE)
+
+    def _add_texts(self, texts: CharDfa, name: str) -> Node:
+        self.texts[1 + len(self.rules)] = texts
+        return self._add(RuleDfa(texts.dfa, texts.minterms), name)
+
+    def _add_rules(self, part: PartRules) -> Node:
+        self.recursive = True
+        first = 1 + len(self.rules)
+        self.terminals |= {first + each for each in part.terminals}
+        moved = [
+            replace(rule, letters=tuple(each + first if each >= 0 else each for each in rule.letters))
+            for rule in part.rules
+        ]
+        node = self._add(moved[0], part.names[0])
+        self.rules += moved[1:]
+        self.names += part.names[1:]
+        return node
+
+    def _add(self, rule: RuleDfa, name: str) -> Node:
+        self.rules.append(rule)
+        self.names.append(name)
+        if is_empty(rule.dfa):
+            return Alternation(())
+        # What is called reads at least one byte.
+        called = call(len(self.rules))
+        return Repeat(called, 0, 1) if rule.dfa.accepting[rule.dfa.start] else called
+
+
+def _repeated(part: RepeatPart, inside: Sequence[Node]) -> Node:
+    """The pattern of a repeated part, given that of the part and of the separator."""
+    if len(inside) == 1:
+        return Repeat(inside[0], part.minimum, part.maximum)
+    item, separator = inside
+    if part.maximum == 0:
+        return concat([])
+    further = Repeat(
+        concat([separator, item]), max(part.minimum - 1, 0), None if part.maximum is None else part.maximum - 1
+    )
+    several = concat([item, further])
+    return Repeat(several, 0, 1) if part.minimum == 0 else several
+
+
+def free_rule(part: FreePart, guard: ResourceGuard, *, counted: bool) -> RuleDfa:
+    """The automaton of free text (Aho and Corasick 1975).
+
+    counted  whether SPENT ends it where a budget does; else a budget may end it anywhere behind its first character
+    """
+    strings = (*part.until, *part.without)
+    guard.check("dfa_states_max", sum(map(len, strings)))
+    parts = minterms([single(ord(character)) for character in sorted(set("".join(strings)))])
+    trie = _Trie(part, parts.count, [parts.word(text) for text in strings])
+    # Behind the nodes: the start, which is the root before any character, and states without and with an end.
+    start, dead, done, spent = (len(trie.table) + each for each in range(4))
+    target = np.where(trie.forbidden, dead, np.where(trie.ending, done, np.arange(len(trie.table))))
+    rows = target[np.array(trie.table)]
+    table = np.vstack([rows, rows[:1], np.full((3, parts.count), dead)])
+    accepting = np.full(len(table), not part.until)
+    accepting[[dead, done, spent]] = False, True, counted
+    ends_anywhere = part.max_tokens is not None and not counted
+    accepting[: len(trie.table)] |= ends_anywhere
+    letters: tuple[int, ...] = ()
+    if counted:
+        end = np.full((len(table), 1), dead)
+        end[: len(trie.table)] = end[spent] = spent
+        table, letters = np.hstack([table, end]), (SPENT,)
+    symbols = np.arange(table.shape[1], dtype=np.int32)
+    return RuleDfa(Dfa(symbols, table.astype(np.int32), accepting, start), parts, letters)
+
+
+class _Trie:
+    """The trie of strings with the links of Aho and Corasick followed. Node 0 is its root.
+
+    table      the node after each symbol
+    ending     bool [N]  a string of `until` ends in the node
+    forbidden  bool [N]  a string of `without` ends in it
+    """
+
+    def __init__(self, part: FreePart, symbols: int, words: Sequence[Sequence[int]]) -> None:
+        below, ends = [dict[int, int]()], [set[int]()]
+        for number, word in enumerate(words):
+            at = 0
+            for symbol in word:
+                if symbol not in below[at]:
+                    below[at][symbol] = len(below)
+                    below.append({})
+                    ends.append(set())
+                at = below[at][symbol]
+            ends[at].add(int(number >= len(part.until)))
+        self.table = [[0] * symbols for _ in below]
+        link, waiting = [0] * len(below), [0]
+        for node in waiting:  # grows while it is walked, level by level
+            ends[node] |= ends[link[node]]
+            row = self.table[link[node]]
+            self.table[node] = [below[node].get(symbol, row[symbol] if node else 0) for symbol in range(symbols)]
+            for symbol, child in below[node].items():
+                link[child] = row[symbol] if node else 0
+                waiting.append(child)
+        self.ending = np.array([0 in each for each in ends])
+        self.forbidden = np.array([1 in each for each in ends])
