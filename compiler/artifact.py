@@ -9,7 +9,7 @@ from compiler.lifting import TokenAutomaton
 from compiler.products import LazyProduct
 from compiler.pushdown import PushdownAutomaton
 from compiler.spec import Spec
-from compiler.text import AnyText, AnyTokens, ProductText, TextAutomaton
+from compiler.text import AnyText, AnyTokens, Capture, CaptureReader, ProductText, TextAutomaton, WrittenText
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -24,6 +24,7 @@ class CompiledConstraint:
     not_enforced     JSON pointers of schema keywords that have no effect
     approximate      JSON pointers of schema keywords that have none because the caller allows it
     warnings         what is probably a mistake in a grammar
+    captures         what finds the captures of each sequence that has some
     """
 
     spec: Spec
@@ -34,6 +35,12 @@ class CompiledConstraint:
     not_enforced: tuple[str, ...] = ()
     approximate: tuple[str, ...] = ()
     warnings: tuple[GrammarWarning, ...] = ()
+    captures: tuple[CaptureReader, ...] = ()
+
+    def captured(self, text: WrittenText) -> tuple[Capture, ...] | None:
+        """The captures in a finished text, left to right. None where to find them takes too many steps."""
+        found = [reader.captures(text, self.text.limits) for reader in self.captures]
+        return None if None in found else tuple(each for captures in found for each in captures or ())
 
     def text_over_bytes(self) -> AnyText:
         """The automaton over texts, which need not be lifted to bytes. The vocabulary must be single bytes."""

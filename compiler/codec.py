@@ -27,10 +27,11 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.products import LazyProduct, PartStart, ProductStart, to_json
 from compiler.products import from_json as formula_from_json
 from compiler.pushdown import PushdownAutomaton, counting_states, from_arrays, machine_from_arrays
-from compiler.spec import spec_from_json, spec_to_json
+from compiler.spec import SequenceSpec, captures_of, spec_from_json, spec_to_json
 from compiler.text import (
     AnyText,
     AnyTokens,
+    CaptureReader,
     LabelAutomaton,
     PartText,
     PerCharacterAutomaton,
@@ -41,9 +42,9 @@ from compiler.text import (
     WordTraceAutomaton,
 )
 
-MAGIC = b"ABSDFA04"  # an explicit automaton
+MAGIC = b"ABSDFA05"  # an explicit automaton
 PUSHDOWN_MAGIC = b"ABSPDA03"
-PRODUCT_MAGIC = b"ABSLZY01"
+PRODUCT_MAGIC = b"ABSLZY02"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
@@ -96,6 +97,24 @@ def _sign(head: bytes, body: bytes, secret: bytes) -> bytes:
 
 def _parts(compiled: CompiledConstraint) -> tuple[bytes, dict[str, np.ndarray], dict[str, Any]]:
     """The magic, the arrays and the document. With a change of their keys the magic changes."""
+    magic, arrays, document = _automaton_parts(compiled)
+    machines, numbers = _capture_parts(compiled.captures)
+    return magic, {**arrays, **machines}, {**document, "captures": numbers}
+
+
+def _capture_parts(readers: tuple[CaptureReader, ...]) -> tuple[dict[str, np.ndarray], list[list[object]]]:
+    """The arrays of all machines of captures, and their numbers by sequence; None for no machine."""
+    arrays, numbers = dict[str, np.ndarray](), list[list[object]]()
+    for number, reader in enumerate(readers):
+        numbers.append([None if machine is None else machine.numbers() for machine in reader.machines])
+        for place, machine in enumerate(reader.machines):
+            if machine is not None:
+                arrays |= {f"capture.{number}.{place}.{name}": array for name, array in machine.arrays().items()}
+    return arrays, numbers
+
+
+def _automaton_parts(compiled: CompiledConstraint) -> tuple[bytes, dict[str, np.ndarray], dict[str, Any]]:
+    """The same of everything but captures."""
     magic = _magic_of(compiled.text)
     if isinstance(compiled.text, ProductText):
         return magic, *_product_parts(compiled, compiled.text)
@@ -257,18 +276,34 @@ def _open(data: bytes, secret: bytes) -> tuple[bytes, bytes]:
 def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:
     return CompiledConstraint(
         text=_rebuild_text(arrays, document), tokens=_rebuild_tokens(arrays, document),
-        state_distances=tuple(document.get("state_distances", ())), **_rebuild_common(document),
+        state_distances=tuple(document.get("state_distances", ())), **_rebuild_common(arrays, document),
     )  # fmt: skip
 
 
-def _rebuild_common(document: dict[str, Any]) -> dict[str, Any]:
+def _rebuild_common(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> dict[str, Any]:
+    spec = spec_from_json(document["spec"])
     return {
-        "spec": spec_from_json(document["spec"]),
+        "spec": spec,
+        "captures": _rebuild_captures(captures_of(spec), arrays, document["captures"]),
         "vocabulary": document["vocabulary"],
         "not_enforced": tuple(document["not_enforced"]),
         "approximate": tuple(document["approximate"]),
         "warnings": tuple(GrammarWarning(*warning) for warning in document.get("warnings", ())),
     }
+
+
+def _rebuild_captures(
+    sequences: tuple[SequenceSpec, ...], arrays: dict[str, np.ndarray], numbers: list[list[dict[str, Any] | None]]
+) -> tuple[CaptureReader, ...]:
+    """The readers that `_capture_parts` stored."""
+    readers = list[CaptureReader]()
+    for number, (sequence, machines) in enumerate(zip(sequences, numbers, strict=True)):
+        rebuilt = [
+            None if each is None else machine_from_arrays(_taken(arrays, f"capture.{number}.{place}"), each)
+            for place, each in enumerate(machines)
+        ]
+        readers.append(CaptureReader(sequence, tuple(rebuilt)))
+    return tuple(readers)
 
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -327,7 +362,7 @@ def _rebuild_product(arrays: dict[str, np.ndarray], document: dict[str, Any]) ->
         tuple(_rebuild_tokens(*part) for part in parts), formula,
         ProductStart(tuple(map(_part_start, start["parts"])), int(start["at_least"]), tuple(start["witness"])),
     )
-    return CompiledConstraint(text=text, tokens=tokens, state_distances=(), **_rebuild_common(document))
+    return CompiledConstraint(text=text, tokens=tokens, state_distances=(), **_rebuild_common(arrays, document))
 
 
 def _part_start(value: Any) -> PartStart:

@@ -17,7 +17,13 @@ from compiler.errors import (
     SpecUnsupported,
     Undecided,
 )
-from compiler.forms import approximated_keywords, constraint_tree, unenforced_keywords
+from compiler.forms import (
+    approximated_keywords,
+    capture_readers,
+    check_token_names,
+    constraint_tree,
+    unenforced_keywords,
+)
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, SIZE_LIMITS, Limits, ResourceGuard
 from compiler.products import LazyProduct, lazy_product
@@ -112,6 +118,7 @@ def compile_spec(
     guard = ResourceGuard(limits, cancelled)
     try:
         read = _read(spec, guard)
+        check_token_names(read, vocabulary)
         tree = constraint_tree(read, engines, guard)
         made, tree = _within_limits(tree, partial(_over_tokens, spec=read, vocabulary=vocabulary), guard)
         text, tokens, distances = (*_product(made, guard), ()) if isinstance(made, Parts) else made
@@ -126,6 +133,7 @@ def compile_spec(
         spec=read, text=text, tokens=tokens, state_distances=distances, vocabulary=vocabulary.fingerprint,
         not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(tree),
         warnings=tuple(warning for leaf in leaves_of_type(tree, PushdownLeaf) for warning in leaf.warnings),
+        captures=capture_readers(read, engines, guard),
     )
 
 

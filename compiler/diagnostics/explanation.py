@@ -17,7 +17,7 @@ from compiler.errors import LimitExceeded
 from compiler.lifting import TokenAutomaton
 from compiler.limits import ResourceGuard
 from compiler.products import LazyProduct, ProductStates
-from compiler.pushdown import Configurations, PushdownAutomaton
+from compiler.pushdown import SPENT_BYTE, Configurations, PushdownAutomaton
 from compiler.spec import EOS, NOMATCH, STEP, Spec, in_caller_names, meaning_name
 from compiler.text import SEPARATOR, AnyText, ProductText, PushdownText, TextAutomaton, check_labels, check_text
 
@@ -263,7 +263,8 @@ def _text_of(text: AnyText, word: tuple[int, ...]) -> str:
         labels = [text.symbol_names[label] for label in word]
         example, check = SEPARATOR.join(labels), check_labels(text, labels)
     else:
-        example = bytes(word).decode()
+        # Bytes that no text holds stand around named tokens, and where a budget ends.
+        example = bytes(byte for byte in word if byte < SPENT_BYTE).decode()
         check = check_text(text, example)
     # The walk and the check are independent: a disagreement is a bug, and is never shown.
     if not check.satisfied:

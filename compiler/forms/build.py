@@ -14,7 +14,7 @@ from compiler.engines import Engines
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported, require
 from compiler.forms.infill import infill_node
 from compiler.forms.machines import all_of, grammar_leaf, grammar_part
-from compiler.forms.sequences import PartRules, PartTexts, sequence_leaf
+from compiler.forms.sequences import PartRules, PartTexts, part_machine, sequence_leaf
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.forms.words import keywords_leaf, length_tree
 from compiler.json_schema import (
@@ -52,6 +52,7 @@ from compiler.spec import (
     SequenceSpec,
     Spec,
     WholeTextSpec,
+    captures_of,
     check_input_size,
     drop_unused_propositions,
     field_prefix,
@@ -64,6 +65,7 @@ from compiler.spec import (
 )
 from compiler.text import (
     BooleanNode,
+    CaptureReader,
     CharLeaf,
     ConstraintTree,
     LetterDfa,
@@ -165,22 +167,37 @@ def _sequence(
 ) -> PushdownLeaf | CharLeaf:
     """The texts of a sequence, as a machine or as an automaton."""
     left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
+    compiled = partial(
+        _part_texts, engines=engines, guard=guard, path=(*path, "sequence"), shortens=shortens, regular=regular,
+        left_out=left_out, approximated=approximated,
+    )  # fmt: skip
+    return sequence_leaf(spec, compiled, guard, path, regular=regular, left_out=left_out, approximated=approximated)
 
-    def compiled(part: Spec) -> PartTexts:
-        if isinstance(part, GrammarSpec) and not regular:
-            return grammar_part(part, guard)
-        if isinstance(part, JsonSchemaSpec) and not regular:
-            texts = _schema(part, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
-            if isinstance(texts, CharDfa):
-                return texts
-            return PartRules(names=texts.names, rules=(texts.rules[0].without_end(), *texts.rules[1:]))
-        tree = constraint_tree(part, engines, guard, (*path, "sequence"), shortens=shortens, regular=True)
-        left_out.extend(without_bounded_leaves(tree)[1])
-        approximated.extend(approximated_paths(tree))
-        return to_char_dfa(tree, guard)
 
-    return sequence_leaf(
-        spec, compiled, guard, path, regular=regular, left_out=left_out, approximated=approximated
+def _part_texts(
+    part: Spec, *, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = (), shortens: bool = True,
+    regular: bool = False, left_out: list[LimitExceeded], approximated: list[tuple[str, ...]],
+) -> PartTexts:
+    """The texts of a constraint inside a sequence. The lists receive what a leaf knows of them."""
+    if isinstance(part, GrammarSpec) and not regular:
+        return grammar_part(part, guard)
+    if isinstance(part, JsonSchemaSpec) and not regular:
+        texts = _schema(part, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
+        if isinstance(texts, CharDfa):
+            return texts
+        return PartRules(names=texts.names, rules=(texts.rules[0].without_end(), *texts.rules[1:]))
+    tree = constraint_tree(part, engines, guard, path, shortens=shortens, regular=True)
+    left_out.extend(without_bounded_leaves(tree)[1])
+    approximated.extend(approximated_paths(tree))
+    return to_char_dfa(tree, guard)
+
+
+def capture_readers(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple[CaptureReader, ...]:
+    """What finds the captures of each sequence that has some."""
+    compiled = partial(_part_texts, engines=engines, guard=guard, left_out=[], approximated=[])
+    return tuple(
+        CaptureReader(each, tuple(part_machine(compiled(part), guard) for part in part_specs(each.root)))
+        for each in captures_of(spec)
     )
 
 
@@ -262,6 +279,7 @@ def _embed_constraint(
         # Its numbers were read as decimals, which are no part of other constraints.
         spec = spec_from_json(json.loads(json.dumps(constraint, default=float)))
         check_input_size(spec, guard.limits)
+        require(not captures_of(spec), "inside a schema nothing is captured: take the capture away", "constraint")
         tree = constraint_tree(drop_unused_propositions(spec, guard), engines, guard, regular=True)
         left_out += without_bounded_leaves(tree)[1]
         approximated += [(*field.split("."), *path) for path in approximated_paths(tree)]

@@ -17,7 +17,17 @@ from compiler.automata import CharDfa, Dfa, char_complement, everything, is_empt
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
 from compiler.forms.concatenation import inlined
 from compiler.limits import SIZE_LIMITS, ResourceGuard
-from compiler.pushdown import END_SYMBOL, MARK_SYMBOL, SPENT, RuleDfa, call, network_machine, rule_dfa
+from compiler.pushdown import (
+    END_SYMBOL,
+    MARK_SYMBOL,
+    SPENT,
+    PushdownMachine,
+    RuleDfa,
+    call,
+    network_machine,
+    regular_machine,
+    rule_dfa,
+)
 from compiler.regex import Alternation, Chars, Node, Repeat, concat, literal_node
 from compiler.spec import (
     AnyPart,
@@ -113,6 +123,14 @@ def sequence_leaf(
         left_out=tuple(left_out), approximated=tuple(approximated), bounded=None if counts_or_names else exact,
         rejected=exact if counts_or_names else None,
     )  # fmt: skip
+
+
+def part_machine(texts: PartTexts, guard: ResourceGuard) -> PushdownMachine | None:
+    """The machine of a part's texts. None without a text."""
+    if isinstance(texts, CharDfa):
+        return None if is_empty(texts.dfa) else regular_machine(texts, guard)
+    root = texts.rules[0].with_end()
+    return network_machine(texts.names, (root, *texts.rules[1:]), guard, texts.terminals)
 
 
 @dataclass

@@ -9,6 +9,7 @@ are too large for one automaton.
 
 from __future__ import annotations
 
+from compiler.text.captures import Capture, CaptureReader, WrittenText, written_text
 from compiler.text.checks import (
     AnyText,
     AnyTokens,
@@ -50,10 +51,11 @@ from compiler.text.tree import (
 )
 
 __all__ = [
-    "SEPARATOR", "SPLIT_LIMITS", "AnyText", "AnyTokens", "BooleanNode", "CharLeaf", "ConstraintTree",
-    "LabelAutomaton", "LengthLeaf", "LetterDfa", "Negation", "PartText", "Parts", "PerCharacterAutomaton", "Prefix",
-    "ProductText", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck", "WholeTextAutomaton", "WordLeaf",
-    "WordTraceAutomaton", "answer_text", "approximated_paths", "check_labels", "check_text", "combine",
-    "label_automata", "leaves_of_type", "may_split", "parts_of_text", "pushdown_text", "read_prefix", "replay",
-    "states_along", "to_char_dfa", "to_text", "to_text_automaton", "with_bounded_nesting", "without_bounded_leaves",
+    "SEPARATOR", "SPLIT_LIMITS", "AnyText", "AnyTokens", "BooleanNode", "Capture", "CaptureReader", "CharLeaf",
+    "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa", "Negation", "PartText", "Parts",
+    "PerCharacterAutomaton", "Prefix", "ProductText", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck",
+    "WholeTextAutomaton", "WordLeaf", "WordTraceAutomaton", "WrittenText", "answer_text", "approximated_paths",
+    "check_labels", "check_text", "combine", "label_automata", "leaves_of_type", "may_split", "parts_of_text",
+    "pushdown_text", "read_prefix", "replay", "states_along", "to_char_dfa", "to_text", "to_text_automaton",
+    "with_bounded_nesting", "without_bounded_leaves", "written_text",
 ]  # fmt: skip
