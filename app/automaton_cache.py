@@ -89,14 +89,14 @@ def _decoded(data: bytes, secret: bytes, automaton: str, vocabulary: str) -> Com
 class Decoder:
     """Decodes automata for one vocabulary, and remembers the last few. May be used from several threads.
 
-    Beside them it remembers automata over texts that were compiled or copied for a check, in the same space.
+    Beside them it remembers constraints over bytes that were compiled for a check, in the same space.
     """
 
     def __init__(self, secret: bytes, fingerprint: str, bytes_max: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
         self._limits = limits
-        self._cache = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint | AnyText](bytes_max)
+        self._cache = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint](bytes_max)
         self._lock = threading.Lock()
 
     def __call__(self, automaton: str, data: bytes) -> CompiledConstraint:
@@ -104,20 +104,19 @@ class Decoder:
         # The bytes are part of the key: a value that was replaced in the store is decoded and checked again.
         with self._lock:
             constraint = self._cache.get((automaton, data))
-            if not isinstance(constraint, CompiledConstraint):
+            if constraint is None:
                 constraint = open_automaton(data, self._secret, automaton, self._fingerprint, self._limits)
-                size = len(data) + token_bytes(constraint) + _text_bytes(constraint.text)
+                size = len(data) + token_bytes(constraint) + _text_bytes(constraint.text) + _capture_bytes(constraint)
                 self._cache.put((automaton, data), constraint, size)
             return constraint
 
-    def text(self, automaton: str) -> AnyText | None:
-        """The automaton over texts that was kept under this hash."""
-        text = self._cache.get(automaton)
-        return None if isinstance(text, CompiledConstraint) else text
+    def over_bytes(self, automaton: str) -> CompiledConstraint | None:
+        """The constraint over bytes that was kept under this hash."""
+        return self._cache.get(automaton)
 
-    def keep_text(self, automaton: str, text: AnyText) -> None:
-        """Keep an automaton over texts, at its size of now."""
-        self._cache.put(automaton, text, _text_bytes(text))
+    def keep(self, automaton: str, constraint: CompiledConstraint) -> None:
+        """Keep a constraint over bytes, at the size of its texts now."""
+        self._cache.put(automaton, constraint, _text_bytes(constraint.text) + _capture_bytes(constraint))
 
 
 def array_bytes(value: object) -> int:
@@ -129,6 +128,10 @@ def array_bytes(value: object) -> int:
 def token_bytes(constraint: CompiledConstraint) -> int:
     """The bytes of the automaton over tokens."""
     return constraint.tokens.table_bytes + int(constraint.tokens.token_class.nbytes)
+
+
+def _capture_bytes(constraint: CompiledConstraint) -> int:
+    return sum(reader.nbytes for reader in constraint.captures)
 
 
 def _text_bytes(text: AnyText) -> int:

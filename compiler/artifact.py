@@ -8,7 +8,7 @@ from compiler.grammars import GrammarWarning
 from compiler.lifting import TokenAutomaton
 from compiler.products import LazyProduct
 from compiler.pushdown import PushdownAutomaton
-from compiler.spec import Spec
+from compiler.spec import Spec, TokenPart, all_parts
 from compiler.text import AnyText, AnyTokens, Capture, CaptureReader, ProductText, TextAutomaton, WrittenText
 
 
@@ -41,6 +41,12 @@ class CompiledConstraint:
         """The captures in a finished text, left to right. None where to find them takes too many steps."""
         found = [reader.captures(text, self.text.limits) for reader in self.captures]
         return None if None in found else tuple(each for captures in found for each in captures or ())
+
+    @property
+    def named_tokens(self) -> tuple[str, ...]:
+        """The names of tokens that the sequences with captures name."""
+        parts = (part for reader in self.captures for part in all_parts(reader.sequence.root))
+        return tuple(dict.fromkeys(part.name for part in parts if isinstance(part, TokenPart)))
 
     def text_over_bytes(self) -> AnyText:
         """The automaton over texts, which need not be lifted to bytes. The vocabulary must be single bytes."""

@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from app.messages.parts import (
     CONFIG,
+    CaptureBody,
     ChoiceBody,
     ConjunctBody,
     LabelStepBody,
@@ -97,6 +98,7 @@ class CheckResponse:
 
     A JSON text is decided by its value: `violated_at` is where the value begins that is at fault, and `violation` says
     why. `canonical` says whether generation could write the text; null where the constraint is too large to compile.
+    `captures` is as in an answer.
     """
 
     satisfied: bool
@@ -105,6 +107,7 @@ class CheckResponse:
     conjuncts: tuple[ConjunctBody, ...] | None = None
     canonical: bool | None = None
     violation: ViolationBody | None = None
+    captures: tuple[CaptureBody, ...] | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

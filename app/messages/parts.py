@@ -131,6 +131,21 @@ class WordBody:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class CaptureBody:
+    """A captured part of a text. `start` and `end` count characters of the text.
+
+    `tokens` are the first token that writes some of it and the one behind the last, counted from the answer's first;
+    null where no tokens are known, as in a check.
+    """
+
+    name: str
+    text: str
+    start: int
+    end: int
+    tokens: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, config=CONFIG)
 class ConjunctBody:
     """A conjunct of a constraint, checked by itself.
 
@@ -196,6 +211,9 @@ class ChoiceBody:
     `proven_gap` bounds how much better the best satisfying text can be than this one, in `log_prob` divided by tokens
     to the power `length_penalty`: 0 where this answer is proven the best. Of text that the constraint dictates, only
     the tokenizer's own spelling counts. Null for `abs` and `sample`, which keep no bound.
+
+    `captures` is null without a sequence that captures, and where to find them takes too many steps. With the scope
+    `full` they are places in prompt and answer.
     """
 
     text: str
@@ -206,6 +224,7 @@ class ChoiceBody:
     words: tuple[WordBody, ...]
     trace: tuple[TokenStepBody, ...] | None
     proven_gap: float | None = None
+    captures: tuple[CaptureBody, ...] | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -104,7 +104,7 @@ def read_parts(translated: TranslatedRequest, text: str, finished: bool = False)
 def _written_tokens(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]:
     """Bytes and log-prob of each generated token except the end token."""
     assert choice.trace is not None
-    return [(files.vocabulary.tokens[step.token] or b"", step.log_prob) for step in choice.trace[:-1]]
+    return [(files.vocabulary.written[step.token] or b"", step.log_prob) for step in choice.trace[:-1]]
 
 
 def _space(choice: ChoiceBody, files: ModelFiles) -> str:

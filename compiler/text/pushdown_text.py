@@ -10,6 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from compiler.lifting import UNREACHABLE
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.pushdown import (
@@ -23,6 +25,7 @@ from compiler.pushdown import (
     PushdownMachine,
     Recognizer,
     Stacks,
+    counting_states,
     lift_to_tokens,
     with_leading_space,
 )
@@ -68,7 +71,14 @@ class PushdownText:
 
     def display_state_of(self, control: int) -> int | None:
         """The state that is shown for a control state. None after the end, and where nothing continues."""
+        if control >= self.machine.states:  # one of those that count the tokens of a budget
+            return int(self._counted[control - self.machine.states])
         return control if control >= 0 else None
+
+    @functools.cached_property
+    def _counted(self) -> np.ndarray:
+        """The control states that those which count tokens are made of."""
+        return np.repeat(np.arange(self.machine.states), counting_states(self.machine))
 
     def reader(self) -> StackReader:
         """Reads a text from its beginning."""

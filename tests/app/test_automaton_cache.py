@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import dataclasses
-
 from app.automaton_cache import Decoder, automaton_secret, open_decoder
 from app.settings import Settings
 from compiler.codec import encode
-from compiler.pipeline import compile_spec, compile_text
+from compiler.pipeline import compile_spec
 from compiler.pushdown import PushdownAutomaton
 from compiler.spec import GrammarSpec, RegexSpec
 from compiler.text import PushdownText
@@ -47,16 +45,15 @@ def test_an_automaton_larger_than_the_cache_is_not_cached() -> None:
 
 
 def test_growth_of_a_cached_automaton_is_counted() -> None:
-    text = compile_text(RegexSpec("[a-z]{1,50}"))
-    automaton = dataclasses.replace(text)
+    constraint = compile_spec(RegexSpec("[a-z]{1,50}"), byte_vocabulary(checks_texts=True))
     decode = decoder(2**28)
-    decode.keep_text("fresh", automaton)
+    decode.keep("fresh", constraint)
     bytes_before = decode._cache._bytes
-    assert automaton.byte_automaton.states
-    decode.keep_text("fresh", automaton)
+    assert constraint.text.byte_automaton.states
+    decode.keep("fresh", constraint)
     assert decode._cache._bytes > bytes_before
-    assert decode.text("fresh") is automaton
-    assert decode.text("other") is None
+    assert decode.over_bytes("fresh") is constraint
+    assert decode.over_bytes("other") is None
 
 
 def test_the_tables_of_a_grammar_are_counted() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from app.errors import AutomatonMissing, MessageInvalid
 from app.messages import (
+    CaptureBody,
     CompileJobResult,
     Job,
     NotReadyCode,
@@ -24,7 +25,7 @@ from app.messages import (
 from app.settings import Settings
 from compiler.artifact import CompiledConstraint
 from compiler.errors import ArtefactInvalid
-from compiler.text import TextCheck
+from compiler.text import TextCheck, WrittenText
 
 
 class Context(Protocol):
@@ -117,6 +118,16 @@ def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s
     """The durations of a job and of the compilation before it."""
     total_ms = max(0.0, time.time() - job.arrived) * 1000
     return TimingsBody(sizes.compile_ms, waited_s * 1000, decode_s * 1000, total_ms, sizes.cached)
+
+
+def captured(constraint: CompiledConstraint, text: str, written: WrittenText) -> tuple[CaptureBody, ...] | None:
+    """The captures in a text that satisfies, ready to send. None without a sequence that captures."""
+    captures = constraint.captured(written) if constraint.captures else None
+    if captures is None:
+        return None
+    return tuple(
+        CaptureBody(each.name, text[each.start : each.end], each.start, each.end, each.tokens) for each in captures
+    )
 
 
 def word_trace(check: TextCheck) -> tuple[WordBody, ...]:

@@ -21,13 +21,14 @@ from app.messages import (
     spec_to_wire,
 )
 from app.settings import Settings
-from app.worker.handlers.base import Context, word_trace
+from app.worker.handlers.base import Context, captured, word_trace
 from app.worker.sandbox.compile_task import SandboxResult, compile_request, value_request
+from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import conjuncts
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.spec import AllSpec, AnySpec, JsonSchemaSpec, NotSpec, Spec, leaves, spec_from_json, spec_to_json
-from compiler.text import AnyText, TextAutomaton, check_labels, check_text
+from compiler.text import TextAutomaton, WrittenText, check_labels, check_text
 from compiler.vocab import byte_vocabulary
 
 PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
@@ -85,24 +86,29 @@ class TextChecker:
         return dataclasses.replace(found, words=words, canonical=canonical)
 
     def _by_automaton(self, spec: Spec, text: Subject, context: Context) -> CheckJobResult:
-        automaton = self._automaton(spec, context)
+        constraint = self._constraint(spec, context)
+        captures = None
         if isinstance(text, str):
-            check = check_text(automaton, text)
+            check = check_text(constraint.text, text)
+            if check.satisfied:
+                captures = captured(constraint, text, WrittenText(text.encode()))
         else:
-            assert isinstance(automaton, TextAutomaton)  # of labels
-            check = check_labels(automaton, text)
-        return CheckJobResult(check.satisfied, word_trace(check), check.violated_at, canonical=check.satisfied)
+            assert isinstance(constraint.text, TextAutomaton)  # of labels
+            check = check_labels(constraint.text, text)
+        return CheckJobResult(
+            check.satisfied, word_trace(check), check.violated_at, canonical=check.satisfied, captures=captures
+        )
 
-    def _automaton(self, spec: Spec, context: Context) -> AnyText:
+    def _constraint(self, spec: Spec, context: Context) -> CompiledConstraint:
         automaton = automaton_hash(spec, self._vocabulary, self._settings.limits)
-        cached = self._decode.text(automaton)
+        cached = self._decode.over_bytes(automaton)
         if cached is None:
             key = failure_key(automaton, spec_to_wire(spec), self._settings.limits)
             _, data = self._compile(compile_request(automaton, spec_to_json(spec), "bytes"), key, context)
             secret, limits = self._settings.auth.secret, self._settings.limits
             constraint = open_automaton(data, secret, automaton, self._vocabulary, limits)
-            cached = constraint.text_over_bytes()
-            self._decode.keep_text(automaton, cached)
+            cached = dataclasses.replace(constraint, text=constraint.text_over_bytes())
+            self._decode.keep(automaton, cached)
         return cached
 
     def _by_value(self, spec: Spec, text: str, context: Context, negated: bool = False) -> CheckJobResult:

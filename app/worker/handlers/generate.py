@@ -17,6 +17,7 @@ from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summa
 from app.errors import PromptViolates, without_message
 from app.messages import (
     FORMAT,
+    CaptureBody,
     ChoiceBody,
     CompileJobResult,
     DecodeJob,
@@ -35,11 +36,20 @@ from app.models.tokenizer import Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
-from app.worker.handlers.base import Context, Handler, dispatcher, load_constraint, stall_reason, timings_of, word_trace
+from app.worker.handlers.base import (
+    Context,
+    Handler,
+    captured,
+    dispatcher,
+    load_constraint,
+    stall_reason,
+    timings_of,
+    word_trace,
+)
 from app.worker.handlers.decode import decode_matrix, label_path
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import CompiledConstraint
-from compiler.text import TextAutomaton, answer_text, check_text, read_prefix, replay
+from compiler.text import TextAutomaton, answer_text, check_text, read_prefix, replay, written_text
 from decoding.engine import (
     Engine,
     TopTokensRecorder,
@@ -124,10 +134,12 @@ class Generator:
         self._model = model
         self._files = files
         self._settings = settings
-        self._tokens = files.vocabulary.tokens
+        self._tokens = files.vocabulary.written
+        self._ids_of_names = files.vocabulary.names
         self._tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
-        self._pieces = TokenBytes(self._tokens, files.vocabulary.eos_ids, Speller(self._tokenizer, self._tokens))
+        texts = files.vocabulary.tokens
+        self._pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(self._tokenizer, texts))
         self._opened: ByteBoundedLru[str, tuple[CompiledConstraint, PreparedConstraint]] = ByteBoundedLru(
             settings.inference.device_table_cache_bytes
         )
@@ -262,7 +274,16 @@ class Generator:
             text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
             satisfied=check.satisfied, words=word_trace(check), proven_gap=hypothesis.proven_gap,
             trace=self._trace(steps, task) if task.options.trace else None,
+            captures=self._captures(hypothesis, task, (task.before or "") + text),
         )
+
+    def _captures(self, hypothesis: Hypothesis, task: _Task, text: str) -> tuple[CaptureBody, ...] | None:
+        """The captures in a finished text."""
+        if not task.constraint.captures:
+            return None
+        names = {self._ids_of_names[name]: name for name in task.constraint.named_tokens}
+        pieces = [(self._tokens[token] or b"", names.get(token)) for token in hypothesis.tokens[:-1]]
+        return captured(task.constraint, text, written_text(text, pieces, task.before or ""))
 
     def _replay(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> tuple[TraceStep, ...]:
         """The search's trace, checked against a second pass of the model."""
