@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from abs_client._notebook import automaton_html, generated_html
@@ -51,6 +51,24 @@ class TokenStep:
 
 
 @dataclass(frozen=True)
+class Capture:
+    """A captured part of a text.
+
+    start, end   in characters of the text
+    token_start  the first token that writes some of it; None for a checked text
+    token_end    the token behind the last that does
+    """
+
+    name: str
+    text: str
+    start: int
+    end: int
+    _: KW_ONLY
+    token_start: int | None = None
+    token_end: int | None = None
+
+
+@dataclass(frozen=True)
 class GeneratedText:
     """One text that satisfies the constraint.
 
@@ -60,6 +78,7 @@ class GeneratedText:
     trace       its tokens; None unless the request sets `trace`
     proven_gap  how much better the best satisfying text can be at most, as a length-normalized log-prob: 0 for a text
                 that is proven the best, None where the algorithm keeps no bound
+    captures    the captured parts; None without a sequence that captures
     """
 
     text: str
@@ -70,6 +89,7 @@ class GeneratedText:
     words: tuple[TracedWord, ...] = ()
     trace: tuple[TokenStep, ...] | None = None
     proven_gap: float | None = None
+    captures: tuple[Capture, ...] | None = None
 
     def parse(self, model: Any = None) -> Any:
         """Parse the text as JSON, into plain values or a pydantic model.
@@ -285,6 +305,7 @@ class CheckResult:
     conjuncts    None unless the request sets conjuncts=True
     canonical    whether generation could write the text; None where the constraint is too large to compile
     violation    why a JSON text does not fit its schema
+    captures     the captured parts; None without a sequence that captures
     """
 
     satisfied: bool
@@ -293,6 +314,7 @@ class CheckResult:
     conjuncts: tuple[ConjunctCheck, ...] | None = None
     canonical: bool | None = None
     violation: Violation | None = None
+    captures: tuple[Capture, ...] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata=_NOT_JSON)
 
     def __bool__(self) -> bool:

@@ -9,7 +9,7 @@ from compiler.lifting import TokenAutomaton
 from compiler.products import LazyProduct
 from compiler.pushdown import PushdownAutomaton
 from compiler.spec import Spec, TokenPart, all_parts
-from compiler.text import AnyText, AnyTokens, Capture, CaptureReader, ProductText, TextAutomaton, WrittenText
+from compiler.text import AnyText, AnyTokens, CapturedSpan, CaptureReader, ProductText, TextAutomaton, WrittenText
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -37,7 +37,7 @@ class CompiledConstraint:
     warnings: tuple[GrammarWarning, ...] = ()
     captures: tuple[CaptureReader, ...] = ()
 
-    def captured(self, text: WrittenText) -> tuple[Capture, ...] | None:
+    def captured(self, text: WrittenText) -> tuple[CapturedSpan, ...] | None:
         """The captures in a finished text, left to right. None where to find them takes too many steps."""
         found = [reader.captures(text, self.text.limits) for reader in self.captures]
         return None if None in found else tuple(each for captures in found for each in captures or ())

@@ -103,7 +103,10 @@ def _parts(compiled: CompiledConstraint) -> tuple[bytes, dict[str, np.ndarray], 
 
 
 def _capture_parts(readers: tuple[CaptureReader, ...]) -> tuple[dict[str, np.ndarray], list[list[object]]]:
-    """The arrays of all machines of captures, and their numbers by sequence; None for no machine."""
+    """The arrays of the machines of captures, and their numbers.
+
+    The numbers are listed by sequence; None stands for no machine.
+    """
     arrays, numbers = dict[str, np.ndarray](), list[list[object]]()
     for number, reader in enumerate(readers):
         numbers.append([None if machine is None else machine.numbers() for machine in reader.machines])

@@ -33,7 +33,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "text": "automata errors grammars lifting limits products pushdown regex spec vocab",
         "artifact": "grammars lifting products pushdown spec text",
         "codec": "artifact automata errors grammars lifting products pushdown spec text",
-        "forms": "automata engines errors grammars json_schema limits ltlf pushdown regex spec text",
+        "forms": "automata engines errors grammars json_schema limits ltlf pushdown regex spec text vocab",
         "diagnostics": "artifact automata engines errors forms lifting limits ltlf products pushdown spec text vocab",
         "pipeline": "artifact diagnostics engines errors forms lifting limits products pushdown spec text vocab",
     },

@@ -134,15 +134,16 @@ class WordBody:
 class CaptureBody:
     """A captured part of a text. `start` and `end` count characters of the text.
 
-    `tokens` are the first token that writes some of it and the one behind the last, counted from the answer's first;
-    null where no tokens are known, as in a check.
+    `token_start` is the first token that writes some of it, counted from the answer's first, and `token_end` the one
+    behind the last. Both are null where no tokens are known, as in a check.
     """
 
     name: str
     text: str
     start: int
     end: int
-    tokens: tuple[int, int] | None = None
+    token_start: int | None = None
+    token_end: int | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -8,7 +8,7 @@ takes the machine's place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -143,6 +143,7 @@ class _Rules:
 
     compiled: Compile
     guard: ResourceGuard
+    _: KW_ONLY
     reads_text: bool = False
     names: list[str] = field(default_factory=list)
     rules: list[RuleDfa] = field(default_factory=list)

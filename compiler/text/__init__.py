@@ -9,7 +9,7 @@ are too large for one automaton.
 
 from __future__ import annotations
 
-from compiler.text.captures import Capture, CaptureReader, WrittenText, written_text
+from compiler.text.captures import CapturedSpan, CaptureReader, WrittenText, written_text
 from compiler.text.checks import (
     AnyText,
     AnyTokens,
@@ -51,7 +51,7 @@ from compiler.text.tree import (
 )
 
 __all__ = [
-    "SEPARATOR", "SPLIT_LIMITS", "AnyText", "AnyTokens", "BooleanNode", "Capture", "CaptureReader", "CharLeaf",
+    "SEPARATOR", "SPLIT_LIMITS", "AnyText", "AnyTokens", "BooleanNode", "CaptureReader", "CapturedSpan", "CharLeaf",
     "ConstraintTree", "LabelAutomaton", "LengthLeaf", "LetterDfa", "Negation", "PartText", "Parts",
     "PerCharacterAutomaton", "Prefix", "ProductText", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck",
     "WholeTextAutomaton", "WordLeaf", "WordTraceAutomaton", "WrittenText", "answer_text", "approximated_paths",

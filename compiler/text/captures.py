@@ -1,6 +1,6 @@
 """Finds where a finished text has the captured parts of a sequence.
 
-The text is divided anew, without the automata of the whole: a part ends where its own constraint is met. Where several
+The text is divided without the automata of the whole: a part ends where its own constraint is met. Where several
 divisions satisfy, the first part is as long as possible, then the second, and so on; of alternatives, the first that
 fits counts.
 """
@@ -35,7 +35,7 @@ _Place: TypeAlias = tuple[int, int]  # an offset, and how many parts were read b
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class CapturedSpan:
     """A captured part of a text.
 
     start, end  in characters
@@ -100,7 +100,7 @@ class CaptureReader:
         machines = [machine for machine in self.machines if machine is not None]
         return sum(int(array.nbytes) for machine in machines for array in machine.arrays().values())
 
-    def captures(self, text: WrittenText, limits: Limits) -> tuple[Capture, ...] | None:
+    def captures(self, text: WrittenText, limits: Limits) -> tuple[CapturedSpan, ...] | None:
         """The captures in a text, none where it is no text of the sequence. None where that takes too many steps."""
         try:
             division = _Division(self, text, limits)
@@ -138,7 +138,7 @@ class _Division:
         if self._steps > STEPS_MAX:
             raise _TooManySteps
 
-    def captures(self, part: Part, begin: int, end: int) -> Iterable[Capture]:
+    def captures(self, part: Part, begin: int, end: int) -> Iterable[CapturedSpan]:
         """The captures in a text of the part with this place."""
         match part:
             case CapturePart():
@@ -154,13 +154,13 @@ class _Division:
                 for inside, first, last in self._divided(part, begin, end):
                     yield from self.captures(inside, first, last)
 
-    def _capture(self, part: CapturePart, begin: int, end: int) -> Capture:
+    def _capture(self, part: CapturePart, begin: int, end: int) -> CapturedSpan:
         if isinstance(part.part, FreePart):  # the stop is no part of what is captured
             stops = [each.encode() for each in part.part.until if self._text.data[begin:end].endswith(each.encode())]
             end -= max(map(len, stops), default=0)
         tokens = None if self._text.named is None else self._text.tokens(begin, end)
         start = len(self._text.data[:begin].decode())
-        return Capture(part.name, start, start + len(self._text.data[begin:end].decode()), tokens)
+        return CapturedSpan(part.name, start, start + len(self._text.data[begin:end].decode()), tokens)
 
     def _found(self, part: Part, begin: int) -> Iterable[int]:
         match part:
@@ -235,7 +235,7 @@ class _Division:
     # --- several parts, one after the other ---------------------------------------------------------------------------
 
     def _step(self, part: SequencePart | RepeatPart, count: int) -> tuple[Part, ...]:
-        """What is read next after so many parts. It is nothing where no more may follow."""
+        """What is read behind a number of parts. It is nothing where no more may follow."""
         if isinstance(part, SequencePart):
             return part.parts[count : count + 1]
         if part.maximum is not None and count >= part.maximum:

@@ -33,6 +33,7 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
     results.Timings: "TimingsBody",
     results.TokenStep: "TokenStepBody",
     results.TracedWord: "WordBody",
+    results.Capture: "CaptureBody",
     results.Transition: "TransitionBody",
     results.Usage: "UsageBody",
     results.Violation: "ViolationBody",

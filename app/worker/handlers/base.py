@@ -126,7 +126,8 @@ def captured(constraint: CompiledConstraint, text: str, written: WrittenText) ->
     if captures is None:
         return None
     return tuple(
-        CaptureBody(each.name, text[each.start : each.end], each.start, each.end, each.tokens) for each in captures
+        CaptureBody(each.name, text[each.start : each.end], each.start, each.end, *(each.tokens or ()))
+        for each in captures
     )
 
 
