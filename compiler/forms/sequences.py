@@ -231,7 +231,7 @@ class _Rules:
 
 
 def _repeated(part: RepeatPart, inside: Sequence[Node]) -> Node:
-    """The pattern of a repeated part, given that of the part and of the separator."""
+    """The pattern of a repeated part, from those inside it."""
     if len(inside) == 1:
         return Repeat(inside[0], part.minimum, part.maximum)
     item, separator = inside

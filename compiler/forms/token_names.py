@@ -21,7 +21,10 @@ from compiler.vocab import Vocabulary
 
 
 def check_token_names(spec: Spec, vocabulary: Vocabulary) -> None:
-    """Raise SpecSyntaxError, with its field, for a token that the vocabulary does not have, or that ends a text."""
+    """Check each named token.
+
+    Raises SpecSyntaxError, with its field, for one that the vocabulary does not have, or that ends a text.
+    """
     if vocabulary.checks_texts:
         return
     for path, name in _names(spec):

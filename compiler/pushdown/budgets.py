@@ -1,4 +1,4 @@
-"""Counts the tokens that write the text of a component with a budget.
+"""Counts the tokens of components with a budget.
 
 A control state q of such a component with the budget n becomes the states (q, k), from which k more tokens may write
 the text: q itself is (q, n), in which a prompt may end, and (q, n - 1) follows the token that enters the component. A
@@ -27,7 +27,7 @@ def counting_states(machine: PushdownMachine) -> np.ndarray:
 
 
 def _budget(machine: PushdownMachine) -> np.ndarray:
-    """The budget of each state's component, 0 for none and where it is spent: int64 [Q]."""
+    """The budget of each state's component: int64 [Q]. It is 0 for none, and where it is spent."""
     return np.where(_is_spent(machine), 0, np.array(machine.budgets, dtype=np.int64)[machine.code])
 
 
@@ -107,7 +107,10 @@ class _Counting:
         )  # fmt: skip
 
     def _edges(self, added: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
-        """The source, class and arrival of each edge, and the items of all arrivals, as tables of equal lengths."""
+        """The edges and arrivals of the tables.
+
+        Returns the source, class and arrival of each edge, and the items of all arrivals, in tables of equal lengths.
+        """
         tables = self._tables
         count = len(tables.item_first) - 1
         blocks = [self._entering(tables.items(each).astype(np.int64), added)[None] for each in range(count)]
@@ -142,7 +145,10 @@ class _Counting:
         return np.unique(np.where(plain, self._entered(np.where(plain, items, 0)), moved))
 
     def _staying(self, items: np.ndarray, budget: int, added: int) -> list[np.ndarray]:
-        """The items of a token that begins in a counted component, after which 0 .. n - 1 more may follow."""
+        """The items of a token that begins in a counted component.
+
+        Behind it 0, 1, .. budget - 1 more tokens may write the text of the component.
+        """
         inside = (items >= 0) & (items < self._tables.states)
         inside[inside] = self._budget[items[inside]] > 0
         states, others = items[inside], self._entering(items[~inside], added)

@@ -36,7 +36,7 @@ def regular_machine(texts: CharDfa, guard: ResourceGuard, *, beside: PushdownMac
 
 
 def _between_characters(machine: PushdownMachine) -> np.ndarray:
-    """The states that read the first byte of a character, or the end: bool [Q]."""
+    """The states between characters: bool [Q]."""
     inside = (machine.action[:, machine.byte_class[0x80:0xC0]] != NO_ACTION).any(axis=1)
     return np.asarray(~inside & ~machine.eager)
 

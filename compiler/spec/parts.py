@@ -122,7 +122,7 @@ Part = str | TokenPart | FreePart | OptionalPart | RepeatPart | AnyPart | Captur
 
 
 def inner_parts(part: Part) -> tuple[tuple[str, Part], ...]:
-    """The parts directly inside a part, each with the path that leads to it."""
+    """The parts directly inside a part, each with its path."""
     match part:
         case SequencePart() | AnyPart():
             return tuple((f"{part.field}.{number}", each) for number, each in enumerate(part.parts))

@@ -181,7 +181,7 @@ class GrammarSpec:
 
 @dataclass(frozen=True, slots=True)
 class SequenceSpec:
-    """The whole text is a text of each part, one after the other."""
+    """The whole text is made of texts of the parts, in order."""
 
     form: ClassVar = "sequence"
     root: SequencePart

@@ -101,7 +101,10 @@ class CaptureReader:
         return sum(int(array.nbytes) for machine in machines for array in machine.arrays().values())
 
     def captures(self, text: WrittenText, limits: Limits) -> tuple[CapturedSpan, ...] | None:
-        """The captures in a text, none where it is no text of the sequence. None where that takes too many steps."""
+        """The captures in a text.
+
+        There are none where it is no text of the sequence. None where that takes too many steps.
+        """
         try:
             division = _Division(self, text, limits)
             if len(text.data) not in division.ends(self.sequence.root, 0):
@@ -125,7 +128,7 @@ class _Division:
         self._ends: dict[tuple[int, int], frozenset[int]] = {}
 
     def ends(self, part: Part, begin: int) -> frozenset[int]:
-        """Where a text of the part may end that begins at an offset."""
+        """Where a text of the part may end, by its beginning."""
         key = id(part), begin  # parts live as long as their sequence
         if key not in self._ends:
             found = frozenset(self._found(part, begin))
@@ -246,7 +249,7 @@ class _Division:
         return count == len(part.parts) if isinstance(part, SequencePart) else count >= part.minimum
 
     def _counted(self, part: SequencePart | RepeatPart, count: int) -> int:
-        """A number of parts, or the least one after which the same may follow."""
+        """The least number of parts behind which the same may follow."""
         if isinstance(part, SequencePart) or part.maximum is not None:
             return count
         return min(count, max(part.minimum, 1))
@@ -254,7 +257,10 @@ class _Division:
     def _forward(
         self, part: SequencePart | RepeatPart, begin: int
     ) -> tuple[set[_Place], dict[_Place, dict[_Place, int]]]:
-        """The places that are reached, and from each the next ones, with the end of the separator before."""
+        """The places that are reached, and the edges between them.
+
+        An edge has the offset at which its separator ends.
+        """
         met, edges, waiting = {(begin, 0)}, dict[_Place, dict[_Place, int]](), [(begin, 0)]
         while waiting:
             place = waiting.pop()
@@ -271,7 +277,7 @@ class _Division:
         return met, edges
 
     def _divided(self, part: SequencePart | RepeatPart, begin: int, end: int) -> Iterable[tuple[Part, int, int]]:
-        """The parts inside with their places, each as long as the others allow."""
+        """The parts inside, each as long as the others allow."""
         met, edges = self._forward(part, begin)
         good = {place for place in met if place[0] == end and self._is_end(part, place[1])}
         before = dict[_Place, list[_Place]]()

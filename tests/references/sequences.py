@@ -1,4 +1,4 @@
-"""Decides by the definition whether tokens, or a text, are a text of a sequence.
+"""Decides by the definition whether tokens are a text of a sequence.
 
 Every way to divide the text is tried. Shares only the types of the parts with the compiler.
 """
@@ -25,7 +25,7 @@ from compiler.spec import (
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A character, or a token that a constraint names, with the first and the last token that write it."""
+    """A character, or a named token. It has the first and the last token that write it."""
 
     text: str
     named: bool = False
@@ -147,7 +147,10 @@ class Matcher:
                 return
 
     def _tokens(self, begin: int, end: int) -> tuple[int, bool]:
-        """How many tokens write some of these atoms, and whether the last one ends with them."""
+        """How many tokens write some of these atoms.
+
+        The second value is whether the last one ends with them.
+        """
         if begin == end:
             return 0, False
         last = self._atoms[end - 1].last
