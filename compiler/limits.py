@@ -36,6 +36,7 @@ class Limits:
         9, "declared properties of an object with `property_order` any: each set of them has states"
     )
     parts_max: int = _cap(256, "constraints in one combination")
+    sequence_parts_max: int = _cap(10_000, "parts of all sequences together")
     nesting_depth_max: int = _cap(64, "depth of nested brackets, operators, schemas and references")
     propositions_max: int = _cap(32, "propositions of a formula")
     letters_max: int = _cap(1_024, "sets of propositions that can hold together, and labels")

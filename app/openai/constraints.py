@@ -17,6 +17,7 @@ from typing import Any
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson, InvalidRequest
 from app.openai.requests import OpenAIRequest
+from app.openai.structural_tags import structural_tag
 from compiler.grammars import likely_syntax
 from compiler.spec import AllSpec, AnySpec, GrammarSyntax, KeywordsSpec, LengthSpec, LtlfSpec, NotSpec, Spec
 
@@ -103,18 +104,22 @@ def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
             yield _single_form("json_schema", value["schema"], f"{path}.schema")
         else:
             yield _single_form("json_schema", _ANY_OBJECT, f"{path}.type")
+    elif kind == "structural_tag":
+        yield ParsedConstraint(structural_tag(value, path), path, "")
     elif kind == "text":
         _reject_unknown(value, path, "type")
     else:
-        raise InvalidRequest(((f"{path}.type", 'must be "text", "json_object" or "json_schema"'),))
+        message = 'must be "text", "json_object", "json_schema" or "structural_tag"'
+        raise InvalidRequest(((f"{path}.type", message),))
 
 
 def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
     path, names = "structured_outputs", ("regex", "json", "choice", "grammar")
-    _reject_unknown(value, path, *names, "json_object", *_HARMLESS)
+    _reject_unknown(value, path, *names, "json_object", "structural_tag", *_HARMLESS)
     for name, values in _HARMLESS.items():
         if value.get(name) not in values:
-            raise InvalidRequest(((f"{path}.{name}", "is not supported: use regex, json, choice or grammar"),))
+            message = "is not supported: use regex, json, choice, grammar or structural_tag"
+            raise InvalidRequest(((f"{path}.{name}", message),))
     for name in names:
         if value.get(name) is not None:
             yield _single_form("json_schema" if name == "json" else name, value[name], f"{path}.{name}")
@@ -125,6 +130,12 @@ def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
             pass
         case _:
             raise InvalidRequest(((f"{path}.json_object", "must be true or false"),))
+    if value.get("structural_tag") is not None:
+        tag, inner_path = value["structural_tag"], f"{path}.structural_tag"
+        tag = _read_json(tag, inner_path) if isinstance(tag, str) else tag
+        if not isinstance(tag, dict):
+            raise InvalidRequest(((inner_path, "must be a structural tag: an object, or its JSON"),))
+        yield ParsedConstraint(structural_tag(tag, inner_path), inner_path, "")
 
 
 def _type_and_value(grammar: dict[str, Any], path: str) -> ParsedConstraint:
@@ -151,10 +162,7 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
 def _single_form(form: str, value: object, path: str, deprecated: bool = False) -> ParsedConstraint:
     """A constraint of one field. A schema may be a string of JSON, and a grammar gets its syntax."""
     if form == "json_schema" and isinstance(value, str):
-        try:
-            value = read_json(value.encode())
-        except InvalidJson as error:
-            raise InvalidRequest(((path, str(error)),)) from None
+        value = _read_json(value, path)
     is_valid, message = _CHECKS[form]
     if not is_valid(value):
         raise InvalidRequest(((path, message),))
@@ -162,6 +170,13 @@ def _single_form(form: str, value: object, path: str, deprecated: bool = False) 
     if form == "grammar":
         constraint["syntax"] = _SYNTAXES.get(path) or likely_syntax(str(value))
     return ParsedConstraint(constraint, path, form, deprecated)
+
+
+def _read_json(text: str, path: str) -> object:
+    try:
+        return read_json(text.encode())
+    except InvalidJson as error:
+        raise InvalidRequest(((path, str(error)),)) from None
 
 
 def _required(value: dict[str, Any], name: str, path: str, kind: type = object) -> Any:

@@ -35,8 +35,8 @@ _MODEL_PROBABILITIES = "answers are ranked by the model's probabilities; use `te
 _FUNCTIONS = "use `tools` and `tool_choice`, their newer names"
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
 _ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
-_NO_SPECIAL_TOKENS = "no answer contains a special token: leave it out"
-_NO_TAGS = "use a grammar, a regex, a JSON schema, or `constraint`, which combines them"
+_NO_SPECIAL_TOKENS = "an answer shows the special tokens that its constraint names, and has no others: leave it out"
+_NO_TAGS = 'use response_format {"type": "structural_tag", ...}, or `constraint`'
 _ANSWER_TOKENS_ONLY = "only the log-probabilities of the answer's tokens are available: use 0"
 _NO_EFFECT = "No effect"
 

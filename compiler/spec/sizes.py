@@ -23,13 +23,16 @@ from compiler.spec.types import (
 def check_input_size(spec: Spec, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise LimitExceeded where a constraint is too long. Nothing is parsed, so the check is cheap."""
     guard = ResourceGuard(limits)
-    parts = list(leaves(spec))
+    # The number of parts bounds the loops below.
+    guard.check("parts_max", len(leaves(spec)))
+    parts, in_sequences = list(leaves(spec)), 0
     for part in parts:  # grows while it is walked
         if isinstance(part, SequenceSpec):
-            guard.check("parts_max", len(list(all_parts(part.root))))
-            parts += [leaf for inside in part_specs(part.root) for leaf in leaves(inside)]
-    # The number of parts bounds the loop below.
-    guard.check("parts_max", len(parts))
+            in_sequences += len(list(all_parts(part.root)))
+            guard.check("sequence_parts_max", in_sequences)
+            for inside in map(leaves, part_specs(part.root)):
+                guard.check("parts_max", len(inside))
+                parts += inside
     for part in parts:
         _check_leaf(part, guard)
     # One limit for all parts together: hashing a constraint parses every formula and pattern of it.
