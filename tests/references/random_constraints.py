@@ -6,15 +6,19 @@ import functools
 import gzip
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from compiler.spec import (
     AllSpec,
+    AnyPart,
     AnySpec,
+    CapturePart,
     ChoiceSpec,
     DfaSpec,
+    FreePart,
     GrammarSpec,
     InfillSpec,
     JsonSchemaSpec,
@@ -22,9 +26,15 @@ from compiler.spec import (
     LengthSpec,
     LtlfSpec,
     NotSpec,
+    OptionalPart,
+    Part,
     Proposition,
     RegexSpec,
+    RepeatPart,
+    SequencePart,
+    SequenceSpec,
     Spec,
+    TextPart,
     UserDfa,
     UserTransition,
     spec_from_json,
@@ -100,12 +110,14 @@ def random_spec(draw: random.Random, depth: int = 2) -> Spec:
             return NotSpec(below())
         parts = tuple(below() for _ in range(draw.randint(1, 3)))
         return AllSpec(parts) if kind == 0 else AnySpec(parts)
-    return draw.choices(_LEAVES, (30, 20, 12, 6, 6, 12, 8, 6))[0](draw)
+    return draw.choices(_LEAVES, (30, 20, 12, 6, 6, 12, 8, 6, 10))[0](draw)
 
 
 def random_stacked_spec(draw: random.Random) -> Spec:
     """A combination with a grammar or with an open schema."""
-    stacked = _grammar if draw.random() < 0.75 else _open_json
+    stacked: Callable[[random.Random], Spec] = _grammar if draw.random() < 0.75 else _open_json
+    if draw.random() < 0.3:
+        stacked = functools.partial(_sequence, stacked=True)
     first, regular = stacked(draw), functools.partial(random_spec, draw, 1)
     shape = draw.randrange(12)
     if shape < 5:
@@ -235,11 +247,76 @@ def _dfa(draw: random.Random) -> Spec:
     )
 
 
+def random_part(draw: random.Random, depth: int, leaf: Callable[[], Part]) -> Part:
+    """A part of a sequence. `leaf` makes those without parts inside."""
+    if depth == 0 or draw.random() < 0.35:
+        return leaf()
+    below = functools.partial(random_part, draw, depth - 1, leaf)
+    match draw.randrange(5):
+        case 0:
+            return OptionalPart(below())
+        case 1:
+            low = draw.randint(0, 2)
+            high = draw.choice((None, low + draw.randint(0, 2)))
+            return RepeatPart(below(), low, high, below() if draw.random() < 0.5 else None)
+        case 2:
+            return AnyPart(tuple(below() for _ in range(draw.randint(1, 3))))
+        case 3:
+            return CapturePart("c", below())
+        case _:
+            return SequencePart(tuple(below() for _ in range(draw.randint(1, 3))))
+
+
+def random_free(draw: random.Random) -> FreePart:
+    """Free text without a budget."""
+    stops = ("a", "b", ".", "ab", "a.", "aa", "é")
+    until = draw.sample(stops, draw.randint(0, 2))
+    return FreePart(tuple(until), tuple(draw.sample(stops, draw.choice((0, 0, 1)))))
+
+
+def _sequence(draw: random.Random, stacked: bool = False) -> Spec:
+    leaves_of = (_regex, _choice, _keywords, _infill, _json) + ((_grammar, _open_json) if stacked else ())
+
+    def leaf() -> Part:
+        kind = draw.random()
+        if kind < 0.4:
+            return draw.choice(("a", "b", ". ", "é", "", "ab"))
+        return random_free(draw) if kind < 0.65 else TextPart(draw.choice(leaves_of)(draw))
+
+    root = SequencePart(tuple(random_part(draw, 2, leaf) for _ in range(draw.randint(1, 3))))
+    spec = SequenceSpec(root, _leading(draw))
+    return spec_without_captures(spec)
+
+
+def spec_without_captures(spec: SequenceSpec) -> SequenceSpec:
+    """The sequence without captures, which may stand under a negation."""
+
+    def without(part: Part) -> Part:
+        match part:
+            case CapturePart():
+                return without(part.part)
+            case OptionalPart():
+                return OptionalPart(without(part.part))
+            case RepeatPart():
+                separator = None if part.separator is None else without(part.separator)
+                return replace(part, part=without(part.part), separator=separator)
+            case AnyPart() | SequencePart():
+                return replace(part, parts=tuple(map(without, part.parts)))
+            case _:
+                return part
+
+    root = without(spec.root)
+    assert isinstance(root, SequencePart)
+    return replace(spec, root=root)
+
+
 def _leading(draw: random.Random) -> LeadingSpace:
     return "strip" if draw.random() < 0.7 else "forbid"
 
 
-_LEAVES = (_regex, _ltlf, _keywords, _infill, _choice, _length, _json, _dfa)
+_LEAVES: tuple[Callable[[random.Random], Spec], ...] = (
+    _regex, _ltlf, _keywords, _infill, _choice, _length, _json, _dfa, _sequence,
+)  # fmt: skip
 
 
 def byte_level(draw: random.Random) -> Vocabulary:

@@ -33,6 +33,7 @@ from compiler.spec import (
     NotSpec,
     Proposition,
     RegexSpec,
+    SequenceSpec,
     Spec,
     UserDfa,
     leaves,
@@ -40,6 +41,7 @@ from compiler.spec import (
 )
 from tests.references import ltlf as reference_ltlf
 from tests.references.context_free import derives
+from tests.references.sequences import Matcher, atoms_of_text
 
 UNIT = r"\w+|[^\w\s]"
 WORD = r"\w+(?:['’-]\w+)*"
@@ -82,6 +84,8 @@ def satisfies(spec: Spec, text: str) -> bool:
             return any(satisfies(part, text) for part in spec.parts)
         case NotSpec():
             return not satisfies(spec.part, text)
+        case SequenceSpec():
+            return Matcher(atoms_of_text(text), False, satisfies).matches(spec.root)
         case _:
             raise TypeError(f"no text is judged by {type(spec).__name__}")
 
@@ -91,7 +95,7 @@ def strips_a_space(spec: Spec) -> bool:
 
     That holds if a whole-text constraint allows it and none forbids it.
     """
-    whole = RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | GrammarSpec
+    whole = RegexSpec | InfillSpec | ChoiceSpec | JsonSchemaSpec | GrammarSpec | SequenceSpec
     specs = [leaf for leaf in leaves(spec) if isinstance(leaf, whole)]
     settings = {leaf.leading_space for leaf in specs}
     settings |= {leaf.leading_space for leaf in leaves(spec) if isinstance(leaf, DfaSpec) and leaf.user_dfa.over_bytes}
