@@ -33,7 +33,6 @@ _ANY_OBJECT = {"type": "object"}
 _HARMLESS = {  # fields of structured_outputs that are accepted with these values only
     "disable_fallback": (None, True, False), "disable_any_whitespace": (None, True, False),
     "disable_additional_properties": (None, False), "whitespace_pattern": (None,),
-    "structural_tag": (None,),
 }
 
 

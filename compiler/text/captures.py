@@ -30,7 +30,7 @@ from compiler.spec import (
     part_specs,
 )
 
-STEPS_MAX = 2_000_000  # ends of parts that are looked at for one text
+STEPS_MAX = 500_000  # ends of parts that are looked at for one text
 _Place: TypeAlias = tuple[int, int]  # an offset, and how many parts were read before it
 
 

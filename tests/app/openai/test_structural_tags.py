@@ -1,0 +1,126 @@
+"""Structural tags of other servers, with the texts that they accept and reject."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.errors import InvalidRequest
+from app.openai.constraints import parse_constraint
+from app.openai.requests import ChatRequest
+from app.openai.structural_tags import structural_tag
+from compiler.pipeline import compile_spec
+from compiler.spec import spec_from_json
+from compiler.text import check_text
+from compiler.vocab import byte_vocabulary
+
+OBJECT = {"type": "json_schema", "json_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+NUMBER = {"type": "json_schema", "json_schema": {"type": "integer"}}
+
+
+def constant(value: str) -> dict[str, str]:
+    return {"type": "const_string", "value": value}
+
+
+def tag(begin: object, content: object, end: object) -> dict[str, object]:
+    return {"type": "tag", "begin": begin, "content": content, "end": end}
+
+
+def token(name: str) -> dict[str, str]:
+    return {"type": "token", "token": name}
+
+
+WEATHER, TIME = (tag(f"<f={name}>", content, "</f>") for name, content in (("weather", OBJECT), ("time", NUMBER)))
+CALLS = {"type": "triggered_tags", "triggers": ["<f="], "tags": [WEATHER, TIME]}
+ITEMS = {"type": "tags_with_separator", "tags": [tag("<i>", NUMBER, "</i>")], "separator": ","}
+SPECIAL = {
+    "type": "token_triggered_tags", "trigger_tokens": ["<|call|>"], "exclude_tokens": ["<|eos|>"],
+    "tags": [tag(token("<|call|>"), NUMBER, token("<|end|>"))],
+}  # fmt: skip
+ANY = {"type": "any_text"}
+DISPATCH = {"type": "dispatch", "rules": [["<a>", NUMBER], ["<b>", constant("x")]], "excludes": ["</e>"]}
+
+
+@pytest.mark.parametrize(("form", "accepted", "rejected"), [
+    (constant("Let's think."), ["Let's think."], ["Let's", ""]),
+    (OBJECT, ['{"city": "Rome"}', "{}"], ["[]", ""]),
+    ({**OBJECT, "style": "json", "any_order": True}, ["{}"], ["1"]),
+    ({"type": "grammar", "grammar": 'root ::= ("yes" | "no")'}, ["yes", "no"], ["yesno"]),
+    ({"type": "regex", "pattern": "[A-Z]{3}-[0-9]{4}"}, ["ABC-1234"], ["ABC-123"]),
+    (ANY, ["", "a b"], []),
+    ({**ANY, "excludes": ["<f="]}, ["", "<f"], ["a <f=b"]),
+    ({**ANY, "max_chars": 3, "excludes": ["x"]}, ["abc", ""], ["abcd", "x"]),
+    ({**ANY, "max_tokens": 0}, [""], ["a"]),
+    ({"type": "sequence", "elements": [constant("Answer: "), OBJECT]}, ["Answer: {}"], ["{}", "Answer: "]),
+    ({"type": "or", "elements": [constant("yes"), constant("no")]}, ["yes", "no"], ["maybe"]),
+    ({"type": "optional", "content": constant("a")}, ["", "a"], ["aa"]),
+    ({"type": "plus", "content": constant("a")}, ["a", "aaa"], [""]),
+    ({"type": "star", "content": constant("a")}, ["", "aaa"], ["b"]),
+    ({"type": "repeat", "min": 1, "max": 2, "content": constant("a")}, ["a", "aa"], ["", "aaa"]),
+    ({"type": "repeat", "min": 2, "max": -1, "content": constant("a")}, ["aa", "aaaa"], ["a"]),
+    (tag("<think>", ANY, "</think>"), ["<think>a < b</think>"], ["<think>a</think>b</think>", "<think>"]),
+    (tag("<r>", OBJECT, ["</r>", "</a>"]), ["<r>{}</r>", "<r>{}</a>"], ["<r>{}"]),
+    (tag("<r>", {"type": "star", "content": {**ANY, "max_tokens": 4}}, "</r>"), ["<r>ab</r>", "<r></r>"], ["<r>ab"]),
+    (CALLS, ["", "I call <f=weather>{}</f>, <f=time>12</f>.", "<f=time>1</f>"], ["<f=", "<f=time>x</f>", "a <f=b>"]),
+    ({**CALLS, "at_least_one": True}, ["<f=time>1</f> so", "<f=time>1</f><f=weather>{}</f>"], ["", "a <f=time>1</f>"]),
+    ({**CALLS, "stop_after_first": True}, ["so", "so <f=time>1</f>"], ["<f=time>1</f>.", "<f=time>1</f><f=time>1</f>"]),
+    ({**CALLS, "at_least_one": True, "stop_after_first": True}, ["<f=time>1</f>"], ["", "<f=time>1</f> "]),
+    ({**CALLS, "excludes": ["stop"]}, ["go <f=time>1</f>"], ["stop", "stop <f=time>1</f>"]),
+    (tag("<r>", CALLS, "</r>"), ["<r>a <f=time>1</f></r>", "<r></r>"], ["<r>a</r>b</r>", "<r>a</r><f=time>1</f></r>"]),
+    (ITEMS, ["", "<i>1</i>", "<i>1</i>,<i>22</i>"], ["<i>1</i>,", "<i>1</i><i>2</i>"]),
+    ({**ITEMS, "at_least_one": True, "stop_after_first": True}, ["<i>1</i>"], ["", "<i>1</i>,<i>2</i>"]),
+    (DISPATCH, ["", "a <a>1 b <b>x", "<b>xy"], ["<a>x", "</e>", "a </e> <a>1"]),
+    ({**DISPATCH, "loop": False}, ["text", "text <a>1"], ["<b>x.", "<b>x<b>x"]),
+    (tag("<e>", DISPATCH, "</e>"), ["<e>a <b>x</e>"], ["<e></e></e>"]),
+    (tag(token("<|t|>"), {"type": "any_tokens"}, token("<|/t|>")), ["<|t|>a b<|/t|>"], ["a", "<|t|>a"]),
+    (tag(token("<|t|>"), {"type": "any_tokens", "max_tokens": 0}, token("<|/t|>")), ["<|t|><|/t|>"], ["<|t|>a<|/t|>"]),
+    (SPECIAL, ["", "a <|call|>1<|end|> b"], []),
+    ({**SPECIAL, "at_least_one": True, "stop_after_first": True}, ["<|call|>1<|end|>"], ["", "<|call|>x<|end|>"]),
+    ({"type": "token_dispatch", "rules": [["<|t|>", constant("x")]], "loop": False}, ["a<|t|>x", "a"], []),
+])  # fmt: skip
+def test_formats_accept_their_texts(form: dict[str, object], accepted: list[str], rejected: list[str]) -> None:
+    spec = spec_from_json(structural_tag({"type": "structural_tag", "format": form}, "response_format"))
+    text = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    assert [each for each in accepted if not check_text(text, each).satisfied] == []
+    assert [each for each in rejected if check_text(text, each).satisfied] == []
+
+
+FIRST_SHAPE = {
+    "structures": [{"begin": "<f=g>", "schema": {"type": "integer"}, "end": "</f>"}], "triggers": ["<f="],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", [
+    {"response_format": {"type": "structural_tag", "format": CALLS}},
+    {"response_format": {"type": "structural_tag", **FIRST_SHAPE}},
+    {"structured_outputs": {"structural_tag": {"type": "structural_tag", "format": CALLS}}},
+    {"structured_outputs": {"structural_tag": json.dumps({"type": "structural_tag", **FIRST_SHAPE})}},
+])  # fmt: skip
+def test_requests_take_structural_tags(fields: dict[str, Any]) -> None:
+    parsed = parse_constraint(ChatRequest(messages=[{"role": "user", "content": "a"}], **fields))
+    assert parsed is not None and set(parsed.constraint) == {"sequence"}
+    spec_from_json(parsed.constraint)
+
+
+@pytest.mark.parametrize(("form", "field", "says"), [
+    ({"type": "any_txt"}, "type", "did you mean any_text"),
+    ({"type": "exclude_token"}, "type", "not supported"),
+    ({"type": "const_string"}, "value", "required"),
+    ({**ANY, "exclude": ["a"]}, "exclude", "did you mean excludes"),
+    ({**ANY, "max_chars": 2, "max_tokens": 2}, "max_chars", "together"),
+    ({**OBJECT, "style": "qwen_xml"}, "style", "json"),
+    ({"type": "token", "token": 42}, "token", "name"),
+    ({"type": "sequence", "elements": [constant("a"), {"type": "regex", "pattern": 1}]},
+     "elements.1.pattern", "string"),
+    ({**CALLS, "triggers": ["<g="]}, "tags.0.begin", "exactly one"),
+    ({**CALLS, "triggers": ["<f=", "f="]}, "", "part of another"),
+    ({**CALLS, "tags": [constant("a")]}, "tags.0", "tag"),
+    ({**DISPATCH, "rules": [["<a>"]]}, "rules.0", "pair"),
+])  # fmt: skip
+def test_faults_are_named(form: dict[str, object], field: str, says: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        structural_tag({"type": "structural_tag", "format": form}, "response_format")
+    assert caught.value.errors[0]["path"] == f"response_format.format.{field}".rstrip(".")
+    assert says in caught.value.errors[0]["message"]
