@@ -55,9 +55,9 @@ def structural_tag(value: dict[str, Any], path: str) -> dict[str, Any]:
         for tag in tags:
             tag["content"] = {"type": "json_schema", "json_schema": tag.pop("schema")}
         form = {"type": "triggered_tags", "triggers": value["triggers"], "tags": tags}
-        return _constraint(_Translation().part(form, path))
+        return _constraint(_TagFormats().part(form, path))
     _only(value, path, ("format",), ("type",))
-    return _constraint(_Translation().part(value["format"], f"{path}.format"))
+    return _constraint(_TagFormats().part(value["format"], f"{path}.format"))
 
 
 def _constraint(part: _Part) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _constraint(part: _Part) -> dict[str, Any]:
     return {"sequence": [part]}
 
 
-class _Translation:
+class _TagFormats:
     """Translates the formats inside one tag.
 
     ends  the strings that end the tag, which free text does not contain
@@ -150,9 +150,9 @@ class _Translation:
         """What follows the beginning of a tag."""
         end = form["end"]
         if isinstance(end, dict):
-            return [_Translation().part(form["content"], f"{path}.content"), self.part(end, f"{path}.end")]
+            return [_TagFormats().part(form["content"], f"{path}.content"), self.part(end, f"{path}.end")]
         ends = [end] if isinstance(end, str) else list(_strings(form, "end", path))
-        content = _Translation(ends).part(form["content"], f"{path}.content")
+        content = _TagFormats(ends).part(form["content"], f"{path}.content")
         return [content, ends[0] if len(ends) == 1 else {"any": ends}]
 
     def _tags_with_separator(self, form: dict[str, Any], path: str) -> _Part:
@@ -198,7 +198,7 @@ class _Translation:
         self, rules: dict[str, list[_Part]], triggers: Sequence[str], form: dict[str, Any], path: str, *, loop: bool,
         begins: bool,
     ) -> _Part:
-        """Free text, in which a trigger is followed by one of its rules. With `begins` no text stands before it."""
+        """Free text with rules behind its triggers. With `begins` no text stands before the first."""
         if any(one in other for one in triggers for other in triggers if one != other) or "" in triggers:
             message = "one trigger is a part of another: it is not clear which of them begins a tag"
             raise InvalidRequest(((path, message),))
@@ -229,7 +229,10 @@ class _Translation:
 
 
 def _calls(called: _Part, free: _Part, first: _Part | None, *, loop: bool) -> _Part:
-    """Calls in free text, any number of them or at most one. `first` is a call without text before it, if one must be.
+    """Calls in free text.
+
+    first  a call without text before it, if there must be one
+    loop   whether there may be several
     """
     if loop:
         return _in_order([*([] if first is None else [first]), {"repeat": called}, free])

@@ -1,4 +1,4 @@
-"""Answers to sequences with tokens and budgets, from the least budget up, judged by an independent matcher."""
+"""Answers to sequences with tokens and budgets, from the least budget up."""
 
 from __future__ import annotations
 

@@ -7,18 +7,14 @@ import gzip
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from compiler.spec import (
     AllSpec,
-    AnyPart,
     AnySpec,
-    CapturePart,
     ChoiceSpec,
     DfaSpec,
-    FreePart,
     GrammarSpec,
     InfillSpec,
     JsonSchemaSpec,
@@ -26,11 +22,9 @@ from compiler.spec import (
     LengthSpec,
     LtlfSpec,
     NotSpec,
-    OptionalPart,
     Part,
     Proposition,
     RegexSpec,
-    RepeatPart,
     SequencePart,
     SequenceSpec,
     Spec,
@@ -43,6 +37,7 @@ from compiler.spec import (
 from compiler.spec.types import LeadingSpace
 from compiler.vocab import Vocabulary, byte_vocabulary, vocabulary_from_tokenizer_json
 from decoding.model import HuggingFaceModel
+from tests.references.sequences import random_free, random_part, spec_without_captures
 
 BUILT_IN = Path(__file__).resolve().parents[2] / "app/models/captions"
 ALPHABET = "ab cB.,é日😀1_-"
@@ -247,33 +242,6 @@ def _dfa(draw: random.Random) -> Spec:
     )
 
 
-def random_part(draw: random.Random, depth: int, leaf: Callable[[], Part]) -> Part:
-    """A part of a sequence. `leaf` makes those without parts inside."""
-    if depth == 0 or draw.random() < 0.35:
-        return leaf()
-    below = functools.partial(random_part, draw, depth - 1, leaf)
-    match draw.randrange(5):
-        case 0:
-            return OptionalPart(below())
-        case 1:
-            low = draw.randint(0, 2)
-            high = draw.choice((None, low + draw.randint(0, 2)))
-            return RepeatPart(below(), low, high, below() if draw.random() < 0.5 else None)
-        case 2:
-            return AnyPart(tuple(below() for _ in range(draw.randint(1, 3))))
-        case 3:
-            return CapturePart("c", below())
-        case _:
-            return SequencePart(tuple(below() for _ in range(draw.randint(1, 3))))
-
-
-def random_free(draw: random.Random) -> FreePart:
-    """Free text without a budget."""
-    stops = ("a", "b", ".", "ab", "a.", "aa", "é")
-    until = draw.sample(stops, draw.randint(0, 2))
-    return FreePart(tuple(until), tuple(draw.sample(stops, draw.choice((0, 0, 1)))))
-
-
 def _sequence(draw: random.Random, stacked: bool = False) -> Spec:
     leaves_of = (_regex, _choice, _keywords, _infill, _json) + ((_grammar, _open_json) if stacked else ())
 
@@ -284,30 +252,7 @@ def _sequence(draw: random.Random, stacked: bool = False) -> Spec:
         return random_free(draw) if kind < 0.65 else TextPart(draw.choice(leaves_of)(draw))
 
     root = SequencePart(tuple(random_part(draw, 2, leaf) for _ in range(draw.randint(1, 3))))
-    spec = SequenceSpec(root, _leading(draw))
-    return spec_without_captures(spec)
-
-
-def spec_without_captures(spec: SequenceSpec) -> SequenceSpec:
-    """The sequence without captures, which may stand under a negation."""
-
-    def without(part: Part) -> Part:
-        match part:
-            case CapturePart():
-                return without(part.part)
-            case OptionalPart():
-                return OptionalPart(without(part.part))
-            case RepeatPart():
-                separator = None if part.separator is None else without(part.separator)
-                return replace(part, part=without(part.part), separator=separator)
-            case AnyPart() | SequencePart():
-                return replace(part, parts=tuple(map(without, part.parts)))
-            case _:
-                return part
-
-    root = without(spec.root)
-    assert isinstance(root, SequencePart)
-    return replace(spec, root=root)
+    return spec_without_captures(SequenceSpec(root, _leading(draw)))
 
 
 def _leading(draw: random.Random) -> LeadingSpace:

@@ -1,13 +1,14 @@
-"""Decides by the definition whether tokens are a text of a sequence.
+"""Decides by the definition whether tokens are a text of a sequence. Also random parts.
 
 Every way to divide the text is tried. Shares only the types of the parts with the compiler.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from compiler.spec import (
     AnyPart,
@@ -17,6 +18,7 @@ from compiler.spec import (
     Part,
     RepeatPart,
     SequencePart,
+    SequenceSpec,
     Spec,
     TextPart,
     TokenPart,
@@ -155,3 +157,52 @@ class Matcher:
             return 0, False
         last = self._atoms[end - 1].last
         return last - self._atoms[begin].first + 1, end == len(self._atoms) or self._atoms[end].first > last
+
+
+def random_part(draw: random.Random, depth: int, leaf: Callable[[], Part]) -> Part:
+    """A part of a sequence. `leaf` makes those without parts inside."""
+    if depth == 0 or draw.random() < 0.35:
+        return leaf()
+    below = partial(random_part, draw, depth - 1, leaf)
+    match draw.randrange(5):
+        case 0:
+            return OptionalPart(below())
+        case 1:
+            low = draw.randint(0, 2)
+            high = draw.choice((None, low + draw.randint(0, 2)))
+            return RepeatPart(below(), low, high, below() if draw.random() < 0.5 else None)
+        case 2:
+            return AnyPart(tuple(below() for _ in range(draw.randint(1, 3))))
+        case 3:
+            return CapturePart("c", below())
+        case _:
+            return SequencePart(tuple(below() for _ in range(draw.randint(1, 3))))
+
+
+def random_free(draw: random.Random) -> FreePart:
+    """Free text without a budget."""
+    stops = ("a", "b", ".", "ab", "a.", "aa", "é")
+    until = draw.sample(stops, draw.randint(0, 2))
+    return FreePart(tuple(until), tuple(draw.sample(stops, draw.choice((0, 0, 1)))))
+
+
+def spec_without_captures(spec: SequenceSpec) -> SequenceSpec:
+    """The sequence without captures, which may stand under a negation."""
+
+    def without(part: Part) -> Part:
+        match part:
+            case CapturePart():
+                return without(part.part)
+            case OptionalPart():
+                return OptionalPart(without(part.part))
+            case RepeatPart():
+                separator = None if part.separator is None else without(part.separator)
+                return replace(part, part=without(part.part), separator=separator)
+            case AnyPart() | SequencePart():
+                return replace(part, parts=tuple(map(without, part.parts)))
+            case _:
+                return part
+
+    root = without(spec.root)
+    assert isinstance(root, SequencePart)
+    return replace(spec, root=root)

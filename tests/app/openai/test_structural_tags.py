@@ -1,4 +1,4 @@
-"""Structural tags of other servers, with the texts that they accept and reject."""
+"""Structural tags of other servers, with texts that they accept and reject."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ from compiler.text import (
 )
 from compiler.vocab import Vocabulary, byte_vocabulary
 from decoding.prepared_constraint import host_states
-from tests.references.random_constraints import random_free, random_part
-from tests.references.sequences import Matcher, atoms_of_text, atoms_of_tokens
+from tests.references.sequences import Matcher, atoms_of_text, atoms_of_tokens, random_free, random_part
 from tests.references.text import satisfies
 
 EOS, TAG, OTHER = 10, 13, 14
