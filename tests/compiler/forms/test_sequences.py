@@ -1,4 +1,4 @@
-"""Sequences against brute force: all short token sequences of small vocabularies, by an independent matcher."""
+"""Sequences against brute force over all short token sequences."""
 
 from __future__ import annotations
 
