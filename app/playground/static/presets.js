@@ -32,6 +32,17 @@ export const PRESETS = [
     constraint: { infill: "A young <|infill_word|> is <|infill_ngram|> at the beach with <|infill_ngram|>." }, options: { max_tokens: 32 },
   },
   {
+    name: "Sequence: free text of a few tokens, then JSON", prompt: "sentence:",
+    constraint: {
+      sequence: [
+        "A ", { capture: "who", part: { choice: ["dog", "cat", "man"] } },
+        { capture: "what", part: { free: { until: ["."], max_tokens: 6 } } },
+        " ", { capture: "data", part: { json_schema: { type: "object", properties: { animals: { type: "integer", minimum: 0, maximum: 9 } }, required: ["animals"], additionalProperties: false } } },
+      ],
+    },
+    options: { max_tokens: 24 },
+  },
+  {
     name: "JSON schema: a caption as an object", prompt: "sentence:",
     constraint: {
       json_schema: {
