@@ -80,19 +80,19 @@ def compile_text(
     >>> check_text(text, "A dog with a ball.").satisfied, check_text(text, "A ball for a dog.").satisfied
     (True, False)
     """
-    guard = ResourceGuard(limits, cancelled)
+    guard, left_out = ResourceGuard(limits, cancelled), list[LimitExceeded]()
     try:
         read = _read(spec, guard)
         tree = constraint_tree(read, engines, guard)
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, tree, guard)[0]
-        made, _ = _within_limits(tree, to_text, guard)
+        made, _ = _within_limits(tree, partial(to_text, left_out=left_out), guard, left_out)
         text = _product_text(made, made.results, guard) if isinstance(made, Parts) else made
         if _is_empty(text.byte_automaton):
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
     except SpecUnsatisfiable as error:
-        raise _refusal(error, spec, engines, guard) from None
+        raise _refusal(error, spec, engines, guard, left_out) from None
 
 
 def compile_spec(
@@ -115,12 +115,13 @@ def compile_spec(
     >>> tokens.min_tokens  # "yes" or "no", and EOS
     2
     """
-    guard = ResourceGuard(limits, cancelled)
+    guard, left_out = ResourceGuard(limits, cancelled), list[LimitExceeded]()
     try:
         read = _read(spec, guard)
         check_token_names(read, vocabulary)
         tree = constraint_tree(read, engines, guard)
-        made, tree = _within_limits(tree, partial(_over_tokens, spec=read, vocabulary=vocabulary), guard)
+        make = partial(_over_tokens, spec=read, vocabulary=vocabulary, left_out=left_out)
+        made, tree = _within_limits(tree, make, guard, left_out)
         text, tokens, distances = (*_product(made, guard), ()) if isinstance(made, Parts) else made
         if _is_empty(tokens):
             raise _unsatisfiable_error(text, vocabulary, guard)
@@ -128,7 +129,7 @@ def compile_spec(
             assert isinstance(tokens, LazyProduct)
             raise Undecided(None, tokens.min_tokens_at_least)
     except SpecUnsatisfiable as error:
-        raise _refusal(error, spec, engines, guard) from None
+        raise _refusal(error, spec, engines, guard, left_out) from None
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=distances, vocabulary=vocabulary.fingerprint,
         not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(tree),
@@ -138,11 +139,13 @@ def compile_spec(
 
 
 def _within_limits(
-    tree: ConstraintTree, make: Callable[[ConstraintTree, ResourceGuard], _Made], guard: ResourceGuard
+    tree: ConstraintTree, make: Callable[[ConstraintTree, ResourceGuard], _Made], guard: ResourceGuard,
+    left_out: list[LimitExceeded],
 ) -> tuple[_Made | Parts[_Made], ConstraintTree]:
     """What is made of a tree, and the tree.
 
-    Where it is too large, its parts are made. Where these are too large, the nesting of its schemas gets a bound.
+    Where it is too large, its parts are made. Where these are too large, the nesting of its schemas gets a bound, which
+    `left_out` receives.
     """
     try:
         return make(tree, guard), tree
@@ -158,7 +161,8 @@ def _within_limits(
     bounded = with_bounded_nesting(tree) if exceeded.limit in SIZE_LIMITS else None
     if bounded is None:
         raise exceeded
-    return _within_limits(bounded, make, guard)
+    left_out += without_bounded_leaves(bounded)[1]
+    return _within_limits(bounded, make, guard, left_out)
 
 
 def _product_text(parts: Parts[_Made], texts: list[PartText], guard: ResourceGuard) -> ProductText:
@@ -168,12 +172,14 @@ def _product_text(parts: Parts[_Made], texts: list[PartText], guard: ResourceGua
     )
 
 
-def _over_tokens(tree: ConstraintTree, guard: ResourceGuard, spec: Spec, vocabulary: Vocabulary) -> _PartTokens:
-    """The automata over texts and tokens, and the distances of displayed states."""
+def _over_tokens(
+    tree: ConstraintTree, guard: ResourceGuard, spec: Spec, vocabulary: Vocabulary, left_out: list[LimitExceeded]
+) -> _PartTokens:
+    """The automata over texts and tokens, and the distances of displayed states. `left_out` is that of `to_text`."""
     if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
         text, tokens = _compile_labels(spec, tree, guard)
     else:
-        any_text = to_text(tree, guard)
+        any_text = to_text(tree, guard, left_out)
         if isinstance(any_text, PushdownText):
             return any_text, lift_to_tokens(any_text.machine, vocabulary, guard), ()
         text = any_text
@@ -197,22 +203,28 @@ def _read(spec: Spec, guard: ResourceGuard) -> Spec:
     return drop_unused_propositions(spec, guard)
 
 
-def _refusal(error: SpecUnsatisfiable, spec: Spec, engines: Engines, guard: ResourceGuard) -> CompileError:
+def _refusal(
+    error: SpecUnsatisfiable, spec: Spec, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded]
+) -> CompileError:
     """The error of a constraint for which nothing can be written.
 
     It names a bound of ours if texts may satisfy the constraint beyond it, else the parts that contradict each other.
     """
     if isinstance(spec, GrammarSpec):  # it has no parts that could contradict each other
         return error
-    bound = None if isinstance(spec, LabelsSpec) else _bound_in_the_way(_read(spec, guard), engines, guard)
+    bound = None if isinstance(spec, LabelsSpec) else _bound_in_the_way(_read(spec, guard), engines, guard, left_out)
     return bound or explain_unsatisfiable(spec, engines, guard)
 
 
-def _bound_in_the_way(spec: Spec, engines: Engines, guard: ResourceGuard) -> LimitExceeded | None:
-    """A bound of ours beyond which texts may satisfy the constraint."""
+def _bound_in_the_way(
+    spec: Spec, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded]
+) -> LimitExceeded | None:
+    """A bound of ours beyond which texts may satisfy the constraint. `left_out` are those that combinations got."""
     whole = constraint_tree(spec, engines, guard)
     if isinstance(whole, CharLeaf):  # what a leaf by itself leaves out is what is in the way
         return whole.left_out[0] if whole.left_out else None
+    if left_out and _may_have_texts(without_bounded_leaves(whole, nesting=True)[0], guard):
+        return left_out[0]
     tree, bounds = without_bounded_leaves(whole)
     if not bounds or not _has_texts(tree, guard):
         return None
@@ -225,8 +237,19 @@ def _bound_in_the_way(spec: Spec, engines: Engines, guard: ResourceGuard) -> Lim
     return others[0] if others and _has_texts(tree, guard) else None
 
 
+def _may_have_texts(tree: ConstraintTree, guard: ResourceGuard) -> bool:
+    """False where it is proven that there are none, within the limits."""
+    try:
+        return _has_texts(tree, guard)
+    except LimitExceeded:
+        return True
+
+
 def _has_texts(tree: ConstraintTree, guard: ResourceGuard) -> bool:
-    return to_text(tree, guard).byte_automaton.min_tokens != UNREACHABLE
+    try:
+        return to_text(tree, guard).byte_automaton.min_tokens != UNREACHABLE
+    except SpecUnsatisfiable:
+        return False
 
 
 def _is_empty(tokens: AnyTokens) -> bool:

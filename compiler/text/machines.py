@@ -26,11 +26,15 @@ _Parts: TypeAlias = dict[_Literal | None, ConstraintTree | None]
 _Part: TypeAlias = tuple[_Literal | None, ConstraintTree | None]
 
 
-def to_text(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomaton | PushdownText:
+def to_text(
+    tree: ConstraintTree, guard: ResourceGuard, left_out: list[LimitExceeded] | None = None
+) -> TextAutomaton | PushdownText:
     """The texts of a tree. Raises what `combine` and the operations on machines raise.
 
     Raises SpecUnsupported where a conjunction needs two stacks, or where an ambiguous grammar is negated. A schema then
     nests within a bound of ours instead; LimitExceeded tells where that leaves no text.
+
+    left_out  receives these bounds instead; where it is not empty, that there is no text is no proof
     """
     if not leaves_of_type(tree, PushdownLeaf):
         return to_text_automaton(tree, guard)
@@ -39,7 +43,9 @@ def to_text(tree: ConstraintTree, guard: ResourceGuard) -> TextAutomaton | Pushd
     parts = disjunction.parts(tree, negated=False)
     made = [_machine(literal, regular, guard) for literal, regular in parts.items()]
     found = [machine for machine in made if machine is not None]
-    bound = next(iter(disjunction.left_out), None)
+    if left_out is not None:
+        left_out += disjunction.left_out
+    bound = next(iter(disjunction.left_out), None) if left_out is None else None
     if not found:
         raise bound or SpecUnsatisfiable("no text satisfies the constraint")
     text = pushdown_text(unite(found, guard), True in spaces and False not in spaces, guard)

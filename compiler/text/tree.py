@@ -121,20 +121,24 @@ _LeafType = TypeVar("_LeafType", WordLeaf, CharLeaf, LengthLeaf, PushdownLeaf)
 
 
 def without_bounded_leaves(
-    tree: ConstraintTree, negated: bool = False
+    tree: ConstraintTree, negated: bool = False, *, nesting: bool = False
 ) -> tuple[ConstraintTree, tuple[LimitExceeded, ...]]:
     """The tree without the leaves whose bounds leave texts out.
 
     All texts stand in place of such a leaf; the second value has these bounds. Under a negation such a leaf takes away
     less than it could, so there it stays.
+
+    nesting  whether the nesting of schemas has a bound, too
     """
     if isinstance(tree, Negation):
-        part, bounds = without_bounded_leaves(tree.part, not negated)
+        part, bounds = without_bounded_leaves(tree.part, not negated, nesting=nesting)
         return Negation(part), bounds
     if isinstance(tree, BooleanNode):
-        parts = [without_bounded_leaves(part, negated) for part in tree.parts]
+        parts = [without_bounded_leaves(part, negated, nesting=nesting) for part in tree.parts]
         return replace(tree, parts=tuple(part for part, _ in parts)), tuple(chain(*(bounds for _, bounds in parts)))
-    if isinstance(tree, CharLeaf | PushdownLeaf) and tree.left_out and not negated:
+    is_bounded = isinstance(tree, CharLeaf | PushdownLeaf) and bool(tree.left_out)
+    is_bounded |= nesting and isinstance(tree, PushdownLeaf) and tree.bounded is not None
+    if isinstance(tree, CharLeaf | PushdownLeaf) and is_bounded and not negated:
         return CharLeaf(everything(), tree.leading_space), tree.left_out
     return tree, ()
 

@@ -191,3 +191,20 @@ def test_schemas_that_are_written_in_two_ways_still_hold_together() -> None:
     text = compile_text(spec_from_json({"all": parts}))
     assert not check_text(text, "[[[[[[1]]]]]]").satisfied  # the second one has a bound
     assert check_text(text, "[[1, 2]]").satisfied and not check_text(text, "[ 1]").satisfied
+
+
+BRACKETS = {"json_schema": {"type": "array", "items": {"$ref": "#"}}, "leading_space": "forbid"}
+NESTED = {"grammar": 'root ::= "[[[[[]]]]]" | "[]"', "syntax": "gbnf", "leading_space": "forbid"}
+TENTH_LAST = {"regex": r"(?s).*\[.{9}", "leading_space": "forbid"}  # has 1,024 states
+OF_GRAMMAR = {"all": [NESTED, BRACKETS, TENTH_LAST]}  # beside the grammar, brackets nest three levels
+
+
+def test_a_bound_on_nesting_is_named_where_parts_have_no_text() -> None:
+    limits = Limits(dfa_states_max=1_100, budget_expansions_max=60)
+    with pytest.raises(LimitExceeded, match="max_depth = 3"):
+        compile_spec(spec_from_json(OF_GRAMMAR), byte_vocabulary(), limits)
+    either = spec_from_json({"any": [OF_GRAMMAR, {"all": [BRACKETS, TENTH_LAST]}]})
+    assert compile_spec(either, byte_vocabulary(), limits).tokens.min_tokens == 11
+    contradiction = spec_from_json({"all": [*OF_GRAMMAR["all"], {"regex": r"[^\[]*", "leading_space": "forbid"}]})
+    with pytest.raises(SpecUnsatisfiable, match=r"all\.2.*all\.3"):
+        compile_spec(contradiction, byte_vocabulary(), limits)
