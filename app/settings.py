@@ -88,7 +88,7 @@ class InferenceSettings(_Group):
     grammar_readings_max: Count = _setting(
         32, "readings of an unfinished text that are followed where a grammar is ambiguous; the same for all workers")
     witness_expansions_max: Count = _setting(
-        64, "states that a row's step expands to find ways to the end, where a constraint is too large for one "
+        128, "states that a row's step expands to find ways to the end, where a constraint is too large for one "
         "automaton; the same for all workers")
     generation_memory_bytes: Amount = _setting(
         MEASURED,

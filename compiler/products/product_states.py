@@ -18,8 +18,8 @@ from compiler.pushdown import MEMBERS_MAX, NOWHERE
 
 UNKNOWN = UNREACHABLE - 1
 """The distance of a state that may reach acceptance, but for which no witness was found."""
-EXPANSIONS_MAX = 64  # of all searches for the successors of one state
-_EXPANSIONS_PER_SEARCH, _EXPANSIONS_OF_ROWS, _EXPANSIONS_AT_START = 16, 64, 500
+EXPANSIONS_MAX = 128  # of all searches for one state: half for its own witness, half for those of its successors
+_EXPANSIONS_PER_SEARCH, _EXPANSIONS_AT_START = 16, 500
 _NEAR = 8  # tokens that a search may be expected to need
 _DETOUR_MAX = 2  # tokens before a state's witness is used again
 _DEAD_STATE, _ACCEPTED = 0, 1
@@ -53,7 +53,7 @@ class ProductStates:
     what of this state's is still of use after the token; else what a search finds. So one token always leads nearer to
     acceptance. What a state's successors are depends on the state alone.
 
-    expansions_max  how many states the searches for the successors of one state expand
+    expansions_max  how many states the searches for one state expand, and for its successors
     members_max     as in `Configurations`
     costs           other costs than one per token, for `costs` and `class_costs`
     start           the state before the first token, if it is not the product's own
@@ -169,7 +169,7 @@ class ProductStates:
         # Rows that met the same obligations in another order carry other witnesses. Equally long ones are made one, so
         # that the rows share their successors.
         if state not in self._own_witness:
-            self._own_witness[state] = complete(self._space, state, _EXPANSIONS_OF_ROWS).witness
+            self._own_witness[state] = complete(self._space, state, self._expansions_max // 2).witness
         own = self._own_witness[state]
         return self._add_state((state, own if own and len(own) == len(witness) else witness), len(witness))
 
@@ -220,7 +220,7 @@ class ProductStates:
         after = space.after(np.repeat([state], len(live), axis=0), live)
         first, which = unique_rows(after)
         states, group[live] = after[first], which
-        search = _Search(space, self._completions, self._expansions_max, states)
+        search = _Search(space, self._completions, self._expansions_max - self._expansions_max // 2, states)
         if witness is not None:
             if witness[0] != space.eos_class:
                 search.witnesses[group[witness[0]]] = witness[1:]
@@ -246,7 +246,7 @@ class _Search:
         self, space: ProductSpace, completions: dict[State, Completion], expansions_max: int, states: Integers
     ) -> None:
         self._space, self._completions, self._left, self._states = space, completions, expansions_max, states
-        self._searched = set[State]()
+        self._found: dict[State, Witness | None] = {}
         self.witnesses: list[Witness | None] = [None] * len(states)
 
     def follow(self, witness: Witness) -> None:
@@ -258,7 +258,7 @@ class _Search:
         for detour in range(_DETOUR_MAX + 1):
             rows = self._missing()
             if detour:
-                rows = rows[: max(self._left, 0)]  # the last search may expand more than was left
+                rows = rows[: self._left]
                 self._detour(rows, beginnings, ends)
             if not rows:
                 return
@@ -338,11 +338,20 @@ class _Search:
                 self.witnesses[rows[place]] = None if end is None else beginnings[place] + end
 
     def _from(self, state: State) -> Witness | None:
-        if state not in self._searched:
-            if self._left <= 0:
-                return None
-            if state not in self._completions:
-                self._completions[state] = complete(self._space, state, _EXPANSIONS_PER_SEARCH)
-            self._searched.add(state)
-            self._left -= self._completions[state].expansions
-        return self._completions[state].witness
+        if state not in self._found:
+            found = self._completion(state, min(_EXPANSIONS_PER_SEARCH, self._left))
+            self._found[state] = found.witness
+            self._left -= found.expansions
+        return self._found[state]
+
+    def _completion(self, state: State, expansions_max: int) -> Completion:
+        """What a search from a state finds, as if it were made now."""
+        known = self._completions.get(state)
+        if known is not None and known.expansions > expansions_max:
+            return Completion(None, expansions_max)
+        if known is not None:
+            return known
+        found = complete(self._space, state, expansions_max)
+        if found.witness is not None or expansions_max == _EXPANSIONS_PER_SEARCH:
+            self._completions[state] = found
+        return found
