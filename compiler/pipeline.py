@@ -192,7 +192,7 @@ def _over_tokens(
 def _product(parts: Parts[_PartTokens], guard: ResourceGuard) -> tuple[ProductText, LazyProduct]:
     """The automata of a tree that is too large for one."""
     text = _product_text(parts, [text for text, _, _ in parts.results], guard)
-    return text, lazy_product([part for _, part, _ in parts.results], parts.formula, guard.limits.budget_expansions_max)
+    return text, lazy_product([part for _, part, _ in parts.results], parts.formula, guard)
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:

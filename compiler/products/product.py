@@ -14,9 +14,10 @@ import numpy as np
 
 from compiler.automata import unique_rows
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.limits import ResourceGuard
 from compiler.products.formula import Formula, parts_of
 from compiler.products.space import PartStart, ProductCosts, ProductSpace
-from compiler.products.witnesses import LeastBudget, least_budget
+from compiler.products.witnesses import Check, LeastBudget, least_budget
 from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
 
 
@@ -128,10 +129,10 @@ class LazyProduct:
             self.parts, self.formula, self.part_class, starts, eos_class=eos_class, members_max=members_max, costs=costs
         )  # fmt: skip
 
-    def started_at(self, starts: Sequence[PartStart], expansions_max: int) -> ProductStart:
+    def started_at(self, starts: Sequence[PartStart], expansions_max: int, check: Check) -> ProductStart:
         """These starts with an interval of the least budget. Each of two searches expands at most that many states."""
         space = self.space(starts)
-        found: LeastBudget = least_budget(space, space.start, expansions_max)
+        found: LeastBudget = least_budget(space, space.start, expansions_max, check)
         ids = None
         if found.witness is not None:
             ids = tuple(self._classes[0][list(found.witness)].tolist())
@@ -139,15 +140,17 @@ class LazyProduct:
 
 
 def lazy_product(
-    parts: Sequence[TokenAutomaton | PushdownAutomaton], formula: Formula, expansions_max: int,
+    parts: Sequence[TokenAutomaton | PushdownAutomaton], formula: Formula, guard: ResourceGuard,
     starts: Sequence[PartStart] | None = None,
 ) -> LazyProduct:
     """The product of some automata, with the interval of its least budget.
 
-    expansions_max  how many states each of two searches for the interval expands
-    starts          the parts' starts, where they are not their own
+    Each of two searches for the interval expands at most `budget_expansions_max` states.
+
+    starts  the parts' starts, where they are not their own
     """
     if starts is None:
         starts = [part.start if isinstance(part, TokenAutomaton) else ((part.tables.start, ()),) for part in parts]
     product = LazyProduct(tuple(parts), formula, ProductStart(tuple(starts), 0, None))
-    return replace(product, start=product.started_at(starts, expansions_max))
+    start = product.started_at(starts, guard.limits.budget_expansions_max, guard.check_time)
+    return replace(product, start=start)

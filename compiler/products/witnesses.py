@@ -6,6 +6,7 @@ else. Neither depends on the numbers of the parts' states.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +23,8 @@ _WIDTH = 12  # successors of an expanded state that the greedy search keeps
 _BLOCK = 4 * _WIDTH  # token classes whose successors are found at once
 _REACHED_PER_EXPANSION = 200  # states that A* reaches at most, for their memory
 State: TypeAlias = tuple[int, ...]
+Check: TypeAlias = Callable[[], None]
+"""Called for each state that is expanded; raises what ends the search."""
 
 
 class Completion(NamedTuple):
@@ -42,11 +45,12 @@ class LeastBudget(NamedTuple):
     witness: Witness | None
 
 
-def complete(space: ProductSpace, start: State, expansions_max: int) -> Completion:
+def complete(space: ProductSpace, start: State, expansions_max: int, check: Check = lambda: None) -> Completion:
     """A witness by best-first search on the estimate. It need not be a shortest one."""
     waiting, order, expansions, seen = [(0, 0, start)], 0, 0, {start}
     depth, paths = {start: 0}, dict[State, tuple[State, int]]()
     while waiting and expansions < expansions_max:
+        check()
         _, _, state = heappop(waiting)
         bound, estimates = space.class_bounds(state)
         expansions += 1
@@ -70,9 +74,9 @@ def complete(space: ProductSpace, start: State, expansions_max: int) -> Completi
     return Completion(None, expansions)
 
 
-def least_budget(space: ProductSpace, start: State, expansions_max: int) -> LeastBudget:
+def least_budget(space: ProductSpace, start: State, expansions_max: int, check: Check) -> LeastBudget:
     """The interval of the least budget, by A* search. Both ends are equal where it is closed."""
-    witness = complete(space, start, expansions_max).witness
+    witness = complete(space, start, expansions_max, check).witness
     bound = int(space.bounds(np.array([start]))[0][0])
     if bound == UNREACHABLE:
         return LeastBudget(UNREACHABLE, None)
@@ -81,6 +85,7 @@ def least_budget(space: ProductSpace, start: State, expansions_max: int) -> Leas
     depth, paths = {start: 0}, dict[State, tuple[State, int]]()
     reached_max = _REACHED_PER_EXPANSION * expansions_max
     while waiting and waiting[0][0] < most and expansions < expansions_max and len(depth) < reached_max:
+        check()
         _, behind, _, state = heappop(waiting)
         if depth[state] != -behind:  # a shorter way was found since
             continue

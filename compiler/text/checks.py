@@ -73,7 +73,8 @@ class _Unit(NamedTuple):
 class Prefix:
     """How far tokens can continue a text to one that satisfies.
 
-    start  the state of the token automaton after the text; it means nothing where `chars` is not the whole text
+    start  the state of the token automaton after the text; it means nothing where `chars` is not the whole text. That
+           of a product has no witness: `LazyProduct.started_at` searches for one
     chars  how many of its characters can be continued
     """
 
@@ -100,7 +101,7 @@ def _read_product(automaton: ProductText, tokens: LazyProduct, text: str) -> Pre
     for number, (start, continued) in enumerate(read):
         if continued == len(text):
             starts[number] = start
-    return Prefix(tokens.started_at(starts, automaton.limits.budget_expansions_max), chars)
+    return Prefix(ProductStart(tuple(starts), 0, None), chars)
 
 
 def _read_part(automaton: PartText, tokens: AnyTokens, text: str) -> tuple[PartStart, int]:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import ClassVar, Literal, TypeAlias
 
 from compiler.lifting import TokenAutomaton
-from compiler.limits import DEFAULT_LIMITS, Limits
+from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.products import Formula, LazyProduct, PartStart, fold, lazy_product, parts_of
 from compiler.pushdown import NOWHERE, PushdownAutomaton
 from compiler.text.pushdown_text import PushdownText
@@ -50,7 +50,7 @@ class ProductText:
     def byte_automaton(self) -> LazyProduct:
         """The same constraint over single bytes, from the start of a text. It is built on first use."""
         parts = [part.byte_automaton for part in self.parts]
-        return lazy_product(parts, self.formula, self.limits.budget_expansions_max, tuple(map(_text_start, self.parts)))
+        return lazy_product(parts, self.formula, ResourceGuard(self.limits), tuple(map(_text_start, self.parts)))
 
     @property
     def existing_byte_automaton(self) -> LazyProduct | None:

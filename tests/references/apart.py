@@ -39,5 +39,5 @@ def taken_apart(
         parts=tuple(text for text, _ in parts.results[: parts.text_parts]), formula=parts.text_formula,
         strips_space=parts.strips_space, limits=guard.limits,
     )  # fmt: skip
-    tokens = lazy_product([tokens for _, tokens in parts.results], parts.formula, guard.limits.budget_expansions_max)
+    tokens = lazy_product([tokens for _, tokens in parts.results], parts.formula, guard)
     return replace(compiled, text=text, tokens=tokens, state_distances=())

@@ -49,6 +49,7 @@ from app.worker.handlers.base import (
 from app.worker.handlers.decode import decode_matrix, label_path
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import CompiledConstraint
+from compiler.products import LazyProduct, ProductStart
 from compiler.text import TextAutomaton, answer_text, check_text, read_prefix, replay, written_text
 from decoding.engine import (
     Engine,
@@ -58,7 +59,15 @@ from decoding.engine import (
     is_out_of_memory,
     release_memory,
 )
-from decoding.errors import MemoryTaken, OptionsInvalid, OutOfMemory, PromptEmpty, ReplayRejected, VocabularyMismatch
+from decoding.errors import (
+    Cancelled,
+    MemoryTaken,
+    OptionsInvalid,
+    OutOfMemory,
+    PromptEmpty,
+    ReplayRejected,
+    VocabularyMismatch,
+)
 from decoding.forced_tokens import TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
@@ -179,7 +188,7 @@ class Generator:
             context.publish(sizes)
         prompt_ids = self._prompt_ids(job)
         job = _fit_budget(job, len(prompt_ids), self._model.context_length)
-        task = _Task(job, constraint, prepared, prompt_ids, _start(job, constraint))
+        task = _Task(job, constraint, prepared, prompt_ids, self._start(job, constraint, context.cancelled))
         prepared.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
         rows, max_tokens = _rows(task.options), task.options.max_tokens
         started = time.perf_counter()
@@ -242,6 +251,28 @@ class Generator:
         if self._files.bos_id is None:
             raise PromptEmpty("the prompt is empty and the model has no start token: send a prompt")
         return [self._files.bos_id]
+
+    def _start(self, job: GenerateJob, constraint: CompiledConstraint, cancelled: Callable[[], bool]) -> Start | None:
+        """The state before the answer.
+
+        Raises PromptViolates where the prompt counts and cannot be continued, and Cancelled.
+        """
+        # What counts of the prompt is its text, not how the tokenizer splits it: states are of texts. So a prompt whose
+        # ids would come out as other bytes (an unknown character, a space put in front) is no different.
+        if job.options.scope == "answer":
+            return None
+        prefix = read_prefix(constraint.text, constraint.tokens, job.prompt)
+        if prefix.chars < len(job.prompt):
+            raise PromptViolates(prefix.chars)
+        if not isinstance(prefix.start, ProductStart):
+            return prefix.start
+
+        def check() -> None:
+            if cancelled():
+                raise Cancelled("the generation was cancelled")
+
+        assert isinstance(constraint.tokens, LazyProduct)
+        return constraint.tokens.started_at(prefix.start.parts, self._settings.limits.budget_expansions_max, check)
 
     def _generation(self, task: _Task) -> Generation:
         """The generation for the task's algorithm."""
@@ -315,20 +346,6 @@ class Generator:
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:
                 return None
-
-
-def _start(job: GenerateJob, constraint: CompiledConstraint) -> Start | None:
-    """The state before the answer. Raises PromptViolates where the prompt counts and cannot be continued.
-
-    What counts of the prompt is its text, not how the tokenizer splits it: states are of texts. So a prompt whose
-    ids would come out as other bytes (an unknown character, a space put in front) is no different.
-    """
-    if job.options.scope == "answer":
-        return None
-    prefix = read_prefix(constraint.text, constraint.tokens, job.prompt)
-    if prefix.chars < len(job.prompt):
-        raise PromptViolates(prefix.chars)
-    return prefix.start
 
 
 def _state_limits(settings: Settings) -> StateLimits:

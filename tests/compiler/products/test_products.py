@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ from compiler.errors import CompileError, LimitExceeded, SpecUnsatisfiable
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.products import UNKNOWN, LazyProduct, ProductStates
+from compiler.products import UNKNOWN, LazyProduct, ProductStart, ProductStates
+from compiler.products.space import ProductSpace
 from compiler.pushdown import NOWHERE
 from compiler.spec import Spec, leaves
 from compiler.text import ProductText, TextAutomaton, answer_text, check_text, read_prefix, replay
@@ -140,8 +142,35 @@ def test_states_after_a_prompt_are_those_of_one_automaton() -> None:
         if product.chars < len(text):
             continue
         least = pair.whole.tokens.distance[whole.start] if whole.chars == len(text) else UNREACHABLE  # type: ignore[union-attr, index]
-        start = product.start
-        assert start.at_least <= least <= (start.min_tokens or UNREACHABLE), (seed, text, pair.spec)  # type: ignore[union-attr]
+        assert isinstance(product.start, ProductStart)
+        start = pair.tokens.started_at(product.start.parts, 60, lambda: None)
+        assert start.at_least <= least <= (start.min_tokens or UNREACHABLE), (seed, text, pair.spec)
+
+
+def test_a_search_for_the_least_budget_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, _, _ = random_pair(70_000)
+    tokens, expanded, original = pair.tokens, [0], ProductSpace.class_bounds
+
+    def counting(space: ProductSpace, state: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        expanded[0] += 1
+        return original(space, state)
+
+    monkeypatch.setattr(ProductSpace, "class_bounds", counting)
+    prefix = read_prefix(pair.product.text, tokens, "")
+    assert isinstance(prefix.start, ProductStart) and expanded[0] == 0
+
+    class Stopped(Exception):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        tokens.started_at(prefix.start.parts, 60, stop)
+    assert expanded[0] == 0
+    checks = list[int]()
+    tokens.started_at(prefix.start.parts, 60, lambda: checks.append(expanded[0]))
+    assert set(range(expanded[0])) <= set(checks) and expanded[0] > 1  # before each state
 
 
 def test_bounds_with_stacks_enclose_the_least_budget() -> None:
