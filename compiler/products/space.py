@@ -35,8 +35,8 @@ class ProductCosts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays over states."""
-        return sum(part.nbytes for part in self.parts if isinstance(part, np.ndarray))
+        """Bytes of all arrays."""
+        return sum(part.nbytes for part in self.parts)
 
 
 class PartStates(Protocol):

@@ -21,9 +21,9 @@ from compiler.errors import BudgetTooSmall, LimitExceeded, SpecUnsatisfiable, Un
 from compiler.lifting import UNREACHABLE
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
-from compiler.products import UNKNOWN, LazyProduct, ProductStates, fold
+from compiler.products import UNKNOWN, LazyProduct, ProductCosts, ProductStates, fold
 from compiler.products.space import ProductSpace
-from compiler.pushdown import Configurations, PushdownAutomaton
+from compiler.pushdown import Configurations, ExitCosts, PushdownAutomaton
 from compiler.spec import spec_from_json
 from compiler.text import check_text
 from compiler.vocab import Vocabulary
@@ -127,6 +127,14 @@ def test_costs_are_those_of_the_parts_under_the_prior(draw_pair: Callable[[int],
             assert (costs[list(product.eos_ids)] == 0.0).all() and states.costs(np.array([0, 1])).tolist() == [0.0, 0.0]
             written.append(draw.choice(np.flatnonzero(distances < distance).tolist()))
             state = states.after(state, np.array(written[-1:]))
+
+
+def test_the_bytes_of_costs_are_those_of_all_parts() -> None:
+    pair, vocabulary, _ = random_stacked_pair(60_000)
+    prior = torch.full((vocabulary.size,), -1.0, dtype=torch.float64)
+    costs = PreparedConstraint.prepare(pair.tokens, CPU, prior=prior).cost_to_go
+    assert isinstance(costs, ProductCosts) and any(isinstance(part, ExitCosts) for part in costs.parts)
+    assert costs.nbytes == sum(part.nbytes for part in costs.parts) and all(part.nbytes for part in costs.parts)
 
 
 def test_classes_of_endings_change_no_distance(compiled: CompiledConstraint, files: ModelFiles) -> None:
