@@ -62,6 +62,8 @@ class LazyProduct:
                 raise ValueError("a start is no state of its part")
         if any(not 0 <= token < self.vocabulary_size for token in self.start.witness or ()):
             raise ValueError("a witness has ids of the vocabulary")
+        if self.start.witness is not None and not 0 <= self.start.at_least <= len(self.start.witness):
+            raise ValueError("no witness is shorter than the least budget may be")
 
     @cached_property
     def _classes(self) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -206,3 +207,11 @@ def test_a_stored_product_is_the_same_again() -> None:
         assert again.tokens.start == pair.tokens.start and again.tokens.formula == pair.tokens.formula
         first, second = (ProductStates(tokens).expand(2)[0] for tokens in (pair.tokens, again.tokens))
         assert np.array_equal(first, second)
+
+
+def test_a_witness_shorter_than_the_least_budget_is_refused() -> None:
+    tokens = random_pair(50_001)[0].tokens
+    witness = tokens.start.witness
+    assert witness is not None
+    with pytest.raises(ValueError, match="shorter"):
+        replace(tokens, start=tokens.start._replace(at_least=len(witness) + 1))
