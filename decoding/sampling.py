@@ -90,7 +90,7 @@ class Sampling:
         self._token_class: Tensor = self._states.tokens.token_class
         device = self._token_class.device
         scratch = scratch_bytes(options.n, len(self._token_class), device)
-        states_bytes = self._states.bytes_max(options.n * options.max_tokens)
+        states_bytes = self._states.bytes_max(options.n, options.max_tokens)
         self.size = GenerationSize(options.n, options.max_tokens, scratch + states_bytes)
         # Row i draws its t-th token with the uniform number i * T + t of the seed's stream, so a row's tokens do not
         # depend on the other rows. The numbers are numpy's: torch's generator takes 32 bits of a seed on the CPU.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +24,8 @@ _EXPANSIONS_PER_SEARCH, _EXPANSIONS_AT_START = 16, 500
 _NEAR = 8  # tokens that a search may be expected to need
 _DETOUR_MAX = 2  # tokens before a state's witness is used again
 _DEAD_STATE, _ACCEPTED = 0, 1
-_TABLES_MAX, _COMPLETIONS_MAX = 256, 4_096  # states whose successors are kept, and results of searches
-_CLASS_BYTES, _STATE_BYTES = 140, 600  # of arrays, and of Python's tuples and dicts
+_TABLES_BYTES_MAX, _COMPLETIONS_MAX = 64 * 2**20, 4_096  # of the successors that are kept, and results of searches
+_CLASS_BYTES, _STATE_BYTES, _ID_BYTES = 140, 600, 36  # of arrays, and of Python's tuples, dicts and integers
 _PART_STATES = 16  # states of a pushdown part for each state of the product
 _NOTHING: Witness = ()
 Integers = NDArray[np.int64]
@@ -43,6 +44,12 @@ class _Successors(NamedTuple):
     group: np.ndarray
     states: Integers
     witness: list[Witness | None]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the arrays and of the witnesses, whose integers are shared."""
+        places = sum(0 if each is None else len(each) for each in self.witness)
+        return self.distance.nbytes + self.group.nbytes + self.states.nbytes + 64 * len(self.witness) + 8 * places
 
 
 class ProductStates:
@@ -73,7 +80,7 @@ class ProductStates:
         self._numbers: dict[tuple[State, Witness | None], int] = {}
         self._distance = np.empty(64, dtype=np.int32)
         # Both save time alone: what is dropped is found again, and the same.
-        self._successors = OrderedDict[int, _Successors]()
+        self._successors, self._tables_bytes = OrderedDict[int, _Successors](), 0
         self._completions: dict[State, Completion] = {}
         self._own_witness: dict[State, Witness | None] = {}
         self._add_state(((), None), UNREACHABLE)
@@ -82,11 +89,6 @@ class ProductStates:
         if not self._is_accepted(space.start, witness):  # parts may drop other readings than those of the compilation
             witness = complete(space, space.start, _EXPANSIONS_AT_START).witness
         self.start = self._number(space.start, witness)
-
-    @property
-    def has_witness(self) -> bool:
-        """Whether a way from the start to acceptance is known."""
-        return self._distance.item(self.start) < UNKNOWN
 
     @property
     def states(self) -> int:
@@ -145,13 +147,17 @@ class ProductStates:
         pairs = zip(states.tolist(), classes.tolist(), strict=True)
         return np.array([self._successor(state, token_class) for state, token_class in pairs], dtype=np.int64)
 
-    def bytes_max(self, tokens: int) -> int:
-        """The most bytes of the states along this many tokens."""
-        of_witness = 8 * max(_EXPANSIONS_PER_SEARCH, self._distance.item(self.start) if self.has_witness else 0)
-        of_class = _CLASS_BYTES + 8 * len(self._space.parts) + of_witness
-        of_parts = sum(part.bytes_max(_PART_STATES * tokens) for part in self._space.parts)
-        tables = min(tokens, _TABLES_MAX) * self.classes * of_class
-        return tables + (tokens + _COMPLETIONS_MAX) * (_STATE_BYTES + 2 * of_witness) + of_parts
+    def bytes_max(self, rows: int, max_tokens: int) -> int:
+        """The most bytes of the states of rows that have this many tokens."""
+        states = rows * max_tokens
+        # A row's witness fits its budget. After a token, a detour and a search may stand before what is left of it.
+        longest = max_tokens + _DETOUR_MAX + _EXPANSIONS_PER_SEARCH
+        table = self.classes * (_CLASS_BYTES + 8 * len(self._space.parts) + 8 * longest)
+        tables = min(states * table, _TABLES_BYTES_MAX + table)
+        completions = _COMPLETIONS_MAX * (_STATE_BYTES + _ID_BYTES * _EXPANSIONS_PER_SEARCH)
+        members = states * (_STATE_BYTES + 8 * longest + _ID_BYTES * (self._expansions_max // 2))
+        of_parts = sum(part.bytes_max(_PART_STATES * states) for part in self._space.parts)
+        return tables + completions + members + of_parts
 
     def _successor(self, state: int, token_class: int) -> int:
         found = self._after(state)
@@ -193,11 +199,12 @@ class ProductStates:
 
     def _after(self, state: int) -> _Successors:
         if state not in self._successors:
-            if len(self._successors) >= _TABLES_MAX:
-                self._successors.popitem(last=False)
             if len(self._completions) >= _COMPLETIONS_MAX:
                 self._completions.clear()
-            self._successors[state] = self._found(state)
+            self._successors[state] = found = self._found(state)
+            self._tables_bytes += found.nbytes
+            while self._tables_bytes > _TABLES_BYTES_MAX and len(self._successors) > 1:
+                self._tables_bytes -= self._successors.popitem(last=False)[1].nbytes
         self._successors.move_to_end(state)
         return self._successors[state]
 
@@ -320,10 +327,11 @@ class _Search:
             finished[rows] = bound[moved] == 1
         length = np.where(finished, 1 + used.sum(axis=1), UNKNOWN)
         best = np.where(length[count:] < length[:count], np.arange(count, 2 * count), np.arange(count))
-        steps = np.array(witness)
-        beginnings = [tuple(steps[row].tolist()) for row in used[count:]]
+        beginnings = [tuple(compress(witness, row)) for row in used[count:].tolist()]
         used[:, -1] = True
-        whole = [tuple(steps[used[row]].tolist()) if finished[row] else None for row in best.tolist()]
+        whole = [tuple(compress(witness, row)) if ends else None for row, ends in zip(
+            used[best].tolist(), finished[best].tolist(), strict=True
+        )]  # fmt: skip
         return whole, beginnings, current[count:]
 
     def _complete(self, rows: list[int], beginnings: list[Witness], ends: Integers) -> None:

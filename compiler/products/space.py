@@ -131,7 +131,7 @@ class PushdownPart:
         return self._configurations.control_of(state)
 
     def bytes_max(self, states: int) -> int:
-        return self._configurations.bytes_max(states)
+        return self._configurations.bytes_max(1, states)
 
 
 class ProductSpace:

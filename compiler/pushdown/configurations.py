@@ -175,8 +175,9 @@ class Configurations:
             self._reach(missing)
         return np.array([self._after[key] for key in keys], dtype=np.int64)
 
-    def bytes_max(self, tokens: int) -> int:
-        """The most bytes of the states along this many tokens."""
+    def bytes_max(self, rows: int, max_tokens: int) -> int:
+        """The most bytes of the states of rows that have this many tokens."""
+        tokens = rows * max_tokens
         tables, vectors = self.tables, (self._vectors, self._cost_vectors)
         most_items = int(np.diff(tables.item_first).max(initial=0))
         members = tokens * (self._members_max if most_items > 1 else 1)  # one stays one where no arrival has two items

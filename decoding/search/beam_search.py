@@ -111,7 +111,7 @@ class BeamSearch(ABC):
         self._options, self._states, self._device = options, states, states.tokens.device
         self._eos_ids = tuple(states.tokens.eos_ids.tolist())
         scratch = scratch_bytes(rows, len(states.tokens.token_class), self._device)
-        states_bytes = states.bytes_max(rows * options.max_tokens)
+        states_bytes = states.bytes_max(rows, options.max_tokens)
         self.size = GenerationSize(rows, options.max_tokens, scratch + states_bytes)
         # The beam lies on the device as `_beams` and on the host as `_host`; `_host_before` is the one before it.
         self._beams = Beams.start(states.start, states.tokens.token_class)

@@ -53,8 +53,8 @@ class LazyStates:
         classes = self.states.token_class[_on_host(token)].astype(np.int64)
         return self._array(self.states.successors(_on_host(state), classes))
 
-    def bytes_max(self, tokens: int) -> int:
-        return 2 * self.states.bytes_max(tokens)  # a listener to steps follows all rows again
+    def bytes_max(self, rows: int, max_tokens: int) -> int:
+        return 2 * self.states.bytes_max(rows, max_tokens)  # a listener to steps follows all rows again
 
     def class_costs(self, state: NDArray[np.int64], distance: NDArray[np.int32]) -> NDArray[np.float64]:
         """The weighted costs after each class, float64 [R, C].

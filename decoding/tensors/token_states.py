@@ -64,8 +64,8 @@ class TokenStates(Protocol):
     def after(self, state: Array, token: Array) -> Array:
         """The state after one token from each of the states: int64 [N]. `state` and `token` are int64 [N]."""
 
-    def bytes_max(self, tokens: int) -> int:
-        """The most bytes of the states along this many tokens."""
+    def bytes_max(self, rows: int, max_tokens: int) -> int:
+        """The most bytes of the states of rows that have this many tokens."""
 
 
 class HostStates(Protocol):

@@ -278,7 +278,7 @@ def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, 
     finally:
         tracemalloc.stop()
     used = sum(trace.size for trace in traces.traces)
-    assert 0 < used <= constraint.begin_states().bytes_max(search.size.rows * options.max_tokens)
+    assert 0 < used <= constraint.begin_states().bytes_max(search.size.rows, options.max_tokens)
 
 
 def median_step(model: HuggingFaceModel, constraints: tuple[PreparedConstraint, ...]) -> float:
