@@ -142,8 +142,7 @@ class ForcedTokens:
         _CHOICE where several bytes can follow, none, or one that has no token or cannot be written alone.
         """
         states, byte_id = self._states, self._token_bytes.byte_id
-        distances, after = states.expand(state)
-        live = distances != UNREACHABLE  # [C]
+        live, after = states.live_classes(state)  # [C]
         begins = np.flatnonzero(self._starts[live].any(axis=0))
         code = _CHOICE
         if len(begins) == 1 and begins[0] == _END:

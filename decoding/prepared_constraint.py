@@ -79,10 +79,10 @@ class PreparedConstraint:
         split = automaton if endings is None else automaton.with_own_classes(endings.ids)
         parts: dict[str, Any] = {"endings": endings, "limits": limits}
         if isinstance(split, LazyProduct):
-            # A token is forced where others are dead, which the states of a product do not know.
             tables = TokenTables.of(split.token_class, split.classes, split.eos_ids, device)
             of_parts = None if prior is None else product_costs(split, prior)
-            return cls(automaton=split, tables=tables, cost_to_go=of_parts, **parts)
+            forced = ForcedTokens(ProductStates(split), pieces) if pieces is not None else None
+            return cls(automaton=split, tables=tables, cost_to_go=of_parts, forced=forced, **parts)
         if isinstance(split, PushdownAutomaton):
             tables = TokenTables.of(split.token_class, split.classes, split.eos_ids, device)
             cost = None if prior is None else exit_costs(split, prior)

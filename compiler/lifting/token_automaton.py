@@ -199,6 +199,11 @@ class TokenAutomaton:
         successors = self.successors(state)
         return self.distance[successors], successors.item
 
+    def live_classes(self, state: int) -> tuple[np.ndarray, Callable[[int], int]]:
+        """Which classes acceptance can be reached after, bool [C], and a function from them to states."""
+        distances, after = self.expand(state)
+        return distances != UNREACHABLE, after
+
     def control_of(self, state: int) -> int:
         """The state itself: it needs no stack."""
         return state

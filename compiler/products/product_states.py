@@ -135,6 +135,25 @@ class ProductStates:
         """
         return self._after(state).distance, lambda token_class: self._successor(state, token_class)
 
+    def live_classes(self, state: int) -> tuple[NDArray[np.bool_], Callable[[int], int]]:
+        """Which classes acceptance is not ruled out after, [C], and a function from them to states.
+
+        These states have no witnesses, so that none is searched for.
+        """
+        if state <= _ACCEPTED:
+            distances, after = self.expand(state)
+            return distances != UNREACHABLE, after
+        member = self._members[state][0]
+        bounds = self._space.class_bounds(member)[0]
+
+        def state_after(token_class: int) -> int:
+            if bounds[token_class] == 0:
+                return _ACCEPTED
+            (found,) = self._space.after(np.array([member]), np.array([token_class]))
+            return self._add_state((self._space.key(found), None), UNKNOWN)
+
+        return is_alive(bounds), state_after
+
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""
         return self._successor(state, int(self.token_class[token]))

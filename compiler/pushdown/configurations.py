@@ -153,6 +153,11 @@ class Configurations:
         """
         return self.distances_after(state), lambda token_class: self._successor(state, token_class)
 
+    def live_classes(self, state: int) -> tuple[NDArray[np.bool_], Callable[[int], int]]:
+        """Which classes acceptance can be reached after, [C], and a function from them to states."""
+        distances, after = self.expand(state)
+        return distances != UNREACHABLE, after
+
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""
         return self._successor(state, int(self.token_class[token]))

@@ -100,6 +100,12 @@ class HostStates(Protocol):
         Returns the distances there, [C], and a function from classes to states.
         """
 
+    def live_classes(self, state: int) -> tuple[NDArray[np.bool_], Callable[[int], int]]:
+        """Which token classes some text may continue with, and a function from them to states: bool [C].
+
+        No distances of these states need be known.
+        """
+
     def advance(self, state: int, token: int) -> int:
         """The state after one token id."""
 

@@ -16,6 +16,8 @@ from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
+from compiler.products import LazyProduct, ProductStates
+from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import spec_from_json
 from decoding.forced_tokens import NO_FORCED_TOKEN, ForcedTokens, TokenBytes
 from decoding.generation import Snapshot
@@ -212,3 +214,15 @@ def test_jump_forward_saves_passes_and_changes_no_beam(
         assert ahead[0] == alone[0]
         assert ahead[1][:-1] == alone[1][:-1]
         assert ahead[1][-1] < alone[1][-1]
+
+
+def test_parts_side_by_side_force_what_one_automaton_forces(files: ModelFiles, pieces: TokenBytes) -> None:
+    schema = {"type": "object", "properties": {"caption": {"type": "string"}}, "required": ["caption"]}
+    spec = {"all": [{"json_schema": schema, "leading_space": "forbid"}, {"keywords": ["dog", "ball"]}]}
+    whole = _compiled(files, spec).tokens
+    product = compile_spec(spec_from_json(spec), files.vocabulary, Limits(dfa_states_max=400)).tokens
+    assert isinstance(whole, PushdownAutomaton) and isinstance(product, LazyProduct)
+    stretches = []
+    for states in (Configurations(whole), ProductStates(product)):
+        stretches.append(_stretch(files, ForcedTokens(states, pieces), states.start))
+    assert stretches[0] == stretches[1] and b"".join(piece or b"" for piece in stretches[0]).startswith(b'{"caption":')
