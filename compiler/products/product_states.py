@@ -34,12 +34,14 @@ Integers = NDArray[np.int64]
 class _Successors(NamedTuple):
     """What the tokens after a state lead to. Classes that lead to one state are a group.
 
+    bound     int32 [C]   no fewer tokens lead to acceptance
     distance  int32 [C]   the length of the group's witness, UNKNOWN or UNREACHABLE
     group     int32 [C]   -1 for EOS and where acceptance is out of reach
     states    int64 [G, n]
     witness   by group; None where none was found
     """
 
+    bound: np.ndarray
     distance: np.ndarray
     group: np.ndarray
     states: Integers
@@ -49,7 +51,7 @@ class _Successors(NamedTuple):
     def nbytes(self) -> int:
         """The bytes of the arrays and of the witnesses, whose integers are shared."""
         places = sum(0 if each is None else len(each) for each in self.witness)
-        return self.distance.nbytes + self.group.nbytes + self.states.nbytes + 64 * len(self.witness) + 8 * places
+        return 12 * len(self.group) + self.states.nbytes + 64 * len(self.witness) + 8 * places
 
 
 class ProductStates:
@@ -91,6 +93,11 @@ class ProductStates:
         self.start = self._number(space.start, witness)
 
     @property
+    def dropped_readings(self) -> bool:
+        """Whether a reading of some text was dropped: what continues it alone is lost."""
+        return self._space.dropped_readings
+
+    @property
     def states(self) -> int:
         """How many states have numbers so far."""
         return len(self._members)
@@ -110,6 +117,10 @@ class ProductStates:
     def class_distances(self, states: Integers) -> NDArray[np.int32]:
         """The distance after one token of each class: [R, C]."""
         return np.stack([self._after(state).distance for state in states.tolist()])
+
+    def class_bounds(self, states: Integers) -> NDArray[np.int32]:
+        """A lower bound of the distance after one token of each class: [R, C]."""
+        return np.stack([self._after(state).bound for state in states.tolist()])
 
     def class_costs(self, states: Integers) -> NDArray[np.float64]:
         """The estimated cost to acceptance after one token of each class.
@@ -233,7 +244,7 @@ class ProductStates:
         group = np.full(self.classes, -1, dtype=np.int32)
         if number <= _ACCEPTED:
             distance[space.eos_class] = 0 if number == _ACCEPTED else UNREACHABLE  # after EOS only EOS may follow
-            return _Successors(distance, group, np.zeros((0, len(space.parts)), dtype=np.int64), [])
+            return _Successors(distance, distance, group, np.zeros((0, len(space.parts)), dtype=np.int64), [])
         state, witness = self._members[number]
         bounds = space.class_bounds(state)[0]
         if bounds[space.eos_class] == 0:
@@ -242,7 +253,7 @@ class ProductStates:
         alive[space.eos_class] = False
         live = np.flatnonzero(alive)
         if not len(live):
-            return _Successors(distance, group, np.zeros((0, len(space.parts)), dtype=np.int64), [])
+            return _Successors(bounds, distance, group, np.zeros((0, len(space.parts)), dtype=np.int64), [])
         after = space.after(np.repeat([state], len(live), axis=0), live)
         first, which = unique_rows(after)
         states, group[live] = after[first], which
@@ -255,7 +266,7 @@ class ProductStates:
         witnesses = search.witnesses
         lengths = np.array([UNKNOWN if each is None else len(each) for each in witnesses], dtype=np.int32)
         distance[live] = lengths[which]
-        return _Successors(distance, group, states, witnesses)
+        return _Successors(bounds, distance, group, states, witnesses)
 
 
 class _Search:

@@ -107,8 +107,9 @@ def step(
     forced         int64 [R]       the token forced after each row, NO_FORCED_TOKEN where there is none
     floor          live rows whose log-prob is not above it are dropped
 
-    Also the highest log-prob of the live rows outside the pool, or in it and not retained: float64 [1], -inf where
-    there is none. All scores are NaN where a row of log_probs holds NaN or has no finite best.
+    Also the highest log-prob of the live rows outside the pool, or in it and not retained, and of those that might fit
+    the budget though no way is known: float64 [1], -inf where there is none. All scores are NaN where a row of
+    log_probs holds NaN or has no finite best.
     """
     chunk_max = states.tokens.best_of_chunks(log_probs)  # [R, M]
     xp, z = library(chunk_max), like(chunk_max, log_probs.contiguous())
@@ -126,6 +127,9 @@ def step(
     # Padding goes to the end by a stable sort: shapes must not depend on data where the device is an accelerator.
     after = after.select(xp.argsort(xp.where(after.score == DEAD_SCORE, 1, 0), stable=True))
     dropped = xp.amax(xp.concatenate([best.dropped, dropped])[None], 1)
+    undecided = successors.undecided(budget_before - 1)
+    if undecided is not None:
+        dropped = xp.maximum(dropped, candidates.best_log_prob(undecided, states.tokens))
     return after.nan_unless_finite(xp.amax(chunk_max, 1)), dropped
 
 
@@ -219,8 +223,8 @@ class BankedSearch(BeamSearch):
 
     def answers(self) -> tuple[Hypothesis, ...]:
         """The best rows that finished at any step, with their proven gaps."""
-        # Where distances are not exact, a token may have been forbidden without need: what follows it is not bounded.
-        return self._n_best.answers(float(self._dropped[0]) if self._states.exact else None)
+        # What continues a dropped reading is not bounded.
+        return self._n_best.answers(float(self._dropped[0]) if self._states.complete else None)
 
     def _next_forced_tokens(self) -> Array | None:
         """The token forced after each live row, None without forced rows.

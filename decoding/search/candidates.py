@@ -86,6 +86,12 @@ class Candidates:
         """A number for ties in all keys, the lower first. It ranks by token id, then by row."""
         return ids * len(self.parent) + row
 
+    def best_log_prob(self, allowed: Array, tables: TokenTables) -> Array:
+        """The highest log-prob of a row and a token of an allowed class: float64 [1]. `allowed` is bool [R, C]."""
+        total = self.rows.log_prob[:, None] + with_floor(self.chunk_max)  # [R, M]
+        found = library(total).where(take_columns(allowed, tables.chunk_class), total, DEAD_SCORE)
+        return library(total).amax(found.reshape(1, -1), 1)
+
     def token_log_prob(self, row: Array, ids: Array) -> Array:
         """The floored log-probs of ids after rows, float64.
 

@@ -46,7 +46,7 @@ class ExplicitStates:
     cost: Array = None
 
     @property
-    def exact(self) -> bool:
+    def complete(self) -> bool:
         return True
 
     @classmethod
@@ -125,6 +125,9 @@ class ExplicitSuccessors:
     def __init__(self, states: ExplicitStates, successor: Array) -> None:
         self._states, self._successor = states, successor
         self.distance = take(states.distance, successor)
+
+    def undecided(self, budget: int) -> Array | None:
+        return None
 
     def costs(self) -> Array:
         return take(self._states.cost, self._successor)

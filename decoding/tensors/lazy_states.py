@@ -34,8 +34,8 @@ class LazyStates:
         self._cost_weight, self._nats_per_token = cost_weight, nats_per_token
 
     @property
-    def exact(self) -> bool:
-        return isinstance(self.states, Configurations)
+    def complete(self) -> bool:
+        return not self.states.dropped_readings
 
     def distances(self, state: Array) -> Array:
         return self._array(self.states.distances(_on_host(state)))
@@ -80,6 +80,13 @@ class LazySuccessors:
         self._states, self._state = states, state
         self._distance = states.states.class_distances(state)
         self.distance = like(states.tokens.token_class, self._distance)
+
+    def undecided(self, budget: int) -> Array | None:
+        states = self._states.states
+        if isinstance(states, Configurations):
+            return None
+        found = (states.class_bounds(self._state) <= budget) & (self._distance > budget)
+        return like(self._states.tokens.token_class, found)
 
     def costs(self) -> Array:
         return like(self._states.tokens.token_class, self._states.class_costs(self._state, self._distance))

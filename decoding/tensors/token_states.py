@@ -21,6 +21,12 @@ class Successors(Protocol):
     @property
     def distance(self) -> Array: ...
 
+    def undecided(self, budget: int) -> Array | None:
+        """Which classes a text within the budget may follow, though their distances are larger: bool [R, C].
+
+        None where distances are exact.
+        """
+
     def costs(self) -> Array:
         """The weighted cost to go in nats: float64 [R, C]. Those of dead states mean nothing."""
 
@@ -37,7 +43,7 @@ class TokenStates(Protocol):
     tokens        the ids of the vocabulary; its arrays are of the library of all others
     start         the state before the first token
     distance_max  no finite distance is larger
-    exact         whether distances are least ones; else some may be too large, and a token be forbidden without need
+    complete      whether no satisfying text was lost so far: not all readings of an ambiguous grammar are followed
     """
 
     @property
@@ -50,7 +56,7 @@ class TokenStates(Protocol):
     def distance_max(self) -> int: ...
 
     @property
-    def exact(self) -> bool: ...
+    def complete(self) -> bool: ...
 
     def distances(self, state: Array) -> Array:
         """Fewest tokens to acceptance, EOS included: int [R]."""

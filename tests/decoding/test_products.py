@@ -18,7 +18,7 @@ import torch
 from app.models import ModelFiles
 from compiler.artifact import CompiledConstraint
 from compiler.errors import BudgetTooSmall, LimitExceeded, SpecUnsatisfiable, Undecided
-from compiler.lifting import UNREACHABLE
+from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.products import UNKNOWN, LazyProduct, ProductCosts, ProductStates, fold
@@ -35,6 +35,7 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 from tests.compiler.products.test_products import Pair, compiled_pair, random_pair
 from tests.decoding.differential import ALGORITHMS, CPU, random_endings
+from tests.decoding.search.test_proven_gap import PROMPT, enumerate_texts
 from tests.fake_models import HashModel
 from tests.references.random_constraints import few_pieces, random_stacked_spec
 
@@ -65,11 +66,34 @@ def test_answers_within_every_budget_can_be_replayed(
         sampling = SamplingOptions(budget, seed=seed, n=2)
         for options, run in (*runs, (sampling, Sampling(constraint, sampling))):
             for answer in drive(model, (1,), run):
-                assert answer.proven_gap is None
+                assert (answer.proven_gap is None) is (getattr(options, "algorithm", "sample") != "banked")
                 scores = model.score((1,), answer.tokens)
                 replay(tokens, answer, scores, options, tolerance=model.tolerance, limits=limits)
                 text = b"".join(files.vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
                 assert check_text(compiled.text, text).satisfied
+
+
+@pytest.mark.parametrize("expansions", [2, 128])
+def test_no_text_is_better_by_more_than_the_gap(expansions: int) -> None:
+    bounded = optimal = better = 0
+    for seed in range(30):
+        pair, vocabulary, draw = random_pair(70_000 + seed)
+        if pair.tokens.start.witness is None:
+            continue
+        assert isinstance(pair.whole.tokens, TokenAutomaton)
+        budget = pair.tokens.min_tokens + draw.choice((0, 0, 1, 2))
+        model = HashModel(vocabulary.size, vocabulary.eos_ids, seed=seed, spread=draw.choice((1.0, 4.0)))
+        texts = enumerate_texts(pair.whole.tokens, model, budget)
+        constraint = PreparedConstraint.prepare(pair.tokens, CPU, limits=StateLimits(expansions=expansions))
+        for beams in (1, 2, 8) if texts else ():
+            options = SearchOptions(budget, beams=beams, length_penalty=draw.choice((0.0, 0.5)))
+            (answer,) = drive(model, PROMPT, search_of(constraint, options))
+            power = options.length_power
+            best = max(log_prob / len(ids) ** power for ids, log_prob in texts.items())
+            value = answer.log_prob / len(answer.tokens) ** power
+            assert answer.proven_gap is not None and value + answer.proven_gap >= best - 1e-9, (seed, pair.spec)
+            bounded, optimal, better = bounded + 1, optimal + (answer.proven_gap == 0.0), better + (best > value + 1e-9)
+    assert bounded > 30 and optimal and better, (bounded, optimal, better)
 
 
 def random_stacked_pair(seed: int) -> tuple[Pair, Vocabulary, random.Random]:

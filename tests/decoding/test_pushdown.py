@@ -281,6 +281,17 @@ def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, 
     assert 0 < used <= constraint.begin_states().bytes_max(search.size.rows, options.max_tokens)
 
 
+def test_no_gap_is_proven_where_readings_are_dropped(files: ModelFiles) -> None:
+    automaton = lifted(GRAMMARS["palindromes"].grammar, files.vocabulary)
+    model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids)
+    proven = []
+    for readings in (1, 1_000):
+        constraint = PreparedConstraint.prepare(automaton, CPU, limits=StateLimits(readings))
+        (answer,) = drive(model, (1,), search_of(constraint, SearchOptions(8, beams=2)))
+        proven.append(answer.proven_gap is not None)
+    assert proven == [False, True]
+
+
 def median_step(model: HuggingFaceModel, constraints: tuple[PreparedConstraint, ...]) -> float:
     """The median processor time in s of a step of two generations."""
     options, seconds = SearchOptions(30, beams=16, length_penalty=2.0), list[float]()
