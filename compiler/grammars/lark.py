@@ -9,13 +9,13 @@ terminals, and refuse some of these texts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 
-from compiler.automata import Dfa, charset
+from compiler.automata import CharDfa, Dfa, char_intersection, charset, is_empty, live_states
 from compiler.errors import SpecSyntaxError, SpecUnsupported, did_you_mean, shown_name
 from compiler.grammars.lark_syntax import (
     LarkAlternatives,
@@ -36,9 +36,7 @@ from compiler.grammars.scanner import Scanner
 from compiler.limits import ResourceGuard
 from compiler.pushdown import call, derives
 from compiler.regex import (
-    COMMENT_OR_CLASS,
     EMPTY,
-    ESCAPE,
     Alternation,
     Anchor,
     Chars,
@@ -69,7 +67,6 @@ COMMON: Mapping[str, str] = {  # the terminals of Lark's module `common`, as pat
     "SH_COMMENT": r"#[^\n]*", "CPP_COMMENT": r"//[^\n]*", "SQL_COMMENT": r"--[^\n]*",
     "C_COMMENT": r"/\*(?:[^*]|\*+[^*/])*\*+/",
 }  # fmt: skip
-_LAZY = re.compile(rf"{COMMENT_OR_CLASS}|{ESCAPE}|(?P<lazy>(?:[*+?]|\{{\d*,?\d*\}})\?)", re.DOTALL)
 _START, _COMMON_PREFIX = "start", "common."
 
 
@@ -100,14 +97,9 @@ def read_lark(text: str, guard: ResourceGuard) -> ParsedGrammar:
 
 @dataclass(frozen=True, slots=True)
 class _Regex:
-    """The pattern of a terminal or of a part of one.
-
-    lazy   whether it has a lazy repeat
-    names  the terminals that it is made of
-    """
+    """The pattern of a terminal or of a part of one. `names` are the terminals that it is made of."""
 
     node: Node
-    lazy: bool = False
     names: frozenset[str] = frozenset()
 
 
@@ -181,7 +173,7 @@ class _Resolver:
         return concat([node, call(self._ignored)]) if self._file.ignored else node
 
     def _alone(self, regex: _Regex, place: int) -> Node:
-        """A terminal by itself. It is a rule of its own where it may be extended or has look-arounds."""
+        """A terminal by itself."""
         node = regex.node
         if any(isinstance(leaf, Anchor) for leaf in leaves_of(node)):
             self._scanner.refuse("anchor", "anchors are not supported in terminals", place)
@@ -189,12 +181,31 @@ class _Resolver:
             node, True, lambda each: isinstance(each, Look) and not each.behind
         ):
             self._scanner.refuse("look-around", "a look-around reaches over the end of a terminal", place)
-        if regex.lazy and _at_edge(node, True, _is_open_repeat):
+        parts = self._lazy_alternatives(node) if _has_lazy_repeat(node) else (node,)
+        nodes = [self._alternative(part, place) for part in parts]
+        return alternation(nodes) if len(nodes) > 1 else nodes[0]
+
+    def _lazy_alternatives(self, node: Node) -> tuple[Node, ...]:
+        """The alternatives with lazy repeats, and all others together. One node where several may match at a place."""
+        branches = _branches(node)
+        lazy, greedy = ([each for each in branches if _has_lazy_repeat(each) is kind] for kind in (True, False))
+        parts = (*lazy, alternation(greedy)) if greedy else tuple(lazy)
+        texts = [CharDfa(*node_to_dfa(part, self._guard)) for part in parts]
+        for one, other in permutations(texts, 2):
+            begun = CharDfa(replace(other.dfa, accepting=live_states(other.dfa)), other.minterms)
+            if not is_empty(char_intersection([one, begun], self._guard).dfa):
+                return (node,)
+        return parts
+
+    def _alternative(self, node: Node, place: int) -> Node:
+        """It is a rule of its own where it may be extended, has look-arounds or lazy repeats."""
+        is_lazy = _has_lazy_repeat(node)
+        if is_lazy and _at_edge(node, True, _is_open_repeat):
             self._scanner.refuse("lazy repeat", "a terminal with a lazy repeat must not end in a repeat", place)
-        if not regex.lazy and _is_fixed(node):
+        if not is_lazy and _is_fixed(node):
             return node
         dfa, parts = node_to_dfa(node, self._guard)
-        if regex.lazy:
+        if is_lazy:
             return self._table.texts_of("a terminal", _shortest(dfa), parts)
         extended = dfa.accepting[dfa.next_state[dfa.accepting]][:, dfa.symbol_class].any()
         if not extended and not has_condition(node):
@@ -224,7 +235,7 @@ class _Resolver:
         nodes = [part.node for part in parts]
         node = concat(nodes) if isinstance(tree, LarkSequence) else alternation(nodes)
         names = frozenset[str]().union(*(part.names for part in parts))
-        return _Regex(node, any(part.lazy for part in parts), names)
+        return _Regex(node, names)
 
     def _named(self, name: str, place: int) -> _Regex:
         """The pattern of a terminal by its name."""
@@ -261,8 +272,7 @@ class _Resolver:
             if isinstance(error, SpecUnsupported):
                 self._scanner.refuse(error.construct, str(error), place)
             self._scanner.fail(error.message, "a pattern in Python's syntax", place)
-        lazy = any(found["lazy"] for found in _LAZY.finditer(tree.source))
-        return _Regex(node, lazy)
+        return _Regex(node)
 
 
 def _shortest(dfa: Dfa) -> Dfa:
@@ -271,6 +281,22 @@ def _shortest(dfa: Dfa) -> Dfa:
     table = np.vstack([dfa.next_state, np.full(dfa.next_state.shape[1], dead, dtype=np.int32)])
     table[:dead][dfa.accepting] = dead
     return Dfa(dfa.symbol_class, table, np.append(dfa.accepting, False), dfa.start)
+
+
+def _has_lazy_repeat(node: Node) -> bool:
+    """Whether a repeat takes as few turns as it can."""
+    if isinstance(node, Repeat):
+        return (node.lazy and node.minimum != node.maximum) or _has_lazy_repeat(node.item)
+    return isinstance(node, Concat | Alternation) and any(map(_has_lazy_repeat, node.items))
+
+
+def _branches(node: Node) -> list[Node]:
+    """The alternatives of a pattern. Common beginnings stand in each of them."""
+    if isinstance(node, Alternation):
+        return [branch for item in node.items for branch in _branches(item)]
+    if isinstance(node, Concat) and node.items and isinstance(node.items[-1], Alternation):
+        return [concat([*node.items[:-1], branch]) for branch in _branches(node.items[-1])]
+    return [node]
 
 
 def _is_fixed(node: Node) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
@@ -65,11 +65,12 @@ class Alternation:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The item `minimum` to `maximum` times, None for any number. Greedy or not is the same language."""
+    """The item `minimum` to `maximum` times, None for any number. Greedy or lazy is the same language."""
 
     item: Node
     minimum: int
     maximum: int | None
+    lazy: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

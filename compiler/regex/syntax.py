@@ -149,7 +149,7 @@ class _PatternReader:
         if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
             minimum, maximum, tree = value
             last = None if maximum == _constants.MAXREPEAT else int(maximum)
-            return Repeat(self.sequence(tree, flags, depth + 1), int(minimum), last)
+            return Repeat(self.sequence(tree, flags, depth + 1), int(minimum), last, op is _constants.MIN_REPEAT)
         if op is _constants.AT:
             return _anchor(value, flags)
         if op in (_constants.ASSERT, _constants.ASSERT_NOT):
