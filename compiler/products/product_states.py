@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from compiler.automata import grown, unique_rows
 from compiler.lifting import UNREACHABLE
 from compiler.products.product import LazyProduct, ProductStart
-from compiler.products.space import ProductCosts, ProductSpace, is_alive
+from compiler.products.space import KNOWN_MAX, ProductCosts, ProductSpace, is_alive
 from compiler.products.witnesses import Completion, State, Witness, complete
 from compiler.pushdown import MEMBERS_MAX, NOWHERE
 
@@ -187,7 +187,7 @@ class ProductStates:
         completions = _COMPLETIONS_MAX * (_STATE_BYTES + _ID_BYTES * _EXPANSIONS_PER_SEARCH)
         members = states * (_STATE_BYTES + 8 * longest + _ID_BYTES * (self._expansions_max // 2))
         of_parts = sum(part.bytes_max(_PART_STATES * states) for part in self._space.parts)
-        return tables + completions + members + of_parts
+        return tables + completions + members + of_parts + 4 * KNOWN_MAX * self.classes
 
     def _successor(self, state: int, token_class: int) -> int:
         found = self._after(state)

@@ -20,6 +20,7 @@ PartStart: TypeAlias = int | Stacks
 """A state of a part apart from any generation. 0 and no stacks are dead."""
 Integers = NDArray[np.int64]
 _DEAD_PART = 0
+KNOWN_MAX = 512  # states of parts whose distances after each class are kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +150,7 @@ class ProductSpace:
     ) -> None:
         self.part_class, self.eos_class, self.formula = part_class.astype(np.int64), eos_class, formula
         self._alternatives, self._costs = has_alternatives(formula), costs
+        self._known: dict[tuple[int, int], np.ndarray] = {}  # it saves time alone
         self.parts = list[PartStates]()
         first = list[int]()
         costs_of = [None] * len(parts) if costs is None else costs.parts
@@ -185,10 +187,7 @@ class ProductSpace:
 
     def class_bounds(self, state: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """The same after one token of each class: [C]."""
-        found = [
-            part.class_distances(number)[classes]
-            for part, number, classes in zip(self.parts, state, self.part_class, strict=True)
-        ]
+        found = [self._distances_after(part, number) for part, number in enumerate(state)]
         return least(self.formula, found), estimate(self.formula, found)
 
     def costs(self, states: Integers) -> np.ndarray:
@@ -210,6 +209,14 @@ class ProductSpace:
         for number, part in enumerate(self.parts):
             found[:, number] = part.after(states[:, number], self.part_class[number][classes])
         return self._without_dead(found, self._part_distances(found)) if self._alternatives else found
+
+    def _distances_after(self, part: int, state: int) -> np.ndarray:
+        """The distances of a part after one token of each class: int32 [C]."""
+        if (part, state) not in self._known:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[part, state] = self.parts[part].class_distances(state)[self.part_class[part]]
+        return self._known[part, state]
 
     def _part_distances(self, states: Integers) -> list[np.ndarray]:
         return [part.distances(states[:, number]) for number, part in enumerate(self.parts)]
