@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from compiler.products import UNKNOWN, LazyProduct, ProductCosts, ProductStates,
 from compiler.products.space import ProductSpace
 from compiler.pushdown import Configurations, ExitCosts, PushdownAutomaton
 from compiler.spec import spec_from_json
-from compiler.text import check_text
+from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary
 from decoding.heuristic import cost_to_go, exit_costs, unigram_prior
 from decoding.options import DEFAULT, SearchOptions
@@ -37,7 +38,9 @@ from tests.compiler.products.test_products import Pair, compiled_pair, random_pa
 from tests.decoding.differential import ALGORITHMS, CPU, random_endings
 from tests.decoding.search.test_proven_gap import PROMPT, enumerate_texts
 from tests.fake_models import HashModel
-from tests.references.random_constraints import few_pieces, random_stacked_spec
+from tests.references.random_constraints import few_pieces, random_stacked_spec, real_vocabulary
+from tests.references.text import satisfies
+from tests.tables import table
 
 WORDS = ["dog", "cat", "boat", "man", "tree", "red", "umbrella", "piano"]
 LIMITS = Limits(dfa_states_max=150, budget_expansions_max=60, compile_s_max=100.0)
@@ -94,6 +97,28 @@ def test_no_text_is_better_by_more_than_the_gap(expansions: int) -> None:
             assert answer.proven_gap is not None and value + answer.proven_gap >= best - 1e-9, (seed, pair.spec)
             bounded, optimal, better = bounded + 1, optimal + (answer.proven_gap == 0.0), better + (best > value + 1e-9)
     assert bounded > 30 and optimal and better, (bounded, optimal, better)
+
+
+@pytest.mark.parametrize("case", table("large_combinations")["cases"], ids=lambda case: case["name"])
+def test_large_combinations_are_met_over_a_large_vocabulary(case: dict[str, Any]) -> None:
+    vocabulary = real_vocabulary("o200k_base", 200_019, 199_999)
+    if vocabulary is None:
+        pytest.skip("needs the tokenizer o200k_base of the shared data")
+    spec = spec_from_json(json.loads(case["constraint"]))
+    large = compile_spec(spec, vocabulary, Limits(compile_s_max=100.0))
+    tokens = large.tokens
+    assert isinstance(tokens, LazyProduct) and 4 < tokens.min_tokens_at_least < tokens.min_tokens < 30
+    constraint = PreparedConstraint.prepare(tokens, CPU)
+    model = HashModel(vocabulary.size, vocabulary.eos_ids)
+    for extra in (0, 5):
+        options = SearchOptions(tokens.min_tokens + extra, beams=2)
+        for answer in drive(model, (1,), search_of(constraint, options)):
+            assert len(answer.tokens) <= options.max_tokens
+            raw = b"".join(vocabulary.tokens[token] or b"" for token in answer.tokens).decode()
+            assert satisfies(spec, answer_text(large.text, raw)), raw
+    for budget, refusal in ((tokens.min_tokens_at_least - 1, BudgetTooSmall), (tokens.min_tokens - 1, Undecided)):
+        with pytest.raises(refusal):
+            constraint.refuse_early(model, 1, budget)
 
 
 def random_stacked_pair(seed: int) -> tuple[Pair, Vocabulary, random.Random]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from compiler.spec import spec_from_json
 from tests.app.api.test_recursive_schemas import post
 from tests.app.conftest import service_client, wait_until_ready
 from tests.app.event_stream import events
+from tests.references.text import satisfies
+from tests.tables import table
 
 WORDS = ["dog", "cat", "boat", "man", "tree", "red", "umbrella", "piano"]
 CONSTRAINTS: dict[str, dict[str, Any]] = {
@@ -91,3 +95,29 @@ def test_large_combinations_are_explained(small_client: TestClient) -> None:
         picture = small_client.get(f"/automata/{compiled['automaton']}")
         assert (picture.status_code, picture.json()["code"]) == (422, "unsupported")
         assert "side by side" in picture.json()["detail"]
+
+
+CASES = {case["name"]: case for case in table("large_combinations")["cases"]}
+
+
+@pytest.fixture(scope="module")
+def patient_client() -> Iterator[TestClient]:
+    """A service with the limits of size that are set by default."""
+    with service_client(wait_until_ready, compile_s_max=60.0) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_large_combinations_are_answered_or_refused_rightly(name: str, patient_client: TestClient) -> None:
+    client, constraint = patient_client, json.loads(CASES[name]["constraint"])
+    body = {"prompt": "a", "constraint": constraint}
+    refused = post(client, "/generate", 422, **body, max_tokens=1)
+    enough, least = refused["min_tokens"], refused["min_tokens_at_least"]
+    answer = post(client, "/generate", **body, max_tokens=enough, beams=2)
+    texts = {text: False for text in CASES[name]["rejected"]} | {text: True for text in CASES[name]["accepted"]}
+    for text, satisfied in (texts | {answer["choices"][0]["text"]: True}).items():
+        assert satisfies(spec_from_json(constraint), text) is satisfied, text
+        assert post(client, "/check", constraint=constraint, text=text)["satisfied"] is satisfied, text
+    for budget, code in ((least - 1, "budget_too_small"), (least, "undecided"), (enough - 1, "undecided")):
+        refused = post(client, "/generate", 422, **body, max_tokens=budget)
+        assert (refused["code"], refused["min_tokens"], refused["min_tokens_at_least"]) == (code, enough, least)
