@@ -113,6 +113,9 @@ def run_case(seed: int, stacked: bool = False) -> str:
         _confirm_nothing_shorter(spec, vocabulary, None, draw)
         _confirm_satisfiable(spec)
         return type(error).__name__
+    except Undecided as error:
+        _confirm_nothing_shorter(spec, vocabulary, error.min_tokens_at_least, draw)
+        return type(error).__name__
     except SpecError as error:
         _confirm_refused_by_python(spec, error)
         return type(error).__name__
