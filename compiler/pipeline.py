@@ -92,7 +92,7 @@ def compile_text(
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
     except SpecUnsatisfiable as error:
-        raise _refusal(error, spec, engines, guard, left_out) from None
+        raise _refusal(error, spec, engines, guard, left_out=left_out) from None
 
 
 def compile_spec(
@@ -129,7 +129,7 @@ def compile_spec(
             assert isinstance(tokens, LazyProduct)
             raise Undecided(None, tokens.min_tokens_at_least)
     except SpecUnsatisfiable as error:
-        raise _refusal(error, spec, engines, guard, left_out) from None
+        raise _refusal(error, spec, engines, guard, left_out=left_out) from None
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=distances, vocabulary=vocabulary.fingerprint,
         not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(tree),
@@ -173,7 +173,7 @@ def _product_text(parts: Parts[_Made], texts: list[PartText], guard: ResourceGua
 
 
 def _over_tokens(
-    tree: ConstraintTree, guard: ResourceGuard, spec: Spec, vocabulary: Vocabulary, left_out: list[LimitExceeded]
+    tree: ConstraintTree, guard: ResourceGuard, *, spec: Spec, vocabulary: Vocabulary, left_out: list[LimitExceeded]
 ) -> _PartTokens:
     """The automata over texts and tokens, and the distances of displayed states. `left_out` is that of `to_text`."""
     if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
@@ -204,7 +204,7 @@ def _read(spec: Spec, guard: ResourceGuard) -> Spec:
 
 
 def _refusal(
-    error: SpecUnsatisfiable, spec: Spec, engines: Engines, guard: ResourceGuard, left_out: list[LimitExceeded]
+    error: SpecUnsatisfiable, spec: Spec, engines: Engines, guard: ResourceGuard, *, left_out: list[LimitExceeded]
 ) -> CompileError:
     """The error of a constraint for which nothing can be written.
 

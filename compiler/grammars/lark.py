@@ -198,7 +198,10 @@ class _Resolver:
         return parts
 
     def _alternative(self, node: Node, place: int) -> Node:
-        """It is a rule of its own where it may be extended, has look-arounds or lazy repeats."""
+        """The pattern of an alternative, or the call of its rule.
+
+        It is a rule where it may be extended, has look-arounds or lazy repeats.
+        """
         is_lazy = _has_lazy_repeat(node)
         if is_lazy and _at_edge(node, True, _is_open_repeat):
             self._scanner.refuse("lazy repeat", "a terminal with a lazy repeat must not end in a repeat", place)

@@ -200,7 +200,10 @@ class TokenAutomaton:
         return self.distance[successors], successors.item
 
     def live_classes(self, state: int) -> tuple[np.ndarray, Callable[[int], int]]:
-        """Which classes acceptance can be reached after, bool [C], and a function from them to states."""
+        """The classes that acceptance can be reached after.
+
+        They are bool [C], beside a function from them to states.
+        """
         distances, after = self.expand(state)
         return distances != UNREACHABLE, after
 

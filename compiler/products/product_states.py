@@ -49,7 +49,7 @@ class _Successors(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays and of the witnesses, whose integers are shared."""
+        """The bytes of the arrays and the witnesses. Integers are shared."""
         places = sum(0 if each is None else len(each) for each in self.witness)
         return 12 * len(self.group) + self.states.nbytes + 64 * len(self.witness) + 8 * places
 
@@ -94,7 +94,7 @@ class ProductStates:
 
     @property
     def dropped_readings(self) -> bool:
-        """Whether a reading of some text was dropped: what continues it alone is lost."""
+        """Whether a reading of some text was dropped."""
         return self._space.dropped_readings
 
     @property
@@ -119,7 +119,7 @@ class ProductStates:
         return np.stack([self._after(state).distance for state in states.tolist()])
 
     def class_bounds(self, states: Integers) -> NDArray[np.int32]:
-        """A lower bound of the distance after one token of each class: [R, C]."""
+        """A lower bound of the distance after each class: [R, C]."""
         return np.stack([self._after(state).bound for state in states.tolist()])
 
     def class_costs(self, states: Integers) -> NDArray[np.float64]:
@@ -147,9 +147,9 @@ class ProductStates:
         return self._after(state).distance, lambda token_class: self._successor(state, token_class)
 
     def live_classes(self, state: int) -> tuple[NDArray[np.bool_], Callable[[int], int]]:
-        """Which classes acceptance is not ruled out after, [C], and a function from them to states.
+        """The classes that acceptance is not ruled out after.
 
-        These states have no witnesses, so that none is searched for.
+        They are [C], beside a function from them to states. These have no witnesses, so that none is searched for.
         """
         if state <= _ACCEPTED:
             distances, after = self.expand(state)
@@ -178,7 +178,7 @@ class ProductStates:
         return np.array([self._successor(state, token_class) for state, token_class in pairs], dtype=np.int64)
 
     def bytes_max(self, rows: int, max_tokens: int) -> int:
-        """The most bytes of the states of rows that have this many tokens."""
+        """The most bytes of the states of rows with this many tokens."""
         states = rows * max_tokens
         # A row's witness fits its budget. After a token, a detour and a search may stand before what is left of it.
         longest = max_tokens + _DETOUR_MAX + _EXPANSIONS_PER_SEARCH
@@ -383,7 +383,7 @@ class _Search:
         return self._found[state]
 
     def _completion(self, state: State, expansions_max: int) -> Completion:
-        """What a search from a state finds, as if it were made now."""
+        """What a search from a state finds. It may be known already."""
         known = self._completions.get(state)
         if known is not None and known.expansions > expansions_max:
             return Completion(None, expansions_max)

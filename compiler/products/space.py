@@ -211,7 +211,7 @@ class ProductSpace:
         return self._without_dead(found, self._part_distances(found)) if self._alternatives else found
 
     def _distances_after(self, part: int, state: int) -> np.ndarray:
-        """The distances of a part after one token of each class: int32 [C]."""
+        """The distances of a part after each token class: int32 [C]."""
         if (part, state) not in self._known:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()

@@ -154,7 +154,10 @@ class Configurations:
         return self.distances_after(state), lambda token_class: self._successor(state, token_class)
 
     def live_classes(self, state: int) -> tuple[NDArray[np.bool_], Callable[[int], int]]:
-        """Which classes acceptance can be reached after, [C], and a function from them to states."""
+        """The classes that acceptance can be reached after.
+
+        They are [C], beside a function from them to states.
+        """
         distances, after = self.expand(state)
         return distances != UNREACHABLE, after
 
@@ -181,7 +184,7 @@ class Configurations:
         return np.array([self._after[key] for key in keys], dtype=np.int64)
 
     def bytes_max(self, rows: int, max_tokens: int) -> int:
-        """The most bytes of the states of rows that have this many tokens."""
+        """The most bytes of the states of rows with this many tokens."""
         tokens = rows * max_tokens
         tables, vectors = self.tables, (self._vectors, self._cost_vectors)
         most_items = int(np.diff(tables.item_first).max(initial=0))

@@ -87,7 +87,7 @@ class Candidates:
         return ids * len(self.parent) + row
 
     def best_log_prob(self, allowed: Array, tables: TokenTables) -> Array:
-        """The highest log-prob of a row and a token of an allowed class: float64 [1]. `allowed` is bool [R, C]."""
+        """The highest log-prob after an allowed class: float64 [1]. `allowed` is bool [R, C]."""
         total = self.rows.log_prob[:, None] + with_floor(self.chunk_max)  # [R, M]
         found = library(total).where(take_columns(allowed, tables.chunk_class), total, DEAD_SCORE)
         return library(total).amax(found.reshape(1, -1), 1)

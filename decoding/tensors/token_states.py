@@ -22,9 +22,9 @@ class Successors(Protocol):
     def distance(self) -> Array: ...
 
     def undecided(self, budget: int) -> Array | None:
-        """Which classes a text within the budget may follow, though their distances are larger: bool [R, C].
+        """The classes that may fit the budget though their distances do not.
 
-        None where distances are exact.
+        They are bool [R, C]; None where distances are exact.
         """
 
     def costs(self) -> Array:
@@ -71,7 +71,7 @@ class TokenStates(Protocol):
         """The state after one token from each of the states: int64 [N]. `state` and `token` are int64 [N]."""
 
     def bytes_max(self, rows: int, max_tokens: int) -> int:
-        """The most bytes of the states of rows that have this many tokens."""
+        """The most bytes of the states of rows with this many tokens."""
 
 
 class HostStates(Protocol):
@@ -107,9 +107,9 @@ class HostStates(Protocol):
         """
 
     def live_classes(self, state: int) -> tuple[NDArray[np.bool_], Callable[[int], int]]:
-        """Which token classes some text may continue with, and a function from them to states: bool [C].
+        """The token classes that some text may continue with.
 
-        No distances of these states need be known.
+        They are bool [C], beside a function from them to states, whose distances need not be known.
         """
 
     def advance(self, state: int, token: int) -> int:

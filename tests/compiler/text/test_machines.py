@@ -199,7 +199,7 @@ TENTH_LAST = {"regex": r"(?s).*\[.{9}", "leading_space": "forbid"}  # has 1,024 
 OF_GRAMMAR = {"all": [NESTED, BRACKETS, TENTH_LAST]}  # beside the grammar, brackets nest three levels
 
 
-def test_a_bound_on_nesting_is_named_where_parts_have_no_text() -> None:
+def test_a_bound_is_named_where_parts_have_no_text() -> None:
     limits = Limits(dfa_states_max=1_100, budget_expansions_max=60)
     with pytest.raises(LimitExceeded, match="max_depth = 3"):
         compile_spec(spec_from_json(OF_GRAMMAR), byte_vocabulary(), limits)
