@@ -41,7 +41,7 @@ Step = TypeVar("Step", WordBody, LabelStepBody)
 class Versioned:
     """What every message carries beside its kind."""
 
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)

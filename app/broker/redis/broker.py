@@ -45,6 +45,7 @@ class RedisBroker:
     ) -> None:
         self._limits, self._secret, self._close_s = settings.queue, settings.auth.secret, settings.storage.redis_wait_s
         self._heartbeat_ttl_s, self._version = heartbeat_ttl_s, version
+        self._expiry_s_max = settings.requests.timeout_s_max
         self._link = Connection(url, replicas_min=settings.storage.redis_replicas_min)
         self._scripts = JobScripts(self._link, settings)
         self._signatures = Signatures(self._secret, version)
@@ -54,11 +55,13 @@ class RedisBroker:
         self._submitted: dict[str, Change] = {}  # the ends of new jobs
 
     async def submit(self, queue: str, key: str, body: bytes, options: base.SubmitOptions = base.DEFAULT_SUBMIT) -> str:
-        job_id, name = secrets.token_hex(16), self._name(queue)
-        digest = hashlib.sha256(f"{self._version} {key}".encode()).hexdigest()
+        name, digest = self._name(queue), hashlib.sha256(f"{self._version} {key}".encode()).hexdigest()
+        terms = (name, digest, options.owner, options.kind, options.digest)
+        job_id = self._signatures.new_job_id(*terms)
         record = {field.name: value for field in fields(options) if (value := getattr(options, field.name)) is not None}
         record |= _COUNTS | {"queue": name, "key": digest}
-        signed = self._signatures.sign_body(name, job_id, body, options.owner, options.deadline_in_s)
+        within = options.deadline_in_s if options.kind else None  # without a kind others may join, and wait longer
+        signed = self._signatures.sign_body(name, job_id, body, self._expiry_s_max if within is None else within)
         caps = (self._limits.queue_jobs_max, self._limits.queue_weight_max)
         arguments = (job_id, signed, json.dumps(record, default=asdict), *caps, secrets.token_hex(8))
         change = self._notifications.next_change(job_id)
@@ -72,10 +75,12 @@ class RedisBroker:
             if limit:
                 raise QueueFull(int(cap), limit.decode(), retry_after_s)
             raise DeadlineUnreachable(total_s, options.deadline_in_s or 0.0, retry_after_s)
-        self._scripts.remember_queue(reply[0].decode(), name)
+        known_id = reply[0].decode()
+        self._signatures.check_job_id(known_id, *terms)
+        self._scripts.remember_queue(known_id, name)
         if outcome == b"new" and not options.detached:
             self._submitted[job_id] = change
-        return cast(str, reply[0].decode())
+        return cast(str, known_id)
 
     async def subscribe(self, job_id: str) -> None:
         if not await self._change_subscribers(job_id, 1):
@@ -85,7 +90,8 @@ class RedisBroker:
         job = await self._scripts.call("look", await self._scripts.queue_of(job_id), job_id, "")
         if job is None:
             raise JobUnknown(_UNKNOWN)
-        state, queue, owner, kind, since_ms, attempt = (item.decode() for item in job[:6])
+        state, queue, owner, kind, since_ms, attempt, key, digest = (item.decode() for item in (*job[:6], *job[8:10]))
+        self._signatures.check_job_id(job_id, queue, key, owner, kind, digest)
         ahead, cancelled = job[6:8]
         shown: Any = "cancelled" if cancelled and state == "running" else "waiting" if state == "outside" else state
         return base.JobStatus(shown, owner, queue.partition(":")[0], int(since_ms) / 1000, int(attempt), ahead, kind)

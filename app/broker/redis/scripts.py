@@ -14,12 +14,8 @@ from app.settings import Settings
 
 QUEUES_KNOWN_MAX = 10_000
 PUSHED_RESULT_MAX = 32_768  # bytes of a result that is sent along with the notification of a job's end
-SERVICE_KEYS = [
-    KEY_PREFIX + name for name in (
-        "jobs", "bodies", "results", "keys", "pools", "finished", "evictable", "garbage", "queues", "counters", "seen",
-        "secret",
-    )
-]  # fmt: skip
+_NAMES = "jobs bodies results keys pools finished evictable garbage queues counters seen secret"
+SERVICE_KEYS = [KEY_PREFIX + name for name in _NAMES.split()]
 _TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("lua/*.lua")}
 
 
@@ -34,15 +30,13 @@ class JobScripts:
         self.link, self.process, self.lease_s = link, secrets.token_hex(8), settings.queue.job_lease_s
         self._wait_s = settings.storage.redis_wait_s
         self._queues: dict[str, str] = {}  # of jobs, which never change it
-        constants = {
-            name: value for module in (base, throughput) for name, value in vars(module).items()
-            if isinstance(value, int | float)
-        }  # fmt: skip
+        values = vars(base) | vars(throughput)
+        constants = {name: value for name, value in values.items() if isinstance(value, int | float)}
         constants |= {
             "RESULT_TTL_MS": to_ms(settings.retention.result_ttl_s),
             "RESULT_BYTES_MAX": settings.retention.result_bytes_max,
-            "LEASE_MS": to_ms(self.lease_s), "ATTEMPTS_MAX": settings.queue.job_attempts_max,
-            "PUSHED_RESULT_MAX": PUSHED_RESULT_MAX,
+            "LEASE_MS": to_ms(self.lease_s), "PUSHED_RESULT_MAX": PUSHED_RESULT_MAX,
+            "ATTEMPTS_MAX": settings.queue.job_attempts_max,
         }  # fmt: skip
         head = "".join(f"local {name} = {value}\n" for name, value in constants.items()) + _TEXTS["common"]
         # Scripts that free memory must also run on a full server.

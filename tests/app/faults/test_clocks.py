@@ -17,6 +17,7 @@ from tests.servers.cluster import API, COMPILE, LEASE_S, SCRIPTED, SLACK_S, Clus
 from tests.servers.processes import until
 
 HOUR = 3_600
+MINUTES = 240  # less than the clocks of API and workers may differ by (CLOCKS_S_MAX)
 SERVER, APIS, OF_WORKERS = "server", "apis", "workers"  # the clocks
 WHOSE = ((SERVER,), (APIS,), (OF_WORKERS,), (SERVER, APIS, OF_WORKERS))
 SEEN_S = 1.5  # in which a worker that has nothing to do looks for what others have left
@@ -64,12 +65,13 @@ def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
 
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
 def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
-    """A job runs while clocks step an hour ahead, then back."""
+    """A job runs while clocks step ahead, then back: all of them or the server's by an hour."""
     parts, times = clock_pair
+    ahead = HOUR if SERVER in whose else MINUTES
     with parts.client() as http:
         long_job = begin(http, "steps 600 0.1")
         parts.busy(*WORKERS)
-        for step in (HOUR, -2 * HOUR):
+        for step in (ahead, -2 * ahead):
             times.step(step, *whose)
             answer = generate(http, {"prompt": "steps 2 0.1"})
             assert answer.status_code == 200, answer.text
@@ -84,8 +86,9 @@ def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Cloc
 @pytest.mark.parametrize("whose", (WHOSE[0], WHOSE[-1]), ids="-".join)
 def test_waiting_jobs_run_once_and_in_time(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     parts, times = clock_pair
+    ahead = MINUTES if OF_WORKERS in whose else HOUR
     with parts.client() as http:
-        for step in (HOUR, -2 * HOUR):
+        for step in (ahead, -2 * ahead):
             until(lambda: http.get("/ready").is_success, "the service is ready")
             running_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
             until(lambda busy=running_jobs: tries(http, busy) == {("running", 1)}, "all workers are busy")
@@ -112,6 +115,17 @@ def test_a_clock_step_does_not_hide_a_dead_workers_job(
         times.step(step, SERVER)
         until(lambda: http.get(f"/jobs/{job}").json()["attempt"] > attempt, "another has it", 3 * LEASE_S + SLACK_S)
         assert tries(http, [job]) == {("running", attempt + 1)}
+
+
+def test_a_worker_an_hour_ahead_runs_nothing(clock_pair: tuple[Cluster, Clocks]) -> None:
+    """Jobs are signed with the time of their expiry."""
+    parts, times = clock_pair
+    with parts.client() as http:
+        times.step(HOUR, OF_WORKERS)
+        answer = generate(http, {"prompt": "steps 2 0.1"})
+        assert (answer.status_code, answer.json()["code"]) == (504, "deadline"), answer.text
+        times.step(-HOUR, OF_WORKERS)
+        assert generate(http, {"prompt": "steps 2 0.1"}).is_success
 
 
 def test_a_clock_leap_repeats_no_job(clock_pair: tuple[Cluster, Clocks]) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.errors import MessageInvalid, NotReady
 from app.messages import (
+    VERSION,
     CheckJob,
     CheckJobResult,
     ChoiceBody,
@@ -99,7 +100,7 @@ def test_arbitrary_bytes_raise_only_message_invalid(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"version": 2}, {"kind": "other"}, {"deadline": "soon"}, {"extra": 1}, {"text": None}]
+    "change", [{"version": VERSION + 1}, {"kind": "other"}, {"deadline": "soon"}, {"extra": 1}, {"text": None}]
 )
 def test_a_message_of_another_shape_is_refused(change: dict[str, object]) -> None:
     fields = json.loads(dump(CHECK_JOB)) | change

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from app.api.jobs import ID
 from app.errors import DeadlineExceeded, MessageInvalid
 from app.messages import Signatures, sign, verify
+from app.messages.signing import CLOCKS_S_MAX
 
 OLD, NEW = b"an old secret of the service", b"a new secret of the service"
 RESULT, EVENT = ("result", "job", "1"), ("event", "job", "1-1")
@@ -27,8 +29,8 @@ def test_results_and_events_belong_to_a_job_and_attempt(name: tuple[str, ...], o
 
 def test_a_signature_covers_each_byte_of_a_job() -> None:
     signatures = Signatures(NEW)
-    signed = signatures.sign_body("q", "job", b"body", "anna", 60.0)
-    assert signatures.open_body("q", "job", signed) == b"body" and b"anna" in signed
+    signed = signatures.sign_body("q", "job", b"body", 60.0)
+    assert signatures.open_body("q", "job", signed) == b"body"
     forged = [signed[:place] + bytes([signed[place] ^ 1]) + signed[place + 1 :] for place in range(len(signed))]
     for other in (*forged, *(signed[:size] for size in range(len(signed))), signed + b" ", b""):
         with pytest.raises(MessageInvalid):
@@ -39,18 +41,43 @@ def test_a_signature_covers_each_byte_of_a_job() -> None:
 
 
 def test_a_job_of_another_version_or_secret_is_refused() -> None:
-    signed = Signatures(NEW, 1).sign_body("q", "job", b"body", "", None)
+    signed = Signatures(NEW, 1).sign_body("q", "job", b"body", 60.0)
     for signatures in (Signatures(NEW, 2), Signatures(OLD, 1)):
         with pytest.raises(MessageInvalid):
             signatures.open_body("q", "job", signed)
 
 
-def test_a_job_after_its_deadline_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.messages.signing.CLOCKS_S_MAX", 0.0)
+def test_a_job_past_its_deadline_and_the_tolerance_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    assert CLOCKS_S_MAX <= 600, "minutes"
     signatures = Signatures(NEW)
-    assert signatures.open_body("q", "job", signatures.sign_body("q", "job", b"", "", 60.0)) == b""
+    for expires_in_s in (60.0, 0.0, 30 - CLOCKS_S_MAX):
+        assert signatures.open_body("q", "job", signatures.sign_body("q", "job", b"a\nb", expires_in_s)) == b"a\nb"
     with pytest.raises(DeadlineExceeded):
-        signatures.open_body("q", "job", signatures.sign_body("q", "job", b"", "", -0.001))
+        signatures.open_body("q", "job", signatures.sign_body("q", "job", b"", -CLOCKS_S_MAX - 1))
+    assert "job job is not run: by the clock of this process it expired 301 s ago" in caplog.text
+
+
+def test_an_id_is_accepted_for_its_terms_only() -> None:
+    signatures, terms = Signatures(NEW), ("q", "key", "anna", "generate", "digest")
+    job_id = signatures.new_job_id(*terms)
+    assert ID.fullmatch(job_id) and signatures.new_job_id(*terms) != job_id
+    for secret in (NEW, NEW + b"," + OLD, OLD + b"," + NEW):
+        Signatures(secret).check_job_id(job_id, *terms)
+    changed = [[*terms[:place], "other", *terms[place + 1 :]] for place in range(len(terms))]
+    for others in (*changed, terms[1:], ("q", "keya", "nna", *terms[3:]), ("q", "anna", "key", *terms[3:])):
+        with pytest.raises(MessageInvalid):
+            signatures.check_job_id(job_id, *others)
+    with pytest.raises(MessageInvalid):
+        Signatures(OLD).check_job_id(job_id, *terms)
+
+
+def test_no_changed_id_is_accepted() -> None:
+    signatures, terms = Signatures(NEW), ("q", "key", "", "", "")
+    job_id = signatures.new_job_id(*terms)
+    forged = [job_id[:place] + "g" + job_id[place + 1 :] for place in range(len(job_id))]
+    for other in (*forged, *(job_id[:size] for size in range(len(job_id))), job_id + "0", job_id[::-1], "\u00e9" * 32):
+        with pytest.raises(MessageInvalid):
+            signatures.check_job_id(other, *terms)
 
 
 def test_the_first_value_signs_and_all_are_accepted() -> None:
