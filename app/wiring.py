@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from app.worker.handlers.base import OpenHandler
 
 SERVERS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+CLUSTERS = ("redis+cluster", "rediss+cluster")
 BROKERS = dict.fromkeys(SERVERS, "app.broker.redis.broker:RedisBroker")
 BROKERS |= {"memory": "app.broker.memory:MemoryBroker.from_url"}
 STORES = dict.fromkeys(SERVERS, "app.store.redis:RedisStore") | {"memory": "app.store.memory:MemoryStore.from_url"}
@@ -94,6 +95,8 @@ def describe_device(settings: Settings) -> str:
 
 def _by_url(name: str, url: str, table: dict[str, str], settings: Settings) -> object:
     scheme = url.partition("://")[0]
+    if scheme in CLUSTERS:
+        raise SettingsInvalid(f"{PREFIX}{name.upper()}: a Redis cluster is not supported: name a server or sentinels")
     if scheme not in table:
         schemes = ", ".join(f"{scheme}://" for scheme in table)
         raise SettingsInvalid(f"{PREFIX}{name.upper()} must be a URL that begins with {schemes}")

@@ -9,7 +9,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from app.errors import SettingsInvalid, StorageDown
 from app.redis.connection import Connection, without_password
 
-VERSION_MIN = 7
+REDIS_MIN, VALKEY_MIN = 7, 8  # major versions
 POLICIES = ("volatile-lru", "noeviction")
 _MIB = 2**20
 
@@ -43,10 +43,10 @@ async def check_server(url: str, setting: str, jobs: bool, volatile: bool, wait_
     finally:
         await connection.close()
     version = str(info.get("valkey_version") or info.get("redis_version", "0"))
+    oldest = VALKEY_MIN if "valkey_version" in info else REDIS_MIN
     policy, persistence = str(info.get("maxmemory_policy", "")), "AOF" if int(info.get("aof_enabled", 0)) else "none"
     faults = {
-        f"the server is of version {version}: {VERSION_MIN} or newer is needed":
-            int(version.split(".")[0]) < VERSION_MIN,
+        f"the server is of version {version}: {oldest} or newer is needed": int(version.split(".")[0]) < oldest,
         "the server is part of a cluster: use a single server":
             info.get("redis_mode", info.get("server_mode")) == "cluster",
         f"the server's maxmemory-policy is {policy}, which evicts jobs when memory is short: set volatile-lru":

@@ -189,7 +189,7 @@ def test_a_result_of_another_attempt_is_refused(redis_server: RedisServer) -> No
 
 
 async def rerun(api: RedisBroker, client: Redis, job_id: str, body: bytes) -> bytes:
-    """The result of a finished job that was put back as a waiting one."""
+    """The result of a finished job that is put back."""
     await client.hdel(RESULTS, job_id)
     await client.hset(BODIES, job_id, body)
     await change(client, job_id, '{"state": "waiting", "place": 1}')

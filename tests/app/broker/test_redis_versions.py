@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from app.errors import SettingsInvalid, StorageDown
 from app.messages import VERSION, Failure, load
 from app.redis.server_checks import check_server
 from tests.app.broker.brokers import all_events
+from tests.servers.certificates import write_certificates
 from tests.servers.redis_server import RedisServer
 from tests.servers.redis_worker import WorkerProcess, settings
 
@@ -107,13 +107,7 @@ async def test_both_values_of_the_secret_are_accepted(redis_server: RedisServer)
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the certificates of an authority and of localhost."""
     folder = tmp_path_factory.mktemp("certificates")
-    (folder / "names").write_text("subjectAltName=DNS:localhost")
-    for command in (
-        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem",
-        "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server.key -out server.csr",
-        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
-    ):
-        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+    write_certificates(folder)
     return folder
 
 

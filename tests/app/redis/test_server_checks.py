@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
 from app.errors import SettingsInvalid, StorageDown
-from app.redis.connection import without_password
+from app.redis.connection import Connection, without_password
 from app.redis.server_checks import check_server
 from app.settings import Settings
-from app.wiring import check_storage
-from tests.servers.redis_server import RedisServer, running_server
+from app.wiring import check_storage, open_broker, open_store
+from tests.servers.redis_server import RedisServer, old_server_program, running_server
 
 PASSWORD = "p@ss/w?rd#1"
 
@@ -44,10 +45,52 @@ def test_a_non_persistent_server_is_refused_by_default() -> None:
         assert look_at(server, volatile=True)["persistence"] == "none"
 
 
-def test_an_old_server_is_refused(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.redis.server_checks.VERSION_MIN", 99)
-    with pytest.raises(SettingsInvalid, match=r"is of version \d+\.\d+\.\d+: 99 or newer is needed"):
-        look_at(redis_server)
+def test_an_old_server_is_refused() -> None:
+    old = r"is of version 6\.2\.\d+: 7 or newer is needed"
+    with running_server(program=old_server_program()) as server, pytest.raises(SettingsInvalid, match=old):
+        look_at(server)
+
+
+@pytest.mark.parametrize(
+    ("versions", "refusal"),
+    [
+        ("redis_version:6.2.7", r"6\.2\.7: 7 or newer"), ("redis_version:7.0.0", ""), ("redis_version:10.0.0", ""),
+        ("redis_version:7.2.4\r\nvalkey_version:7.2.9", r"7\.2\.9: 8 or newer"), ("", "version 0: 7 or newer"),
+        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.0", ""),
+        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:10.1.0", ""),
+    ],
+)
+def test_redis_7_and_valkey_8_are_the_oldest(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, versions: str, refusal: str
+) -> None:
+    ask = Connection.command
+    rest = "\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n"
+
+    async def command(self: Connection, op: str, *words: Any, **options: Any) -> Any:
+        return (versions + rest).encode() if words == ("INFO",) else await ask(self, op, *words, **options)
+
+    monkeypatch.setattr(Connection, "command", command)
+    if refusal:
+        with pytest.raises(SettingsInvalid, match=refusal):
+            look_at(redis_server)
+    else:
+        assert look_at(redis_server)["server"].endswith(versions.rpartition(":")[2])
+
+
+def test_a_server_in_cluster_mode_is_refused() -> None:
+    message = r"ABS_BROKER = unix://.*: the server is part of a cluster: use a single server"
+    with running_server("--cluster-enabled", "yes") as server, pytest.raises(SettingsInvalid, match=message):
+        look_at(server)
+
+
+@pytest.mark.parametrize("scheme", ("redis+cluster", "rediss+cluster"))
+@pytest.mark.parametrize("name", ("broker", "store"))
+def test_the_url_of_a_cluster_is_refused_by_name(name: str, scheme: str) -> None:
+    settings = Settings.of(**{name: f"{scheme}://:secret@localhost:6379"})
+    with pytest.raises(SettingsInvalid, match=f"ABS_{name.upper()}: a Redis cluster is not supported") as error:
+        open_broker(settings)
+        open_store(settings)
+    assert "secret" not in str(error.value)
 
 
 def test_a_connection_error_names_the_server_without_its_password(
