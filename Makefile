@@ -29,7 +29,7 @@ help:
 	@echo "  make test         lint, types, guards and all tests (about 15 minutes on two cores)"
 	@echo "  make test-long    all tests in full length, chaos, attacks and a fuzz of 100,000 constraints (hours)"
 	@echo "  make fuzz         N=2000 random constraints, N/10 with stacks, N/10 taken apart, N/10 grammars; slow references check each answer and refusal"
-	@echo "  make chaos        200 requests while a worker is killed every second, then each fault once (15 minutes at most)"
+	@echo "  make chaos        200 requests while workers and the server are killed, then each fault once (15 minutes at most)"
 	@echo "  make abuse        attack the API, without a proxy and behind nginx; schemathesis; 20,000 forged stored values"
 	@echo "  make compose-test build the images, run docker-compose.yml in containers, kill each under load (20 minutes)"
 	@echo "  make measure      count the functions that a request enters, and lines and comments of each package"

@@ -18,8 +18,8 @@ before, which are all but two in a hundred. `re` checks every answer.
 """
 CHAOS_NOTES = """
 The service with the built-in model, with several concurrent requests of four kinds of constraint. A random worker is
-killed with -9 every second, whatever it does, even while it loads; the server is killed once. A dead worker is replaced
-by a fork of a process that has imported everything and loaded the model.
+killed with -9 every second, whatever it does, even while it loads; the server as often as is written below. A dead
+worker is replaced by a fork of a process that has imported everything and loaded the model.
 At the end each request is sent once more, under its idempotency key. Every answer is checked against the definitions.
 """
 QUEUE_NOTES = """

@@ -28,7 +28,7 @@ class RestartingService:
     server              the server's socket
     metrics             the URL of the metrics of each worker, by name
     spares_new_workers  whether workers are spared until one of their queue has finished a job
-    alive, kill         take a name: of a worker, and of a worker or "server"
+    alive, kill         take a name: of a worker or "server"
     logs                the ends of the logs of all processes
     """
 
@@ -57,7 +57,7 @@ def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService
             running.data / "server.sock",
             metrics,
             spares_new_workers=True,
-            alive=lambda worker: psutil.pid_exists(running.pids[worker]),
+            alive=lambda name: psutil.pid_exists(running.pids[name]),
             kill=running.kill,
             logs=running.logs,
             end=running.end,
@@ -80,7 +80,7 @@ def forked_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
             running.server.socket,
             {name: running.parts[name].url for name in names},
             spares_new_workers=False,
-            alive=lambda worker: running.parts[worker].alive,
+            alive=lambda name: name == "server" or running.parts[name].alive,  # `kill_part` waits for the server
             kill=functools.partial(kill_part, running),
             logs=lambda: "\n".join(part.log() for part in running.parts.values()),
             end=running.end,
