@@ -60,7 +60,7 @@ class Signatures:
     """Signs with the service's secret. A signature covers the format version, the kind and the job's id.
 
     It also covers the queue and the expiry of a body, the lease of a result, the lease and the number of an event. The
-    id covers the terms of the job: its queue, its key, its owner, its name for the owner, the digest of its request.
+    id covers the terms of the job: its key, its owner, its name for the owner, the digest of its request.
     """
 
     def __init__(self, secret: bytes, version: int = VERSION) -> None:

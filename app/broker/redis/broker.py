@@ -56,7 +56,7 @@ class RedisBroker:
 
     async def submit(self, queue: str, key: str, body: bytes, options: base.SubmitOptions = base.DEFAULT_SUBMIT) -> str:
         name, digest = self._name(queue), hashlib.sha256(f"{self._version} {key}".encode()).hexdigest()
-        terms = (name, digest, options.owner, options.kind, options.digest)
+        terms = (digest, options.owner, options.kind, options.digest)
         job_id = self._signatures.new_job_id(*terms)
         record = {field.name: value for field in fields(options) if (value := getattr(options, field.name)) is not None}
         record |= _COUNTS | {"queue": name, "key": digest}
@@ -91,7 +91,7 @@ class RedisBroker:
         if job is None:
             raise JobUnknown(_UNKNOWN)
         state, queue, owner, kind, since_ms, attempt, key, digest = (item.decode() for item in (*job[:6], *job[8:10]))
-        self._signatures.check_job_id(job_id, queue, key, owner, kind, digest)
+        self._signatures.check_job_id(job_id, key, owner, kind, digest)
         ahead, cancelled = job[6:8]
         shown: Any = "cancelled" if cancelled and state == "running" else "waiting" if state == "outside" else state
         return base.JobStatus(shown, owner, queue.partition(":")[0], int(since_ms) / 1000, int(attempt), ahead, kind)

@@ -118,7 +118,7 @@ def test_a_forged_result_or_event_reaches_no_caller(
 
 
 
-@pytest.mark.parametrize("also", ("", ", \"key\": \"bob\'s\"", ', "digest": "", "kind": "decode", "queue": "r:v2"'))
+@pytest.mark.parametrize("also", ("", ", \"key\": \"bob\'s\"", ', "digest": "", "kind": "decode"'))
 def test_a_changed_owner_gives_no_other_caller_the_answer(redis_server: RedisServer, also: str) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         job_id = await answered_job(api, worker, "anna's", ANNA)

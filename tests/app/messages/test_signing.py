@@ -58,13 +58,13 @@ def test_a_job_past_its_deadline_and_the_tolerance_is_refused(caplog: pytest.Log
 
 
 def test_an_id_is_accepted_for_its_terms_only() -> None:
-    signatures, terms = Signatures(NEW), ("q", "key", "anna", "generate", "digest")
+    signatures, terms = Signatures(NEW), ("key", "anna", "generate", "digest")
     job_id = signatures.new_job_id(*terms)
     assert ID.fullmatch(job_id) and signatures.new_job_id(*terms) != job_id
     for secret in (NEW, NEW + b"," + OLD, OLD + b"," + NEW):
         Signatures(secret).check_job_id(job_id, *terms)
     changed = [[*terms[:place], "other", *terms[place + 1 :]] for place in range(len(terms))]
-    for others in (*changed, terms[1:], ("q", "keya", "nna", *terms[3:]), ("q", "anna", "key", *terms[3:])):
+    for others in (*changed, terms[1:], ("keya", "nna", *terms[2:]), ("anna", "key", *terms[2:])):
         with pytest.raises(MessageInvalid):
             signatures.check_job_id(job_id, *others)
     with pytest.raises(MessageInvalid):
@@ -72,7 +72,7 @@ def test_an_id_is_accepted_for_its_terms_only() -> None:
 
 
 def test_no_changed_id_is_accepted() -> None:
-    signatures, terms = Signatures(NEW), ("q", "key", "", "", "")
+    signatures, terms = Signatures(NEW), ("key", "", "", "")
     job_id = signatures.new_job_id(*terms)
     forged = [job_id[:place] + "g" + job_id[place + 1 :] for place in range(len(job_id))]
     for other in (*forged, *(job_id[:size] for size in range(len(job_id))), job_id + "0", job_id[::-1], "\u00e9" * 32):
