@@ -167,7 +167,7 @@ class Chaos:
         return self.result
 
     def _ask_all(self, requests: dict[str, dict[str, Any]], note: Note, last: str = "") -> None:
-        """Sends requests; the one named `last` waits until the server was killed once."""
+        """Sends requests, the one named `last` after a kill of the server."""
 
         def ask(key: str) -> None:
             if key == last:
@@ -184,7 +184,7 @@ class Chaos:
                 raise
 
     def _kill(self) -> None:
-        """Kills a worker each second, and the server whenever it was up for a while."""
+        """Kills a worker each second, and the server every few seconds."""
         second = server_up = time.monotonic()
         while not self._over.wait(max(0.0, (second := second + 1.0) - time.monotonic())):
             result = self.result

@@ -220,7 +220,7 @@ def test_a_finished_job_put_back_runs_its_own_body(redis_server: RedisServer) ->
 def test_a_body_long_past_its_deadline_is_not_run(
     redis_server: RedisServer, lasting: bool, late_s: float, error: str
 ) -> None:
-    """Whatever the server says: `lasting` has the record say that the job has no deadline."""
+    """With `lasting` the server says that the job has no deadline."""
 
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         job_id = await api.submit("q", "k", b"body", SubmitOptions(kind="generate", deadline_in_s=-late_s))
@@ -235,7 +235,7 @@ def test_a_body_long_past_its_deadline_is_not_run(
 
 
 def test_each_body_expires(redis_server: RedisServer) -> None:
-    """A job that others may join expires when the last of them has given up."""
+    """One that others may join expires after the longest wait of all."""
     longest_s = settings(LEASE_S).requests.timeout_s_max
     cases = [(SubmitOptions(), longest_s), (SubmitOptions(deadline_in_s=2.0), longest_s)]
     cases += [(SubmitOptions(kind="decode"), longest_s), (SubmitOptions(kind="decode", deadline_in_s=2.0), 2.0)]

@@ -1,4 +1,4 @@
-"""Jobs on a replicated master, found by sentinels, that is killed under load."""
+"""Jobs on a replicated master that is killed under load."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def submit_until_done(broker: RedisBroker, key: str) -> str:
 
 
 async def fail_over_under_load(servers: ReplicatedServer, times: int) -> None:
-    """Kills the master while jobs are submitted and finished, and checks that all of them have their results."""
+    """Kills the master under load, and checks all acknowledged jobs and results."""
     load = Load(servers.url)
     try:
         async with asyncio.timeout((times + 1) * 2 * FAILOVER_S_MAX):
