@@ -1,7 +1,8 @@
-"""A service whose telemetry is recorded by the SDK and printed.
+"""A service whose telemetry is recorded and printed.
 
 `python -m tests.app.observability.recorded_service FOLDER` sends requests over HTTP, some of which fail, with the mark
-in each input and in the message of an unhandled exception.
+in each input and in the message of an unhandled exception. The SDK records spans and metrics. Its module for logs is
+private, so doubles record logs: a handler, and the provider that OTEL_PYTHON_LOGGER_PROVIDER names by an entry point.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from pathlib import Path
 
 import httpx2
 from opentelemetry import metrics, trace
-from opentelemetry._logs import set_logger_provider  # the API for logs has no other path
-from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -38,6 +36,31 @@ REQUESTS = (
 )
 
 
+EVENTS: list[str] = []  # what libraries send to the provider
+
+
+class RecordingLogger:
+    """A logger of OpenTelemetry and its provider. It keeps what it is sent."""
+
+    def get_logger(self, *arguments: object, **options: object) -> RecordingLogger:
+        return self
+
+    def emit(self, *arguments: object, **fields: object) -> None:
+        EVENTS.append(f"{arguments} {fields}")
+
+
+class RecordingHandler(logging.Handler):
+    """Keeps of each record all that a handler for OpenTelemetry exports: message, fields, traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[dict[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = {name: str(value) for name, value in vars(record).items()}
+        self.records.append(fields | {"text": self.format(record)})
+
+
 def failing_answer(*arguments: object) -> object:
     """Fails with a message that quotes the prompt and the answer."""
     raise RuntimeError(f"{MARK}: {arguments}") from ValueError(MARK)
@@ -45,14 +68,12 @@ def failing_answer(*arguments: object) -> object:
 
 def main() -> None:
     """Record the requests and print everything."""
-    spans, records, reader = InMemorySpanExporter(), InMemoryLogRecordExporter(), InMemoryMetricReader()
-    tracer_provider, logger_provider = TracerProvider(), LoggerProvider()
+    spans, reader, handler = InMemorySpanExporter(), InMemoryMetricReader(), RecordingHandler()
+    tracer_provider = TracerProvider()
     tracer_provider.add_span_processor(SimpleSpanProcessor(spans))
-    logger_provider.add_log_record_processor(SimpleLogRecordProcessor(records))
     trace.set_tracer_provider(tracer_provider)
     metrics.set_meter_provider(MeterProvider([reader]))
-    set_logger_provider(logger_provider)
-    logging.getLogger().addHandler(LoggingHandler(logger_provider=logger_provider))
+    logging.getLogger().addHandler(handler)
     keys = Path(sys.argv[1]) / "keys"
     key = stored_key(keys, "anna", "generate", "compile", requests_per_minute=0)
     settings = Settings.of(keys_file=str(keys), log_format="json", log_level="debug", public_paths=("/ready",))
@@ -66,7 +87,7 @@ def main() -> None:
         statuses.append(http.post("/generate", json=GENERATE).status_code)
     print(json.dumps({
         "statuses": statuses, "spans": [json.loads(span.to_json()) for span in spans.get_finished_spans()],
-        "logs": [json.loads(record.to_json()) for record in records.get_finished_logs()],
+        "logs": handler.records, "events": EVENTS,
         "metrics": str(reader.get_metrics_data()), "key": key,
     }))
 

@@ -1,4 +1,4 @@
-"""Spans, logs and metrics of real requests, recorded by an SDK."""
+"""Spans, logs and metrics of real requests, recorded."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ RUN_S_MAX = 300.0
 def recording(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a service exported, and its log. The providers of a process cannot be replaced, so it is a process."""
     folder: Path = tmp_path_factory.mktemp("recording")
+    package = folder / "recording-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: recording\nVersion: 1.0\n", encoding="utf-8")
+    provider = f"[opentelemetry_logger_provider]\nrecording = {recorded_service.__name__}:RecordingLogger\n"
+    (package / "entry_points.txt").write_text(provider, encoding="utf-8")
+    variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder), "OTEL_PYTHON_LOGGER_PROVIDER": "recording"}
     process = subprocess.run(
         [sys.executable, "-m", recorded_service.__name__, str(folder)], check=True, capture_output=True, text=True,
-        timeout=RUN_S_MAX, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=RUN_S_MAX, env=os.environ | variables,
     )
     return json.loads(process.stdout) | {"stderr": process.stderr}
 
@@ -31,7 +37,7 @@ def test_requests_succeed_and_fail_under_recording(recording: dict[str, Any]) ->
     assert recording["statuses"] == [200, 200, 422, 422, 422, 200, 200, 404, 401, 500]
     names = {span["name"] for span in recording["spans"]}
     assert {"POST /generate", "POST /compile", "POST other", "compile", "generate", "decode"} <= names
-    messages = [str(record["body"]) for record in recording["logs"]]
+    messages = [record["text"] for record in recording["logs"]]
     assert any("RuntimeError" in message for message in messages) and "request" in messages
 
 
@@ -47,3 +53,4 @@ def test_only_our_spans_are_exported(recording: dict[str, Any]) -> None:
         assert not span["events"], span["name"]
         assert all(name.startswith("abs.") for name in span["attributes"]), span["attributes"]
     assert recording["metrics"] == "None", "metrics are Prometheus's"
+    assert not recording["events"], "logs are the logging module's"

@@ -6,12 +6,10 @@ import itertools
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import MistralConfig, PreTrainedModel
 
 from compiler.lifting import from_table
@@ -23,6 +21,7 @@ from decoding.search import drive, search_of
 from tests.decoding.model.test_huggingface import _step
 from tests.decoding.random_automata import of_length
 from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, llama_of, make_model, mistral_of
+from tests.decoding.recorded_operators import recorded_operators
 
 
 def _batch_scores(model: HuggingFaceModel, seeds: list[int], steps: int) -> list[list[Scores]]:
@@ -93,28 +92,6 @@ def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedMode
     assert scores.log_probs.shape == (4, V)
 
 
-class _LiveBytes(TorchDispatchMode):
-    """Counts the bytes of live tensors made while active, and their peak."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak = 0
-        self._alive: dict[int, int] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(tensor, torch.Tensor) and not func.is_view:
-                # A tensor of oneDNN has no storage; the address is unique among what is alive.
-                owner: Any = tensor if tensor.is_mkldnn else tensor.untyped_storage()
-                address = id(tensor) if tensor.is_mkldnn else owner.data_ptr()
-                if address not in self._alive:
-                    self._alive[address] = tensor.nbytes if tensor.is_mkldnn else owner.nbytes()
-                    weakref.finalize(owner, self._alive.pop, address, None)
-        self.peak = max(self.peak, sum(self._alive.values()))
-        return result
-
-
 @pytest.mark.parametrize(
     ("prompt", "rows", "tokens", "stretch"), [(10, 6, 50, 1), (120, 1, 3, 1), (4, 40, 20, 1), (4, 40, 20, 19)]
 )
@@ -129,12 +106,12 @@ def test_a_generation_uses_no_more_memory_than_estimated(
     model = HuggingFaceModel(makers.get(name, lambda: llama_of(**config))())
     announced = model.bytes_for(prompt, rows, tokens)
     model.prefill([1])  # what the library keeps for later
-    with _LiveBytes() as live_bytes:
+    with recorded_operators(memory=True) as recorded:
         session, _ = model.prefill(list(range(1, V - 1)) * 2 + [1] * 4 if prompt > V else list(range(1, prompt + 1)))
         for step in range(0, tokens - 1, stretch):
             parents = [0] * rows if step == 0 else list(range(rows))
             _step(model, session, parents, [[row + 1] * stretch for row in range(rows)])
-    assert live_bytes.peak <= announced < 40 * live_bytes.peak
+    assert recorded.peak <= announced < 40 * recorded.peak
 
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked"])
@@ -149,9 +126,9 @@ def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algor
         options = SearchOptions(max_tokens=length + 1, beams=beams, algorithm=algorithm)
         run = search_of(constraint, options)
         announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
-        with _LiveBytes() as live_bytes:
+        with recorded_operators(memory=True) as recorded:
             drive(model, [1, 2, 3], run)
-        assert live_bytes.peak <= announced < 40 * live_bytes.peak, beams
+        assert recorded.peak <= announced < 40 * recorded.peak, beams
 
 
 WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
@@ -174,6 +151,6 @@ def test_sampling_uses_no_more_memory_than_estimated(
     for rows, tokens in itertools.product((1, 5, 40, 100), (1, 2, 5)):
         run = Sampling(constraint, SamplingOptions(tokens, seed=1, n=rows, temperature=temperature, top_p=top_p))
         announced = model.bytes_for(3, rows, tokens, run.size.scratch_bytes)
-        with _LiveBytes() as live_bytes:
+        with recorded_operators(memory=True) as recorded:
             drive(model, [1, 2, 3], run)
-        assert live_bytes.peak <= announced, (rows, tokens)
+        assert recorded.peak <= announced, (rows, tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from decoding.errors import PromptEmpty
@@ -19,6 +17,7 @@ from decoding.model import HuggingFaceModel, Scores, StepInput
 from decoding.model import chunked_feed as stretch
 from decoding.model.prefix_tree import Pass, PrefixSharingUnsupported, attend
 from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, mistral_of
+from tests.decoding.recorded_operators import recorded_operators
 
 
 def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
@@ -118,28 +117,16 @@ def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
     assert HuggingFaceModel(reference).prefix_sharing_disabled_reason == ""
 
 
-class _OperatorCounter(TorchDispatchMode):
-    """Counts how often the host waits for a number from the device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counted: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.counted[func.overloadpacket.__name__] += 1
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama, large", "qwen3, normed keys"])
 def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     session, _ = model.prefill([1, 2])
-    with _OperatorCounter() as counter:
+    with recorded_operators() as recorded:
         for step in range(40):
             parents = torch.arange(4) // 2 if step else torch.zeros(4, dtype=torch.int64)
             model.step([StepInput(session, parents, parents[:, None])])
-    assert not {"_local_scalar_dense", "equal", "is_nonzero"} & counter.counted.keys()
-    assert 1 <= counter.counted["nonzero"] <= 12
+    assert not {"_local_scalar_dense", "equal", "is_nonzero"} & recorded.counted.keys()
+    assert 1 <= recorded.counted["nonzero"] <= 12
 
 
 def test_answers_are_scored_while_another_thread_steps() -> None:

@@ -5,7 +5,6 @@ NO_PICKLE_LOG names a file. It gets a line for each process under this rule, and
 
 from __future__ import annotations
 
-import _pickle
 import os
 import pickle
 import subprocess
@@ -50,10 +49,10 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
 
 
 if LOG:
-    for module in (pickle, _pickle):
-        module.loads = module.load = refuse  # type: ignore[assignment]
-        module.Unpickler = Refusing  # type: ignore[assignment,misc]
-    pickle._loads = pickle._load = refuse  # type: ignore[attr-defined]
-    pickle._Unpickler = Refusing  # type: ignore[attr-defined]
+    for module in (pickle, sys.modules[pickle.Unpickler.__module__]):  # the second is the one in C
+        for name in list(vars(module)):
+            replacement = {"load": refuse, "loads": refuse, "Unpickler": Refusing}.get(name.removeprefix("_"))
+            if replacement is not None:  # under its other name too
+                setattr(module, name, replacement)
     subprocess.Popen = Popen  # type: ignore[misc]
     note(f"STARTED {' '.join(sys.orig_argv[1:6])[:200]}")
