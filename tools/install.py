@@ -67,6 +67,7 @@ class Environment:
         """The program uv, installed if missing; None if unavailable."""
         path = self.folder / "bin" / "uv"
         if not path.exists():
+            print(f"downloading uv, which finds PyTorch's own builds: {packages(('uv',))}", flush=True)
             locked = ("--no-deps", "--require-hashes", "--requirement", str(LOCKS / "uv.txt"))
             if subprocess.run((*self.install, *locked), capture_output=True).returncode:
                 return None
@@ -82,7 +83,7 @@ def named_source(environment: Environment, where: str) -> Source:
     if Path(where).is_dir():
         return Source((*environment.install, "--no-index", "--find-links", where), f"from the folder {where}")
     if "://" in where:
-        return Source((*environment.install, "--index-url", where), "from the index that TORCH names")
+        return Source((*environment.install, "--index-url", where), f"from the index that TORCH names, {CPU} or {CUDA}")
     source = backend_source(environment, where)
     if source is None:
         raise SystemExit(f"TORCH={where} is no folder and no index, and uv, for its backends, cannot be installed")
@@ -90,9 +91,13 @@ def named_source(environment: Environment, where: str) -> Source:
 
 
 def configured_source(environment: Environment) -> Source | None:
-    """pip, where its configuration offers PyTorch with a local version."""
+    """pip, where PyTorch is installed, or its configuration offers PyTorch with a local version."""
     listed = subprocess.run((*environment.pip, "index", "versions", "torch"), capture_output=True, text=True).stdout
-    build = re.search(rf"\b{re.escape(locked_torch().partition('==')[2])}\+([\w.]+)", listed)
+    offered, _, installed = listed.partition("INSTALLED:")
+    version = re.escape(locked_torch().partition("==")[2])
+    if re.match(rf"\s*{version}(\+|\s)", installed):
+        return Source(environment.install, "installed already")
+    build = re.search(rf"\b{version}\+([\w.]+)", offered)
     if build is None:
         return None
     size = CPU if build[1] == "cpu" else CUDA
