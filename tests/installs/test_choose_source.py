@@ -1,4 +1,4 @@
-"""The source of PyTorch that tools/install.py chooses, with a uv that records its arguments."""
+"""The source of PyTorch that tools/install.py chooses, with a fake uv."""
 
 from __future__ import annotations
 
