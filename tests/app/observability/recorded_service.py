@@ -50,7 +50,7 @@ class RecordingLogger:
 
 
 class RecordingHandler(logging.Handler):
-    """Keeps of each record all that a handler for OpenTelemetry exports: message, fields, traceback."""
+    """Keeps what OpenTelemetry exports of each record: message, fields, traceback."""
 
     def __init__(self) -> None:
         super().__init__()
