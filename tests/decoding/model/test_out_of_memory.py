@@ -27,7 +27,7 @@ from tests.decoding.random_models import V, llama_of, mistral_of
 
 
 class _FailAt(TorchFunctionMode):
-    """Counts calls of PyTorch's functions while active; the call with a given number fails."""
+    """Counts calls of PyTorch's functions; the call with a given number fails."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
