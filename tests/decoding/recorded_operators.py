@@ -1,4 +1,4 @@
-"""What PyTorch's profiler records of a block: its operators, and the memory of its tensors."""
+"""The operators of a block and their memory, by PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 @dataclass
 class RecordedOperators:
-    """The record of a block, complete when it has ended.
+    """The record of a block, complete at its end.
 
     counted  how often each operator ran, also inside other operators
     peak     the most bytes alive at once that the block allocated, with what kernels allocate for themselves
