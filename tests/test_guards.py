@@ -62,7 +62,7 @@ def names_of_ours(paths: list[Path]) -> set[str]:
 
 
 def foreign_path(node: ast.AST) -> list[str]:
-    """The parts of the names of other packages' modules that a statement imports from."""
+    """The parts of foreign modules' names that a statement imports from."""
     match node:
         case ast.Import(names=names):
             imported = [alias.name for alias in names]

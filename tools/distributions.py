@@ -1,4 +1,4 @@
-"""Installs the wheel and the sdist as a user does, and runs the demo: python -m tools.distributions FOLDER [WHERE]
+"""Installs wheel and sdist, runs the demo: python -m tools.distributions FOLDER [WHERE]
 
 Each gets a new environment with PyTorch from the source that tools/install.py chooses (WHERE is its variable TORCH);
 pip resolves everything else from the metadata, without locks/.

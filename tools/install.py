@@ -91,7 +91,7 @@ def named_source(environment: Environment, where: str) -> Source:
 
 
 def configured_source(environment: Environment) -> Source | None:
-    """pip, where PyTorch is installed, or its configuration offers PyTorch with a local version."""
+    """pip, where PyTorch is installed or pip's configuration offers a build."""
     listed = subprocess.run((*environment.pip, "index", "versions", "torch"), capture_output=True, text=True).stdout
     offered, _, installed = listed.partition("INSTALLED:")
     version = re.escape(locked_torch().partition("==")[2])

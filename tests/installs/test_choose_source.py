@@ -29,7 +29,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
 
 
 def bring_uv(environment: Environment, status: int) -> Path:
-    """Put a uv there that ends with a status, and return the file of its arguments."""
+    """Write a uv that ends with a status; return its record."""
     uv, record = environment.folder / "bin" / "uv", environment.folder / "arguments"
     uv.write_text(f'#!/bin/sh\necho "$@" >> {record}\nexit {status}\n', encoding="utf-8")
     uv.chmod(0o755)
