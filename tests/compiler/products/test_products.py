@@ -86,7 +86,7 @@ def test_every_distance_is_an_upper_bound_of_the_exact_one(block: int) -> None:
             if exact.distance[truth] == 0:
                 assert states.distance_of(state) == 0
                 break
-    assert unknown < known / 20
+    assert unknown < known / 10
 
 
 def test_witnesses_lead_to_texts_that_all_parts_accept() -> None:
