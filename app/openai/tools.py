@@ -77,10 +77,11 @@ class ToolUse:
 def tool_use(request: ChatRequest) -> ToolUse | None:
     """The tools of a request. None if the answer calls none. Raises InvalidRequest."""
     tools = tuple(tool.function for tool in request.tools or ())
-    names = [tool.name for tool in tools]
-    for number, name in enumerate(names):
-        if name in names[:number]:
+    names = set[str]()
+    for number, tool in enumerate(tools):
+        if tool.name in names:
             raise InvalidRequest(((f"tools.{number}.function.name", "another tool has this name"),))
+        names.add(tool.name)
     mode, allowed = _choice(request.tool_choice)
     for path, name in allowed:
         if name not in names:
@@ -89,7 +90,7 @@ def tool_use(request: ChatRequest) -> ToolUse | None:
         raise InvalidRequest((("tool_choice", "requires a call, and there are no tools: send `tools`"),))
     if mode == "none" or not tools:
         return None
-    permitted = {name for _, name in allowed} or set(names)
+    permitted = {name for _, name in allowed} or names
     return ToolUse(tools, tuple(tool for tool in tools if tool.name in permitted), mode == "required")
 
 

@@ -192,8 +192,8 @@ class _Resolver:
         parts = (*lazy, alternation(greedy)) if greedy else tuple(lazy)
         texts = [CharDfa(*node_to_dfa(part, self._guard)) for part in parts]
         for one, other in permutations(texts, 2):
-            begun = CharDfa(replace(other.dfa, accepting=live_states(other.dfa)), other.minterms)
-            if not is_empty(char_intersection([one, begun], self._guard).dfa):
+            beginnings = CharDfa(replace(other.dfa, accepting=live_states(other.dfa)), other.minterms)
+            if not is_empty(char_intersection([one, beginnings], self._guard).dfa):
                 return (node,)
         return parts
 

@@ -42,7 +42,7 @@ def atoms_of_text(text: str) -> list[Atom]:
 
 def atoms_of_tokens(pieces: Sequence[bytes | str]) -> list[Atom] | None:
     """Tokens, of which named ones are strings. None where the bytes are no text."""
-    atoms, pending, begun = list[Atom](), b"", 0
+    atoms, pending, first = list[Atom](), b"", 0
     for number, piece in enumerate(pieces):
         if isinstance(piece, str):
             if pending:
@@ -50,10 +50,10 @@ def atoms_of_tokens(pieces: Sequence[bytes | str]) -> list[Atom] | None:
             atoms.append(Atom(piece, True, number, number))
             continue
         for byte in piece:
-            begun = begun if pending else number
+            first = first if pending else number
             pending += bytes([byte])
             try:
-                atoms.append(Atom(pending.decode(), False, begun, number))
+                atoms.append(Atom(pending.decode(), False, first, number))
                 pending = b""
             except UnicodeDecodeError:
                 if len(pending) > 4:
