@@ -23,7 +23,7 @@ TESTED = (  # what needs no worker: its handlers import PyTorch
 def interpreter(version: str) -> str:
     """The newest patch version of pyenv, else the version for uv."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = sorted(root.glob(f"versions/{version}.*/bin/python"), key=lambda path: len(path.parts[-3]))
+    found = sorted(root.glob(f"versions/{version}.*/bin/python"), key=lambda path: (len(path.parts[-3]), path))
     return str(found[-1]) if found else version
 
 
