@@ -15,12 +15,12 @@ from abs_client.constraints import Constraint, ConstraintLike, json_value
 
 NAME_CHARS_MAX = 40
 _BARE = re.compile(r"[^\W\d]\w*")
-_OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWM])+")
+_OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWMYOHS])+")
 _CONSTANTS = ("true", "false", "last")
 _SPECIAL = ("eos", "nomatch")  # constants of the grammar even in quotes
 _RESERVED = (*_CONSTANTS, *_SPECIAL)  # no proposition can be declared under these names
 _MARKS = ("dot", "comma", "question", "exclamation", "colon", "semicolon")  # undeclared names of punctuation
-_INFIX = ("&", "|", "->", "<->", "U", "R", "W", "M")
+_INFIX = ("&", "|", "->", "<->", "U", "R", "W", "M", "S")
 _NEXT = ("X", "WX")
 _PYTHON = {"&": " & ", "|": " | ", "->": " >> "}
 _CONSTANT_NAMES = {"true": "TRUE", "false": "FALSE", "last": "LAST", "eos": "EOS", "nomatch": "NOMATCH"}
@@ -251,6 +251,26 @@ def W(left: Operand, right: Operand) -> Formula:
 def M(left: Operand, right: Operand) -> Formula:
     """Strong release: as `R`, and `left` holds at some step."""
     return Formula("M", left, right)
+
+
+def Y(operand: Operand) -> Formula:
+    """Yesterday: there is a step before, and `operand` holds there. No operator of the future stands in the past."""
+    return Formula("Y", operand)
+
+
+def O(operand: Operand) -> Formula:  # noqa: E743 (the operator's name)
+    """Once: `operand` holds now or earlier."""
+    return Formula("O", operand)
+
+
+def H(operand: Operand) -> Formula:
+    """Historically: `operand` holds now and at every earlier step."""
+    return Formula("H", operand)
+
+
+def S(left: Operand, right: Operand) -> Formula:
+    """Since: `right` holds now or earlier, and `left` at every step after that."""
+    return Formula("S", left, right)
 
 
 def Implies(left: Operand, right: Operand) -> Formula:

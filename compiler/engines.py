@@ -57,5 +57,6 @@ def open_engines(ltlf: str = "native", regex: str = "native", *, mona: str = "mo
         require_ltlf2dfa()
     if regex == "fado":
         require_fado()
-    formula: FormulaEngine = partial(formula_to_dfa_mona, binary=mona) if ltlf == "mona" else formula_to_dfa
+    by_mona = partial(formula_to_dfa_mona, binary=mona)
+    formula: FormulaEngine = partial(formula_to_dfa, translate=by_mona) if ltlf == "mona" else formula_to_dfa
     return Engines(formula, node_to_dfa_fado if regex == "fado" else node_to_dfa)

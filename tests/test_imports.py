@@ -29,6 +29,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "pushdown": "automata errors lifting limits regex vocab",
         "grammars": "automata errors limits pushdown regex",
         "json_schema": "automata errors limits pushdown regex",
+        "policies": "automata errors json_schema limits ltlf",
         "products": "automata lifting limits pushdown",
         "text": "automata errors grammars lifting limits products pushdown regex spec vocab",
         "artifact": "grammars lifting products pushdown spec text",

@@ -25,20 +25,11 @@ _NEGATED = {
 }  # fmt: skip
 
 
-def formula_to_dfa(formula: LtlfFormula, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    """The minimal DFA of the traces that satisfy the formula. It reads `letters`, and it is in canonical form.
+def future_to_dfa(formula: LtlfFormula, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
+    """The minimal DFA of the traces that satisfy a formula without operators of the past, in canonical form.
 
-    Symbol i is letters[i], the set of the propositions that hold at a step. The empty trace is rejected. Names of the
-    formula that no letter holds are false throughout. Raises ValueError when there are no letters, LimitExceeded over
-    bdd_nodes_max, dfa_states_max (states of any stage, not only of the result) or compile_s_max.
-
-    >>> from compiler.limits import DEFAULT_LIMITS
-    >>> from compiler.ltlf.syntax import parse_formula
-    >>> guard = ResourceGuard(DEFAULT_LIMITS)
-    >>> letters = [frozenset({"dog"}), frozenset()]
-    >>> dfa = formula_to_dfa(parse_formula("F dog", guard), letters, guard)
-    >>> dfa.accepts([1, 0]), dfa.accepts([1, 1])
-    (True, False)
+    As `formula_to_dfa`. Raises ValueError when there are no letters, LimitExceeded over bdd_nodes_max, dfa_states_max
+    (states of any stage, not only of the result) or compile_s_max.
     """
     if not letters:
         raise ValueError("an automaton needs at least one letter")

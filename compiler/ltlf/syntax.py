@@ -1,17 +1,19 @@
-"""The concrete syntax of LTLf: text to a formula and back. Knows nothing of traces or automata.
+"""The concrete syntax of LTLf, from text to a formula. Knows nothing of traces or automata.
 
 The syntax is LTLf2DFA's (X strong, WX weak next) and more: W and M, && and ||, symbols, upper-case and quoted names.
 From loosest to tightest: -> and <-> (never chained without brackets), |, &, U, then R W M, then the prefix operators.
-U, R, W and M read to the right. A word made of operator letters alone (GF, XX, WX) is operators; quoted, a name.
+U, R, W, M and S read to the right. A word made of operator letters alone (GF, XX, WX) is operators; quoted, a name.
+Y, O, H and S speak of the past, as in PPLTL (De Giacomo et al., "Pure-past linear temporal and dynamic logic on finite
+traces", 2020). No operator of the future stands inside them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
@@ -37,6 +39,10 @@ class Op(StrEnum):
     RELEASE = "R"
     WEAK_UNTIL = "W"
     STRONG_RELEASE = "M"
+    YESTERDAY = "Y"
+    ONCE = "O"
+    HISTORICALLY = "H"
+    SINCE = "S"
 
 
 class Node(NamedTuple):
@@ -48,9 +54,12 @@ class Node(NamedTuple):
 
 
 LEAVES = frozenset({Op.TRUE, Op.FALSE, Op.LAST, Op.NAME})
-PREFIX = frozenset({Op.NOT, Op.NEXT, Op.WEAK_NEXT, Op.FINALLY, Op.GLOBALLY})
-_RELEASES = (Op.RELEASE, Op.WEAK_UNTIL, Op.STRONG_RELEASE)
-_LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,), (Op.UNTIL,), _RELEASES)
+PAST = frozenset({Op.YESTERDAY, Op.ONCE, Op.HISTORICALLY, Op.SINCE})
+PREFIX = frozenset({Op.NOT, Op.NEXT, Op.WEAK_NEXT, Op.FINALLY, Op.GLOBALLY, Op.YESTERDAY, Op.ONCE, Op.HISTORICALLY})
+BOOLEAN = frozenset({Op.TRUE, Op.FALSE, Op.NAME, Op.NOT, Op.AND, Op.OR, Op.IMPLIES, Op.IFF})
+_UNTILS = (Op.UNTIL, Op.SINCE)
+RELEASES = (Op.RELEASE, Op.WEAK_UNTIL, Op.STRONG_RELEASE)
+_LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,), _UNTILS, RELEASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +159,12 @@ _SYMBOLS = {
     "&": Op.AND, "&&": Op.AND, "∧": Op.AND, "|": Op.OR, "||": Op.OR, "∨": Op.OR, "!": Op.NOT, "~": Op.NOT, "¬": Op.NOT,
     "○": Op.NEXT, "●": Op.WEAK_NEXT, "◇": Op.FINALLY, "□": Op.GLOBALLY,
 }  # fmt: skip
-_OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWM])+")
-_OPERATOR_LETTERS = re.compile(r"WX|[XFGURWM]")
-_CONSTANTS = {"true": Op.TRUE, "false": Op.FALSE, "last": Op.LAST}
-_OTHER_DIALECTS = frozenset({"N", "Y", "WY", "O", "H", "S", "P"})  # next as N, and the operators of the past
+OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWMYOHS])+")
+_OPERATOR_LETTERS = re.compile(r"WX|[XFGURWMYOHS]")
+CONSTANTS = {"true": Op.TRUE, "false": Op.FALSE, "last": Op.LAST}
+_OTHER_DIALECTS = frozenset({"N", "Z", "P", "T"})  # next as N, weak yesterday as Z, once as P, trigger as T
+AtomReader: TypeAlias = Callable[[str, int], tuple[str, int] | None]
+"""Reads what stands for a proposition at a position of the source: its name and its end, None if there is none."""
 _OPERAND = "a formula: a name, an operator such as F or !, or '('"
 _INFIX = "an operator such as & or U, or the end"
 
@@ -172,7 +183,7 @@ def _fault(message: str, source: str, position: int, expected: str) -> SpecSynta
     return SpecSyntaxError(description, source=source, position=position, expected=expected, field="ltlf")
 
 
-def _unsupported(message: str, construct: str, position: int) -> SpecUnsupported:
+def _unsupported(message: str, construct: str, position: int | None) -> SpecUnsupported:
     return SpecUnsupported(message, construct=construct, position=position, field="ltlf")
 
 
@@ -192,10 +203,15 @@ def _no_token(source: str, position: int) -> Exception:
     return _fault(f"the character {code} has no meaning here", source, position, "a token (or quote the name)")
 
 
-def _tokens(source: str) -> Iterator[_Token]:
+def _tokens(source: str, atoms: AtomReader | None) -> Iterator[_Token]:
     """The tokens of the source, closed by one with an empty text."""
     position = 0
     while position < len(source):
+        if atoms and (atom := atoms(source, position)):
+            name, end = atom
+            yield _Token(Op.NAME, position, name, bare=False)
+            position = end
+            continue
         match = _TOKEN.match(source, position)
         if match is None:
             raise _no_token(source, position)
@@ -216,10 +232,10 @@ def _tokens(source: str) -> Iterator[_Token]:
 def _word(text: str, position: int) -> Iterator[_Token]:
     """A bare word: a constant, a run of operators, or a name."""
     # TRUE and True are constants too, so that they are not taken for propositions by mistake.
-    if text.lower() in _CONSTANTS:
-        yield _Token(_CONSTANTS[text.lower()], position, text)
+    if text.lower() in CONSTANTS:
+        yield _Token(CONSTANTS[text.lower()], position, text)
     # A word of operator letters alone is read as these operators: GF, XX.
-    elif _OPERATOR_WORD.fullmatch(text):
+    elif OPERATOR_WORD.fullmatch(text):
         for letters in _OPERATOR_LETTERS.finditer(text):
             yield _Token(Op(letters[0]), position + letters.start(), letters[0])
     else:
@@ -242,8 +258,8 @@ class _Frame:
 class _Parser:
     """Reads tokens with an explicit stack. `depth` counts open brackets and waiting prefix operators."""
 
-    def __init__(self, source: str, guard: ResourceGuard) -> None:
-        self.source, self.guard = source, guard
+    def __init__(self, source: str, guard: ResourceGuard, atoms: AtomReader | None) -> None:
+        self.source, self.guard, self.atoms = source, guard, atoms
         self.builder = Builder()
         self.frames = [_Frame(0)]
         self.depth = 0
@@ -251,7 +267,7 @@ class _Parser:
 
     def parse(self) -> LtlfFormula:
         previous: _Token | None = None  # None, or an operand's last token where an operator may follow
-        for token in _tokens(self.source):
+        for token in _tokens(self.source, self.atoms):
             complete = self._infix(token, previous) if previous else self._operand(token)
             previous = token if complete else None
         frame = self.frames[-1]
@@ -331,9 +347,10 @@ class _Parser:
         ops = _LEVELS[level]
         # The loosest operators cut the sequence; what lies between two cuts binds tighter.
         cuts = [number for number, token in enumerate(operators) if token.op in ops]
-        if level == 0 and len(cuts) > 1:
+        chained = {operators[cut].op for cut in cuts} if len(cuts) > 1 else set()
+        if chained & {Op.IMPLIES, Op.IFF, Op.SINCE}:
             at = operators[cuts[1]].position
-            raise _fault("a chain of -> or <-> reads differently in different tools", self.source, at, "brackets")
+            raise _fault("a chain of ->, <-> or S reads differently in different tools", self.source, at, "brackets")
         # Operand i stands before operator i, so a part of n operators has n + 1 operands.
         starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(operators)]
         parts = [self._group(operands[a : b + 1], operators[a:b], level + 1) for a, b in zip(starts, ends, strict=True)]
@@ -348,53 +365,25 @@ class _Parser:
         return result
 
 
-def parse_formula(source: str, guard: ResourceGuard) -> LtlfFormula:
+def parse_formula(source: str, guard: ResourceGuard, atoms: AtomReader | None = None) -> LtlfFormula:
     """The formula that `source` spells.
 
-    Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (X[!], N, and
-    those of the past) and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix operators
-    inside one another) or propositions_max.
+    atoms  reads what else is a proposition where a name may stand
+    Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (X[!], N) and
+    for the future inside the past, and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix
+    operators inside one another) or propositions_max.
 
     >>> from compiler.limits import DEFAULT_LIMITS
-    >>> print_formula(parse_formula("F(dog) -> dog && cat U toy", ResourceGuard(DEFAULT_LIMITS)))
-    'F dog -> (dog & (cat U toy))'
+    >>> propositions_of(parse_formula("F(dog) -> dog && cat U toy", ResourceGuard(DEFAULT_LIMITS)))
+    ('dog', 'cat')
     """
     guard.check("formula_chars_max", len(source))
-    return _Parser(source, guard).parse()
-
-
-# --- a formula to text ----------------------------------------------------------------------------------------------
-
-
-def _printed_name(name: str) -> str:
-    bare = re.fullmatch(r"[^\W\d]\w*", name) and name.lower() not in _CONSTANTS and not _OPERATOR_WORD.fullmatch(name)
-    if bare:
-        return name
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def print_formula(formula: LtlfFormula) -> str:
-    """The formula in canonical text, which parses to an equal formula. Bracketed in full, except that a run of U (or
-    of R, W and M) to the right has no brackets, so that a long one is not deep."""
-    nodes = formula.nodes
-    texts: list[str] = []
-
-    def bracketed(index: int) -> str:
-        return texts[index] if nodes[index].op in LEAVES | PREFIX else f"({texts[index]})"
-
-    for node in nodes:
-        if node.op is Op.NAME:
-            texts.append(_printed_name(node.name))
-        elif node.op in LEAVES:
-            texts.append(node.op.value)
-        elif node.op in PREFIX:
-            space = "" if node.op is Op.NOT else " "
-            texts.append(node.op.value + space + bracketed(node.args[0]))
-        else:
-            *firsts, final = node.args
-            # These operators read to the right, so the last argument needs no brackets.
-            same_run = any(node.op in ops and nodes[final].op in ops for ops in ((Op.UNTIL,), _RELEASES))
-            parts = [*map(bracketed, firsts), texts[final] if same_run else bracketed(final)]
-            texts.append(f" {node.op.value} ".join(parts))
-    return texts[-1]
+    formula = _Parser(source, guard, atoms).parse()
+    future: list[bool] = []
+    for node in formula.nodes:
+        inside = any(future[argument] for argument in node.args)
+        if inside and node.op in PAST:
+            message = f"the operator {node.op} speaks of the past: nothing inside it may speak of later steps"
+            raise _unsupported(message, f"the future inside {node.op}", None)
+        future.append(inside or node.op not in BOOLEAN | PAST)
+    return formula

@@ -27,8 +27,10 @@ from abs_client import (
     Constraint,
     DfaConstraint,
     F,
+    Formula,
     G,
     GrammarConstraint,
+    H,
     Iff,
     Implies,
     Infill,
@@ -39,14 +41,17 @@ from abs_client import (
     M,
     Match,
     Not,
+    O,
     R,
     RawConstraint,
     Regex,
+    S,
     SequenceOf,
     U,
     W,
     Word,
     X,
+    Y,
     capture,
     constraint_of,
     free,
@@ -225,6 +230,24 @@ def test_a_built_formula_keeps_its_meaning_and_repr(pair: tuple[Any, Any]) -> No
     propositions: dict[str, Any] = {}
     text = handwritten(_without_double_negations(tree), propositions)
     assert hash_of(formula) == hash_of({"ltlf": text, "propositions": propositions})
+    assert eval(repr(formula), dict(vars(abs_client))) == formula
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (G(Implies("b", O("a"))), "G(b -> O(a))"),
+        (F(Word("c") & Y(S(~Word("c"), "b"))), "F(c & Y(!c S b))"),
+        (F(Word("c") & H(Word("a") | "c")), "F(c & H(a | c))"),
+        (S(S("a", "b"), "c"), "(a S b) S c"),
+        (S("a", S("b", "c")), "a S (b S c)"),
+        (F("O"), 'F("O")'),
+        (F("HOW") & F("how"), 'F("HOW") & F(how)'),
+    ],
+)
+def test_operators_of_the_past_are_written_and_read(formula: Formula, text: str) -> None:
+    assert str(formula) == text
+    assert hash_of(formula) == hash_of({"ltlf": text})
     assert eval(repr(formula), dict(vars(abs_client))) == formula
 
 

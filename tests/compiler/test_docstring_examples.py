@@ -21,7 +21,7 @@ WITH_EXAMPLES = {  # the main functions and classes: these show how they are cal
     "compiler.lifting.token_automaton.TokenAutomaton",
     "compiler.limits.ResourceGuard",
     "compiler.ltlf.bdd.MonotoneBdd",
-    "compiler.ltlf.progression.formula_to_dfa",
+    "compiler.ltlf.past.formula_to_dfa",
     "compiler.ltlf.syntax.parse_formula",
     "compiler.pipeline.compile_spec",
     "compiler.pipeline.compile_text",

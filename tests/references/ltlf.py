@@ -1,6 +1,7 @@
 """Evaluates LTLf on one finite trace, straight from the definition.
 
-It shares no code with the translator: no normal form, no automaton. One pass goes from the last step to the first.
+It shares no code with the translator: no normal form, no automaton. One pass goes from the last step to the first; what
+the operators of the past say is looked up step by step.
 """
 
 from __future__ import annotations
@@ -13,16 +14,43 @@ from compiler.ltlf import LtlfFormula, Op
 def satisfies(formula: LtlfFormula, trace: Sequence[frozenset[str]]) -> bool:
     """True if the trace, a proposition set per step, satisfies the formula. An empty trace satisfies nothing."""
     following: list[bool] | None = None  # the truth of every node one step later; None beyond the end
-    for step in reversed(trace):
-        following = _truths(formula, step, following)
+    for at in reversed(range(len(trace))):
+        following = _truths(formula, trace, at, following)
     return following is not None and following[formula.root]
 
 
-def _truths(formula: LtlfFormula, step: frozenset[str], following: list[bool] | None) -> list[bool]:
+def _past(formula: LtlfFormula, trace: Sequence[frozenset[str]], index: int, at: int) -> bool:
+    """The truth of a node without operators of the future, at a step. It asks each earlier step itself."""
+    node = formula.nodes[index]
+
+    def argument(number: int, step: int) -> bool:
+        return _past(formula, trace, node.args[number], step)
+
+    if node.op is Op.YESTERDAY:
+        return at > 0 and argument(0, at - 1)
+    if node.op is Op.ONCE:
+        return any(argument(0, step) for step in range(at + 1))
+    if node.op is Op.HISTORICALLY:
+        return all(argument(0, step) for step in range(at + 1))
+    if node.op is Op.SINCE:
+        return any(
+            argument(1, begin) and all(argument(0, step) for step in range(begin + 1, at + 1))
+            for begin in range(at + 1)
+        )
+    if not node.args:
+        return node.op is Op.TRUE or (node.op is Op.NAME and node.name in trace[at])
+    return _boolean(node.op, [argument(number, at) for number in range(len(node.args))])
+
+
+def _truths(formula: LtlfFormula, trace: Sequence[frozenset[str]], at: int, following: list[bool] | None) -> list[bool]:
     """The truth of every node at a step."""
+    step = trace[at]
     values_now: list[bool] = []
     for index, node in enumerate(formula.nodes):
         values = [values_now[argument] for argument in node.args]
+        if node.op in (Op.YESTERDAY, Op.ONCE, Op.HISTORICALLY, Op.SINCE):
+            values_now.append(_past(formula, trace, index, at))
+            continue
         if not node.args:
             leaves = {Op.TRUE: True, Op.FALSE: False, Op.LAST: following is None, Op.NAME: node.name in step}
             values_now.append(leaves[node.op])

@@ -45,6 +45,10 @@ _TEMPORAL = {
     Op.RELEASE: "(all1 {x}: {at} <= {x} & ~([x]) => (ex1 {y}: {at} <= {y} & {y} < {x} & ([y])))",
     Op.WEAK_UNTIL: "(all1 {x}: {at} <= {x} & ~([x]) => (ex1 {y}: {at} <= {y} & {y} <= {x} & ([y])))",
     Op.STRONG_RELEASE: "(ex1 {x}: {at} <= {x} & ([x]) & (all1 {y}: {at} <= {y} & {y} <= {x} => ([y])))",
+    Op.YESTERDAY: "(ex1 {x}: {at} = {x} + 1 & ([x]))",
+    Op.ONCE: "(ex1 {x}: {x} <= {at} & ([x]))",
+    Op.HISTORICALLY: "(all1 {x}: {x} <= {at} => ([x]))",
+    Op.SINCE: "(ex1 {x}: {x} <= {at} & ([x]) & (all1 {y}: {x} < {y} & {y} <= {at} => ([y])))",
 }
 _ARGUMENT = re.compile(r"\[([xy])\]")
 

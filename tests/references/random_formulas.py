@@ -16,6 +16,25 @@ def random_formula(rng: random.Random, names: Sequence[str] = NAMES) -> str:
     return rng.choice((" & ", " | ")).join(parts)
 
 
+def random_formula_with_past(rng: random.Random, names: Sequence[str] = NAMES) -> str:
+    """A random formula in which random formulas of the past stand for some names."""
+    places = ["p", *names]
+    formula = random_formula(rng, places)
+    while "p" in formula:
+        formula = formula.replace("p", f"({_nested_past(rng, names, rng.randint(1, 3))})", 1)
+    return formula
+
+
+def _nested_past(rng: random.Random, names: Sequence[str], depth: int) -> str:
+    if depth == 0:
+        return rng.choice([*list(names) * 4, "true", "false"])
+    kind = rng.random()
+    if kind < 0.6:
+        return rng.choice(("!", "Y ", "O ", "H ")) + _nested_past(rng, names, depth - 1)
+    left, right = (_nested_past(rng, names, depth - 1) for _ in range(2))
+    return f"({left} {rng.choice(('S', 'S', '->', '<->', '&', '|'))} {right})"
+
+
 def _nested(rng: random.Random, names: Sequence[str], depth: int) -> str:
     if depth == 0 or rng.random() < 0.15:
         return rng.choice([*list(names) * 4, "true", "false", "last"])

@@ -1,0 +1,41 @@
+"""Writes a formula as canonical text."""
+
+from __future__ import annotations
+
+import re
+
+from compiler.ltlf.syntax import CONSTANTS, LEAVES, OPERATOR_WORD, PREFIX, RELEASES, LtlfFormula, Op
+
+
+def _printed_name(name: str) -> str:
+    bare = re.fullmatch(r"[^\W\d]\w*", name) and name.lower() not in CONSTANTS and not OPERATOR_WORD.fullmatch(name)
+    if bare:
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def print_formula(formula: LtlfFormula) -> str:
+    """The formula in canonical text, which parses to an equal formula. Bracketed in full, except that a run of U (or
+    of R, W and M) to the right has no brackets, so that a long one is not deep."""
+    nodes = formula.nodes
+    texts: list[str] = []
+
+    def bracketed(index: int) -> str:
+        return texts[index] if nodes[index].op in LEAVES | PREFIX else f"({texts[index]})"
+
+    for node in nodes:
+        if node.op is Op.NAME:
+            texts.append(_printed_name(node.name))
+        elif node.op in LEAVES:
+            texts.append(node.op.value)
+        elif node.op in PREFIX:
+            space = "" if node.op is Op.NOT else " "
+            texts.append(node.op.value + space + bracketed(node.args[0]))
+        else:
+            *firsts, final = node.args
+            # These operators read to the right, so the last argument needs no brackets.
+            same_run = any(node.op in ops and nodes[final].op in ops for ops in ((Op.UNTIL,), RELEASES))
+            parts = [*map(bracketed, firsts), texts[final] if same_run else bracketed(final)]
+            texts.append(f" {node.op.value} ".join(parts))
+    return texts[-1]
