@@ -25,7 +25,7 @@ from app.api.schemas import (
 )
 from app.api.sse import JobEvents
 from app.errors import UnknownAutomaton
-from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse
+from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse, PolicyResponse
 from app.service import EventSubscription, Service, SubmittedJob
 from compiler.artifact import CompiledConstraint
 
@@ -38,16 +38,21 @@ _PICTURE_ERRORS = _LOOKUP_ERRORS | errors(422)
 router = APIRouter()
 
 
-@router.post("/compile", responses=_ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS, summary="Compile a constraint and keep it")
+@router.post(
+    "/compile", responses=_ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS, summary="Compile a constraint and keep it",
+    response_model=CompileResponse | PolicyResponse,
+)
 async def compile_constraint(
     request: Request, service: ServiceDependency, body: CompileRequest, context_of: ContextDependency
-) -> CompileResponse:
+) -> Response:
     context = context_of(body)
+    if policy := body.policy_params():
+        return _json(PolicyResponse, await while_connected(request, service.apply_policy(policy)))
     # Without a key or `Prefer` the caller cannot come back for the answer, so no job of the caller is needed.
     if not context.detached:
-        return await while_connected(request, _compile(service, body, context.owner))
+        return _json(CompileResponse, await while_connected(request, _compile(service, body, context.owner)))
     submitted = await while_connected(request, service.begin_describe(body.spec(), body.model, body.explain, context))
-    return await _respond(request, service, submitted)  # type: ignore[return-value]
+    return await _respond(request, service, submitted)
 
 
 async def _compile(service: Service, body: CompileRequest, owner: str) -> CompileResponse:
@@ -98,9 +103,19 @@ async def decode(
     return await _respond(request, service, submitted)
 
 
-@router.post("/check", responses=_JOB_ERRORS, summary="Check a text; no model takes part")
-async def check(request: Request, service: ServiceDependency, body: CheckRequest) -> CheckResponse:
-    return await while_connected(request, service.check(body.spec(), body.subject(), body.conjuncts))
+@router.post(
+    "/check", responses=_JOB_ERRORS, summary="Check a text or a conversation; no model takes part",
+    response_model=CheckResponse | PolicyResponse,
+)
+async def check(request: Request, service: ServiceDependency, body: CheckRequest) -> Response:
+    if policy := body.policy_params():
+        return _json(PolicyResponse, await while_connected(request, service.apply_policy(policy)))
+    checked = await while_connected(request, service.check(body.spec(), body.subject(), body.conjuncts))
+    return _json(CheckResponse, checked)
+
+
+def _json(kind: type, body: object) -> Response:
+    return Response(to_json(kind, body), media_type="application/json")
 
 
 async def _automaton(service: Service, response: Response, automaton: str) -> CompiledConstraint:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from app.api.constraint_schema import CONSTRAINT_SCHEMA
+from app.api.conversations import Messages, PolicyBody, Tools, policy_params
 from app.api.errors import FAULTS_MAX
 from app.errors import InternalError, InvalidRequest
 from app.messages import (
@@ -38,12 +39,14 @@ from app.messages import (
     StrictModel,
 )
 from app.requests import DecodeParams, GenerateParams
+from app.service import PolicyParams
 from compiler.diagnostics import ConstraintExplanation
 from compiler.spec import LabelsSpec, Spec, spec_from_json
 
 Constraint = Annotated[dict[str, Any], WithJsonSchema(CONSTRAINT_SCHEMA)]
 Strings = Annotated[list[str], Field(fail_fast=True)]  # reporting a million faults would take seconds
 AutomatonHash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+POLICY_STATES_MAX = 1_000  # that POST /compile lists
 ALPHA_MIN, GAMMA = 0.5, 1.0  # of a decoding by beams
 _ROUNDING = 1e-3  # a softmax in half precision may exceed 0 by this much
 
@@ -73,29 +76,57 @@ class Body(StrictModel):
 
 
 class _ConstraintBody(Body):
-    constraint: Constraint
+    constraint: Constraint | None = None
+    policy: PolicyBody | None = Field(None, description="Rules over a conversation, in place of a constraint")
+    tools: Tools | None = Field(None, description="With a policy: the tools that may be called, as in the chat API")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.constraint is None) == (self.policy is None):
+            raise ValueError("give exactly one of constraint and policy")
+        if self.policy is None and self.tools is not None:
+            raise ValueError("tools goes with policy")
+        return self
 
     def spec(self) -> Spec:
         """The constraint, checked. Raises SpecSyntaxError."""
+        assert self.constraint is not None  # the paths apply a policy before
         return spec_from_json(self.constraint)
 
 
 class CompileRequest(_ConstraintBody):
-    """A constraint to compile for the served model."""
+    """A constraint to compile for the served model, or a policy whose states are listed."""
 
     model: str | None = None
     explain: bool = Field(True, description="Tell in words and examples what was compiled")
 
+    def policy_params(self) -> PolicyParams | None:
+        """The policy, to be listed; None without one."""
+        return policy_params(self.policy, self.tools, states_max=POLICY_STATES_MAX)
+
 
 class CheckRequest(_ConstraintBody):
-    """A text to check. For a constraint over labels it is a list of labels."""
+    """A text to check; for a constraint over labels a list of labels, and for a policy the messages of a
+    conversation.
+    """
 
     text: str | None = None
     labels: Strings | None = None
+    messages: Messages | None = None
     conjuncts: bool = Field(False, description="Check each conjunct of the constraint by itself, too: the first 32")
+
+    def policy_params(self) -> PolicyParams | None:
+        """The policy and the events of the conversation; None without a policy. Raises InvalidRequest."""
+        return policy_params(self.policy, self.tools, self.messages or ())
 
     @model_validator(mode="after")
     def _one_subject(self) -> CheckRequest:
+        if (self.policy is None) != (self.messages is None):
+            raise ValueError("policy and messages go together")
+        if self.policy is not None:
+            if self.text is not None or self.labels is not None or self.conjuncts:
+                raise ValueError("text, labels and conjuncts go with a constraint")
+            return self
         if (self.text is None) == (self.labels is None):
             raise ValueError("give exactly one of text and labels")
         return self

@@ -6,15 +6,17 @@ import operator
 from dataclasses import field, fields
 from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 from pydantic.dataclasses import dataclass
 
 from app.messages.parts import (
     CONFIG,
+    BrokenRuleBody,
     CaptureBody,
     ChoiceBody,
     ConjunctBody,
     LabelStepBody,
+    PolicyStateBody,
     RejectedTokenBody,
     StepRowBody,
     TimingsBody,
@@ -108,6 +110,28 @@ class CheckResponse:
     canonical: bool | None = None
     violation: ViolationBody | None = None
     captures: tuple[CaptureBody, ...] | None = None
+
+
+@dataclass(frozen=True, config=CONFIG)
+class PolicyResponse:
+    """What the rules of a policy say of a conversation.
+
+    `broken` are the rules that the conversation does not satisfy as it stands, `open_rules` those that a reply now
+    would leave unmet. `reply` and `tools` are what may come next: a reply in words, and calls whose arguments satisfy
+    these schemas. `calls_needed` are the fewest calls before a reply that satisfies all rules, whatever the results
+    are; null where no number is enough. `conflict` are rules that cannot be met together any more, and `past` the
+    fewest events that lead there. `states` is null unless requested.
+    """
+
+    satisfied: bool
+    broken: tuple[BrokenRuleBody, ...]
+    open_rules: tuple[str, ...]
+    reply: bool
+    tools: dict[str, dict[str, JsonValue]]
+    calls_needed: int | None
+    conflict: tuple[str, ...]
+    past: tuple[str, ...]
+    states: tuple[PolicyStateBody, ...] | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

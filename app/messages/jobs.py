@@ -9,7 +9,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import KW_ONLY, field
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, ValidationError
@@ -22,10 +22,11 @@ from app.messages.bodies import (
     CompileResponse,
     DecodeResponse,
     GeneratedBody,
+    PolicyResponse,
     RestartEventBody,
     StepEventBody,
 )
-from app.messages.parts import CONFIG, GenerationOptions, LabelStepBody, TokenStepBody, WordBody
+from app.messages.parts import CONFIG, GenerationOptions, LabelStepBody, PolicyEvent, TokenStepBody, WordBody
 from app.messages.signing import VERSION, verify
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
@@ -116,6 +117,25 @@ class CheckJob(JobHeader):
     deadline: float
     conjuncts: bool = False
     kind: Literal["check"] = "check"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class PolicyJob(JobHeader):
+    """A job that applies a policy to the events of a conversation. It needs no model.
+
+    tools       the JSON schema of each tool's arguments
+    states_max  how many states of the policy the result lists
+    """
+
+    rules: tuple[str, ...]
+    tools: dict[str, dict[str, JsonValue]]
+    events: tuple[PolicyEvent, ...]
+    deadline: float
+    _: KW_ONLY
+    assume: tuple[str, ...] = ()
+    max_calls: int | None = None
+    states_max: int = 0
+    kind: Literal["policy"] = "policy"
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -212,6 +232,13 @@ class CheckJobResult(CheckResponse, Versioned):
 
 
 @dataclass(frozen=True, config=CONFIG)
+class PolicyJobResult(PolicyResponse, Versioned):
+    """What a policy says of a conversation."""
+
+    kind: Literal["applied"] = "applied"
+
+
+@dataclass(frozen=True, config=CONFIG)
 class GenerateJobResult(GeneratedBody, Versioned):
     """The answers of a generation, best first, in the caller's names.
 
@@ -248,12 +275,13 @@ class Failure(Versioned):
         return JobFailed(self.error, self.detail, self.fields, self.facts)
 
 
-Job = CompileJob | ExplainJob | DescribeJob | CheckJob | GenerateJob | DecodeJob
+Job = CompileJob | ExplainJob | DescribeJob | CheckJob | PolicyJob | GenerateJob | DecodeJob
 Result = (
     CompileJobResult
     | ExplainJobResult
     | DescribeJobResult
     | CheckJobResult
+    | PolicyJobResult
     | GenerateJobResult
     | DecodeJobResult
     | Failure

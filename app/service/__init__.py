@@ -7,6 +7,7 @@ events. Compiled constraints and cached failures are kept in the store under the
 from __future__ import annotations
 
 from app.service.job_client import SubmissionContext
+from app.service.policies import PolicyParams
 from app.service.service import EventSubscription, Service, SubmittedJob
 
-__all__ = ["EventSubscription", "Service", "SubmissionContext", "SubmittedJob"]
+__all__ = ["EventSubscription", "PolicyParams", "Service", "SubmissionContext", "SubmittedJob"]

@@ -31,6 +31,7 @@ from app.messages import (
     GenerateJob,
     Job,
     NotReadyReason,
+    PolicyJobResult,
     Priority,
     Progress,
     Result,
@@ -44,7 +45,7 @@ from app.settings import QUEUES, Settings
 from app.tasks import SharedTasks
 
 OwnedKind = DescribeJob | GenerateJob | DecodeJob
-R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult)
+R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult, PolicyJobResult)
 # A queue that had a worker is trusted this long without asking the broker again: heartbeats come every few seconds.
 READY_S = 0.25
 _NO_JOB = "no job has this id, or its result has expired"

@@ -23,6 +23,7 @@ from app.messages import (
     DecodeJob,
     DescribeJob,
     GenerateJob,
+    PolicyJobResult,
     Result,
     named_words,
     request_id,
@@ -41,6 +42,7 @@ from app.requests import (
 )
 from app.service.constraints import Constraints, require_text
 from app.service.job_client import JobClient, SubmissionContext, time_limit
+from app.service.policies import PolicyParams, apply_policy
 from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError, Undecided
@@ -249,6 +251,10 @@ class Service:
             )
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
         return dataclasses.replace(result, words=named_words(result.words, names))
+
+    async def apply_policy(self, params: PolicyParams) -> PolicyJobResult:
+        """What a policy says of a conversation. The compile workers decide it without a model."""
+        return await apply_policy(params, self.jobs, self.settings)
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:

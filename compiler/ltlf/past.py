@@ -165,7 +165,7 @@ def _boolean_value(node: Node, args: list[bool], letter: frozenset[str]) -> bool
 
 
 def _split(formula: LtlfFormula) -> _Past:
-    """The past of a formula, and the formula with a name for each past operator that is not inside another."""
+    """The past of a formula, and what is left with names in its place."""
     prefix = "past "
     while any(name.startswith(prefix) for name in propositions_of(formula)):
         prefix += "'"

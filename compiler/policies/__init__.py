@@ -6,26 +6,10 @@ the model needs until a reply satisfies all rules.
 
 from __future__ import annotations
 
-from compiler.policies.declare import TEMPLATES, read_decl
-from compiler.policies.events import Event, EventCondition, EventKind, EventProposition, read_proposition
-from compiler.policies.letters import Writable, writable_within
-from compiler.policies.policy import BrokenRule, NextEvents, Policy, compile_policy
-from compiler.policies.rules import Rule, read_rules
+from compiler.policies.decision import PolicyDecision, PolicyState, decide, read_policy, states_of
+from compiler.policies.declare import read_decl
+from compiler.policies.events import Event, EventKind
 
 __all__ = [
-    "TEMPLATES",
-    "BrokenRule",
-    "Event",
-    "EventCondition",
-    "EventKind",
-    "EventProposition",
-    "NextEvents",
-    "Policy",
-    "Rule",
-    "Writable",
-    "compile_policy",
-    "read_decl",
-    "read_proposition",
-    "read_rules",
-    "writable_within",
+    "Event", "EventKind", "PolicyDecision", "PolicyState", "decide", "read_decl", "read_policy", "states_of",
 ]  # fmt: skip

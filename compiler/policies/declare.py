@@ -123,7 +123,7 @@ def _count(text: str, rule: str) -> int:
 def _expect(holds: bool, expected: str, rule: str) -> None:
     if not holds:
         message = f"the template {shown_name(template_of(rule) or '')} is not used as it must be"
-        raise SpecSyntaxError(message, source=rule, position=0, expected=expected, field="rules")
+        raise SpecSyntaxError(message, source=rule, position=0, expected=expected, field="policy.rules")
 
 
 # --- files of Declare -----------------------------------------------------------------------------------------------
@@ -157,10 +157,10 @@ def _rule(match: re.Match[str], line: int) -> str:
     template = _ALIASES.get(spelled, spelled)
     if template not in TEMPLATES:
         message = f"line {line}: there is no template {shown_name(match[1])}{did_you_mean(template, TEMPLATES)}"
-        raise SpecSyntaxError(message, expected="a template of Declare", field="decl")
+        raise SpecSyntaxError(message, expected="a template of Declare", field="policy.decl")
     if match[4].replace("|", "").strip():
         message = f"line {line}: conditions of Declare files are not supported: write them as call(tool, path > 5)"
-        raise SpecUnsupported(message, construct="condition of a Declare file", field="decl")
+        raise SpecUnsupported(message, construct="condition of a Declare file", field="policy.decl")
     names = _names(match[3])
     count = [match[2]] if match[2] else []
     return f"{template}({', '.join([*names, *count])})"

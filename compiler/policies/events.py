@@ -173,4 +173,4 @@ def _unquoted(text: str) -> str:
 
 
 def _fault(message: str, source: str, position: int) -> SpecSyntaxError:
-    return SpecSyntaxError(message, source=source, position=position, expected=_FORMS, field="rules")
+    return SpecSyntaxError(message, source=source, position=position, expected=_FORMS, field="policy.rules")

@@ -9,7 +9,7 @@ reachability game, found by iteration from above.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -141,21 +141,20 @@ class Policy:
 
     def shortest_past(self, state: int) -> list[str]:
         """The fewest events that lead to a state, as text."""
-        before: dict[int, tuple[int, int]] = {}
-        waiting, seen = deque([self.automaton.start]), {self.automaton.start}
-        while waiting and state not in seen:
-            at = waiting.popleft()
+        return next(past for reached, past in self.pasts(self.automaton.states) if reached == state)
+
+    def pasts(self, states_max: int) -> Iterator[tuple[int, list[str]]]:
+        """States, the nearest to the start first, and the fewest events that lead to each, as text."""
+        waiting: deque[tuple[int, list[str]]] = deque([(self.automaton.start, [])])
+        seen = {self.automaton.start}
+        while waiting:
+            state, past = waiting.popleft()
+            yield state, past
             for letter in range(len(self.letters.letters)):
-                following = self.automaton.step(at, letter)
-                if following not in seen:
+                following = self.automaton.step(state, letter)
+                if following not in seen and len(seen) < states_max:
                     seen.add(following)
-                    before[following] = at, letter
-                    waiting.append(following)
-        events: list[str] = []
-        while state in before:
-            state, letter = before[state]
-            events.append(self._shown(letter))
-        return events[::-1]
+                    waiting.append((following, [*past, self._shown(letter)]))
 
     def _shown(self, number: int) -> str:
         letter = self.letters.letters[number]
@@ -192,7 +191,7 @@ def compile_policy(
         required = {name for name, each in assumed.items() if each.tool == tool}
         results = letters.satisfiable(EventKind.RESULT, tool, {}, writable)
         kept = [number for number in results if required <= assumed_names[number]]
-        require(bool(kept), f"no result of {shown_name(tool)} satisfies all that is assumed of it", "assume")
+        require(bool(kept), f"no result of {shown_name(tool)} satisfies all that is assumed of it", "policy.assume")
         possible[tool] = letters.satisfiable(EventKind.CALL, tool, schema or ANY_OBJECT, writable), kept
     distance = _distances(automaton, letters, possible, guard)
     texts = tuple(rule.text for rule in rules)

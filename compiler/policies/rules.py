@@ -33,7 +33,7 @@ def read_rules(texts: Sequence[str], tools: Iterable[str] | None, guard: Resourc
             rules.append(_read_rule(text, known, guard))
         except CompileError as error:
             if isinstance(error, SpecSyntaxError):
-                error.field = f"rules[{number}]"
+                error.field = f"policy.rules.{number}"
             raise
     return rules
 

@@ -20,6 +20,8 @@ from app.messages import (
     ExplainJob,
     ExplainJobResult,
     Failure,
+    PolicyJob,
+    PolicyJobResult,
     Progress,
     automaton_key,
     dump,
@@ -40,6 +42,7 @@ from app.worker.sandbox.compile_task import (
     compile_request,
     explain_request,
     pack_setup,
+    policy_request,
     read_answer,
 )
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
@@ -55,7 +58,7 @@ def open_handler(settings: Settings) -> Handler:
 
     handle = dispatcher("compile", {
         CompileJob: compiler.compile, ExplainJob: compiler.explain, DescribeJob: compiler.describe,
-        CheckJob: compiler.check,
+        CheckJob: compiler.check, PolicyJob: compiler.apply_policy,
     })  # fmt: skip
 
     def health_problem() -> str:
@@ -99,6 +102,12 @@ class CompileHandler:
         key = explanation_key(job.automaton)
         signed = sign(self._settings.auth.secret, key, dump(result))
         context.save(key, signed, self._settings.retention.automaton_ttl_s, job.owner)
+        return result
+
+    def apply_policy(self, job: PolicyJob, context: Context) -> PolicyJobResult:
+        """Apply a policy to a conversation."""
+        result, _ = self._run(policy_request(job), context)
+        assert isinstance(result, PolicyJobResult)
         return result
 
     def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:

@@ -2,7 +2,8 @@
 
 setup    JSON: the settings of compilations, and the vocabulary
 request  JSON: `automaton`, a hash, and either `spec`, the constraint, and `over`, what it is compiled for, or
-         `stored`, the codec's bytes in base 64, which are to be explained; or `text` and `schema`, a json_schema form
+         `stored`, the codec's bytes in base 64, which are to be explained; or `text` and `schema`, a json_schema form;
+         or `policy`, a PolicyJob
 answer   a line: a SandboxResult; then the codec's bytes, or the log's text about a bug
 
 This module does not depend on processes.
@@ -26,6 +27,8 @@ from app.messages import (
     CompileJobResult,
     ExplainJobResult,
     Failure,
+    PolicyJob,
+    PolicyJobResult,
     ViolationBody,
     dump,
     failure_of,
@@ -33,6 +36,7 @@ from app.messages import (
     load,
 )
 from app.settings import Settings
+from app.worker.sandbox.policies import apply_policy
 from compiler.codec import encode
 from compiler.diagnostics import explain
 from compiler.engines import Engines, open_engines
@@ -45,7 +49,7 @@ from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.vocab import Vocabulary, byte_vocabulary
 
 TARGET = "app.worker.sandbox.compile_task:open_job"
-SandboxResult = CompileJobResult | ExplainJobResult | CheckJobResult | Failure
+SandboxResult = CompileJobResult | ExplainJobResult | CheckJobResult | PolicyJobResult | Failure
 Over = Literal["tokens", "bytes"]  # the model's vocabulary, or single bytes
 _RECURSION_MAX = 200_000  # calls, for values nested as deep as a text may be; a job's process ends with it
 _TOKEN_CODING = "latin-1"  # any bytes as a text, which JSON can hold
@@ -81,6 +85,11 @@ def explain_request(automaton: str, stored: bytes) -> bytes:
 def value_request(schema: dict[str, object], text: str) -> bytes:
     """The request to check the value of a JSON text. `schema` is a constraint of the form json_schema."""
     return json.dumps({"schema": schema, "text": text}).encode()
+
+
+def policy_request(job: PolicyJob) -> bytes:
+    """The request to apply a policy."""
+    return b'{"policy": ' + dump(job) + b"}"
 
 
 def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
@@ -142,6 +151,10 @@ class _Compiler:
                 return _join(self._explain(fields["automaton"], base64.b64decode(fields["stored"])), b"")
             if "schema" in fields:
                 return _join(self._check(fields["schema"], fields["text"]), b"")
+            if "policy" in fields:
+                job = load(json.dumps(fields["policy"]).encode())
+                assert isinstance(job, PolicyJob)
+                return _join(apply_policy(job, ResourceGuard(self._limits)), b"")
             return _join(*self._compile(**fields))
         except MemoryError:
             raise

@@ -7,8 +7,9 @@ import pytest
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa
-from compiler.policies import TEMPLATES, read_decl, read_rules
-from compiler.policies.declare import BINARY
+from compiler.policies import read_decl
+from compiler.policies.declare import BINARY, TEMPLATES
+from compiler.policies.rules import read_rules
 from tests.references.dfa import assert_same
 from tests.tables import table
 
@@ -102,7 +103,7 @@ def test_chain_templates_pass_over_results(rule: str, trace: list[frozenset[str]
 def test_faulty_templates_are_refused(rule: str, expected: str) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         read_rules(["F a", rule], None, guard())
-    assert caught.value.field == "rules[1]"
+    assert caught.value.field == "policy.rules.1"
     assert expected in caught.value.expected
 
 

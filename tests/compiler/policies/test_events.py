@@ -9,7 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from compiler.errors import SpecSyntaxError
-from compiler.policies import Event, EventKind, EventProposition, read_proposition
+from compiler.policies import Event, EventKind
+from compiler.policies.events import EventProposition, read_proposition
 
 VALUES: list[Any] = [
     {}, {"amount": 100}, {"amount": 100.5}, {"amount": 1e2}, {"amount": "100"}, {"amount": True}, {"amount": None},

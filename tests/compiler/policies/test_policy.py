@@ -14,17 +14,11 @@ from jsonschema import Draft202012Validator
 from compiler.automata import UNREACHABLE
 from compiler.errors import LimitExceeded, SpecSyntaxError
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.policies import (
-    Event,
-    EventKind,
-    EventProposition,
-    Policy,
-    Rule,
-    compile_policy,
-    read_proposition,
-    read_rules,
-    writable_within,
-)  # fmt: skip
+from compiler.policies import Event, EventKind
+from compiler.policies.events import EventProposition, read_proposition
+from compiler.policies.letters import writable_within
+from compiler.policies.policy import Policy, compile_policy
+from compiler.policies.rules import Rule, read_rules
 from tests.references.ltlf import satisfies
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 0}}, "required": ["amount"]}

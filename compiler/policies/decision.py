@@ -1,0 +1,92 @@
+"""What a policy says of one conversation, and of every state that a conversation can lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.automata import UNREACHABLE
+from compiler.errors import SpecSyntaxError
+from compiler.limits import ResourceGuard
+from compiler.policies.events import Event, EventKind, EventProposition, read_proposition
+from compiler.policies.letters import writable_within
+from compiler.policies.policy import BrokenRule, NextEvents, Policy, compile_policy
+from compiler.policies.rules import read_rules
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDecision:
+    """What a policy says after some events.
+
+    broken        rules that the events break, or that are not met if the conversation ends here
+    open_rules    rules that a reply now would leave unmet
+    following     what may come next
+    calls_needed  the fewest calls before a reply that satisfies, whatever the results are; None for none
+    conflict      rules that cannot be met together any more, of which none can be left out; empty if all can be met
+    past          where there is a conflict, the fewest events that lead to it, as text
+    """
+
+    broken: list[BrokenRule]
+    open_rules: list[str]
+    following: NextEvents
+    calls_needed: int | None
+    conflict: list[str]
+    past: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """A state of a policy: the fewest events that lead to it, as text, and what may come next."""
+
+    past: list[str]
+    calls_needed: int | None
+    reply: bool
+    tools: list[str]
+
+
+def read_policy(
+    rules: Sequence[str], tools: Mapping[str, dict[str, Any]], assume: Sequence[str], guard: ResourceGuard
+) -> Policy:
+    """The policy of these rules and assumptions. Raises SpecSyntaxError, SpecUnsupported and LimitExceeded."""
+    guard.check("parts_max", len(rules) + len(assume))
+    guard.check("formulas_chars_max", sum(map(len, [*rules, *assume])))
+    assumed = [_assumption(text, number) for number, text in enumerate(assume)]
+    read = read_rules(rules, tools, guard)
+    return compile_policy(read, tools, writable=writable_within(guard), guard=guard, assume=assumed)
+
+
+def decide(policy: Policy, events: Sequence[Event], max_calls: int | None, guard: ResourceGuard) -> PolicyDecision:
+    """What the policy says after these events, if at most `max_calls` calls may still be made."""
+    state = policy.state(events)
+    conflict = policy.conflict(events, max_calls, guard)
+    return PolicyDecision(
+        broken=policy.violations(events, ended=True),
+        open_rules=policy.open_rules(events),
+        following=policy.next_events(state, max_calls),
+        calls_needed=_finite(policy.distance[state]),
+        conflict=conflict,
+        past=policy.shortest_past(state) if conflict else [],
+    )
+
+
+def states_of(policy: Policy, states_max: int) -> list[PolicyState]:
+    """The first states of a policy, from its start."""
+    found = []
+    for state, past in policy.pasts(states_max):
+        following = policy.next_events(state)
+        calls = _finite(policy.distance[state])
+        found.append(PolicyState(past, calls, following.reply, list(following.arguments)))
+    return found
+
+
+def _finite(distance: int) -> int | None:
+    return None if distance == UNREACHABLE else int(distance)
+
+
+def _assumption(text: str, number: int) -> EventProposition:
+    found = read_proposition(text, 0)
+    if found is None or text[found[1] :].strip() or found[0].kind is not EventKind.RESULT or found[0].tool is None:
+        message = "an assumption is the result of a tool"
+        raise SpecSyntaxError(message, expected="result(tool, path = value)", field=f"policy.assume.{number}")
+    return found[0]

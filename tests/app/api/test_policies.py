@@ -1,0 +1,125 @@
+"""Policies over HTTP: conversations that are checked, and policies whose states are listed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 0}}, "required": ["amount"]}
+RULES = [
+    "precedence(confirm, delete)",
+    "response(refund, notify)",
+    "G(call(refund, amount > 100) -> O(result(approve, ok = true)))",
+]
+
+
+def tool(name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters or {"type": "object"}}}
+
+
+TOOLS = [tool("refund", AMOUNT), *map(tool, ("confirm", "delete", "notify", "approve"))]
+
+
+def conversation(*events: Any) -> list[dict[str, Any]]:
+    """Messages: a pair is a call with its arguments and its result, a string a reply."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "help me"}]
+    for number, event in enumerate(events):
+        if isinstance(event, str):
+            messages.append({"role": "assistant", "content": event})
+            continue
+        name, arguments, result = event
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        calls = [{"id": f"c{number}", "type": "function", "function": function}]
+        messages.append({"role": "assistant", "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": json.dumps(result)})
+    return messages
+
+
+def checked(client: TestClient, messages: Sequence[dict[str, Any]], **policy: Any) -> dict[str, Any]:
+    body = {"policy": {"rules": RULES, **policy}, "tools": TOOLS, "messages": list(messages)}
+    response = client.post("/check", json=body)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+def test_a_conversation_that_keeps_the_rules_is_satisfied(client: TestClient) -> None:
+    answer = checked(client, conversation(("refund", {"amount": 5}, "done"), ("notify", {}, "sent"), "Done."))
+    assert answer["satisfied"] and answer["reply"] and answer["calls_needed"] == 0
+    assert answer["broken"] == answer["open_rules"] == answer["conflict"] == []
+    assert set(answer["tools"]) == {"refund", "confirm", "notify", "approve"}
+
+
+def test_the_event_that_broke_a_rule_is_named(client: TestClient) -> None:
+    answer = checked(client, conversation(("delete", {}, "gone"), ("refund", {"amount": 500}, "done"), "Done."))
+    assert not answer["satisfied"]
+    assert answer["broken"] == [
+        {"rule": RULES[0], "event": "call(delete)", "message": 1},
+        {"rule": RULES[1], "event": None, "message": None},
+        {"rule": RULES[2], "event": "call(refund)", "message": 3},
+    ]
+    assert answer["conflict"] in ([RULES[0]], [RULES[2]])  # each is broken by itself
+    assert answer["past"] in (["call(delete)"], ["call(refund, amount > 100)"])
+
+
+def test_an_open_obligation_forbids_the_reply(client: TestClient) -> None:
+    past = conversation(("refund", {"amount": 5}, "done"))
+    answer = checked(client, past, max_calls=1)
+    assert not answer["reply"] and set(answer["tools"]) == {"notify"}
+    assert (answer["open_rules"], answer["calls_needed"]) == ([RULES[1]], 1)
+    assert checked(client, past, max_calls=0)["conflict"] == [RULES[1]]
+
+
+def test_results_decide_what_may_be_called(client: TestClient) -> None:
+    refused = checked(client, conversation(("approve", {}, {"ok": False})))["tools"]["refund"]
+    assert checked(client, conversation(("approve", {}, {"ok": True})))["tools"]["refund"] == AMOUNT
+    assert refused["allOf"][0]["not"]["properties"]["amount"] == {"type": "number", "exclusiveMinimum": 100}
+
+
+def test_the_states_of_a_policy_list_the_tools(client: TestClient) -> None:
+    body = {"policy": {"rules": RULES[:2]}, "tools": TOOLS}
+    answer = client.post("/compile", json=body).json()
+    by_past = {tuple(state["past"]): state for state in answer["states"]}
+    assert by_past[()]["reply"] and "delete" not in by_past[()]["tools"]
+    assert "delete" in by_past["call(confirm)",]["tools"]
+    assert (by_past["call(refund)",]["reply"], by_past["call(refund)",]["calls_needed"]) == (False, 1)
+
+
+def test_a_policy_may_be_a_file_of_declare(client: TestClient) -> None:
+    policy = {"rules": [], "decl": "activity confirm\nPrecedence[confirm, delete] | |\n"}
+    answer = checked(client, conversation(("delete", {}, "gone")), **policy)
+    assert [each["rule"] for each in answer["broken"]] == ['precedence("confirm", "delete")']
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ({"policy": {"rules": ["response(refnd, notify)"]}}, "constraint_syntax", "did you mean refund"),
+        ({"policy": {"rules": ["G(call(refund"]}}, "constraint_syntax", "bracket of an event"),
+        ({"policy": {"rules": ["O F refund"]}}, "unsupported", "speaks of the past"),
+        ({"policy": {"rules": RULES, "assume": ["reply"]}}, "constraint_syntax", "policy.assume.0"),
+        ({"policy": {"rules": RULES, "max_calls": -1}}, "invalid_request", "max_calls"),
+        ({"policy": {"rule": RULES}}, "invalid_request", "rule"),
+        ({"messages": None}, "invalid_request", "policy and messages go together"),
+        ({"constraint": {"regex": "a"}}, "invalid_request", "exactly one of constraint and policy"),
+        ({"messages": [{"role": "tool", "tool_call_id": "x", "content": "1"}]}, "invalid_request", "no call before"),
+    ],
+)
+def test_faulty_policies_get_an_error_that_helps(
+    client: TestClient, change: dict[str, Any], code: str, words: str
+) -> None:
+    body = {"policy": {"rules": RULES}, "tools": TOOLS, "messages": conversation()} | change
+    response = client.post("/check", json=body)
+    assert response.json()["code"] == code, response.text
+    assert words in response.text
+
+
+def test_arguments_that_are_no_json_are_refused(client: TestClient) -> None:
+    messages = conversation(("refund", {}, 1))
+    messages[1]["tool_calls"][0]["function"]["arguments"] = "{amount"
+    response = client.post("/check", json={"policy": {"rules": RULES}, "tools": TOOLS, "messages": messages})
+    assert response.status_code == 422
+    assert "messages.1.tool_calls.0.function.arguments" in response.text
