@@ -1,4 +1,4 @@
-"""Conversations as requests carry them, and the events that a policy sees in them."""
+"""Conversations of requests, and the events that a policy sees in them."""
 
 from __future__ import annotations
 
@@ -147,17 +147,6 @@ def _events(messages: Sequence[_Message]) -> Iterator[PolicyEvent]:
             if tool is None:
                 raise InvalidRequest(((f"messages.{number}", "no call before this result has its tool_call_id"),))
             yield PolicyEvent("result", tool, _content(message.content or ""), number)
-
-
-def require_results(messages: Sequence[_Message]) -> None:
-    """Raise InvalidRequest where a call has no result yet: the next event would be the result, not the model's."""
-    waiting: dict[str, int] = {}
-    for number, message in enumerate(messages):
-        for call in message.tool_calls or ():
-            waiting[call.id] = number
-        waiting.pop(message.tool_call_id or "", None)
-    for number in waiting.values():
-        raise InvalidRequest(((f"messages.{number}", "a call of this message has no result yet"),))
 
 
 def _arguments(text: str, where: str) -> Any:

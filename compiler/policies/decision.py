@@ -15,7 +15,7 @@ from compiler.policies.policy import BrokenRule, NextEvents, Policy, compile_pol
 from compiler.policies.rules import read_rules
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDecision:
     """What a policy says after some events.
 
@@ -37,7 +37,7 @@ class PolicyDecision:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """A state of a policy: the fewest events that lead to it, as text, and what may come next."""
+    """A state of a policy in which it is the model's turn, with a shortest past, as text."""
 
     past: list[str]
     calls_needed: int | None
@@ -71,9 +71,9 @@ def decide(policy: Policy, events: Sequence[Event], max_calls: int | None, guard
 
 
 def states_of(policy: Policy, states_max: int) -> list[PolicyState]:
-    """The first states of a policy, from its start."""
+    """The first states of a policy in which it is the model's turn, from its start."""
     found = []
-    for state, past in policy.pasts(states_max):
+    for state, past in policy.turns(states_max):
         following = policy.next_events(state)
         calls = _finite(policy.distance[state])
         found.append(PolicyState(past, calls, following.reply, list(following.arguments)))

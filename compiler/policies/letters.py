@@ -99,13 +99,14 @@ def letters_of(propositions: Iterable[EventProposition], guard: ResourceGuard) -
             conditions.setdefault((proposition.kind, proposition.tool), {}).update(
                 dict.fromkeys(proposition.conditions)
             )
-    letters = [EventLetter(kind, "", frozenset()) for kind in EventKind]
+    letters: list[EventLetter] = []
     for (kind, tool), found in conditions.items():
         guard.check("letters_max", len(letters) + 2 ** min(len(found), 30))
         for size in range(len(found) + 1):
             letters += [
                 EventLetter(kind, tool, frozenset(part)) for part in itertools.combinations(range(len(found)), size)
             ]
+    letters += [EventLetter(kind, "", frozenset()) for kind in EventKind]
     return Letters({key: tuple(found) for key, found in conditions.items()}, tuple(letters))
 
 

@@ -8,11 +8,12 @@ reachability game, found by iteration from above.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from compiler.ltlf import formula_to_dfa
 from compiler.policies.events import Event, EventKind, EventProposition
 from compiler.policies.letters import ANY_OBJECT, Letters, Writable, letters_of, schema_of
 from compiler.policies.rules import Rule
+
+Move: TypeAlias = tuple[tuple[int, ...], list[str]]
+"""Letters that follow each other, and the events that they are, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,26 +145,38 @@ class Policy:
 
     def shortest_past(self, state: int) -> list[str]:
         """The fewest events that lead to a state, as text."""
-        return next(past for reached, past in self.pasts(self.automaton.states) if reached == state)
+        moves = [((letter,), [self._shown(letter)]) for letter in range(len(self.letters.letters))]
+        return next(past for reached, past in self._pasts(moves, self.automaton.states) if reached == state)
 
-    def pasts(self, states_max: int) -> Iterator[tuple[int, list[str]]]:
-        """States, the nearest to the start first, and the fewest events that lead to each, as text."""
+    def turns(self, states_max: int) -> Iterator[tuple[int, list[str]]]:
+        """States in which it is the model's turn, the nearest first, and the shortest past of each, as text.
+
+        In these pasts every call is followed by a result, and by nothing that cannot be.
+        """
+        moves: list[Move] = [((self.letters.number(Event(EventKind.REPLY)),), [EventKind.REPLY.value])]
+        for tool, (made, results) in self.possible.items():
+            for turn in itertools.product(made, results):
+                moves.append((turn, [self._shown(letter, tool) for letter in turn]))
+        return self._pasts(moves, states_max)
+
+    def _pasts(self, moves: Sequence[Move], states_max: int) -> Iterator[tuple[int, list[str]]]:
+        """The first states that moves lead to, and a shortest sequence of events to each, as text."""
         waiting: deque[tuple[int, list[str]]] = deque([(self.automaton.start, [])])
         seen = {self.automaton.start}
         while waiting:
             state, past = waiting.popleft()
             yield state, past
-            for letter in range(len(self.letters.letters)):
-                following = self.automaton.step(state, letter)
+            for letters, texts in moves:
+                following = self.automaton.run(letters, state)
                 if following not in seen and len(seen) < states_max:
                     seen.add(following)
-                    waiting.append((following, [*past, self._shown(letter)]))
+                    waiting.append((following, [*past, *texts]))
 
-    def _shown(self, number: int) -> str:
+    def _shown(self, number: int, tool: str = "") -> str:
         letter = self.letters.letters[number]
         conditions = self.letters.conditions.get((letter.kind, letter.tool), ())
         held = tuple(condition for index, condition in enumerate(conditions) if index in letter.holds)
-        return str(EventProposition(letter.kind, letter.tool or None, held))
+        return str(EventProposition(letter.kind, letter.tool or tool or None, held))
 
 
 def compile_policy(

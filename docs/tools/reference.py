@@ -43,7 +43,7 @@ def reference(document: Schema) -> str:
         for method, operation in operations.items():
             parts += _operation(method.upper(), path, operation, schemas)
     parts += ["## Constraint", "", "An object of exactly one of these forms; [their meanings](constraints.md).", ""]
-    for form in schemas["CompileRequest"]["properties"]["constraint"]["oneOf"]:
+    for form in schemas["CompileRequest"]["properties"]["constraint"]["anyOf"][0]["oneOf"]:
         parts += _form(form)
     parts += ["## Objects", ""]
     bodies = {name for name in schemas if name.endswith("Request")}  # shown at their paths

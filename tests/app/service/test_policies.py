@@ -84,8 +84,9 @@ def test_the_states_of_a_policy_list_the_tools(client: TestClient) -> None:
     answer = client.post("/compile", json=body).json()
     by_past = {tuple(state["past"]): state for state in answer["states"]}
     assert by_past[()]["reply"] and "delete" not in by_past[()]["tools"]
-    assert "delete" in by_past["call(confirm)",]["tools"]
-    assert (by_past["call(refund)",]["reply"], by_past["call(refund)",]["calls_needed"]) == (False, 1)
+    confirmed, refunded = (by_past[f"call({name})", f"result({name})"] for name in ("confirm", "refund"))
+    assert "delete" in confirmed["tools"]
+    assert (refunded["reply"], refunded["calls_needed"]) == (False, 1)
 
 
 def test_a_policy_may_be_a_file_of_declare(client: TestClient) -> None:
