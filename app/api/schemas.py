@@ -95,7 +95,7 @@ class _ConstraintBody(Body):
 
 
 class CompileRequest(_ConstraintBody):
-    """A constraint to compile for the served model, or a policy whose states are listed."""
+    """A constraint to compile for the served model. Or a policy, whose states are listed."""
 
     model: str | None = None
     explain: bool = Field(True, description="Tell in words and examples what was compiled")
@@ -106,9 +106,7 @@ class CompileRequest(_ConstraintBody):
 
 
 class CheckRequest(_ConstraintBody):
-    """A text to check; for a constraint over labels a list of labels, and for a policy the messages of a
-    conversation.
-    """
+    """A text to check. A constraint over labels checks a list of labels, a policy the messages of a conversation."""
 
     text: str | None = None
     labels: Strings | None = None
