@@ -207,7 +207,10 @@ class BrokenRuleBody:
 
 @dataclass(frozen=True, config=CONFIG)
 class PolicyStateBody:
-    """A state of a policy: the fewest events that lead to it, and what may come next."""
+    """A state of a policy.
+
+    past  the fewest events that lead to it; the rest is what may come next
+    """
 
     past: tuple[str, ...]
     calls_needed: int | None

@@ -97,7 +97,10 @@ class _Past:
     def explore(
         self, letters: Sequence[frozenset[str]], guard: ResourceGuard
     ) -> tuple[int, np.ndarray, list[frozenset[str]]]:
-        """All memories that letters lead to: their number M, the next ones int [M, A], and M * A extended letters."""
+        """All memories that letters lead to.
+
+        Returns their number M, the next ones int [M, A], and M * A letters with what the past says.
+        """
         numbers = {self._first(): 0}
         following: list[int] = []
         extended: list[frozenset[str]] = []
@@ -117,7 +120,10 @@ class _Past:
         return len(numbers), np.array(following, dtype=np.int32).reshape(len(numbers), len(letters)), extended
 
     def _first(self) -> tuple[bool, ...]:
-        """What holds before the first step, for each past operator: nothing did, so everything always did."""
+        """What holds before the first step, for each past operator.
+
+        Nothing ever held there, so everything always did.
+        """
         return tuple(node.op is Op.HISTORICALLY for node in self.nodes if node.op in PAST)
 
     def _step(self, memory: tuple[bool, ...], letter: frozenset[str]) -> tuple[list[bool], tuple[bool, ...]]:
@@ -165,7 +171,7 @@ def _boolean_value(node: Node, args: list[bool], letter: frozenset[str]) -> bool
 
 
 def _split(formula: LtlfFormula) -> _Past:
-    """The past of a formula, and what is left with names in its place."""
+    """The past of a formula, and the rest with names instead."""
     prefix = "past "
     while any(name.startswith(prefix) for name in propositions_of(formula)):
         prefix += "'"

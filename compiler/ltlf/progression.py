@@ -26,7 +26,7 @@ _NEGATED = {
 
 
 def future_to_dfa(formula: LtlfFormula, letters: Sequence[frozenset[str]], guard: ResourceGuard) -> Dfa:
-    """The minimal DFA of the traces that satisfy a formula without operators of the past, in canonical form.
+    """The minimal DFA of a formula without operators of the past. It is in canonical form.
 
     As `formula_to_dfa`. Raises ValueError when there are no letters, LimitExceeded over bdd_nodes_max, dfa_states_max
     (states of any stage, not only of the result) or compile_s_max.

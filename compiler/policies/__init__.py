@@ -1,4 +1,4 @@
-"""Policies: rules in LTLf over the events of a conversation, and which event may come next.
+"""Rules in LTLf over the events of a conversation.
 
 Rules are read into formulas over propositions of events, these into one automaton. A game on it tells how many calls
 the model needs until a reply satisfies all rules.

@@ -1,4 +1,4 @@
-"""What a policy says of one conversation, and of every state that a conversation can lead to."""
+"""What a policy says of a conversation, and of its states."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PolicyDecision:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """A state of a policy in which it is the model's turn, with a shortest past, as text."""
+    """A state in which it is the model's turn. It has a shortest past, as text."""
 
     past: list[str]
     calls_needed: int | None
@@ -57,7 +57,7 @@ def read_policy(
 
 
 def decide(policy: Policy, events: Sequence[Event], max_calls: int | None, guard: ResourceGuard) -> PolicyDecision:
-    """What the policy says after these events, if at most `max_calls` calls may still be made."""
+    """What the policy says after these events. At most `max_calls` calls may still be made."""
     state = policy.state(events)
     conflict = policy.conflict(events, max_calls, guard)
     return PolicyDecision(
@@ -71,7 +71,7 @@ def decide(policy: Policy, events: Sequence[Event], max_calls: int | None, guard
 
 
 def states_of(policy: Policy, states_max: int) -> list[PolicyState]:
-    """The first states of a policy in which it is the model's turn, from its start."""
+    """The first states in which it is the model's turn."""
     found = []
     for state, past in policy.turns(states_max):
         following = policy.next_events(state)

@@ -1,4 +1,6 @@
-"""The templates of Declare (Pesic, "Constraint-based workflow management systems", 2008), as formulas over events.
+"""The templates of Declare as formulas over events.
+
+They are those of Pesic, "Constraint-based workflow management systems", 2008.
 
 Between a call and the next one stands a result. So the chain templates pass over results, unless they name one.
 """
@@ -92,7 +94,7 @@ def _is_result(event: str) -> bool:
 
 
 def _arguments(rule: str) -> list[str]:
-    """The arguments of a template: what stands between commas outside brackets and quotes."""
+    """The arguments of a template. Commas within brackets and quotes do not separate them."""
     match = _CALL.match(rule)
     assert match is not None  # the caller has found the template
     depth, start, arguments, at = 1, match.end(), [], match.end()
@@ -167,6 +169,6 @@ def _rule(match: re.Match[str], line: int) -> str:
 
 
 def _names(text: str) -> Sequence[str]:
-    """The activities as names in quotes, so that any of them is a name."""
+    """The activities in quotes, so that each is a name."""
     escaped = (name.strip().replace("\\", "\\\\").replace('"', '\\"') for name in text.split(","))
     return [f'"{name}"' for name in escaped]

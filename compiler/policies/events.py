@@ -1,4 +1,4 @@
-"""The events of a conversation, and the propositions over them that the rules of a policy name.
+"""The events of a conversation, and the propositions over them.
 
     call(refund, amount > 100)    a call of the tool, whose arguments satisfy the conditions
     result(refund, ok = true)     the result of such a call
@@ -106,7 +106,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EventProposition:
-    """What a rule names: an event of a kind, of one tool or of any, under conditions."""
+    """What a rule names. It is an event of a kind, of one tool or of any, under conditions."""
 
     kind: EventKind
     tool: str | None = None
@@ -133,7 +133,7 @@ _FORMS = "call(tool), call(tool, path > 5) or result(tool, path = true), with JS
 
 
 def read_proposition(source: str, position: int) -> tuple[EventProposition, int] | None:
-    """The proposition that begins at a position of a rule, and its end. None where none begins.
+    """The proposition at a position of a rule, and its end. None where none begins.
 
     Raises SpecSyntaxError where one begins and does not go on as it must.
     """

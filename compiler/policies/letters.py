@@ -1,4 +1,7 @@
-"""The letters that events are to the rules: the kind of an event, its tool, and which conditions hold."""
+"""The letters that events are to the rules.
+
+A letter is the kind of an event, its tool, and which conditions hold.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class Letters:
         return all(numbers.index(condition) in letter.holds for condition in proposition.conditions)
 
     def satisfiable(self, kind: EventKind, tool: str, schema: Mapping[str, Any], writable: Writable) -> list[int]:
-        """The letters that an event of the tool can be, whose value fits a schema."""
+        """The letters of the tool's events whose value fits a schema."""
         letters = self.of(kind, tool)
         if len(letters) == 1:
             return letters
@@ -82,7 +85,7 @@ class Letters:
 
 
 def writable_within(guard: ResourceGuard) -> Writable:
-    """Whether an instance of a schema can be written, within the limits of a compilation."""
+    """Tells whether an instance of a schema can be written."""
 
     def writable(schema: dict[str, Any]) -> bool:
         texts = schema_texts(schema, "compact", None, lambda *_: everything(), guard=guard)
@@ -111,7 +114,7 @@ def letters_of(propositions: Iterable[EventProposition], guard: ResourceGuard) -
 
 
 def literals(conditions: Sequence[EventCondition], holds: frozenset[int]) -> list[dict[str, Any]]:
-    """The schemas of conditions: those in `holds` as they are, the others negated."""
+    """The schemas of conditions. Those in `holds` stand as they are, the others negated."""
     return [
         condition.schema() if index in holds else {"not": condition.schema()}
         for index, condition in enumerate(conditions)
@@ -136,7 +139,7 @@ def schema_of(
     allowed: set[frozenset[int]],
     possible: set[frozenset[int]],
 ) -> dict[str, Any] | None:
-    """The schema of the values whose combination of conditions is allowed; None if there is none.
+    """The schema of the values whose conditions are allowed. None if there is none.
 
     `possible` are the combinations that occur. The others may be allowed or not, whichever is shorter.
     """
@@ -149,7 +152,7 @@ def schema_of(
 def _decided(
     conditions: Sequence[EventCondition], at: int, allowed: set[frozenset[int]], refused: set[frozenset[int]]
 ) -> dict[str, Any] | bool:
-    """A schema that tells the allowed combinations from the refused ones, by the conditions from `at` on."""
+    """A schema of the allowed combinations. It tests the conditions from `at` on."""
     if not refused:
         return bool(allowed)
     if not allowed:

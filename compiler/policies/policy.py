@@ -1,4 +1,4 @@
-"""Which events may come next in a conversation, so that all rules of a policy can still be met.
+"""Which events may come next, so that all rules can be met.
 
 The rules are one automaton over the letters of events. On it, the model plays against the results of its calls: it
 chooses the call and its arguments, and any possible result may follow. The distance of a state is the fewest calls
@@ -54,7 +54,7 @@ class BrokenRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Rules as an automaton, and how far each of its states is from a reply that satisfies them.
+    """Rules as an automaton, with a distance for each state.
 
     rules     the texts of the rules
     letters   what events are to the rules
@@ -78,7 +78,7 @@ class Policy:
         return self.automaton.run(self.letters.number(event) for event in events)
 
     def next_events(self, state: int, calls: int | None = None) -> NextEvents:
-        """What may come next, if at most `calls` calls may still be made; None for any number."""
+        """What may come next. At most `calls` calls may still be made; None for any number."""
         limit = UNREACHABLE - 1 if calls is None else calls
         arguments = {}
         for tool, schema in self.tools.items():
@@ -122,9 +122,9 @@ class Policy:
         return [rule for rule, dfa in zip(self.rules, self.parts, strict=True) if not dfa.accepts(symbols)]
 
     def conflict(self, events: Sequence[Event], calls: int | None, guard: ResourceGuard) -> list[str]:
-        """The fewest rules, in the sense that none can be left out, that cannot be met together after these events.
+        """Rules that cannot be met together after these events.
 
-        It is empty where all can be met.
+        None of them can be left out. It is empty where all can be met.
         """
         symbols = [self.letters.number(event) for event in events]
         limit = UNREACHABLE - 1 if calls is None else calls
@@ -149,9 +149,9 @@ class Policy:
         return next(past for reached, past in self._pasts(moves, self.automaton.states) if reached == state)
 
     def turns(self, states_max: int) -> Iterator[tuple[int, list[str]]]:
-        """States in which it is the model's turn, the nearest first, and the shortest past of each, as text.
+        """States in which it is the model's turn, with their pasts.
 
-        In these pasts every call is followed by a result, and by nothing that cannot be.
+        The nearest come first. In these pasts every call is followed by a result, and by nothing that cannot be.
         """
         moves: list[Move] = [((self.letters.number(Event(EventKind.REPLY)),), [EventKind.REPLY.value])]
         for tool, (made, results) in self.possible.items():
@@ -160,7 +160,7 @@ class Policy:
         return self._pasts(moves, states_max)
 
     def _pasts(self, moves: Sequence[Move], states_max: int) -> Iterator[tuple[int, list[str]]]:
-        """The first states that moves lead to, and a shortest sequence of events to each, as text."""
+        """The first states that moves lead to. A shortest sequence of events to each is text."""
         waiting: deque[tuple[int, list[str]]] = deque([(self.automaton.start, [])])
         seen = {self.automaton.start}
         while waiting:
@@ -237,7 +237,7 @@ def _accepts_reply(automaton: Dfa, letters: Letters) -> np.ndarray:
 def _distances(
     automaton: Dfa, letters: Letters, possible: Mapping[str, tuple[list[int], list[int]]], guard: ResourceGuard
 ) -> np.ndarray:
-    """int32 [S], the fewest calls to a reply that satisfies, whatever the results are."""
+    """int32 [S], the fewest calls to a reply that satisfies. They hold whatever the results are."""
     distance = np.where(_accepts_reply(automaton, letters), 0, UNREACHABLE).astype(np.int64)
     successors = automaton.next_state[:, automaton.symbol_class]  # [S, letters]
     while True:

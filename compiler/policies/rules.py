@@ -1,4 +1,4 @@
-"""Reads the rules of a policy: formulas or templates of Declare, over the events of a conversation."""
+"""Reads the rules of a policy. They are formulas or templates of Declare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from compiler.policies.events import EventKind, EventProposition, read_propositi
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as the caller wrote it, its formula, and what the names of the formula stand for."""
+    """A rule as the caller wrote it, and its formula.
+
+    propositions  what the names of the formula stand for
+    """
 
     text: str
     formula: LtlfFormula

@@ -20,7 +20,7 @@ def satisfies(formula: LtlfFormula, trace: Sequence[frozenset[str]]) -> bool:
 
 
 def _past(formula: LtlfFormula, trace: Sequence[frozenset[str]], index: int, at: int) -> bool:
-    """The truth of a node without operators of the future, at a step. It asks each earlier step itself."""
+    """The truth at a step of a node without the future. It asks each earlier step itself."""
     node = formula.nodes[index]
 
     def argument(number: int, step: int) -> bool:

@@ -17,7 +17,7 @@ def random_formula(rng: random.Random, names: Sequence[str] = NAMES) -> str:
 
 
 def random_formula_with_past(rng: random.Random, names: Sequence[str] = NAMES) -> str:
-    """A random formula in which random formulas of the past stand for some names."""
+    """A random formula, with formulas of the past for some names."""
     places = ["p", *names]
     formula = random_formula(rng, places)
     while "p" in formula:

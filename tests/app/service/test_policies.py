@@ -1,4 +1,4 @@
-"""Policies over HTTP: conversations that are checked, and policies whose states are listed."""
+"""Policies over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOOLS = [tool("refund", AMOUNT), *map(tool, ("confirm", "delete", "notify", "app
 
 
 def conversation(*events: Any) -> list[dict[str, Any]]:
-    """Messages: a pair is a call with its arguments and its result, a string a reply."""
+    """The messages of events. A triple is a call with arguments and result, a string a reply."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "help me"}]
     for number, event in enumerate(events):
         if isinstance(event, str):

@@ -1,4 +1,7 @@
-"""Operators of the past, beside the evaluator and beside MONA with programs that share nothing with the translator."""
+"""Operators of the past, beside the evaluator and beside MONA.
+
+MONA reads programs that share nothing with the translator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rules say of events: reading, truth, and the schemas of conditions beside an independent validator."""
+"""What rules say of events, beside an independent validator."""
 
 from __future__ import annotations
 

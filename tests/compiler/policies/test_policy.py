@@ -1,4 +1,4 @@
-"""The next events of a conversation, beside a search over all conversations and an independent evaluator."""
+"""The next events of a conversation, beside a search over all conversations."""
 
 from __future__ import annotations
 
