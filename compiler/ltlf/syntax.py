@@ -375,7 +375,7 @@ def parse_formula(source: str, guard: ResourceGuard, atoms: AtomReader | None = 
 
     >>> from compiler.limits import DEFAULT_LIMITS
     >>> propositions_of(parse_formula("F(dog) -> dog && cat U toy", ResourceGuard(DEFAULT_LIMITS)))
-    ('dog', 'cat')
+    ('dog', 'cat', 'toy')
     """
     guard.check("formula_chars_max", len(source))
     formula = _Parser(source, guard, atoms).parse()
