@@ -91,6 +91,7 @@ from abs_client.ltlf import (
     X,
     Y,
 )
+from abs_client.policies import BrokenRule, Policy, PolicyResult, PolicyState
 from abs_client.results import (
     Automaton,
     Capture,
@@ -118,7 +119,7 @@ from abs_client.sequences import SequenceOf, capture, free, one_of, optional, re
 __all__ = [
     "EOS", "FALSE", "LAST", "NGRAM_GAP", "NOMATCH", "SENTENCE_GAP", "TRUE", "WORD_GAP", "WX", "AbsError",
     "AccessDeniedError", "AllOf", "AnyOf", "AsyncClient", "AsyncJob", "AsyncStream", "Automaton", "Beam",
-    "BudgetTooSmallError", "BusyError", "Capture", "CheckResult", "Choice", "Client", "Compilation",
+    "BrokenRule", "BudgetTooSmallError", "BusyError", "Capture", "CheckResult", "Choice", "Client", "Compilation",
     "CompileResult", "CompileWarning", "Concept", "ConjunctCheck", "ConnectionFailedError", "Constraint",
     "ConstraintError", "ConstraintSyntaxError", "ConstraintTooLargeError", "ConstraintUnsatisfiableError",
     "ConstraintUnsupportedError", "DeadlineExceededError", "DeadlineUnreachableError", "DecodeOptions",
@@ -127,10 +128,10 @@ __all__ = [
     "IdempotencyMismatchError", "Iff", "Implies", "Infill", "InvalidRequestError", "InvalidResponseError", "Job",
     "JobCancelledError", "JobState", "JsonSchema", "Keywords", "LabelStep", "LabelledConstraint", "Length", "Ltlf",
     "M", "Match", "ModelCard", "NamedProposition", "Not", "NotFoundError", "NotReadyError", "O", "OutOfMemoryError",
-    "PromptTooLongError", "PromptViolationError", "QueueFullError", "R", "RateLimitError", "RawConstraint",
-    "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError", "Restart", "Result", "Retry",
-    "S", "SequenceOf", "ServerError", "ServiceUnavailableError", "State", "Step", "Stream", "Timings", "TokenStep",
-    "TracedWord", "Transition", "U", "UndecidedError", "UnknownAutomatonError", "UnknownJobError",
-    "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y", "capture", "constraint_of",
-    "free", "gap", "one_of", "optional", "repeat", "token",
+    "Policy", "PolicyResult", "PolicyState", "PromptTooLongError", "PromptViolationError", "QueueFullError", "R",
+    "RateLimitError", "RawConstraint", "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError",
+    "Restart", "Result", "Retry", "S", "SequenceOf", "ServerError", "ServiceUnavailableError", "State", "Step",
+    "Stream", "Timings", "TokenStep", "TracedWord", "Transition", "U", "UndecidedError", "UnknownAutomatonError",
+    "UnknownJobError", "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y", "capture",
+    "constraint_of", "free", "gap", "one_of", "optional", "repeat", "token",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from abs_client.errors import (
     UnknownJobError,
     error_of,
 )
+from abs_client.policies import Policy, PolicyResult
 from abs_client.results import (
     Automaton,
     CheckResult,
@@ -141,6 +142,18 @@ def check(constraint: ConstraintLike, text: str | Sequence[str], conjuncts: bool
     subject = {"text": text} if isinstance(text, str) else {"labels": list(text)}
     body = {**_constraint_fields(constraint), **subject, **({"conjuncts": True} if conjuncts else {})}
     return Call(HttpRequest("POST", "/check", body), _reader(CheckResult))
+
+
+def apply_policy(
+    policy: Policy, tools: Sequence[Mapping[str, Any]] | None, messages: Sequence[Mapping[str, Any]] | None
+) -> Call[PolicyResult]:
+    """POST /check for the messages of a conversation; without messages POST /compile."""
+    body: dict[str, Any] = {"policy": policy.as_dict()}
+    if tools is not None:
+        body["tools"] = list(tools)
+    if messages is None:
+        return Call(HttpRequest("POST", "/compile", body), _reader(PolicyResult))
+    return Call(HttpRequest("POST", "/check", body | {"messages": list(messages)}), _reader(PolicyResult))
 
 
 def decode(

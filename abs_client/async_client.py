@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -24,6 +24,7 @@ from abs_client._transport import READ_S, Endpoint
 from abs_client.constraints import ConstraintLike
 from abs_client.errors import AbsError, ConnectionFailedError, JobCancelledError, NotReadyError, error_of
 from abs_client.events import Event
+from abs_client.policies import Policy, PolicyResult
 from abs_client.results import (
     Automaton,
     CheckResult,
@@ -120,6 +121,20 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         conjuncts  also check each conjunct of the constraint separately
         """
         return await self._request(requests.check(constraint, text, conjuncts))
+
+    async def check_conversation(
+        self, policy: Policy, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> PolicyResult:
+        """Check a conversation against the rules of a policy. It tells what may come next.
+
+        messages  as in the chat API
+        tools     as in the chat API; by default the tools that the messages call
+        """
+        return await self._request(requests.apply_policy(policy, tools, messages))
+
+    async def policy_states(self, policy: Policy, tools: Sequence[Mapping[str, Any]]) -> PolicyResult:
+        """List the states of a policy."""
+        return await self._request(requests.apply_policy(policy, tools, None))
 
     async def decode(
         self, log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None,

@@ -93,6 +93,8 @@ class Client(AbstractContextManager["Client", None]):
     stream = _method(AsyncClient.stream, _stream)
     compile = _method(AsyncClient.compile, run)
     check = _method(AsyncClient.check, run)
+    check_conversation = _method(AsyncClient.check_conversation, run)
+    policy_states = _method(AsyncClient.policy_states, run)
     decode = _method(AsyncClient.decode, run)
     submit = _method(AsyncClient.submit, _job)
     submit_compile = _method(AsyncClient.submit_compile, _job)

@@ -6,10 +6,10 @@ the model needs until a reply satisfies all rules.
 
 from __future__ import annotations
 
-from compiler.policies.decision import PolicyDecision, PolicyState, decide, read_policy, states_of
+from compiler.policies.decision import PolicyDecision, PolicyTurn, decide, read_policy, states_of
 from compiler.policies.declare import read_decl
 from compiler.policies.events import Event, EventKind
 
 __all__ = [
-    "Event", "EventKind", "PolicyDecision", "PolicyState", "decide", "read_decl", "read_policy", "states_of",
+    "Event", "EventKind", "PolicyDecision", "PolicyTurn", "decide", "read_decl", "read_policy", "states_of",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from compiler.errors import SpecSyntaxError
 from compiler.limits import ResourceGuard
 from compiler.policies.events import Event, EventKind, EventProposition, read_proposition
 from compiler.policies.letters import writable_within
-from compiler.policies.policy import BrokenRule, NextEvents, Policy, compile_policy
+from compiler.policies.policy import NextEvents, PolicyAutomaton, RuleViolation, compile_policy
 from compiler.policies.rules import read_rules
 
 
@@ -27,7 +27,7 @@ class PolicyDecision:
     past          where there is a conflict, the fewest events that lead to it, as text
     """
 
-    broken: list[BrokenRule]
+    broken: list[RuleViolation]
     open_rules: list[str]
     following: NextEvents
     calls_needed: int | None
@@ -36,7 +36,7 @@ class PolicyDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyState:
+class PolicyTurn:
     """A state in which it is the model's turn. It has a shortest past, as text."""
 
     past: list[str]
@@ -47,7 +47,7 @@ class PolicyState:
 
 def read_policy(
     rules: Sequence[str], tools: Mapping[str, dict[str, Any]], assume: Sequence[str], guard: ResourceGuard
-) -> Policy:
+) -> PolicyAutomaton:
     """The policy of these rules and assumptions. Raises SpecSyntaxError, SpecUnsupported and LimitExceeded."""
     guard.check("parts_max", len(rules) + len(assume))
     guard.check("formulas_chars_max", sum(map(len, [*rules, *assume])))
@@ -56,7 +56,9 @@ def read_policy(
     return compile_policy(read, tools, writable=writable_within(guard), guard=guard, assume=assumed)
 
 
-def decide(policy: Policy, events: Sequence[Event], max_calls: int | None, guard: ResourceGuard) -> PolicyDecision:
+def decide(
+    policy: PolicyAutomaton, events: Sequence[Event], max_calls: int | None, guard: ResourceGuard
+) -> PolicyDecision:
     """What the policy says after these events. At most `max_calls` calls may still be made."""
     state = policy.state(events)
     conflict = policy.conflict(events, max_calls, guard)
@@ -70,13 +72,13 @@ def decide(policy: Policy, events: Sequence[Event], max_calls: int | None, guard
     )
 
 
-def states_of(policy: Policy, states_max: int) -> list[PolicyState]:
+def states_of(policy: PolicyAutomaton, states_max: int) -> list[PolicyTurn]:
     """The first states in which it is the model's turn."""
     found = []
     for state, past in policy.turns(states_max):
         following = policy.next_events(state)
         calls = _finite(policy.distance[state])
-        found.append(PolicyState(past, calls, following.reply, list(following.arguments)))
+        found.append(PolicyTurn(past, calls, following.reply, list(following.arguments)))
     return found
 
 

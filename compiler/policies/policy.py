@@ -42,7 +42,7 @@ class NextEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenRule:
+class RuleViolation:
     """A rule that a conversation breaks.
 
     event  the number of the first event after which it cannot be met; None where the conversation ends before it is
@@ -53,7 +53,7 @@ class BrokenRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class PolicyAutomaton:
     """Rules as an automaton, with a distance for each state.
 
     rules     the texts of the rules
@@ -101,7 +101,7 @@ class Policy:
     def _may_reply(self) -> np.ndarray:
         return _accepts_reply(self.automaton, self.letters)
 
-    def violations(self, events: Sequence[Event], ended: bool) -> list[BrokenRule]:
+    def violations(self, events: Sequence[Event], ended: bool) -> list[RuleViolation]:
         """The rules that these events break. Where the conversation has ended, those that are not met count as well."""
         symbols = [self.letters.number(event) for event in events]
         found = []
@@ -113,7 +113,7 @@ class Policy:
                     broken = number
                     break
             if broken is not None or (ended and symbols and not dfa.accepting[state]):
-                found.append(BrokenRule(rule, broken))
+                found.append(RuleViolation(rule, broken))
         return found
 
     def open_rules(self, events: Sequence[Event]) -> list[str]:
@@ -186,7 +186,7 @@ def compile_policy(
     writable: Writable,
     guard: ResourceGuard,
     assume: Sequence[EventProposition] = (),
-) -> Policy:
+) -> PolicyAutomaton:
     """The policy of these rules for these tools.
 
     tools     the schema of each tool's arguments, by name
@@ -211,7 +211,7 @@ def compile_policy(
         possible[tool] = letters.satisfiable(EventKind.CALL, tool, schema or ANY_OBJECT, writable), kept
     distance = _distances(automaton, letters, possible, guard)
     texts = tuple(rule.text for rule in rules)
-    return Policy(
+    return PolicyAutomaton(
         rules=texts,
         letters=letters,
         tools=dict(tools),

@@ -22,6 +22,7 @@ from abs_client import (
     Job,
     Keywords,
     Ltlf,
+    Policy,
     Retry,
     Stream,
 )
@@ -37,11 +38,15 @@ SYNC_NAMES = {
 VARYING = {"id", "timings", "compile_ms", "raw", "svg"}  # fields that two equal requests do not share
 
 DOG = F("dog") & Keywords("ball")
+POLICY = Policy(["precedence(confirm, delete)"])
+TOOLS = [{"type": "function", "function": {"name": name}} for name in ("confirm", "delete")]
 CALLS: dict[str, Callable[[Any, str], Any]] = {
     "generate": lambda client, _: client.generate("sentence:", DOG, max_tokens=12, n=2, trace=True),
     "stream": lambda client, _: client.stream("sentence:", DOG, max_tokens=12, beams=4, rejected_top_k=2),
     "compile": lambda client, _: client.compile(DOG),
     "check": lambda client, _: client.check(DOG, "a dog", conjuncts=True),
+    "check_conversation": lambda client, _: client.check_conversation(POLICY, [], tools=TOOLS),
+    "policy_states": lambda client, _: client.policy_states(POLICY, TOOLS),
     "decode": lambda client, _: client.decode([[-0.1, -3.0], [-0.1, -2.0]], F("b"), ["a", "b"]),
     "automaton": lambda client, automaton: client.automaton(automaton),
     "automaton_dot": lambda client, automaton: client.automaton_dot(automaton),

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 import abs_client
-from abs_client import constraints, errors, events, explanations, forms, ltlf, results
+from abs_client import constraints, errors, events, explanations, forms, ltlf, policies, results
 from abs_client._json import json_name
 from app.main import create_app
 from app.settings import Settings
@@ -41,6 +41,9 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
     explanations.ExplainedLetter: "Letter",
     explanations.ExplainedState: "StateNote",
     explanations.Explanation: "ConstraintExplanation",
+    policies.BrokenRule: "BrokenRuleBody",
+    policies.PolicyResult: "PolicyResponse",
+    policies.PolicyState: "PolicyStateBody",
     events.Beam: "StepRowBody",
     events.Compilation: "CompiledEventBody",
     events.RejectedToken: "RejectedTokenBody",
@@ -54,7 +57,10 @@ OPTIONS: dict[type, str] = {
 }  # fmt: skip
 ARGUMENTS = {"prompt", "constraint", "log_probs", "labels", "stream"}  # of the methods, beside the options
 JSON_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": tuple}
-PUBLIC = [abs_client.client, abs_client.async_client, constraints, errors, events, explanations, forms, ltlf, results]
+PUBLIC = [
+    abs_client.client, abs_client.async_client, constraints, errors, events, explanations, forms, ltlf, policies,
+    results,
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

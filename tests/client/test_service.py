@@ -11,6 +11,7 @@ import pytest
 
 from abs_client import (
     AsyncClient,
+    BrokenRule,
     BudgetTooSmallError,
     Choice,
     Client,
@@ -26,6 +27,7 @@ from abs_client import (
     Keywords,
     Length,
     Ltlf,
+    Policy,
     Regex,
     Retry,
     Step,
@@ -103,6 +105,22 @@ def test_check_locates_the_violation(kind: str, url: str) -> None:
     assert not violation and violation.violated_at is not None and violation.violated_at <= len("a dog runs")
     label_check = ask(kind, url, lambda c: c.check(F("Bag").over("Coat", "Bag"), ["Coat", "Bag"]))
     assert label_check.satisfied
+
+
+@with_both_clients
+def test_a_policy_says_what_may_come_next(kind: str, url: str) -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("confirm", "delete")]
+    policy = Policy(["precedence(confirm, delete)"], max_calls=2)
+    function = {"name": "delete", "arguments": "{}"}
+    call = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+    result = ask(kind, url, lambda c: c.check_conversation(policy, [call], tools=tools))
+    assert not result and result.broken == (BrokenRule("precedence(confirm, delete)", "call(delete)", 0),)
+    empty = ask(kind, url, lambda c: c.check_conversation(policy, [], tools=tools))
+    assert empty.reply and set(empty.tools) == {"confirm"}
+    states = ask(kind, url, lambda c: c.policy_states(policy, tools)).states
+    assert [state.tools for state in states if not state.past] == [("confirm",)]
+    declared = Policy(decl="Precedence[confirm, delete]", assume=["result(confirm, ok = true)"])
+    assert ask(kind, url, lambda c: c.check_conversation(declared, [], tools=tools)) == empty
 
 
 @with_both_clients

@@ -17,7 +17,7 @@ from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.policies import Event, EventKind
 from compiler.policies.events import EventProposition, read_proposition
 from compiler.policies.letters import writable_within
-from compiler.policies.policy import Policy, compile_policy
+from compiler.policies.policy import PolicyAutomaton, compile_policy
 from compiler.policies.rules import Rule, read_rules
 from tests.references.ltlf import satisfies
 
@@ -26,7 +26,7 @@ TOOLS: dict[str, dict[str, Any]] = {"refund": AMOUNT, "notify": {"type": "object
 REPLY = Event(EventKind.REPLY)
 
 
-def policy_of(rules: Sequence[str], tools: dict[str, Any] = TOOLS, assume: Sequence[str] = ()) -> Policy:
+def policy_of(rules: Sequence[str], tools: dict[str, Any] = TOOLS, assume: Sequence[str] = ()) -> PolicyAutomaton:
     guard = ResourceGuard(DEFAULT_LIMITS)
     assumed = [found[0] for found in (read_proposition(text, 0) for text in assume) if found]
     return compile_policy(
