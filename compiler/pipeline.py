@@ -118,7 +118,7 @@ def compile_spec(
     guard, left_out = ResourceGuard(limits, cancelled), list[LimitExceeded]()
     try:
         read = _read(spec, guard)
-        check_token_names(read, vocabulary)
+        check_token_names(read, vocabulary, guard)
         tree = constraint_tree(read, engines, guard)
         make = partial(_over_tokens, spec=read, vocabulary=vocabulary, left_out=left_out)
         made, tree = _within_limits(tree, make, guard, left_out)

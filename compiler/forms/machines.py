@@ -43,13 +43,15 @@ def grammar_part(spec: GrammarSpec, guard: ResourceGuard) -> PartTexts:
     """The rules of a grammar inside a sequence."""
     try:
         with blame_field("grammar"):
-            names, nodes, terminals = prepared_rules(
-                read_grammar(spec.text, spec.syntax, guard).grammar, INLINE_GROWTH_MAX, guard
-            )
-            rules = [rule_dfa(node, guard) for node in nodes]
+            parsed = read_grammar(spec.text, spec.syntax, guard)
+            prepared = prepared_rules(parsed.grammar, INLINE_GROWTH_MAX, guard)
+            rules = [rule_dfa(node, guard) for node in prepared.rules]
     except SpecUnsatisfiable:
         return char_complement(everything())  # other parts may have texts
-    return PartRules(names=tuple(names), rules=(rules[0].without_end(), *rules[1:]), terminals=frozenset(terminals))
+    return PartRules(
+        names=prepared.names, rules=(rules[0].without_end(), *rules[1:]), terminals=prepared.terminals,
+        single_tokens=prepared.single_tokens, marks=prepared.marks,
+    )  # fmt: skip
 
 
 def all_of(left: JsonSchemaSpec, right: JsonSchemaSpec) -> JsonSchemaSpec | None:

@@ -19,11 +19,11 @@ from compiler.forms.concatenation import inlined
 from compiler.limits import SIZE_LIMITS, ResourceGuard
 from compiler.pushdown import (
     END_SYMBOL,
-    MARK_SYMBOL,
     SPENT,
     PushdownMachine,
     RuleDfa,
     call,
+    named_token,
     network_machine,
     regular_machine,
     rule_dfa,
@@ -50,16 +50,20 @@ from compiler.text import CharLeaf, PushdownLeaf
 EXPLICIT_STATES_MAX = 5_000  # up to where an automaton takes the place of rules, as for schemas
 _TEXT = "the text"  # the name of the root
 _FREE = "free text"
-_MARK = Chars(single(MARK_SYMBOL))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PartRules:
-    """The rules of a part with a constraint of its own. The first one is the part; letters count from it."""
+    """The rules of a part with a constraint of its own. The first one is the part; letters count from it.
+
+    terminals, single_tokens, marks  as in a grammar
+    """
 
     names: tuple[str, ...]
     rules: tuple[RuleDfa, ...]
     terminals: frozenset[int] = frozenset()
+    single_tokens: frozenset[int] = frozenset()
+    marks: tuple[str, ...] = ()
 
 
 PartTexts: TypeAlias = CharDfa | PartRules
@@ -130,7 +134,10 @@ def part_machine(texts: PartTexts, guard: ResourceGuard) -> PushdownMachine | No
     if isinstance(texts, CharDfa):
         return None if is_empty(texts.dfa) else regular_machine(texts, guard)
     root = texts.rules[0].with_end()
-    return network_machine(texts.names, (root, *texts.rules[1:]), guard, texts.terminals)
+    return network_machine(
+        texts.names, (root, *texts.rules[1:]), guard, texts.terminals,
+        budgets=dict.fromkeys(texts.single_tokens, 1), marks=texts.marks,
+    )  # fmt: skip
 
 
 @dataclass
@@ -185,11 +192,10 @@ class _Rules:
                 return concat(inside)
 
     def _token(self, name: str) -> Node:
-        text = literal_node(name, ignore_case=False)
         if self.reads_text:
-            return text
+            return literal_node(name, ignore_case=False)
         self.marks[name] = None
-        return concat([_MARK, text, _MARK])
+        return named_token(name)
 
     def _texts(self, part: FreePart | TextPart) -> Node:
         """The call of a rule with these texts."""
@@ -211,6 +217,8 @@ class _Rules:
         self.recursive = True
         first = 1 + len(self.rules)
         self.terminals |= {first + each for each in part.terminals}
+        self.budgets |= {first + each: 1 for each in part.single_tokens}
+        self.marks |= dict.fromkeys(part.marks)
         moved = [
             replace(rule, letters=tuple(each + first if each >= 0 else each for each in rule.letters))
             for rule in part.rules

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
-from compiler.errors import SpecSyntaxError, did_you_mean
+from compiler.errors import SpecSyntaxError, SpecUnsatisfiable, did_you_mean
+from compiler.grammars import read_grammar
+from compiler.limits import ResourceGuard
+from compiler.regex import blame_field
 from compiler.spec import (
     AllSpec,
     AnySpec,
+    GrammarSpec,
     LabelsSpec,
     NotSpec,
     Part,
@@ -15,47 +20,53 @@ from compiler.spec import (
     Spec,
     TextPart,
     TokenPart,
+    field_prefix,
     inner_parts,
 )
 from compiler.vocab import Vocabulary
 
 
-def check_token_names(spec: Spec, vocabulary: Vocabulary) -> None:
+def check_token_names(spec: Spec, vocabulary: Vocabulary, guard: ResourceGuard) -> None:
     """Check each named token.
 
-    Raises SpecSyntaxError, with its field, for one that the vocabulary does not have, or that ends a text.
+    Raises SpecSyntaxError, with its field, for one that the vocabulary does not have, or that ends a text; and what
+    `read_grammar` raises, but for a grammar without texts.
     """
-    if vocabulary.checks_texts:
-        return
-    for path, name in _names(spec):
-        field = ".".join(path)
-        if name not in vocabulary.names:
-            hint = did_you_mean(name, vocabulary.names)
-            message = f"the model has no special or added token of this name{hint}; write other text as a string"
-            raise SpecSyntaxError(message, field=field, expected="a token of the model, such as <tool_call>")
-        if vocabulary.names[name] in vocabulary.eos_ids:
-            message = "this token ends the text: leave it out, the end of a sequence needs no part"
-            raise SpecSyntaxError(message, field=field, expected="a token that does not end the text")
-
-
-def _names(spec: Spec) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The names of tokens, with their paths."""
     match spec:
         case AllSpec() | AnySpec():
             for number, part in enumerate(spec.parts):
-                yield from (((f"{spec.form}.{number}", *path), name) for path, name in _names(part))
+                with field_prefix(f"{spec.form}.{number}"):
+                    check_token_names(part, vocabulary, guard)
         case NotSpec():
-            yield from ((("not", *path), name) for path, name in _names(spec.part))
+            with field_prefix("not"):
+                check_token_names(spec.part, vocabulary, guard)
         case LabelsSpec():
-            yield from _names(spec.part)
+            check_token_names(spec.part, vocabulary, guard)
         case SequenceSpec():
-            yield from _part_names(spec.root)
+            _check_part(spec.root, vocabulary, guard)
+        case GrammarSpec(syntax="gbnf") if "<" in spec.text:
+            with blame_field("grammar"), suppress(SpecUnsatisfiable):
+                for name, place in read_grammar(spec.text, spec.syntax, guard).token_places.items():
+                    _check(name, vocabulary, source=spec.text, position=place)
 
 
-def _part_names(part: Part) -> Iterator[tuple[tuple[str, ...], str]]:
+def _check_part(part: Part, vocabulary: Vocabulary, guard: ResourceGuard) -> None:
     if isinstance(part, TokenPart):
-        yield ("token",), part.name
+        _check(part.name, vocabulary, field="token")
     elif isinstance(part, TextPart):
-        yield from _names(part.spec)
+        check_token_names(part.spec, vocabulary, guard)
     for path, inside in inner_parts(part):
-        yield from (((path, *further), name) for further, name in _part_names(inside))
+        with field_prefix(path):
+            _check_part(inside, vocabulary, guard)
+
+
+def _check(name: str, vocabulary: Vocabulary, **place: Any) -> None:
+    if vocabulary.checks_texts:
+        return
+    if name not in vocabulary.names:
+        hint = did_you_mean(name, vocabulary.names)
+        message = f"the model has no special or added token of this name{hint}; write other text as a string"
+        raise SpecSyntaxError(message, expected="a token of the model, such as <tool_call>", **place)
+    if vocabulary.names[name] in vocabulary.eos_ids:
+        message = "this token ends the text: leave it out, the end of a sequence needs no part"
+        raise SpecSyntaxError(message, expected="a token that does not end the text", **place)

@@ -21,6 +21,7 @@ _NEWLINE = re.compile(r"\r\n?|\n")
 _REPEAT = re.compile(r"\{[ \t\r\n]*([0-9]+)[ \t\r\n]*(?:(,)[ \t\r\n]*([0-9]*)[ \t\r\n]*)?\}")
 _SHORT_REPEATS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _CODE_POINT = re.compile(r"#x([0-9A-Fa-f]+)")
+_TOKEN = re.compile(r"(!?)(<[^<>\r\n]+>)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class BnfDialect:
     class_escapes    in classes
     refused          constructs that begin with something of their own, by name
     w3c              whether 'literals' without escapes, `#x20` and `A - B` are read
+    tokens           whether `<name>` and `!<name>` are read
     """
 
     name: re.Pattern[str]
@@ -43,6 +45,7 @@ class BnfDialect:
     class_escapes: Escapes
     refused: dict[str, re.Pattern[str]]
     w3c: bool = False
+    tokens: bool = False
 
 
 class BnfReader:
@@ -136,6 +139,8 @@ class BnfReader:
                 scanner.fail("a repetition is not {m}, {m,} or {m,n}", "{m}, {m,} or {m,n}")
             else:
                 break
+            if self._table.is_other_token(element) and minimum < 2 and maximum is None:
+                element = Chars(ANYTHING)  # any number of tokens write any text
             element = Repeat(element, minimum, maximum)
         return element
 
@@ -150,6 +155,8 @@ class BnfReader:
             return Chars(self._class())
         if char == "(":
             return self._group()
+        if self._dialect.tokens and char and char in "!<":
+            return self._token()
         if scanner.takes("."):
             return Chars(ANYTHING)
         if w3c and char == "#":
@@ -159,6 +166,13 @@ class BnfReader:
         if name := scanner.match(self._dialect.name):
             return self._table.call(name[0], name.start())
         return None
+
+    def _token(self) -> Node:
+        place, found = self._scanner.at, self._scanner.match(_TOKEN)
+        if found is None:
+            self._scanner.fail("not a token", "<name> or !<name>")
+        negated, name = found.groups()
+        return self._table.other_token(name, place) if negated else self._table.token(name, place)
 
     def _group(self) -> Node:
         scanner, place = self._scanner, self._scanner.at

@@ -1,7 +1,8 @@
 """Reads GBNF, the grammars of llama.cpp (grammars/README.md in its repository).
 
 A grammar is a list of rules `name ::= ...` over Unicode characters; its texts are those of the rule `root`. Terminals
-are "literals", [classes] and `.`, any character. There is no lexer and nothing is skipped between terminals.
+are "literals", [classes], `.`, any character, and tokens by their names. There is no lexer and nothing is skipped
+between terminals.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _GBNF = BnfDialect(
     line_space=re.compile(r"(?:[ \t]|#[^\r\n]*)*"),
     escapes=_ESCAPES,
     class_escapes=_ESCAPES,
-    refused={"token": re.compile(r"!?<")},
+    refused={"token": re.compile(r"!?<\[[0-9]*\]>")},  # by their ids, which no text has
+    tokens=True,
 )
 
 
@@ -33,7 +35,7 @@ def read_gbnf(text: str, guard: ResourceGuard) -> ParsedGrammar:
 
     A rule is defined once. Raises SpecSyntaxError (with place and what was expected) for a text that is no GBNF, for a
     rule that is missing or defined twice, and for a text without `root`; SpecUnsupported (with the place) for a token
-    such as `<think>`; SpecUnsatisfiable where no text is derived; LimitExceeded over `grammar_chars_max` or
+    by its id; SpecUnsatisfiable where no text is derived; LimitExceeded over `grammar_chars_max` or
     `nesting_depth_max`.
 
     >>> from compiler.limits import DEFAULT_LIMITS

@@ -5,13 +5,21 @@ Finds undefined and useless rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compiler.automata import Dfa, Minterms, live_states
 from compiler.errors import SpecUnsatisfiable, did_you_mean, shown_name
 from compiler.grammars.scanner import Scanner
-from compiler.pushdown import Grammar, call, calls_of, derives, productive_rules
+from compiler.pushdown import (
+    Grammar,
+    call,
+    calls_of,
+    derives,
+    named_token,
+    productive_rules,
+    text_of_one_token,
+)
 from compiler.regex import EMPTY, Chars, Node, alternation, concat
 
 
@@ -26,10 +34,14 @@ class GrammarWarning:
 
 @dataclass(frozen=True, slots=True)
 class ParsedGrammar:
-    """A grammar, and what is probably wrong with its text."""
+    """A grammar, and what is probably wrong with its text.
+
+    token_places  where each token was first named
+    """
 
     grammar: Grammar
     warnings: tuple[GrammarWarning, ...]
+    token_places: Mapping[str, int]
 
 
 class RuleTable:
@@ -49,6 +61,26 @@ class RuleTable:
         self._defined: dict[str, int] = {}  # where each rule is defined
         self._alternatives: list[tuple[str, list[tuple[Node, int]]]] = []
         self._mentioned: dict[int, set[int]] = {}
+        self._token_places: dict[str, int] = {}
+        self._other_token: int | None = None
+
+    def token(self, name: str, place: int) -> Node:
+        """A named token, which stands at a place."""
+        self._token_places.setdefault(name, place)
+        return named_token(name)
+
+    def other_token(self, name: str, place: int) -> Node:
+        """The call of a rule for one token but the named one."""
+        # No text has a token that is named.
+        self._token_places.setdefault(name, place)
+        if self._other_token is None:
+            self._other_token = self.helper("a token")
+            self.fill(self._other_token, text_of_one_token())
+        return call(self._other_token)
+
+    def is_other_token(self, node: Node) -> bool:
+        """Whether the pattern is a call of that rule."""
+        return self._other_token is not None and node == call(self._other_token)
 
     def call(self, name: str, place: int) -> Node:
         """The call of a named rule, which stands at a place."""
@@ -126,8 +158,12 @@ class RuleTable:
         names, first = tuple(self._names), self._numbers[start]
         if before != EMPTY:
             names, rules, first = (*names, "the text"), (*rules, concat([before, call(first)])), len(rules)
-        grammar = Grammar(names, rules, first, frozenset(self.terminals))
-        return ParsedGrammar(grammar, self._warnings(grammar, productive))
+        single_tokens = frozenset() if self._other_token is None else frozenset([self._other_token])
+        grammar = Grammar(
+            names, rules, first, frozenset(self.terminals), single_tokens=single_tokens,
+            marks=tuple(self._token_places),
+        )  # fmt: skip
+        return ParsedGrammar(grammar, self._warnings(grammar, productive), self._token_places)
 
     def _warnings(self, grammar: Grammar, productive: set[int]) -> tuple[GrammarWarning, ...]:
         found, used = dict[int, str](), self._used(grammar)

@@ -12,12 +12,13 @@ from compiler.pushdown.budgets import counting_states
 from compiler.pushdown.configurations import DEAD_STATE, MEMBERS_MAX, Configurations, Stacks
 from compiler.pushdown.grammar import (
     END_SYMBOL,
-    MARK_SYMBOL,
     Grammar,
     call,
     calls_of,
     derives,
+    named_token,
     replace_calls,
+    text_of_one_token,
 )
 from compiler.pushdown.machine import (
     ACCEPTED,
@@ -49,10 +50,11 @@ from compiler.pushdown.stack_vectors import ExitCosts
 from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 __all__ = [
-    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "END_SYMBOL", "INLINE_GROWTH_MAX", "MARK_SYMBOL",
+    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "END_SYMBOL", "INLINE_GROWTH_MAX",
     "MEMBERS_MAX", "NOWHERE", "SPENT", "SPENT_BYTE", "TEXT_END", "Configurations", "ExitCosts", "ExitDistances",
     "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer", "RuleDfa", "StackNodes",
     "Stacks", "after_space", "build_machine", "call", "calls_of", "complement", "counting_states", "derives",
-    "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays", "network_machine", "prepared_rules",
-    "productive_rules", "regular_machine", "replace_calls", "rule_dfa", "saturate", "unite", "with_leading_space",
+    "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays", "named_token", "network_machine",
+    "prepared_rules", "productive_rules", "regular_machine", "replace_calls", "rule_dfa", "saturate",
+    "text_of_one_token", "unite", "with_leading_space",
 ]  # fmt: skip

@@ -7,10 +7,21 @@ trees, automata and constructions of `compiler.regex` serve rules too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
-from compiler.automata import CODE_POINTS, CharSet, single
-from compiler.regex import Alternation, Chars, Concat, Node, Repeat, Words, has_condition, leaves_of
+from compiler.automata import ANYTHING, CODE_POINTS, CharSet, single
+from compiler.regex import (
+    Alternation,
+    Chars,
+    Concat,
+    Node,
+    Repeat,
+    Words,
+    concat,
+    has_condition,
+    leaves_of,
+    literal_node,
+)
 
 END_SYMBOL = CODE_POINTS  # the end of the text, which only the root reads
 MARK_SYMBOL = CODE_POINTS + 1  # stands before and behind the name of a token
@@ -21,6 +32,17 @@ _FIRST_RULE = CODE_POINTS + 3
 def call(rule: int) -> Node:
     """The pattern that calls a rule, given by its number."""
     return Chars(single(_FIRST_RULE + rule))
+
+
+def named_token(name: str) -> Node:
+    """The token of a name. A text has the name itself."""
+    mark = Chars(single(MARK_SYMBOL))
+    return concat([mark, literal_node(name, False), mark])
+
+
+def text_of_one_token() -> Node:
+    """Some text, as a rule in `Grammar.single_tokens`."""
+    return concat([Repeat(Chars(ANYTHING), 1, None), Repeat(Chars(single(SPENT_SYMBOL)), 0, None)])
 
 
 def symbol_of(charset: CharSet) -> int | None:
@@ -42,6 +64,8 @@ class Grammar:
     terminals  rules without calls, whose anchors and look-arounds speak of their own text alone. A text of a terminal,
                unless it is empty, ends only where the next character would not make it a longer one. Beyond ASCII this
                holds where it is so for all characters with the same first byte.
+    single_tokens  rules without calls whose texts at most one token writes, as `text_of_one_token`
+    marks      the names of the tokens that are named
     Other rules hold neither anchors nor look-arounds. Raises ValueError where a rule is not as it should be, or a call
     names no rule.
 
@@ -55,6 +79,9 @@ class Grammar:
     rules: tuple[Node, ...]
     start: int = 0
     terminals: frozenset[int] = frozenset()
+    _: KW_ONLY
+    single_tokens: frozenset[int] = frozenset()
+    marks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         count = len(self.rules)
@@ -62,8 +89,8 @@ class Grammar:
             raise ValueError("each rule has a name, and start is one of them")
         if any(has_condition(rule) for number, rule in enumerate(self.rules) if number not in self.terminals):
             raise ValueError("rules hold neither anchors nor look-arounds")
-        if any(calls_of(self.rules[number]) for number in self.terminals):
-            raise ValueError("terminals call no rule")
+        if any(calls_of(self.rules[number]) for number in self.terminals | self.single_tokens):
+            raise ValueError("terminals and rules of one token call no rule")
         if any(called >= count for rule in self.rules for called in calls_of(rule)):
             raise ValueError("a call names no rule")
 

@@ -105,8 +105,11 @@ def build_machine(
     >>> machine.accepts(b"((()))"), machine.accepts(b"(()"), machine.conflicts()
     (True, False, [])
     """
-    names, rules, terminals = prepared_rules(grammar, inline_growth_max, guard)
-    return network_machine(names, (rule_dfa(rule, guard) for rule in rules), guard, terminals)
+    prepared = prepared_rules(grammar, inline_growth_max, guard)
+    return network_machine(
+        prepared.names, (rule_dfa(rule, guard) for rule in prepared.rules), guard, prepared.terminals,
+        budgets=dict.fromkeys(prepared.single_tokens, 1), marks=prepared.marks,
+    )  # fmt: skip
 
 
 def network_machine(

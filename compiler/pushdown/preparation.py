@@ -17,12 +17,8 @@ from compiler.regex import Alternation, Chars, Concat, Node, Repeat, positions_o
 _EMPTY_LANGUAGE = Alternation(())
 
 
-def prepared_rules(
-    grammar: Grammar, inline_growth_max: int, guard: ResourceGuard
-) -> tuple[list[str], list[Node], set[int]]:
-    """Names and patterns of the rules of a network, and its terminals.
-
-    The first rule is the root: the start, then END.
+def prepared_rules(grammar: Grammar, inline_growth_max: int, guard: ResourceGuard) -> Grammar:
+    """The rules of a network. The first one is the root: the start, then END.
 
     Rules that derive no text are left out of their callers. A rule that does not call itself replaces its calls while
     all rules together grow by at most `inline_growth_max` positions, so that calls stay only for recursion, and for
@@ -35,7 +31,7 @@ def prepared_rules(
         rules = dict(enumerate((*grammar.rules, Concat((call(grammar.start), Chars(single(END_SYMBOL)))))))
         rules = _useful(rules, root)
         if inline_growth_max:
-            rules = _inlined(rules, grammar.terminals | {root}, inline_growth_max, guard)
+            rules = _inlined(rules, grammar.terminals | grammar.single_tokens | {root}, inline_growth_max, guard)
         nullable = _closure(rules, derives_empty)
 
         def optional(called: int) -> Node:
@@ -45,9 +41,13 @@ def prepared_rules(
         names = (*grammar.names, "the text")
         rules = _useful(without_left_recursion(names, rules, guard), root)
         number = {rule: position for position, rule in enumerate(rules)}
-        named = [names[rule] if rule < len(names) else "a rest" for rule in rules]
-        nodes = [replace_calls(node, lambda called: call(number[called])) for node in rules.values()]
-        return named, nodes, {number[rule] for rule in grammar.terminals if rule in number}
+        named = tuple(names[rule] if rule < len(names) else "a rest" for rule in rules)
+        nodes = tuple(replace_calls(node, lambda called: call(number[called])) for node in rules.values())
+        terminals, single_tokens = (
+            frozenset(number[rule] for rule in kept if rule in number)
+            for kept in (grammar.terminals, grammar.single_tokens)
+        )
+        return Grammar(named, nodes, 0, terminals, single_tokens=single_tokens, marks=grammar.marks)
 
 
 def _useful(rules: dict[int, Node], root: int) -> dict[int, Node]:

@@ -21,6 +21,7 @@ WRONG = {
     "short escape": (r'root ::= "\x4"', 1, 11, r"\xXX"),
     "escape beyond the last character": (r'root ::= "\U00110000"', 1, 11, r"\xXX"),
     "range": ("root ::= [z-a]", 1, 11, "the lower character first"),
+    "token": ("root ::= !<a", 1, 10, "<name> or !<name>"),
     "repetition": ('root ::= "a"{3,2}', 1, 13, "{m,n} with m <= n"),
 }
 
@@ -39,9 +40,9 @@ def test_a_fault_is_shown_with_its_place(text: str, line: int, column: int, expe
     assert expected in error.expected
 
 
-def test_a_token_is_refused_with_its_place() -> None:
+def test_a_token_by_its_id_is_refused_with_its_place() -> None:
     with pytest.raises(SpecUnsupported) as caught:
-        machine_of('root ::= "a" !<think>')
+        machine_of('root ::= "a" !<[1000]>')
     assert (caught.value.construct, caught.value.position) == ("token", 13)
 
 
