@@ -15,7 +15,7 @@ import numpy as np
 from compiler.automata import unique_rows
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import ResourceGuard
-from compiler.products.formula import Formula, parts_of
+from compiler.products.formula import Formula, has_alternatives, parts_of
 from compiler.products.space import PartStart, ProductCosts, ProductSpace
 from compiler.products.witnesses import Check, LeastBudget, least_budget
 from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
@@ -84,6 +84,11 @@ class LazyProduct:
     def part_class(self) -> np.ndarray:
         """The class that a class is in each part: int32 [n, C]."""
         return np.stack([part.token_class[self._classes[0]] for part in self.parts])
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether some part need not hold."""
+        return has_alternatives(self.formula)
 
     @property
     def classes(self) -> int:

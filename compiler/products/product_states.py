@@ -129,14 +129,15 @@ class ProductStates:
         """
         found = np.empty((len(states), self.classes))
         for row, after in enumerate(map(self._after, states.tolist())):
-            found[row] = np.append(self._space.costs(after.states), 0.0)[after.group]  # the last is that of no group
+            found[row] = np.append(self._space.costs(after.states, after.witness), 0.0)[after.group]  # 0: no group
         return found
 
     def costs(self, states: Integers) -> NDArray[np.float64]:
         """The estimated cost to acceptance of each state: [R]; 0 if dead."""
         found, live = np.zeros(len(states)), np.flatnonzero(states > _ACCEPTED)
         if len(live):
-            found[live] = self._space.costs(np.array([self._members[state][0] for state in states[live].tolist()]))
+            members, witnesses = zip(*(self._members[state] for state in states[live].tolist()), strict=True)
+            found[live] = self._space.costs(np.array(members), witnesses)
         return found
 
     def expand(self, state: int) -> tuple[NDArray[np.int32], Callable[[int], int]]:

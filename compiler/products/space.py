@@ -25,19 +25,22 @@ KNOWN_MAX = 512  # states of parts whose distances after each class are kept
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductCosts:
-    """Costs to acceptance for each part of a product.
+    """Costs of a product's tokens, and of its parts to acceptance.
 
-    parts  float64 [S] of an explicit automaton's states, or those of a pushdown automaton
-    eos    of EOS, which all of these include
+    classes  float64 [C], of a token of each class
+    eos      of EOS
+    parts    float64 [S] of an explicit automaton's states, or those of a pushdown automaton; EOS is included. Empty
+             where no part is an alternative: the cost to go is that of a state's witness then
     """
 
-    parts: tuple[np.ndarray | ExitCosts, ...]
+    classes: np.ndarray
     eos: float
+    parts: tuple[np.ndarray | ExitCosts, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(part.nbytes for part in self.parts)
+        return int(self.classes.nbytes) + sum(part.nbytes for part in self.parts)
 
 
 class PartStates(Protocol):
@@ -153,7 +156,7 @@ class ProductSpace:
         self._known: dict[tuple[int, int], np.ndarray] = {}  # it saves time alone
         self.parts = list[PartStates]()
         first = list[int]()
-        costs_of = [None] * len(parts) if costs is None else costs.parts
+        costs_of = costs.parts if costs is not None and costs.parts else [None] * len(parts)
         for part, at, cost in zip(parts, starts, costs_of, strict=True):
             if isinstance(part, PushdownAutomaton):
                 assert not isinstance(at, int) and not isinstance(cost, np.ndarray)
@@ -190,12 +193,16 @@ class ProductSpace:
         found = [self._distances_after(part, number) for part, number in enumerate(state)]
         return least(self.formula, found), estimate(self.formula, found)
 
-    def costs(self, states: Integers) -> np.ndarray:
-        """The cost to acceptance, summed over the parts: float64 [N].
+    def costs(self, states: Integers, witnesses: Sequence[Sequence[int] | None]) -> np.ndarray:
+        """The cost to acceptance of some states, with their witnesses: float64 [N].
 
-        It is as if no token but EOS served two parts.
+        It is that of the witness, and 0 without one, where no row goes on. Where there are alternatives, a witness
+        takes one of them, so the costs of the parts are summed, as if no token but EOS served two parts.
         """
         assert self._costs is not None
+        if not self._costs.parts:
+            classes = self._costs.classes
+            return np.array([0.0 if each is None else classes[list(each)].sum() for each in witnesses])
         eos = self._costs.eos
         found = [
             np.where(distance == UNREACHABLE, np.inf, part.costs(states[:, number]) - eos)

@@ -113,14 +113,19 @@ def exit_costs(automaton: PushdownAutomaton, prior: Tensor) -> ExitCosts | None:
 
 
 def product_costs(product: LazyProduct, prior: Tensor) -> ProductCosts | None:
-    """The same for each part of a product. None where a part is too large."""
+    """The same for a product. None where it has alternatives, and a part is too large."""
+    classes = np.full(product.classes, np.inf)
+    np.minimum.at(classes, product.token_class, -prior.numpy())
+    eos = -float(prior[list(product.eos_ids)].max())
+    if not product.has_alternatives:
+        return ProductCosts(classes, eos)
     found = list[NDArray[np.float64] | ExitCosts]()
     for part in product.parts:
         cost = exit_costs(part, prior) if isinstance(part, PushdownAutomaton) else cost_to_go(part, prior)
         if cost is None:
             return None
         found.append(cost.numpy() if isinstance(cost, Tensor) else cost)
-    return ProductCosts(tuple(found), eos=-float(prior[list(product.eos_ids)].max()))
+    return ProductCosts(classes, eos, tuple(found))
 
 
 def _distinct_edges(state: Integers, column: Integers, edge: Integers, class_cost: Reals) -> EdgeList:

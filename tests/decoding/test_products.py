@@ -7,10 +7,10 @@ import random
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 from math import inf
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from compiler.text import answer_text, check_text
 from compiler.vocab import Vocabulary
 from decoding.heuristic import cost_to_go, exit_costs, unigram_prior
 from decoding.options import DEFAULT, SearchOptions
-from decoding.prepared_constraint import PreparedConstraint, StateLimits
+from decoding.prepared_constraint import Automaton, PreparedConstraint, StateLimits
 from decoding.replay import replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
@@ -138,25 +138,29 @@ def random_stacked_pair(seed: int) -> tuple[Pair, Vocabulary, random.Random]:
             return pair, vocabulary, draw
 
 
-def part_costs(product: LazyProduct, prior: torch.Tensor, written: list[int]) -> list[float]:
-    """The cost of each part after some ids. It is infinite where it is dead."""
-    found = []
-    for part, start in zip(product.parts, product.start.parts, strict=True):
-        if isinstance(part, PushdownAutomaton):
-            assert not isinstance(start, int)
-            states = Configurations(part, costs=exit_costs(part, prior), start=start)
-            state = states.run(written)
-            found.append(float(states.costs(np.array([state]))[0]) if state else inf)
-            continue
-        assert isinstance(start, int)
-        nats, state = cost_to_go(part, prior), reduce(part.advance, written, start)
-        assert nats is not None
-        found.append(inf if part.distance[state] == UNREACHABLE else float(nats[state]))
-    return found
+@lru_cache(maxsize=32)
+def costs_of(part: Automaton, prior: torch.Tensor) -> torch.Tensor | ExitCosts | None:
+    if isinstance(part, PushdownAutomaton):
+        return exit_costs(part, prior)
+    assert isinstance(part, TokenAutomaton)
+    return cost_to_go(part, prior)
+
+
+def cost_after(part: Automaton, start: object, prior: torch.Tensor, written: list[int]) -> float:
+    """The least cost of an automaton after some ids. It is infinite where it is dead."""
+    costs = costs_of(part, prior)
+    if isinstance(part, PushdownAutomaton):
+        states = Configurations(part, costs=cast(ExitCosts, costs), start=cast(Any, start))
+        state = states.run(written)
+        return float(states.costs(np.array([state]))[0]) if state else inf
+    assert isinstance(part, TokenAutomaton)
+    nats, state = cast(torch.Tensor, costs), reduce(part.advance, written, cast(int, start))
+    return inf if part.distance[state] == UNREACHABLE else float(nats[state])
 
 
 @pytest.mark.parametrize("draw_pair", [random_pair, random_stacked_pair])
-def test_costs_are_those_of_the_parts_under_the_prior(draw_pair: Callable[[int], tuple[Pair, Vocabulary, Any]]) -> None:
+def test_costs_are_those_of_witnesses_or_parts(draw_pair: Callable[[int], tuple[Pair, Vocabulary, Any]]) -> None:
+    kinds = set[bool]()
     for seed in range(12):
         pair, vocabulary, draw = draw_pair(60_000 + seed)
         product = pair.tokens
@@ -172,26 +176,37 @@ def test_costs_are_those_of_the_parts_under_the_prior(draw_pair: Callable[[int],
             costs, distances = (each[0, product.token_class] for each in (successors.costs(), successors.distance))
             alive = np.flatnonzero((distances != UNREACHABLE) & (distances > 0)).tolist()
             for token in draw.sample(alive, min(3, len(alive))):
-                parts = [cost - eos for cost in part_costs(product, prior, [*written, token])]
-                expected = 0.5 * (eos + fold(product.formula, parts.__getitem__, add, min))
-                assert costs[token] == pytest.approx(expected), (seed, pair.spec)
                 after = states.after(state, np.array([token]))
-                assert states.costs(after)[0] == pytest.approx(expected)
+                if product.has_alternatives:
+                    of_parts = zip(product.parts, product.start.parts, strict=True)
+                    parts = [cost_after(*part, prior, [*written, token]) - eos for part in of_parts]
+                    expected = 0.5 * (eos + fold(product.formula, parts.__getitem__, add, min))
+                    assert costs[token] == pytest.approx(expected), (seed, pair.spec)
+                    assert states.costs(after)[0] == pytest.approx(expected)
+                elif distances[token] != UNKNOWN:  # those of some text
+                    whole = pair.whole.tokens
+                    assert not isinstance(whole, LazyProduct)
+                    start = None if isinstance(whole, PushdownAutomaton) else whole.start
+                    least = 0.5 * cost_after(whole, start, prior, [*written, token])
+                    assert costs[token] >= least - 1e-9, (seed, pair.spec)
+                    assert distances[token] > 1 or costs[token] == pytest.approx(0.5 * eos)
+                kinds.add(product.has_alternatives)
             assert (costs[list(product.eos_ids)] == 0.0).all() and states.costs(np.array([0, 1])).tolist() == [0.0, 0.0]
             written.append(draw.choice(np.flatnonzero(distances < distance).tolist()))
             state = states.after(state, np.array(written[-1:]))
+    assert False in kinds
 
 
 def test_the_bytes_of_costs_are_those_of_all_parts() -> None:
-    kinds = set[type]()
-    for seed in range(60_000, 60_008):
-        pair, vocabulary, _ = random_stacked_pair(seed)
+    kinds, seeds = set[object](), iter(range(60_000, 60_100))
+    while not kinds >= {False, True, ExitCosts}:
+        pair, vocabulary, _ = random_stacked_pair(next(seeds))
         prior = torch.full((vocabulary.size,), -1.0, dtype=torch.float64)
         costs = PreparedConstraint.prepare(pair.tokens, CPU, prior=prior).cost_to_go
         assert isinstance(costs, ProductCosts)
-        assert costs.nbytes == sum(part.nbytes for part in costs.parts) and all(part.nbytes for part in costs.parts)
-        kinds |= {type(part) for part in costs.parts}
-    assert ExitCosts in kinds
+        assert costs.nbytes == costs.classes.nbytes + sum(part.nbytes for part in costs.parts)
+        assert all(part.nbytes for part in costs.parts) and bool(costs.parts) is pair.tokens.has_alternatives
+        kinds |= {pair.tokens.has_alternatives, *map(type, costs.parts)}
 
 
 def test_classes_of_endings_change_no_distance(compiled: CompiledConstraint, files: ModelFiles) -> None:
