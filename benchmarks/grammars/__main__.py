@@ -1,6 +1,6 @@
 """Measures our compiler and three engines on context-free grammars. It uses one core.
 
-    python -m benchmarks.grammars [--parts compile growth truncation beams] [--only json sql] [--repeats 5]
+    python -m benchmarks.grammars [--parts compile any_json growth truncation beams] [--only json sql] [--repeats 5]
     python -m benchmarks.grammars --parts templates --data CHECKOUT
 
 Each part replaces its rows in results/grammars.json, and RESULTS.md is rewritten. With --only nothing is stored.
@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from benchmarks.compiler.cases import ENGINES, PEERS
+from benchmarks.compiler.cases import ENGINES, PEERS, Expression
 from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest, Outcome
 from benchmarks.grammars import beams, growth, judges, truncation
 from benchmarks.grammars.suite import GrammarCase, cases
@@ -25,6 +25,7 @@ from benchmarks.runs import RESULTS_DIRECTORY, Row, parser_of, tokenizer_path
 
 MODULE = "benchmarks.grammars.measure"
 VOCABULARIES = ("gpt2", "o200k_base")
+JSON_REPEATS = 9
 
 
 def compile_rows(args: Namespace) -> Iterator[Row]:
@@ -42,6 +43,20 @@ def compile_rows(args: Namespace) -> Iterator[Row]:
                                 stopped.add(engine)
                             key = {"vocabulary": vocabulary, "case": case.name, "engine": engine, "repeat": repeat}
                             yield row_of(outcome) | key  # ours names its vocabulary, too
+
+
+def any_json_rows(args: Namespace) -> Iterator[Row]:
+    """A row for each repeat of any JSON over the larger vocabulary, as our schema and as a grammar. They take turns."""
+    (case,) = (case for case in cases() if case.name == "json")
+    schema = Expression("constraint", json.dumps({"json_schema": {}}))
+    with ExitStack() as stack:
+        process = _processes(args, VOCABULARIES[-1], ("ours",), stack)["ours"]
+        for repeat in range(JSON_REPEATS):
+            for written, expression in (("schema", schema), ("grammar", case.expression("ours"))):
+                assert expression is not None
+                texts = {"accepted": case.accepted, "rejected": ()}
+                request = MeasureRequest(expression, args.time_limit, args.memory_limit_gb * 10**9, texts)
+                yield row_of(process.measure(request)) | {"written": written, "repeat": repeat}
 
 
 def growth_rows(args: Namespace) -> Iterator[Row]:
@@ -92,8 +107,9 @@ def _selected(args: Namespace) -> list[GrammarCase]:
 
 
 PARTS: dict[str, Callable[[Namespace], Iterator[Row]]] = {
-    "compile": compile_rows, "growth": growth_rows, "truncation": truncation.truncation_rows, "beams": beams.beam_rows,
-    "suites": judges.suite_answer_rows, "templates": judges.template_rows,
+    "compile": compile_rows, "any_json": any_json_rows, "growth": growth_rows,
+    "truncation": truncation.truncation_rows, "beams": beams.beam_rows, "suites": judges.suite_answer_rows,
+    "templates": judges.template_rows,
 }  # fmt: skip
 
 

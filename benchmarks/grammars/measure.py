@@ -36,7 +36,7 @@ class GrammarMeasurement:
     def __call__(self, engine: MaskEngine, request: MeasureRequest) -> Iterator[Outcome]:
         if isinstance(engine, OurEngine):
             engine.limits = GRAMMAR_LIMITS
-        if request.expression.kind == "lark":
+        if request.expression.kind in ("lark", "constraint"):
             engine.compile(_WARM_UP)
         start = time.process_time()
         try:

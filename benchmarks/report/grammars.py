@@ -80,15 +80,18 @@ def _compile(rows: list[Row]) -> str:
         ]
         head = ["grammar", "engine", "compile", "mask p50 / p99", "wrong", "states", "table MiB"]
         blocks += [f"### Over {vocabulary}", table(head, body), _ratios(of_vocabulary)]
-    json_ms = [row["ms"] for row in rows if (row["vocabulary"], row["case"], row["engine"]) == _ANY_JSON]
-    if json_ms:
-        median = statistics.median(json_ms)
-        goal = f"Any JSON over o200k in {JSON_MS_MAX:.0f} ms of the processor: {median:.0f} ms"
-        blocks.append(f"{goal}, {verdict(median <= JSON_MS_MAX)}.")
     return "\n\n".join(blocks)
 
 
-_ANY_JSON = ("o200k_base", "json", "ours")
+def _any_json(rows: list[Row]) -> str:
+    found = {kind: [row["ms"] for row in rows if row["written"] == kind] for kind in ("schema", "grammar")}
+    figures = {kind: f"{median_and_range(values)} ms" for kind, values in found.items()}
+    met = verdict(statistics.median(found["schema"]) <= JSON_MS_MAX)
+    return (
+        f"Any JSON over o200k in {JSON_MS_MAX:.0f} ms of the processor: {met} as a schema (`{{}}`), with "
+        f"{figures['schema']} in {len(found['schema'])} runs; the grammar in Lark's syntax takes {figures['grammar']} "
+        "in the same turns."
+    )
 
 
 def _compile_row(name: str, engine: str, rows: list[Row]) -> list[str]:
@@ -205,6 +208,6 @@ def _templates(rows: list[Row]) -> str:
 
 
 _PARTS: dict[str, Callable[[list[Row]], str]] = {
-    "compile": _compile, "growth": _growth, "truncation": _truncation, "beams": _beams,
+    "compile": _compile, "any_json": _any_json, "growth": _growth, "truncation": _truncation, "beams": _beams,
     "suites": _suites, "templates": _templates,
 }  # fmt: skip

@@ -20,9 +20,10 @@ from compiler.pushdown import (
     Grammar,
     PushdownMachine,
     build_machine,
+    call,
     lift_to_tokens,
 )
-from compiler.regex import parse_pattern, pattern_dfa
+from compiler.regex import Alternation, Chars, Concat, Node, Repeat, parse_pattern, pattern_dfa
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, NUMBER, STRING, GrammarCase
 from tests.references.context_free import derives
@@ -164,6 +165,52 @@ def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
             token = draw.choice(np.flatnonzero((found < UNREACHABLE) & (found > 0)).tolist())
             here = one.advance(here, token)
             there = other.advance(there, token)
+
+
+def split(grammar: Grammar) -> Grammar:
+    """The same texts, with a rule for each part of a pattern that is no set of characters."""
+    rules = list(grammar.rules)
+
+    def without_parts(node: Node) -> Node:
+        if isinstance(node, Repeat):
+            return Repeat(as_call(node.item), node.minimum, node.maximum)
+        return type(node)(tuple(map(as_call, node.items))) if isinstance(node, Concat | Alternation) else node
+
+    def as_call(node: Node) -> Node:
+        if isinstance(node, Chars):
+            return node
+        number = len(rules)
+        rules.append(node)
+        rules[number] = without_parts(node)
+        return call(number)
+
+    for number, rule in enumerate(grammar.rules):
+        if number not in grammar.terminals:
+            rules[number] = without_parts(rule)
+    return Grammar(tuple(map(str, range(len(rules)))), tuple(rules), grammar.start, grammar.terminals)
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_components_split_into_rules_change_no_distance(name: str) -> None:
+    case, draw = GRAMMARS[name], random.Random(name)
+    grammars = case.grammar, split(case.grammar)
+    machines = [build_machine(grammar, guard(), inline_growth_max=0) for grammar in grammars]
+    assert len(machines[0].rules) < len(machines[1].rules)
+    for _ in range(3):
+        vocabulary = toy_vocabulary(case, draw)
+        one, other = (Configurations(lift_to_tokens(machine, vocabulary, guard())) for machine in machines)
+        here, there = one.start, other.start
+        for _ in range(12):
+            found, expected = (
+                states.distances_after(state)[states.tables.token_class]
+                for states, state in ((one, here), (other, there))
+            )
+            assert np.array_equal(found, expected)
+            allowed = np.flatnonzero((found < UNREACHABLE) & (found > 0)).tolist()
+            if not allowed:
+                break
+            token = draw.choice(allowed)
+            here, there = one.advance(here, token), other.advance(there, token)
 
 
 def test_states_after_the_end_take_only_eos() -> None:
