@@ -95,6 +95,9 @@ class _Disjunction:
         if leaf.bounded is not None:
             return {None: Negation(self._with_bound(leaf))}
         kind = "sequence" if isinstance(leaf.source, SequenceSpec) else "grammar"
+        if kind == "grammar" and leaf.machine.silent_bytes:
+            message = "the grammar names tokens, and no text tells where they are, so it cannot be negated"
+            raise SpecUnsupported(message, construct="negation of a grammar with tokens", field=leaf.field)
         message = f"the {kind} is ambiguous: a text may have several readings, so it cannot be negated"
         raise SpecUnsupported(message, construct=f"negation of an ambiguous {kind}", field=leaf.field)
 
