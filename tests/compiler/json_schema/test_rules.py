@@ -16,7 +16,7 @@ from compiler.automata import CharDfa, is_empty, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema import SchemaRules, schema_dfa, schema_texts
 from compiler.json_schema.fragments import Whitespace
-from compiler.lifting import lift
+from compiler.lifting import TokenAutomaton, lift
 from compiler.limits import Limits, ResourceGuard
 from compiler.pushdown import (
     Configurations,
@@ -117,12 +117,24 @@ def check_same_texts(expected: CharDfa, machine: PushdownMachine, draw: random.R
     text = to_text_automaton(CharLeaf(expected, None), guard())
     for vocabulary in (byte_vocabulary(), small_vocabulary()):
         automaton = lift_to_tokens(machine, vocabulary, guard())
-        assert automaton.min_tokens == lift(text.transducer, text.letters, vocabulary, guard()).min_tokens
+        check_same_distances(automaton, lift(text.transducer, text.letters, vocabulary, guard()), draw)
         for slack in (0, 3, 30):
             assert expected.accepts(finished_text(automaton, vocabulary, draw, slack))
     steps_to_end = steps_to(expected.dfa.next_state, expected.dfa.accepting)
     for _ in range(10):
         assert machine.accepts(random_text(draw, expected, steps_to_end).encode())
+
+
+def check_same_distances(automaton: PushdownAutomaton, explicit: TokenAutomaton, draw: random.Random) -> None:
+    """Both have the same distances after all tokens of a random text."""
+    states = Configurations(automaton)
+    state, at, left = states.start, explicit.start, automaton.min_tokens + draw.randint(0, 20)
+    assert states.distance_of(state) == explicit.distance[at]
+    while not states.is_accepting(state):
+        found = states.distances_after(state)[automaton.token_class]
+        assert np.array_equal(found, explicit.distance[explicit.successors(at)][explicit.token_class])
+        token, left = draw.choice(np.flatnonzero(found < left).tolist()), left - 1
+        state, at = states.advance(state, token), explicit.advance(at, token)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
