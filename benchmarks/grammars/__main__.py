@@ -46,7 +46,10 @@ def compile_rows(args: Namespace) -> Iterator[Row]:
 
 
 def any_json_rows(args: Namespace) -> Iterator[Row]:
-    """A row for each repeat of any JSON over the larger vocabulary, as our schema and as a grammar. They take turns."""
+    """Rows of any JSON over the larger vocabulary, in turns.
+
+    It is our schema, or the grammar.
+    """
     (case,) = (case for case in cases() if case.name == "json")
     schema = Expression("constraint", json.dumps({"json_schema": {}}))
     with ExitStack() as stack:

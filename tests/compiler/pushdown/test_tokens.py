@@ -168,7 +168,7 @@ def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
 
 
 def split(grammar: Grammar) -> Grammar:
-    """The same texts, with a rule for each part of a pattern that is no set of characters."""
+    """The same texts, with a rule for each part of a pattern."""
     rules = list(grammar.rules)
 
     def without_parts(node: Node) -> Node:
