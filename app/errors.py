@@ -1,7 +1,7 @@
 """The service's errors outside the compiler and the decoder, split by cause.
 
     AppError
-    |-- CallerError    the caller's request: InvalidJson, InvalidRequest, RequestOverLimit, BodyTooLarge,
+    |-- CallerError    the caller's request: InvalidJson, InvalidRequest, UnknownField, RequestOverLimit, BodyTooLarge,
     |                  RequestTimeout, UnsupportedMediaType, MalformedRequest, HeadersTooLarge, HostRefused,
     |                  OriginRefused, Unauthorized, Forbidden, UnknownAutomaton, UnknownModel, AnswerTooLarge,
     |                  PromptViolates, KeyReused, UnknownJob, RouteNotFound, MethodNotAllowed, ClientGone
@@ -56,16 +56,26 @@ class InvalidJson(CallerError):
     facts = ErrorFacts(400, "invalid_json", "The body is not JSON")
 
 
-class InvalidRequest(CallerError):
-    """The JSON is not what this path takes. `errors` holds a path and a message for each fault."""
-
-    facts = INVALID
+class _FieldFaults(CallerError):
+    """Fields are at fault. `errors` holds a path and a message for each fault."""
 
     def __init__(self, errors: tuple[tuple[str, str], ...]) -> None:
         # The message names the first fault; `errors` lists all.
         path, message = errors[0]
         super().__init__(f"{path}: {message}" if path else message)
         self.errors = tuple({"path": path, "message": message} for path, message in errors)
+
+
+class InvalidRequest(_FieldFaults):
+    """The JSON is not what this path takes."""
+
+    facts = INVALID
+
+
+class UnknownField(_FieldFaults):
+    """Unknown fields may be meant as constraints, tools or budgets."""
+
+    facts = ErrorFacts(400, "unknown_field", "An unknown field may be a constraint", ("errors",), outcome="refused")
 
 
 class RequestOverLimit(CallerError):

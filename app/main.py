@@ -35,6 +35,7 @@ from app.models import open_model_files
 from app.observability import metrics, tracing
 from app.openai.errors import OpenAIErrors, document_errors
 from app.openai.routes import router as openai
+from app.openai.token_routes import router as tokens
 from app.service import Service
 from app.settings import Settings, read_settings
 from app.wiring import handler_opener, open_broker, open_limiter, open_store, require_engines
@@ -58,7 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # FastAPI's own spans hold the query and its logs the messages of exceptions, and either may quote a prompt.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    for routes in (router, jobs, openai, operations, page):
+    for routes in (router, jobs, openai, tokens, operations, page):
         app.include_router(routes)
     server = chosen.server
     app.add_middleware(

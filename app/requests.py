@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.errors import RequestOverLimit
+from app.errors import InvalidRequest, RequestOverLimit
 from app.messages import GenerationOptions, Priority
 from app.models import ModelFiles
 from app.settings import Settings
@@ -19,13 +20,14 @@ _SEEDS = 2**53  # a double, as which many readers parse JSON numbers, is exact b
 class GenerateParams:
     """The parameters of a generation. Exactly one of `spec` and `automaton` is given.
 
+    prompt              a text, or its token ids as they are
     stream              whether the events of each step are streamed
     from_chat_template  whether the prompt comes from a chat template
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
                         caller did not set
     """
 
-    prompt: str
+    prompt: str | tuple[int, ...]
     spec: Spec | None
     automaton: str | None
     model: str | None
@@ -59,6 +61,8 @@ def seeded(options: GenerationOptions) -> GenerationOptions:
 def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:
     """Raise RequestOverLimit if a generation exceeds a setting or the model's context."""
     options = params.options
+    if not isinstance(params.prompt, str):
+        require_ids(params.prompt, files.vocabulary.size, "prompt")
     require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.requests.prompt_chars_max)
     caps = [("max_tokens", "max_tokens_max", settings.requests.max_tokens_max), ("n", "n_max", settings.requests.n_max)]
     if options.algorithm != "sample":
@@ -76,6 +80,13 @@ def require_at_most(path: str, value: float, limit: str, cap: float) -> None:
     """Raise RequestOverLimit where the value of a field is over a limit."""
     if value > cap:
         raise RequestOverLimit(path, limit, cap)
+
+
+def require_ids(ids: Sequence[int], size: int, path: str) -> None:
+    """Raise InvalidRequest for an id that the model does not have."""
+    for number, token in enumerate(ids):
+        if not 0 <= token < size:
+            raise InvalidRequest(((f"{path}.{number}", f"the model has the ids 0 to {size - 1}"),))
 
 
 @dataclass(frozen=True, slots=True)

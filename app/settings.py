@@ -184,6 +184,9 @@ class RequestSettings(_Group):
     timeout_s_max: Seconds = _setting(300.0, "largest `timeout_s`")
     timeout_s_default: Annotated[Seconds, AfterValidator(_require_possible_timeout)] = _setting(
         60.0, "`timeout_s` of a request that has none")
+    unknown_fields: Literal["ignore", "refuse"] = _setting(
+        "ignore", "unknown fields of requests below `/v1` that cannot be meant as constraints: `ignore` and name them "
+        "in `X-Ignored-Fields`, or `refuse`")
     automaton_view_cells_max: Count = _setting(200_000, "largest states times letters that `GET /automata` draws")
 
 

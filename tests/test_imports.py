@@ -70,7 +70,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "service": "auth automaton_cache broker errors messages models observability requests settings store tasks",
         "api": "auth broker errors messages observability requests service settings store tasks",
         "http_server": "api errors settings",
-        "openai": "api broker errors messages models requests service",
+        "openai": "api broker errors messages models requests service tasks",
         "worker": "automaton_cache broker errors messages models observability requests settings store tasks",
         "wiring": "auth broker errors settings store worker",
         "local": "broker errors messages models settings wiring",
@@ -117,7 +117,9 @@ ONLY = {  # who may name a library: a module, or everything below it
     "opentelemetry": ("app.observability.tracing",),
     "pydantic_settings": ("app.settings",),
     "pythonjsonlogger": ("app.observability.logs",),
-    "decoding": ("decoding", *(f"app.worker.handlers.{module}" for module in ("decode", "generate", "step_events"))),
+    "decoding": (
+        "decoding", *(f"app.worker.handlers.{module}" for module in ("decode", "generate", "prompts", "step_events"))
+    ),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),
     "lemminflect": ("compiler.forms.inflections",),

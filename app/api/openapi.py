@@ -10,7 +10,8 @@ from app.api.errors import PROBLEM_TYPE
 
 Responses = dict[int | str, dict[str, Any]]
 _MEANING = {
-    400: "invalid_json", 404: "unknown_automaton, unknown_model, unknown_job, not_found", 405: "method_not_allowed",
+    400: "invalid_json, unknown_field", 404: "unknown_automaton, unknown_model, unknown_job, not_found",
+    405: "method_not_allowed",
     408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type",
     422: "invalid_request, constraint_syntax, constraint_unsatisfiable, constraint_too_large, unsupported, "
     "budget_too_small, undecided, prompt_too_long, prompt_violates, request_too_large, answer_too_large, "

@@ -18,8 +18,6 @@ from app.api.schemas import (
     DecodeRequest,
     GenerateRequest,
     GenerateResponse,
-    ModelCardBody,
-    ModelListResponse,
     answer_of,
     to_json,
 )
@@ -158,12 +156,3 @@ async def automaton_json(
     if explanation is None:  # a later request may get one, so this answer must not be cached
         del response.headers["cache-control"], response.headers["etag"]
     return await asyncio.to_thread(as_json, automaton, constraint, explanation)
-
-
-@router.get("/v1/models", responses=errors(500, 503), summary="The served model")
-async def models(service: ServiceDependency) -> ModelListResponse:
-    card = ModelCardBody(
-        id=service.settings.inference.model_id, context_tokens=service.files.context_tokens,
-        vocabulary=service.files.vocabulary.size,
-    )
-    return ModelListResponse(data=(card,))

@@ -315,13 +315,15 @@ class AutomatonResponse(StrictModel):
 
 
 class ModelCardBody(StrictModel):
-    """A served model in OpenAI's format, with the size of its context."""
+    """A served model in OpenAI's format. `root` and `max_model_len`, the size of its context, are vLLM's."""
 
     id: str
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "abs-server"
+    root: str
     context_tokens: int | None
+    max_model_len: int | None
     vocabulary: int
 
 

@@ -57,6 +57,13 @@ ROUTE_SCOPES = (
     RouteScope("DELETE", "/jobs/{job_id}", _EITHER),
     RouteScope("GET", "/jobs/{job_id}/events", _EITHER, counts_as_work=True),
     RouteScope("GET", "/v1/models", _EITHER),
+    RouteScope("GET", "/v1/models/{model}", _EITHER),
+    RouteScope("GET", "/v1/models/{owner}/{model}", _EITHER),  # names of the Hugging Face hub
+    RouteScope("POST", "/tokenize", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/v1/tokenize", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/detokenize", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/v1/detokenize", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/v1/embeddings", _ANY),
     RouteScope("POST", "/v1/completions", ("generate",), counts_as_work=True),
     RouteScope("POST", "/v1/chat/completions", ("generate",), counts_as_work=True),
     RouteScope(*HEALTH, _ANY),

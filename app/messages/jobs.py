@@ -139,8 +139,21 @@ class PolicyJob(JobHeader):
 
 
 @dataclass(frozen=True, config=CONFIG)
+class TokenizeJob(JobHeader):
+    """Tokenize a text, or write the text of token ids.
+
+    add_special_tokens  whether the tokenizer puts its first tokens before a text
+    """
+
+    prompt: str | tuple[int, ...]
+    deadline: float
+    add_special_tokens: bool = True
+    kind: Literal["tokenize"] = "tokenize"
+
+
+@dataclass(frozen=True, config=CONFIG)
 class GenerateJob(OwnedJob):
-    """Continue `prompt` with a text that the stored automaton accepts.
+    """Continue `prompt`, a text or its token ids, with a text that the stored automaton accepts.
 
     progress            the events to publish: none, the progress, or every step's beams
     from_chat_template  whether the prompt comes from a chat template, which writes the tokens that begin a text itself
@@ -149,7 +162,7 @@ class GenerateJob(OwnedJob):
 
     id: str
     automaton: str
-    prompt: str
+    prompt: str | tuple[int, ...]
     options: GenerationOptions
     deadline: float
     progress: Literal["nothing", "progress", "steps"] = "nothing"
@@ -239,6 +252,16 @@ class PolicyJobResult(PolicyResponse, Versioned):
 
 
 @dataclass(frozen=True, config=CONFIG)
+class TokenizeJobResult(Versioned):
+    """A text as token ids, with the tokenizer's name of each."""
+
+    text: str
+    ids: tuple[int, ...]
+    names: tuple[str, ...]
+    kind: Literal["tokenized"] = "tokenized"
+
+
+@dataclass(frozen=True, config=CONFIG)
 class GenerateJobResult(GeneratedBody, Versioned):
     """The answers of a generation, best first, in the caller's names.
 
@@ -275,13 +298,14 @@ class Failure(Versioned):
         return JobFailed(self.error, self.detail, self.fields, self.facts)
 
 
-Job = CompileJob | ExplainJob | DescribeJob | CheckJob | PolicyJob | GenerateJob | DecodeJob
+Job = CompileJob | ExplainJob | DescribeJob | CheckJob | PolicyJob | TokenizeJob | GenerateJob | DecodeJob
 Result = (
     CompileJobResult
     | ExplainJobResult
     | DescribeJobResult
     | CheckJobResult
     | PolicyJobResult
+    | TokenizeJobResult
     | GenerateJobResult
     | DecodeJobResult
     | Failure

@@ -44,6 +44,7 @@ class ParsedConstraint:
     form        the form's own field
     deprecated  whether clients should no longer use this spelling
     reply       the request's own constraint, of a reply in place of a call; this one is then the calls or that one
+    prefix      path of this constraint inside the one that is sent with a suffix
     """
 
     constraint: dict[str, Any]
@@ -51,6 +52,7 @@ class ParsedConstraint:
     form: str
     deprecated: bool = False
     reply: ParsedConstraint | None = None
+    prefix: str = ""
 
     def path_of(self, field: str) -> str:
         """The request's path of a field of the constraint."""

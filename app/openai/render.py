@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
 
 from app.errors import InternalError
-from app.messages import ChoiceBody, GenerateJobResult, Result
+from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
 from app.openai.constraints import remove_stop
 from app.openai.responses import (
@@ -46,12 +47,16 @@ class AnswerToken:
 
 @dataclass(frozen=True, slots=True)
 class FinishedAnswer:
-    """A finished answer. `tokens` excludes the end token, and is None unless log-probs are requested."""
+    """A finished answer. `tokens` excludes the end token, and is None unless log-probs are requested.
+
+    index  its number among the answers to all prompts
+    """
 
     text: str
     finish_reason: FinishReason
     tokens: tuple[AnswerToken, ...] | None
     parts: AnswerParts
+    index: int = 0
 
 
 def generated(result: Result) -> GenerateJobResult:
@@ -61,8 +66,13 @@ def generated(result: Result) -> GenerateJobResult:
     return result
 
 
-def answers(result: GenerateJobResult, translated: TranslatedRequest, files: ModelFiles) -> tuple[FinishedAnswer, ...]:
-    """The answers, best first. Those of a search are distinct. For `best_of` they are the best samples."""
+def answers(
+    result: GenerateJobResult, translated: TranslatedRequest, files: ModelFiles, first: int = 0
+) -> tuple[FinishedAnswer, ...]:
+    """The answers, best first. Those of a search are distinct. For `best_of` they are the best samples.
+
+    first  the number of the best one
+    """
     choices = list(zip(result.choices, result.token_counts, strict=True))
     if translated.best_by_token:
         choices = sorted(choices, key=lambda counted: -counted[0].log_prob / counted[1])[: translated.n]
@@ -70,12 +80,21 @@ def answers(result: GenerateJobResult, translated: TranslatedRequest, files: Mod
     if translated.params.clamp_to_context:
         budget = budget_beside(budget, result.usage.prompt_tokens, files.context_tokens)
     finished = tuple(_answer(choice, translated, files, cut=tokens == budget) for choice, tokens in choices)
-    if translated.params.options.algorithm == "sample":
-        return finished
-    distinct: dict[str, FinishedAnswer] = {}
-    for answer in finished:  # texts that differ only in a removed stop string are one answer: the best stays
-        distinct.setdefault(answer.text, answer)
-    return tuple(distinct.values())
+    if translated.params.options.algorithm != "sample":
+        # Texts that differ only in a removed stop string are one answer: the best stays.
+        distinct = {answer.text: answer for answer in reversed(finished)}
+        finished = tuple(answer for answer in finished if distinct[answer.text] is answer)
+    return tuple(replace(answer, index=index) for index, answer in enumerate(finished, first))
+
+
+def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
+    """The results of several prompts as one: their tokens are added up."""
+    usages = [result.usage for result in results]
+    total = UsageBody(
+        sum(usage.prompt_tokens for usage in usages), sum(usage.completion_tokens for usage in usages),
+        sum(usage.sequences for usage in usages),
+    )  # fmt: skip
+    return replace(results[0], usage=total)
 
 
 def usage(result: GenerateJobResult) -> TokenUsageBody:
@@ -86,7 +105,7 @@ def usage(result: GenerateJobResult) -> TokenUsageBody:
 
 def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, cut: bool) -> FinishedAnswer:
     """`cut`: the answer has as many tokens as the budget."""
-    text = remove_stop(choice.text, translated.stops)
+    text = remove_stop(choice.text, translated.stops).removesuffix(translated.suffix)
     tokens = _tokens(choice, text, files) if choice.trace is not None else None
     cut = cut and translated.unconstrained and text == choice.text
     if translated.prefix:
@@ -167,7 +186,7 @@ class CompletionWriter(Writer):
     """Renders the answers to a prompt."""
 
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
-        choices = tuple(self._choice(index, answer.text, answer) for index, answer in enumerate(answers))
+        choices = tuple(self._choice(answer.index, answer.text, answer) for answer in answers)
         return CompletionResponse(
             **self._head("cmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
         )

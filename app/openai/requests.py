@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
-    ValidationInfo,
     WithJsonSchema,
     create_model,
     field_validator,
@@ -22,15 +20,15 @@ from pydantic import (
 )
 
 from app.api.middleware.body import read_json
-from app.api.schemas import AutomatonHash, Body, Constraint, GenerateRequest, Strings
+from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, Strings
 from app.errors import InvalidJson
 from app.messages import GenerationOptions
-from app.openai.responses import DeferredModel
+from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, unsupported
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64
 TOOLS_MAX = 1024
+PROMPTS_MAX = 64
 ENTRIES_MAX = 64  # of an object whose keys are the caller's
-_UNSUPPORTED = "Not supported: "
 _MODEL_PROBABILITIES = "answers are ranked by the model's probabilities; use `temperature` to change them"
 _FUNCTIONS = "use `tools` and `tool_choice`, their newer names"
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
@@ -39,51 +37,25 @@ _NO_SPECIAL_TOKENS = "an answer shows the special tokens that its constraint nam
 _NO_TAGS = 'use response_format {"type": "structural_tag", ...}, or `constraint`'
 _ANSWER_TOKENS_ONLY = "only the log-probabilities of the answer's tokens are available: use 0"
 _NO_EFFECT = "No effect"
+_PROMPT_TYPES = "must be a text, token ids, or a list of them, which are not empty"
 
-# FastAPI needs the body model of a route when the route is added.
-_BUILD_AT_ONCE = ConfigDict(defer_build=False)
-
-
-def _unsupported(reason: str, *neutral: JsonValue) -> Any:
-    """A field that accepts null and the values that change nothing."""
-    return Field(None, description=f"{_UNSUPPORTED}{reason}", json_schema_extra={"enum": [None, *neutral]})
-
-
-class _NeutralValues(DeferredModel, Body):
-    """Rejects other values in the fields made by `_unsupported`."""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _require_neutral(cls, value: object, info: ValidationInfo) -> object:
-        assert info.field_name is not None
-        field = cls.model_fields[info.field_name]
-        description, extra = field.description or "", field.json_schema_extra
-        if not description.startswith(_UNSUPPORTED) or not isinstance(extra, dict):
-            return value
-        neutral = extra["enum"]
-        assert isinstance(neutral, list)
-        if value not in neutral:
-            raise ValueError(f"not supported: {description.removeprefix(_UNSUPPORTED)}")
-        return None
-
-
-class _UnsupportedFields(_NeutralValues):
+class _UnsupportedFields(NeutralValues):
     """Fields of OpenAI and of other servers that are not supported."""
 
-    frequency_penalty: Any = _unsupported(_MODEL_PROBABILITIES, 0)
-    presence_penalty: Any = _unsupported(_MODEL_PROBABILITIES, 0)
-    repetition_penalty: Any = _unsupported(_MODEL_PROBABILITIES, 1)
-    logit_bias: Any = _unsupported(_MODEL_PROBABILITIES, {})
-    top_k: Any = _unsupported("use top_p", -1, 0)
-    min_p: Any = _unsupported("use top_p", 0)
-    ignore_eos: Any = _unsupported(_ALWAYS_COMPLETE, False)
-    min_tokens: Any = _unsupported('use a constraint on the length, for example {"min_words": 5}', 0)
-    early_stopping: Any = _unsupported("a search ends when no better answer is possible: leave it out", False)
-    stop_token_ids: Any = _unsupported("use `stop` with the text of the tokens", [])
-    include_stop_str_in_output: Any = _unsupported("no answer contains a stop string: leave it out", False)
-    skip_special_tokens: Any = _unsupported(_NO_SPECIAL_TOKENS, True)
-    spaces_between_special_tokens: Any = _unsupported(_NO_SPECIAL_TOKENS, True, False)
-    structural_tag: Any = _unsupported(_NO_TAGS)
+    frequency_penalty: Any = unsupported(_MODEL_PROBABILITIES, 0)
+    presence_penalty: Any = unsupported(_MODEL_PROBABILITIES, 0)
+    repetition_penalty: Any = unsupported(_MODEL_PROBABILITIES, 1)
+    logit_bias: Any = unsupported(_MODEL_PROBABILITIES, {})
+    top_k: Any = unsupported("use top_p", -1, 0)
+    min_p: Any = unsupported("use top_p", 0)
+    ignore_eos: Any = unsupported(_ALWAYS_COMPLETE, False)
+    min_tokens: Any = unsupported('use a constraint on the length, for example {"min_words": 5}', 0)
+    early_stopping: Any = unsupported("a search ends when no better answer is possible: leave it out", False)
+    stop_token_ids: Any = unsupported("use `stop` with the text of the tokens", [])
+    include_stop_str_in_output: Any = unsupported("no answer contains a stop string: leave it out", False)
+    skip_special_tokens: Any = unsupported(_NO_SPECIAL_TOKENS, True)
+    spaces_between_special_tokens: Any = unsupported(_NO_SPECIAL_TOKENS, True, False)
+    structural_tag: Any = unsupported(_NO_TAGS)
 
 
 def _check_entries(value: object) -> object:
@@ -96,7 +68,7 @@ def _check_entries(value: object) -> object:
 _LIMITED_ENTRIES = BeforeValidator(_check_entries)
 
 
-class _IgnoredFields(DeferredModel):
+class _IgnoredFields(OpenBody):
     """Fields that are accepted and have no effect."""
 
     user: str | None = Field(None, description=_NO_EFFECT)
@@ -109,7 +81,7 @@ class _IgnoredFields(DeferredModel):
     guided_decoding_backend: str | None = Field(None, description=_NO_EFFECT)
 
 
-class StreamOptionsBody(DeferredModel, Body):
+class StreamOptionsBody(OpenBody):
     """With `include_usage` the last chunk holds the token counts."""
 
     include_usage: bool | None = None
@@ -144,7 +116,7 @@ FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 _DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 
 
-class _ConstraintFields(DeferredModel):
+class _ConstraintFields(OpenBody):
     """The spellings of a constraint: OpenAI's, vLLM's, SGLang's, TGI's, llama.cpp's and ours."""
 
     response_format: dict[str, Any] | None = Field(
@@ -171,6 +143,9 @@ class _ConstraintFields(DeferredModel):
     automaton: AutomatonHash | None = Field(None, description="Ours: a hash that POST /compile returned")
 
 
+CONSTRAINT_FIELDS = tuple(_ConstraintFields.model_fields)
+
+
 def _option_fields() -> dict[str, Any]:
     """The fields of POST /generate that both calls accept. Each is None by default."""
     names = set(GenerationOptions.model_fields) - {"scope", "trace", "rejected_top_k"} | {"timeout_s", "priority"}
@@ -185,10 +160,10 @@ def _option_fields() -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    _OptionFields = DeferredModel
+    _OptionFields = OpenBody
 else:
     # Options are read by name, so a new generation option needs no line in this package.
-    _OptionFields = create_model("_OptionFields", __base__=DeferredModel, **_option_fields())
+    _OptionFields = create_model("_OptionFields", __base__=OpenBody, **_option_fields())
 
 
 class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _OptionFields):
@@ -209,36 +184,41 @@ class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _Opti
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
 
-def _prompt(value: object) -> object:
-    """Accepts one text, as a string or in a list."""
-    match value:
-        case str():
-            return value
-        case [str() as text]:
-            return text
-        case [str(), *_]:
-            raise ValueError("contains several prompts: send a request for each")
-        case [int(), *_] | [[*_], *_]:
-            raise ValueError("contains token ids: send the text, which the server tokenizes")
-        case _:
-            raise ValueError("must be a string, or a list of one string")
+def _prompts(value: object) -> object:
+    """The prompts: texts, or the token ids of each."""
+    if not isinstance(value, str | list) or value == []:
+        raise ValueError(_PROMPT_TYPES)
+    prompts = [value] if isinstance(value, str) or isinstance(value[0], int) else value
+    if len(prompts) > PROMPTS_MAX:
+        raise ValueError(f"contains more than {PROMPTS_MAX} prompts")
+    return tuple(prompt if isinstance(prompt, str) else _ids(prompt) for prompt in prompts)
 
 
+def _ids(value: object) -> tuple[int, ...]:
+    # `type`, not isinstance: True is an int in Python, but no number in JSON.
+    if not isinstance(value, list) or not value or any(type(token) is not int for token in value):
+        raise ValueError(_PROMPT_TYPES)
+    return tuple(value)
+
+
+_IDS_SCHEMA: Any = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
+_ONE_PROMPT: Any = [{"type": "string"}, _IDS_SCHEMA]
 _PROMPT_SCHEMA = {
-    "anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 1, "items": {"type": "string"}}]
+    "anyOf": [*_ONE_PROMPT, {"type": "array", "minItems": 1, "maxItems": PROMPTS_MAX, "items": {"anyOf": _ONE_PROMPT}}]
 }
+Prompts = Annotated[tuple[str | tuple[int, ...], ...], BeforeValidator(_prompts), WithJsonSchema(_PROMPT_SCHEMA)]
 
 
 class CompletionRequest(OpenAIRequest):
     """A prompt to continue. Clients of OpenAI, vLLM, SGLang and TGI send this format."""
 
-    model_config = _BUILD_AT_ONCE
+    model_config = BUILD_AT_ONCE
 
-    prompt: Annotated[str, BeforeValidator(_prompt), WithJsonSchema(_PROMPT_SCHEMA)]
+    prompt: Prompts = Field(description="One or several texts, or their token ids; each gets `n` answers")
     scope: Literal["answer", "full"] | None = Field(None, description="What satisfies: the text, or prompt and text")
     echo: bool | None = Field(None, description="Repeat the prompt before the text")
     logprobs: int | bool | None = Field(None, description="0 returns the log-probabilities of the text's tokens")
-    suffix: Any = _unsupported('use the constraint {"infill": "..."}', "")
+    suffix: str | None = Field(None, description="The text behind the answer, which is not part of it")
 
     @field_validator("logprobs")
     @classmethod
@@ -289,14 +269,14 @@ def _call_arguments(value: object) -> object:
     raise ValueError("must be a string: the JSON text of an object")
 
 
-class FunctionCallBody(DeferredModel, Body):
+class FunctionCallBody(OpenBody):
     """A call of a function. `arguments` is JSON text."""
 
     name: FunctionName
     arguments: Annotated[str, BeforeValidator(_call_arguments)]
 
 
-class MessageToolCallBody(DeferredModel, Body):
+class MessageToolCallBody(OpenBody):
     """A call in an earlier answer."""
 
     id: str | None = None
@@ -304,7 +284,7 @@ class MessageToolCallBody(DeferredModel, Body):
     function: FunctionCallBody
 
 
-class MessageBody(_NeutralValues):
+class MessageBody(NeutralValues):
     """One turn of a conversation. A turn of the role `tool` is the result of a call."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -314,8 +294,8 @@ class MessageBody(_NeutralValues):
     annotations: list[Any] | None = Field(None, description=_NO_EFFECT)
     tool_calls: Annotated[list[MessageToolCallBody], Field(max_length=ENTRIES_MAX)] | None = None
     tool_call_id: str | None = Field(None, description="Of a result: the id of its call")
-    function_call: Any = _unsupported(_FUNCTIONS)
-    audio: Any = _unsupported(_TEXT_ONLY)
+    function_call: Any = unsupported(_FUNCTIONS)
+    audio: Any = unsupported(_TEXT_ONLY)
 
     @model_validator(mode="after")
     def _require_text(self) -> Self:
@@ -326,7 +306,7 @@ class MessageBody(_NeutralValues):
         return self
 
 
-class FunctionBody(DeferredModel, Body):
+class FunctionBody(OpenBody):
     """A function that an answer may call. Without parameters it takes an empty object."""
 
     name: FunctionName
@@ -335,41 +315,45 @@ class FunctionBody(DeferredModel, Body):
     strict: bool | None = Field(None, description="No effect: arguments always satisfy the parameters")
 
 
-class ToolBody(DeferredModel, Body):
+class ToolBody(OpenBody):
     """A tool. Only functions are supported."""
 
     type: Literal["function"]
     function: FunctionBody
 
 
+Tools = Annotated[list[ToolBody], Field(max_length=TOOLS_MAX, fail_fast=True)] | None
+TemplateArguments = Annotated[dict[str, str | int | float | bool | None], _LIMITED_ENTRIES] | None
+
+
 class ChatRequest(OpenAIRequest):
     """Messages to answer; the model's chat template makes a prompt of them."""
 
-    model_config = _BUILD_AT_ONCE
+    model_config = BUILD_AT_ONCE
 
     messages: list[MessageBody] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1, description="OpenAI's newer name of max_tokens; default 256")
     logprobs: bool | None = Field(None, description="Return the log-probabilities of the answer's tokens")
-    top_logprobs: Any = _unsupported(_ANSWER_TOKENS_ONLY, 0)
+    top_logprobs: Any = unsupported(_ANSWER_TOKENS_ONLY, 0)
     add_generation_prompt: bool | None = None
-    chat_template_kwargs: Annotated[dict[str, str | int | float | bool | None], _LIMITED_ENTRIES] | None = Field(
+    chat_template_kwargs: TemplateArguments = Field(
         None, description="Variables of the chat template, beside the messages"
     )
-    tools: Annotated[list[ToolBody], Field(max_length=TOOLS_MAX, fail_fast=True)] | None = Field(
+    tools: Tools = Field(
         None, description="Tools that the answer may call. The arguments of a call satisfy the tool's parameters"
     )
     tool_choice: ObjectOrString = Field(
         None, description='"none", "auto" (a reply or a call), "required" (a call), one function, or allowed_tools'
     )
     parallel_tool_calls: bool | None = Field(None, description="No effect: an answer has at most one call")
-    functions: Any = _unsupported(_FUNCTIONS, [])
-    function_call: Any = _unsupported(_FUNCTIONS, "none", "auto")
-    modalities: Any = _unsupported(_TEXT_ONLY, ["text"])
-    audio: Any = _unsupported(_TEXT_ONLY)
-    prediction: Any = _unsupported("no text is predicted: leave it out")
-    web_search_options: Any = _unsupported("there is no web search: leave it out")
-    reasoning_effort: Any = _unsupported("use chat_template_kwargs, if the chat template has such a variable")
-    verbosity: Any = _unsupported('use a constraint on the length, for example {"max_words": 20}', "medium")
-    chat_template: Any = _unsupported("the model's chat template is always used: leave it out")
-    echo: Any = _unsupported("the messages cannot be repeated: leave it out", False)
-    continue_final_message: Any = _unsupported("every answer is a new message: leave it out", False)
+    functions: Any = unsupported(_FUNCTIONS, [])
+    function_call: Any = unsupported(_FUNCTIONS, "none", "auto")
+    modalities: Any = unsupported(_TEXT_ONLY, ["text"])
+    audio: Any = unsupported(_TEXT_ONLY)
+    prediction: Any = unsupported("no text is predicted: leave it out")
+    web_search_options: Any = unsupported("there is no web search: leave it out")
+    reasoning_effort: Any = unsupported("use chat_template_kwargs, if the chat template has such a variable")
+    verbosity: Any = unsupported('use a constraint on the length, for example {"max_words": 20}', "medium")
+    chat_template: Any = unsupported("the model's chat template is always used: leave it out")
+    echo: Any = unsupported("the messages cannot be repeated: leave it out", False)
+    continue_final_message: Any = unsupported("every answer is a new message: leave it out", False)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
 from app.api.dependencies import ContextFactory, IdempotencyKey, ServiceDependency, while_connected
 from app.api.openapi import Responses, errors
-from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated
+from app.messages import GenerateJobResult
+from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, merged
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletionResponse, CompletionResponse
 from app.openai.stream import ChunkStream, StreamedAnswer
-from app.openai.translate import TranslatedRequest, request_paths, translate_chat, translate_completion
-from app.service import EventSubscription, Service
+from app.openai.translate import TranslatedRequest, infill_tokens, request_paths, translate_chat, translations
+from app.openai.unknown_fields import header_of, ignored_fields
+from app.service import EventSubscription, Service, SubmissionContext, SubmittedJob
+from app.tasks import cancel_tasks
 
 _DEPRECATION = {"deprecation": "@1764720000"}  # RFC 9745: the date of vLLM 0.12, which removed the guided_ fields
 _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
@@ -37,9 +42,13 @@ def _stream(chunk: str) -> Responses:
 async def completions(
     request: Request, service: ServiceDependency, body: CompletionRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
+    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    suffix_tokens = 0
+    if body.suffix and infill_tokens(service.files) is None:
+        suffix_tokens = len((await service.tokenize(body.suffix, body.model, add_special_tokens=False)).ids)
     # In a thread: reading a large constraint would block the event loop.
-    translated = await asyncio.to_thread(translate_completion, body, service.most_tokens)
-    return await _respond(request, service, body, translated, idempotency_key, CompletionWriter)
+    translated = await asyncio.to_thread(translations, body, service.files, service.most_tokens, suffix_tokens)
+    return await _respond(request, service, body, translated, idempotency_key, CompletionWriter, ignored)
 
 
 @router.post(
@@ -49,29 +58,66 @@ async def completions(
 async def chat_completions(
     request: Request, service: ServiceDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
+    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     translated = await asyncio.to_thread(translate_chat, body, service.files, service.most_tokens)
-    return await _respond(request, service, body, translated, idempotency_key, ChatWriter)
+    return await _respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
 
 
 async def _respond(
     request: Request,
     service: Service,
     body: OpenAIRequest,
-    translated: TranslatedRequest,
+    translated: Sequence[TranslatedRequest],
     key: str | None,
     writer_type: type[Writer],
+    ignored: Mapping[str, str],
 ) -> Response:
-    context = ContextFactory(request, key)(body)
-    params = translated.params
-    with request_paths(translated.constraint, translated.renamed):
-        submitted = await while_connected(request, service.begin(params, context))
-        headers = {"x-job-id": submitted.job_id, **(_DEPRECATION if translated.deprecated else {})}
-        writer = writer_type(submitted.job_id, service.settings.inference.model_id, translated)
-        if params.stream:
+    context, first = ContextFactory(request, key)(body), translated[0]
+    with request_paths(first.constraint, first.renamed):
+        submitted = await while_connected(request, _begin(service, translated, context))
+        headers = {"x-job-id": ", ".join(job.job_id for job in submitted), **ignored}
+        headers |= _DEPRECATION if first.deprecated else {}
+        writer = writer_type(submitted[0].job_id, service.settings.inference.model_id, first)
+        firsts = range(0, first.n * len(translated), first.n)
+        if first.params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.
-            await while_connected(request, EventSubscription(service, submitted).wait_until_compiled())
-            streamed = StreamedAnswer(service, submitted, translated, writer, body.usage_in_stream)
+            await while_connected(request, EventSubscription(service, submitted[0]).wait_until_compiled())
+            streamed = [
+                StreamedAnswer(service, job, one, replace(writer, translated=one), body.usage_in_stream, number)
+                for job, one, number in zip(submitted, translated, firsts, strict=True)
+            ]
             return ChunkStream(streamed, request.state.request_id, headers)
-        result = generated(await while_connected(request, service.answer(submitted)))
-    response = writer.response(result, answers(result, translated, service.files))
+        results = await while_connected(request, _results(service, submitted))
+    finished = [
+        answer
+        for result, one, number in zip(results, translated, firsts, strict=True)
+        for answer in answers(result, one, service.files, number)
+    ]
+    response = writer.response(merged(results), tuple(finished))
     return Response(response.model_dump_json(), media_type="application/json", headers=headers)
+
+
+async def _begin(
+    service: Service, translated: Sequence[TranslatedRequest], context: SubmissionContext
+) -> list[SubmittedJob]:
+    """Submits a job for each prompt. If one is refused, the others are given up."""
+    submitted = list[SubmittedJob]()
+    try:
+        for number, one in enumerate(translated):
+            # No caller's key has a space, so these keys belong to no other request.
+            key = context.key if context.key is None or number == 0 else f"{context.key} {number}"
+            submitted.append(await service.begin(one.params, replace(context, key=key)))
+    except BaseException:
+        for job in submitted:
+            service.jobs.unsubscribe_soon(*job.shares)
+        raise
+    return submitted
+
+
+async def _results(service: Service, submitted: Sequence[SubmittedJob]) -> list[GenerateJobResult]:
+    """The results of all jobs. If one fails, the others are given up."""
+    waiting = [asyncio.ensure_future(service.answer(job)) for job in submitted]
+    try:
+        return [generated(result) for result in await asyncio.gather(*waiting)]
+    finally:
+        await cancel_tasks(*waiting)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from app.broker import JobEvent
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
 from app.openai.errors import error_body
-from app.openai.render import FinishedAnswer, Writer, answers, generated
+from app.openai.render import FinishedAnswer, Writer, answers, generated, merged
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.translate import TranslatedRequest, request_paths
 from app.service import Service, SubmittedJob
@@ -33,30 +33,43 @@ _CONTRADICTED = "the worker failed and the retry produced a different answer; di
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """A submitted request, and how its chunks are rendered. With `usage` a last chunk has the token counts."""
+    """A submitted request, and how its chunks are rendered. With `usage` a last chunk has the token counts.
+
+    first  the number of its first answer, among those to all prompts
+    """
 
     service: Service
     submitted: SubmittedJob
     translated: TranslatedRequest
     writer: Writer
     usage: bool
+    first: int = 0
 
 
 class ChunkStream(EventStream):
-    """The response with the chunks. If the client disconnects its job is cancelled, because it cannot resume."""
+    """The response with the chunks. If the client disconnects its jobs are cancelled, because it cannot resume.
 
-    def __init__(self, streamed: StreamedAnswer, request_id: str, headers: dict[str, str]) -> None:
+    The answers to several prompts are generated at the same time, and sent one after the other.
+    """
+
+    def __init__(self, streamed: Sequence[StreamedAnswer], request_id: str, headers: dict[str, str]) -> None:
         self._streamed = streamed
         super().__init__(self._chunks(), request_id, headers)
 
     async def _leave(self) -> None:
-        self._streamed.service.jobs.unsubscribe_soon(*self._streamed.submitted.shares)
+        for streamed in self._streamed:
+            streamed.service.jobs.unsubscribe_soon(*streamed.submitted.shares)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
+        results = list[GenerateJobResult]()
         try:
-            with request_paths(self._streamed.translated.constraint):
-                async for chunk in _chunks(self._streamed):
-                    yield chunk
+            for streamed in self._streamed:
+                with request_paths(streamed.translated.constraint):
+                    async for chunk in _chunks(streamed, results):
+                        yield chunk
+            if self._streamed[0].usage:
+                yield _data(self._streamed[0].writer.closing(merged(results)))
+            yield DONE
         except Exception as error:
             yield self._error(error)
 
@@ -64,19 +77,24 @@ class ChunkStream(EventStream):
         return format_sse_event(data_str=error_body(refusal(error, self._request_id).body).decode())
 
 
-async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
-    """The chunks of all answers. Raises the job's error, or JobCancelled if the result contradicts the sent text."""
+async def _chunks(streamed: StreamedAnswer, results: list[GenerateJobResult]) -> AsyncIterator[bytes]:
+    """The chunks of all answers of one job, whose result is then added to `results`.
+
+    Raises the job's error, or JobCancelled if the result contradicts the sent text.
+    """
     service, translated, writer = streamed.service, streamed.translated, streamed.writer
     options = translated.params.options
     # A search may find fewer distinct answers than `n`, so only its first one is certain.
     certain = translated.n if options.algorithm == "sample" else 1
-    sent = dict.fromkeys(range(certain), translated.prefix)  # index: the text sent so far
+    first = streamed.first
+    sent = dict.fromkeys(range(first, first + certain), translated.prefix)  # index: the text sent so far
     for index in sent:
         if (opening := writer.opening(index)) is not None:
             yield _data(opening)
     # The leading space stays after an echoed prompt, and if the constraint covers the prompt too.
     raw = bool(translated.prefix) or options.scope == "full"
-    normalize, tracker = AnswerNormalizer(translated.stops, raw), None
+    hidden = translated.stops + ((translated.suffix,) if translated.suffix else ())
+    normalize, tracker = AnswerNormalizer(hidden, raw), None
     async for event in _events(service, streamed.submitted):
         match None if event is None else load(event.data):
             case None:
@@ -91,7 +109,7 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
                 tracker = tracker or StablePrefixTracker(options, normalize)
                 tracker.take(step)
                 for index, prefix in sent.items():
-                    text = translated.prefix + tracker.text(index)
+                    text = translated.prefix + tracker.text(index - first)
                     # A retry starts with shorter texts, and may differ: `_final_chunks` compares it at the end.
                     if len(text) > len(prefix) and text.startswith(prefix):
                         sent[index] = text
@@ -100,17 +118,18 @@ async def _chunks(streamed: StreamedAnswer) -> AsyncIterator[bytes]:
             case _:
                 pass
     result = generated(await _result(service, streamed.submitted))
-    for final in _final_chunks(streamed, result, answers(result, translated, service.files), sent):
+    results.append(result)
+    for final in _final_chunks(streamed, answers(result, translated, service.files, first), sent):
         yield _data(final)
-    yield DONE
 
 
 def _final_chunks(
-    streamed: StreamedAnswer, result: GenerateJobResult, finished: tuple[FinishedAnswer, ...], sent: dict[int, str]
+    streamed: StreamedAnswer, finished: tuple[FinishedAnswer, ...], sent: dict[int, str]
 ) -> list[BaseModel]:
     """The chunks with the text that was not sent yet."""
     writer, chunks = streamed.writer, list[BaseModel]()
-    for index, answer in enumerate(finished):
+    for answer in finished:
+        index = answer.index
         prefix = sent.get(index)
         if prefix is None:
             prefix = streamed.translated.prefix
@@ -119,7 +138,7 @@ def _final_chunks(
             raise JobCancelled(_CONTRADICTED)
         if (chunk := writer.chunk(index, prefix, answer.text, answer)) is not None:
             chunks.append(chunk)
-    return [*chunks, writer.closing(result)] if streamed.usage else chunks
+    return chunks
 
 
 async def _events(service: Service, submitted: SubmittedJob) -> AsyncIterator[JobEvent | None]:

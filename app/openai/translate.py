@@ -19,7 +19,7 @@ from app.openai.chat_template import render_prompt
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.tools import ToolUse, tool_use
-from app.requests import GenerateParams
+from app.requests import GenerateParams, require_ids, seeded
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec import spec_from_json
 
@@ -30,6 +30,12 @@ _ANY_ANSWER = {"regex": r"(?:\S(?s:.*))?"}
 _SAMPLING = tuple(name for name, users in USED_BY.items() if users == ("sample",))
 _NEUTRAL = {"top_p": 1.0}  # values of sampling options that do not request sampling
 _FIRST, _STOP = "all.0.", "all.1."  # paths inside the constraint that combines the caller's with the stop strings
+_BEFORE_SUFFIX = "sequence.0."
+# Tokens before the prompt, the suffix and the answer: of Qwen, CodeGemma and others, of StarCoder, of DeepSeek.
+_INFILL_TOKENS = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
+)  # fmt: skip
 _SAMPLING_ONLY = "requires sampling: leave it out, or leave out the options of the search"
 
 # field, conflict, message: a request is rejected if the conflict holds
@@ -43,6 +49,12 @@ _CONFLICTS: _Conflicts = (
 _COMPLETION_CONFLICTS: _Conflicts = (
     ("echo", lambda request: request.echo and request.logprobs,
      "the prompt has no log-probabilities: leave out echo or logprobs"),
+    ("prompt", lambda request: request.scope == "full" and not all(isinstance(text, str) for text in request.prompt),
+     'token ids need not be those of a text: send the text, or leave out "scope": "full"'),
+    ("suffix", lambda request: request.suffix and request.automaton is not None,
+     "cannot be combined with automaton: send the constraint itself"),
+    ("suffix", lambda request: request.suffix and request.scope == "full",
+     'the constraint is on the answer alone: leave out suffix, or "scope": "full"'),
     ("stop", lambda request: request.stop and request.scope == "full",
      'the prompt may contain the string: leave it out, or "scope": "full"'),
 )  # fmt: skip
@@ -67,6 +79,7 @@ class TranslatedRequest:
     unconstrained  there is no constraint, so a text that uses up its budget was cut off
     constraint     the constraint as the request spells it
     tools          the tools that an answer may call
+    suffix         text at the end of each answer that is not part of it
     renamed        fields that the request calls otherwise than POST /generate: our name -> the request's
     """
 
@@ -80,6 +93,7 @@ class TranslatedRequest:
     constraint: ParsedConstraint | None
     renamed: Mapping[str, str]
     tools: ToolUse | None = None
+    suffix: str = ""
 
     @property
     def deprecated(self) -> bool:
@@ -87,24 +101,76 @@ class TranslatedRequest:
         return self.constraint is not None and self.constraint.deprecated
 
 
-def translate_completion(request: CompletionRequest, max_tokens: int) -> TranslatedRequest:
-    """Translates a completion; its default budget is at most `max_tokens`.
+def translate_completion(request: CompletionRequest, max_tokens: int, suffix_tokens: int = 0) -> TranslatedRequest:
+    """Translates a completion of its first prompt; its default budget is at most `max_tokens`.
+
+    suffix_tokens  the tokens of a suffix that the answer has to write; 0 if the model reads it before the answer
 
     Raises InvalidRequest, RequestValidationError, SpecSyntaxError.
     """
     _check_conflicts(request, _COMPLETION_CONFLICTS)
-    prompt = {"prompt": request.prompt, "scope": request.scope}
-    default = min(COMPLETION_TOKENS, max_tokens)
-    return _translate(request, prompt, request.max_tokens, default, prefix=request.prompt if request.echo else "")
+    fields = {"prompt": "", "scope": request.scope}
+    translated = _translate(
+        request, fields, request.max_tokens, min(COMPLETION_TOKENS, max_tokens), bool(request.echo),
+        suffix_tokens=suffix_tokens,
+    )
+    params = dataclasses.replace(translated.params, prompt=request.prompt[0])
+    if len(request.prompt) > 1:  # one seed, by which the whole request can be repeated
+        params = dataclasses.replace(params, options=seeded(params.options))
+    return dataclasses.replace(translated, params=params)
+
+
+def translations(
+    request: CompletionRequest, files: ModelFiles, max_tokens: int, suffix_tokens: int = 0
+) -> tuple[TranslatedRequest, ...]:
+    """Translates a completion, once for each prompt. Raises what `translate_completion` raises."""
+    first = translate_completion(request, max_tokens, suffix_tokens)
+    return tuple(
+        dataclasses.replace(
+            first, params=dataclasses.replace(first.params, prompt=_with_suffix(prompt, request.suffix, files)),
+            prefix=_text(prompt, files) if request.echo else "",
+        )
+        for prompt in request.prompt
+    )
+
+
+def infill_tokens(files: ModelFiles) -> tuple[str, str, str] | None:
+    """The model's tokens before a prompt, before its suffix and before what belongs between them."""
+    return next((names for names in _INFILL_TOKENS if all(name in files.vocabulary.names for name in names)), None)
+
+
+def _with_suffix(prompt: str | tuple[int, ...], suffix: str | None, files: ModelFiles) -> str | tuple[int, ...]:
+    """The prompt, with the suffix if the model has tokens for it."""
+    names = infill_tokens(files)
+    if not suffix or names is None:
+        return prompt
+    if not isinstance(prompt, str):
+        raise InvalidRequest((("suffix", "goes with a text: token ids may have the suffix in them"),))
+    before, behind, between = names
+    return f"{before}{prompt}{behind}{suffix}{between}"
+
+
+def _text(prompt: str | tuple[int, ...], files: ModelFiles) -> str:
+    """The text of a prompt. Special tokens among its ids have none."""
+    if isinstance(prompt, str):
+        return prompt
+    require_ids(prompt, files.vocabulary.size, "prompt")
+    return b"".join(files.vocabulary.written[token] or b"" for token in prompt).decode(errors="replace")
 
 
 def translate_chat(request: ChatRequest, files: ModelFiles, max_tokens: int) -> TranslatedRequest:
     """Translates a chat. Raises what `translate_completion` and `render_prompt` raise."""
     _check_conflicts(request, _CHAT_CONFLICTS)
-    generation_prompt, tools = request.add_generation_prompt is not False, tool_use(request)
-    prompt = render_prompt(files, request.messages, generation_prompt, request.chat_template_kwargs, tools)
+    tools = tool_use(request)
+    prompt = chat_prompt(request, files, tools)
     budget = request.max_completion_tokens or request.max_tokens
     return _translate(request, {"prompt": prompt}, budget, min(CHAT_TOKENS, max_tokens), tools=tools)
+
+
+def chat_prompt(request: ChatRequest, files: ModelFiles, tools: ToolUse | None) -> str:
+    """The prompt of a chat. Raises what `render_prompt` raises."""
+    generation_prompt = request.add_generation_prompt is not False
+    return render_prompt(files, request.messages, generation_prompt, request.chat_template_kwargs, tools)
 
 
 def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
@@ -115,24 +181,31 @@ def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
 
 def _translate(
     request: CompletionRequest | ChatRequest, prompt: dict[str, Any], budget: int | None, default: int,
-    prefix: str = "", tools: ToolUse | None = None,
+    echo: bool = False, tools: ToolUse | None = None, suffix_tokens: int = 0,
 ) -> TranslatedRequest:
     is_chat = isinstance(request, ChatRequest)
     logprobs = bool(request.logprobs)
     parsed = parse_constraint(request)
     _check_conflicts(request, _CONFLICTS)
-    unconstrained = parsed is None and request.automaton is None and not (tools and tools.required)
+    suffix = request.suffix or "" if isinstance(request, CompletionRequest) and suffix_tokens else ""
+    unconstrained = parsed is None and request.automaton is None and not (tools and tools.required) and not suffix
     if tools is not None:
         reply = None if parsed is None else parsed.constraint
         parsed = ParsedConstraint(tools.constraint(reply), "tools", "", reply=None if tools.required else parsed)
     fields = prompt | _algorithm_fields(request, unconstrained)
     fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
     # An echoed prompt needs the trace: it holds the space that was removed before the answer.
-    fields |= {"stream": bool(request.stream), "trace": logprobs or bool(prefix), "max_tokens": budget or default}
+    fields |= {"stream": bool(request.stream), "trace": logprobs or echo}
+    fields["max_tokens"] = (budget or default) + suffix_tokens
     stops: tuple[str, ...] = ()
+    if parsed is not None and suffix:
+        parsed = dataclasses.replace(parsed, prefix=_BEFORE_SUFFIX)
     if request.automaton is None:
         with request_paths(parsed):
-            fields["constraint"], stops = _constraint_with_stops(request.stop, parsed, is_chat)
+            if suffix:
+                fields["constraint"] = _constraint_with_suffix(suffix, request.stop, parsed)
+            else:
+                fields["constraint"], stops = _constraint_with_stops(request.stop, parsed, is_chat)
     params = _validated({name: value for name, value in fields.items() if value is not None}, parsed)
     n = request.n or 1
     best_by_token = params.options.algorithm == "sample" and params.options.n > n
@@ -140,7 +213,9 @@ def _translate(
         raise InvalidRequest((("best_of", "the best of several samples cannot be streamed: leave out best_of"),))
     params = dataclasses.replace(params, from_chat_template=is_chat, clamp_to_context=budget is None)
     renamed = _renamed(request, params)
-    return TranslatedRequest(params, n, stops, logprobs, prefix, best_by_token, unconstrained, parsed, renamed, tools)
+    return TranslatedRequest(
+        params, n, stops, logprobs, "", best_by_token, unconstrained, parsed, renamed, tools, suffix
+    )
 
 
 def _renamed(request: CompletionRequest | ChatRequest, params: GenerateParams) -> dict[str, str]:
@@ -169,6 +244,14 @@ def _constraint_with_stops(
     removable = removable_stops(spec, stops)
     stop_free = stop_constraint(stops, bool(removable), "strip" if strips else "forbid")
     return {"all": [constraint, stop_free]}, removable
+
+
+def _constraint_with_suffix(suffix: str, stops: tuple[str, ...], parsed: ParsedConstraint | None) -> dict[str, Any]:
+    """The constraint of an answer and the suffix behind it. No stop string may end the answer."""
+    if parsed is None:
+        return {"sequence": [{"free": {"without": list(stops)}}, suffix], "leading_space": "forbid"}
+    part = {"all": [parsed.constraint, stop_constraint(stops, False, "forbid")]} if stops else parsed.constraint
+    return {"sequence": [part, suffix]}
 
 
 def _option(request: OpenAIRequest, name: str) -> Any:
@@ -237,6 +320,10 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
 
 
 def _request_path(field: str, parsed: ParsedConstraint | None) -> str:
+    if parsed is not None and parsed.prefix:
+        if not field.startswith(parsed.prefix):
+            return "suffix"
+        field = field.removeprefix(parsed.prefix)
     # A caller's own `all` without stop strings has no further `all` around it.
     is_own_all = parsed is not None and "all" in parsed.constraint and not field.startswith(f"{_FIRST}all.")
     if field.startswith(_STOP) and not is_own_all:

@@ -36,6 +36,7 @@ from app.messages import (
     Progress,
     Result,
     StepMessage,
+    TokenizeJobResult,
     dump,
     idempotent_job_key,
     load,
@@ -45,7 +46,7 @@ from app.settings import QUEUES, Settings
 from app.tasks import SharedTasks
 
 OwnedKind = DescribeJob | GenerateJob | DecodeJob
-R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult, PolicyJobResult)
+R = TypeVar("R", CompileJobResult, ExplainJobResult, CheckJobResult, PolicyJobResult, TokenizeJobResult)
 # A queue that had a worker is trusted this long without asking the broker again: heartbeats come every few seconds.
 READY_S = 0.25
 _NO_JOB = "no job has this id, or its result has expired"

@@ -25,6 +25,8 @@ from app.messages import (
     GenerateJob,
     PolicyJobResult,
     Result,
+    TokenizeJob,
+    TokenizeJobResult,
     named_words,
     request_id,
     spec_to_wire,
@@ -38,6 +40,7 @@ from app.requests import (
     check_generate_limits,
     check_paths,
     require_at_most,
+    require_ids,
     seeded,
 )
 from app.service.constraints import Constraints, require_text
@@ -255,6 +258,25 @@ class Service:
     async def apply_policy(self, params: PolicyParams) -> PolicyJobResult:
         """What a policy says of a conversation. The compile workers decide it without a model."""
         return await apply_policy(params, self.jobs, self.settings)
+
+    async def tokenize(
+        self, prompt: str | tuple[int, ...], model: str | None, add_special_tokens: bool = True
+    ) -> TokenizeJobResult:
+        """The token ids of a text, or the text of ids. A generate worker has the tokenizer.
+
+        Raises RequestOverLimit, InvalidRequest for an id that the model does not have, and UnknownModel.
+        """
+        self.constraints.require_model(model)
+        field = "prompt" if isinstance(prompt, str) else "tokens"
+        require_at_most(field, len(prompt), "prompt_chars_max", self.settings.requests.prompt_chars_max)
+        if not isinstance(prompt, str):
+            require_ids(prompt, self.files.vocabulary.size, field)
+        timeout_s = self.settings.requests.timeout_s_default
+        async with time_limit(timeout_s):
+            job = TokenizeJob(prompt, time.time() + timeout_s, add_special_tokens)
+            return await self.jobs.run(
+                "generate", request_id(), job, TokenizeJobResult, SubmitOptions(deadline_in_s=timeout_s)
+            )
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:

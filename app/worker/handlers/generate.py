@@ -26,6 +26,7 @@ from app.messages import (
     GenerateJobResult,
     GenerationOptions,
     Progress,
+    TokenizeJob,
     TokenStepBody,
     UsageBody,
     named_decoding,
@@ -47,6 +48,7 @@ from app.worker.handlers.base import (
     word_trace,
 )
 from app.worker.handlers.decode import decode_matrix, label_path
+from app.worker.handlers.prompts import PromptTokenizer, prompt_text
 from app.worker.handlers.step_events import StepEventBuilder
 from compiler.artifact import CompiledConstraint
 from compiler.products import LazyProduct, ProductStart
@@ -62,9 +64,7 @@ from decoding.engine import (
 from decoding.errors import (
     Cancelled,
     MemoryTaken,
-    OptionsInvalid,
     OutOfMemory,
-    PromptEmpty,
     ReplayRejected,
     VocabularyMismatch,
 )
@@ -93,7 +93,9 @@ def open_handler(settings: Settings) -> Handler:
     metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
     metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
 
-    handle = dispatcher("generate", {GenerateJob: generator.run, DecodeJob: generator.decode})
+    handle = dispatcher(
+        "generate", {GenerateJob: generator.run, DecodeJob: generator.decode, TokenizeJob: generator.prompts.tokenize}
+    )
     return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
 
 
@@ -131,7 +133,7 @@ class _Task:
     @property
     def before(self) -> str | None:
         """The part of the constrained text before the answer. None if the answer is the whole text."""
-        return self.job.prompt if self.options.scope == "full" else None
+        return prompt_text(self.job) if self.options.scope == "full" else None
 
 
 class Generator:
@@ -145,10 +147,11 @@ class Generator:
         self._settings = settings
         self._tokens = files.vocabulary.written
         self._ids_of_names = files.vocabulary.names
-        self._tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
+        tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
+        self.prompts = PromptTokenizer(tokenizer, model.vocab_size, files.bos_id)
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         texts = files.vocabulary.tokens
-        self._pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(self._tokenizer, texts))
+        self._pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(tokenizer, texts))
         self._opened: ByteBoundedLru[str, tuple[CompiledConstraint, PreparedConstraint]] = ByteBoundedLru(
             settings.inference.device_table_cache_bytes
         )
@@ -186,7 +189,7 @@ class Generator:
         sizes = _sizes(job.automaton, constraint, context)
         if job.progress == "steps":
             context.publish(sizes)
-        prompt_ids = self._prompt_ids(job)
+        prompt_ids = self.prompts.ids(job)
         job = _fit_budget(job, len(prompt_ids), self._model.context_length)
         task = _Task(job, constraint, prepared, prompt_ids, self._start(job, constraint, context.cancelled))
         prepared.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
@@ -238,20 +241,6 @@ class Generator:
     def _load_constraint(self, automaton: str, context: Context) -> CompiledConstraint:
         return load_constraint(automaton, self._decode, context, self._settings.retention.automaton_ttl_s)
 
-    def _prompt_ids(self, job: GenerateJob) -> list[int]:
-        """The prompt's ids, with whatever the tokenizer puts first.
-
-        Raises PromptEmpty, as a model continues something, and OptionsInvalid for ids that the model has no place for.
-        """
-        ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.from_chat_template).ids)
-        if ids:
-            if max(ids) >= self._model.vocab_size:
-                raise OptionsInvalid("prompt", "a text whose tokens are in the model's vocabulary")
-            return ids
-        if self._files.bos_id is None:
-            raise PromptEmpty("the prompt is empty and the model has no start token: send a prompt")
-        return [self._files.bos_id]
-
     def _start(self, job: GenerateJob, constraint: CompiledConstraint, cancelled: Callable[[], bool]) -> Start | None:
         """The state before the answer.
 
@@ -261,8 +250,9 @@ class Generator:
         # ids would come out as other bytes (an unknown character, a space put in front) is no different.
         if job.options.scope == "answer":
             return None
-        prefix = read_prefix(constraint.text, constraint.tokens, job.prompt)
-        if prefix.chars < len(job.prompt):
+        text = prompt_text(job)
+        prefix = read_prefix(constraint.text, constraint.tokens, text)
+        if prefix.chars < len(text):
             raise PromptViolates(prefix.chars)
         if not isinstance(prefix.start, ProductStart):
             return prefix.start

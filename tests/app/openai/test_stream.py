@@ -99,7 +99,7 @@ def events_of(scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tu
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    asyncio.run(ChunkStream(stream_answer, "request", {})({"type": "http"}, receive, send))
+    asyncio.run(ChunkStream([stream_answer], "request", {})({"type": "http"}, receive, send))
     lines = b"".join(sent_chunks).decode().splitlines()
     return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")], service
 

@@ -1,0 +1,52 @@
+"""Bases of request bodies: open ones, and those with fields that accept only values without effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
+
+from app.api.errors import FAULTS_MAX
+from app.api.schemas import Body
+from app.openai.responses import DeferredModel
+
+_UNSUPPORTED = "Not supported: "
+# FastAPI needs the body model of a route when the route is added.
+BUILD_AT_ONCE = ConfigDict(defer_build=False)
+
+
+class OpenBody(DeferredModel, Body):
+    """A body with unknown fields, which `unknown_fields` names or refuses."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_unknown_names(cls, body: object) -> object:
+        # In place of that of `Body`, which drops names: each has to be compared with those of constraints.
+        if isinstance(body, dict) and len(body) > len(cls.model_fields) + FAULTS_MAX:
+            raise ValueError(f"contains more than {FAULTS_MAX} unknown fields")
+        return body
+
+
+def unsupported(reason: str, *neutral: JsonValue) -> Any:
+    """A field that accepts null and the values that change nothing."""
+    return Field(None, description=f"{_UNSUPPORTED}{reason}", json_schema_extra={"enum": [None, *neutral]})
+
+
+class NeutralValues(OpenBody):
+    """Rejects other values in the fields made by `unsupported`."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _require_neutral(cls, value: object, info: ValidationInfo) -> object:
+        assert info.field_name is not None
+        field = cls.model_fields[info.field_name]
+        description, extra = field.description or "", field.json_schema_extra
+        if not description.startswith(_UNSUPPORTED) or not isinstance(extra, dict):
+            return value
+        neutral = extra["enum"]
+        assert isinstance(neutral, list)
+        if value not in neutral:
+            raise ValueError(f"not supported: {description.removeprefix(_UNSUPPORTED)}")
+        return None

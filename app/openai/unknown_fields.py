@@ -1,0 +1,126 @@
+"""Names the fields of a request that have no effect, and refuses those that may be a constraint.
+
+Clients send fields of other servers, which do no harm. A constraint that is misspelled, or spelled as another server
+does, would vanish silently: the answer would look valid and satisfy nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from pydantic import BaseModel
+
+from app.api.errors import FAULTS_MAX, UNKNOWN_FIELD, shown_path
+from app.errors import InvalidRequest, UnknownField
+from app.openai.requests import CONSTRAINT_FIELDS
+
+FIELDS_MAX = 64  # each is compared with all protected names
+DISTANCE_MAX = 2  # edits between an unknown name and a protected one
+HEADER = "x-ignored-fields"
+# Fields, beside those of constraints, whose loss would widen what an answer may be.
+_PROTECTED = (
+    *CONSTRAINT_FIELDS, "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "parameters",
+    "tool_calls", "tool_call_id", "policy", "max_tokens", "max_completion_tokens", "min_tokens", "stop", "scope",
+    "stop_token_ids", "structural_tag", "logit_bias", "ignore_eos", "timeout_s",
+)  # fmt: skip
+_FORMAT, _CONSTRAINT, _BUDGET, _TOOLS = "response_format", "constraint", "max_tokens", "tool_choice"
+# Names of constraints, budgets and tools on other servers that are not read here: what to send in their place.
+_ELSEWHERE = {
+    # Ollama, Together, Anyscale, Gemini, Anthropic, the Responses API
+    "format": _FORMAT, "schema": _FORMAT, "json_mode": _FORMAT, "json_object": _FORMAT, "json": _FORMAT,
+    "response_schema": _FORMAT, "response_json_schema": _FORMAT, "response_mime_type": _FORMAT,
+    "generation_config": _FORMAT, "output_format": _FORMAT, "output_config": _FORMAT, "output_schema": _FORMAT,
+    "text": _FORMAT, "text_format": _FORMAT,
+    # vLLM, SGLang, llama.cpp, TGI, Hugging Face
+    "guided_decoding": "structured_outputs", "guided_options_request": "structured_outputs",
+    "guided_json_object": _FORMAT, "guided_whitespace_pattern": _CONSTRAINT, "structural_tags": _FORMAT,
+    "choice": "structured_outputs", "choices": "structured_outputs", "bnf": "grammar", "gbnf": "grammar",
+    "lark": "structured_outputs", "grammar_string": "grammar", "grammar_lazy": "grammar",
+    "grammar_triggers": _FORMAT, "guidance": "grammar",
+    "bad_words": _CONSTRAINT, "bad_words_ids": _CONSTRAINT, "force_words_ids": _CONSTRAINT,
+    "allowed_token_ids": _CONSTRAINT, "suppress_tokens": _CONSTRAINT, "begin_suppress_tokens": _CONSTRAINT,
+    "no_repeat_ngram_size": _CONSTRAINT, "constraints": _CONSTRAINT, "logits_processors": _CONSTRAINT,
+    "logits_processor": _CONSTRAINT, "custom_logit_processor": _CONSTRAINT, "policies": _CONSTRAINT,
+    "stop_regex": "stop", "stop_sequences": "stop", "stop_strings": "stop", "stop_words": "stop",
+    "eos_token_id": "stop",
+    # budgets
+    "max_new_tokens": _BUDGET, "max_output_tokens": _BUDGET, "max_length": _BUDGET, "max_tokens_to_sample": _BUDGET,
+    "n_predict": _BUDGET, "num_predict": _BUDGET, "min_new_tokens": _CONSTRAINT, "min_length": _CONSTRAINT,
+    "truncate_prompt_tokens": "prompt", "timeout": "timeout_s",
+    # tools
+    "allowed_tools": _TOOLS, "tool_config": _TOOLS, "tool_mode": _TOOLS, "function_calling_config": _TOOLS,
+    "disable_parallel_tool_use": "parallel_tool_calls", "max_tool_calls": "parallel_tool_calls",
+    "tool_use": _TOOLS, "tool_resources": "tools", "builtin_tools": "tools", "mcp_servers": "tools",
+}  # fmt: skip
+_PARAMETERS = dict.fromkeys(("schema", "input_schema", "inputschema", "args_schema", "arguments"), "parameters")
+
+
+def ignored_fields(body: BaseModel, policy: Literal["ignore", "refuse"]) -> tuple[str, ...]:
+    """The paths of unknown fields, as a header may show them. Elements of lists have the number `*`.
+
+    Raises UnknownField for fields that may be a constraint, and InvalidRequest for all others by the policy "refuse".
+    """
+    unknown = dict.fromkeys(_unknown(body))
+    if len(unknown) > FIELDS_MAX:
+        raise InvalidRequest((("", f"the request has more than {FIELDS_MAX} unknown fields"),))
+    meant = {_shown(*field): _meant(*field) for field in unknown}
+    refused = [(path, _message(path, name)) for path, name in meant.items() if name]
+    if refused:
+        raise UnknownField(tuple(refused[:FAULTS_MAX]))
+    if meant and policy == "refuse":
+        raise InvalidRequest(tuple((path, "unknown field") for path in list(meant)[:FAULTS_MAX]))
+    return tuple(meant)
+
+
+def _message(path: str, meant: str) -> str:
+    if path.rpartition(".")[2] == meant:
+        return "not supported here: leave it out"
+    return f"unknown field: did you mean `{meant}`?"
+
+
+def header_of(ignored: Sequence[str]) -> dict[str, str]:
+    """The response header that names ignored fields; none if there are none."""
+    return {HEADER: ", ".join(ignored[:FAULTS_MAX])} if ignored else {}
+
+
+def _shown(parent: str, name: str) -> str:
+    """A path without characters of the caller's that a header must not have."""
+    return f"{parent}{shown_path(name)}".replace(UNKNOWN_FIELD, "*")
+
+
+def _unknown(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """The unknown fields of a body: the path before the name, which is ours, and the caller's name."""
+    match value:
+        case BaseModel():
+            yield from ((path, name) for name in value.model_extra or {})
+            for name in type(value).model_fields:
+                yield from _unknown(getattr(value, name), f"{path}{name}.")
+        case list() | tuple():
+            for item in value:
+                yield from _unknown(item, f"{path}*.")
+
+
+def _meant(parent: str, name: str) -> str | None:
+    """The field that an unknown one may stand for."""
+    name = name.lower().replace("-", "_")
+    elsewhere = _ELSEWHERE if not parent else _PARAMETERS if parent.startswith("tools.") else {}
+    if name in elsewhere:
+        return elsewhere[name]
+    near = [(edit_distance(name, known), known) for known in _PROTECTED if abs(len(name) - len(known)) <= DISTANCE_MAX]
+    distance, nearest = min(near, default=(len(name), None))
+    return nearest if distance <= DISTANCE_MAX else None
+
+
+def edit_distance(left: str, right: str) -> int:
+    """The fewest insertions, removals and replacements that make one text the other (Levenshtein 1966).
+
+    >>> edit_distance("regx", "regex"), edit_distance("grammer", "grammar"), edit_distance("user", "regex")
+    (1, 1, 4)
+    """
+    row = list(range(len(right) + 1))
+    for number, character in enumerate(left, 1):
+        diagonal, row[0] = row[0], number
+        for at, other in enumerate(right, 1):
+            diagonal, row[at] = row[at], min(row[at] + 1, row[at - 1] + 1, diagonal + (character != other))
+    return row[-1]

@@ -1,0 +1,53 @@
+"""Reads prompts with the model's tokenizer, and answers requests for tokens alone."""
+
+from __future__ import annotations
+
+from tokenizers import Tokenizer
+
+from app.messages import GenerateJob, TokenizeJob, TokenizeJobResult
+from app.worker.handlers.base import Context
+from decoding.errors import OptionsInvalid, PromptEmpty
+
+
+class PromptTokenizer:
+    """The model's tokenizer, as prompts need it. Any number of threads may use it.
+
+    vocab_size  the number of ids that the model reads
+    bos_id      the id that stands for an empty prompt; None if the model has none
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, bos_id: int | None) -> None:
+        self._tokenizer, self._vocab_size, self._bos_id = tokenizer, vocab_size, bos_id
+
+    def ids(self, job: GenerateJob) -> list[int]:
+        """The prompt's ids, with whatever the tokenizer puts first.
+
+        Raises PromptEmpty, as a model continues something, and OptionsInvalid for ids that the model has no place for.
+        """
+        if isinstance(job.prompt, str):
+            ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.from_chat_template).ids)
+        else:
+            ids = list(job.prompt)
+        if ids:
+            if max(ids) >= self._vocab_size:
+                raise OptionsInvalid("prompt", "a text whose tokens are in the model's vocabulary")
+            return ids
+        if self._bos_id is None:
+            raise PromptEmpty("the prompt is empty and the model has no start token: send a prompt")
+        return [self._bos_id]
+
+    def tokenize(self, job: TokenizeJob, context: Context) -> TokenizeJobResult:
+        """Tokenize a text as a prompt is, or write the text of ids."""
+        tokenizer = self._tokenizer
+        if isinstance(job.prompt, str):
+            ids, text = tokenizer.encode(job.prompt, add_special_tokens=job.add_special_tokens).ids, job.prompt
+        else:
+            ids, text = list(job.prompt), tokenizer.decode(list(job.prompt), skip_special_tokens=False)
+        return TokenizeJobResult(text, tuple(ids), tuple(tokenizer.id_to_token(token) or "" for token in ids))
+
+
+def prompt_text(job: GenerateJob) -> str:
+    """The prompt of a job whose constraint includes it."""
+    if isinstance(job.prompt, str):
+        return job.prompt
+    raise OptionsInvalid("scope", '"answer" for a prompt of token ids, which need not be those of its text')

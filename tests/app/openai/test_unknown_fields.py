@@ -1,0 +1,92 @@
+"""Unknown fields are ignored and named, unless they may be a constraint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.errors import InvalidRequest, UnknownField
+from app.openai.requests import CONSTRAINT_FIELDS, ChatRequest, CompletionRequest
+from app.openai.unknown_fields import FIELDS_MAX, HEADER, edit_distance, header_of, ignored_fields
+
+MESSAGE = {"role": "user", "content": "dog, frisbee, catch"}
+# Sent by clients and servers that exist, and harmless here.
+HARMLESS = (
+    "typical_p", "mirostat", "cache_prompt", "user_id", "title", "provider", "route", "transforms", "enable_thinking",
+    "chat_id", "id", "index", "type", "request_id", "return_token_ids", "num_ctx", "keep_alive", "safe_prompt",
+)  # fmt: skip
+
+
+def chat(**fields: Any) -> ChatRequest:
+    return ChatRequest.model_validate({"messages": [MESSAGE], **fields})
+
+
+def test_fields_of_other_servers_are_named_at_every_level() -> None:
+    call = {"index": 0, "type": "function", "function": {"name": "a", "arguments": "{}"}}
+    turns = [MESSAGE | {"weight": 1}, {"role": "assistant", "reasoning_content": "a", "tool_calls": [call]}]
+    tool = {"type": "function", "function": {"name": "a", "returns": {}}, "cache_control": {}}
+    body = chat(messages=turns * 3, tools=[tool], stream_options={"every": 1}, mirostat=2)
+    paths = ignored_fields(body, "ignore")
+    assert set(paths) == {
+        "mirostat", "messages.*.weight", "messages.*.reasoning_content", "messages.*.tool_calls.*.index",
+        "tools.*.cache_control", "tools.*.function.returns", "stream_options.every",
+    }
+    assert header_of(paths)[HEADER].split(", ") == list(paths) and header_of(()) == {}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_harmless_fields_are_ignored(name: str) -> None:
+    assert ignored_fields(chat(**{name: 1}), "ignore") == (name,)
+
+
+@pytest.mark.parametrize("name", CONSTRAINT_FIELDS)
+def test_no_misspelling_of_a_constraint_is_ignored(name: str) -> None:
+    variants = {name[1:], name + "s", name[0] + name[2:], name[:2] + "x" + name[2:], name[1] + name[0] + name[2:]}
+    variants |= {name.upper(), name.replace("_", "-"), name.replace("_", ""), name[:-2], name + "__"}
+    for variant in variants - set(ChatRequest.model_fields):
+        with pytest.raises(UnknownField) as refused:
+            ignored_fields(CompletionRequest.model_validate({"prompt": "a", variant: None}), "ignore")
+        assert "did you mean" in refused.value.errors[0]["message"]
+
+
+def test_a_setting_refuses_all_unknown_fields() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        ignored_fields(chat(mirostat=2, title="a"), "refuse")
+    assert [fault["path"] for fault in refused.value.errors] == ["mirostat", "title"]
+    assert ignored_fields(chat(user="a"), "refuse") == ()
+
+
+def test_a_name_never_breaks_the_header() -> None:
+    name = "a\r\nX-Injected: 1.b"
+    (header,) = header_of(ignored_fields(chat(**{name: 1, "é": 1}), "ignore")).values()
+    assert header == "*"
+
+
+def test_many_unknown_fields_are_refused_at_little_cost() -> None:
+    turns = [MESSAGE | {f"x{turn}-{number}": 1 for number in range(10)} for turn in range(FIELDS_MAX)]
+    with pytest.raises(InvalidRequest, match=f"more than {FIELDS_MAX} unknown"):
+        ignored_fields(chat(messages=turns), "ignore")
+
+
+def test_edit_distance_is_that_of_the_definition() -> None:
+    def slow(left: str, right: str) -> int:
+        if not left or not right:
+            return len(left) + len(right)
+        replaced = slow(left[1:], right[1:]) + (left[0] != right[0])
+        return min(replaced, slow(left[1:], right) + 1, slow(left, right[1:]) + 1)
+
+    words = ["", "a", "ab", "ba", "abc", "bca", "aab", "cabb", "abab"]
+    assert all(edit_distance(left, right) == slow(left, right) for left in words for right in words)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_answer_names_what_it_ignored(stream: bool, client: TestClient) -> None:
+    options = {"max_tokens": 6, "seed": 1, "stream": stream, "mirostat": 2}
+    chatted = client.post("/v1/chat/completions", json={"messages": [MESSAGE | {"weight": 1}], **options})
+    completed = client.post("/v1/completions", json={"prompt": "sentence:", **options})
+    assert chatted.status_code == completed.status_code == 200
+    assert chatted.headers[HEADER] == "mirostat, messages.*.weight" and completed.headers[HEADER] == "mirostat"
+    plain = client.post("/v1/completions", json={"prompt": "sentence:", "max_tokens": 6, "seed": 1})
+    assert HEADER not in plain.headers and (stream or plain.json()["choices"] == completed.json()["choices"])
