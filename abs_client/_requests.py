@@ -63,6 +63,12 @@ class GenerateOptions(TypedDict, total=False):
     rank_by: Literal["log_prob", "score"] | None  # abs: rank by the model's log-prob, or with the push included
     temperature: float | None  # sample: 0 takes the most probable token
     top_p: float | None  # sample: probability mass of the nucleus
+    top_k: int | None  # sample: at most this many tokens
+    min_p: float | None  # sample: the least probability, as a share of the best one
+    frequency_penalty: float | None  # sample: for each time that a token occurred
+    presence_penalty: float | None  # sample: once for a token that occurred
+    repetition_penalty: float | None  # sample: the factor of the log-prob of tokens that occurred
+    logit_bias: dict[int, float] | None  # sample: nats by token id
     seed: int | None  # sample: the result names the seed that was used
     trace: bool | None  # return the tokens of each text
     rejected_top_k: int | None  # stream: how many of the most probable tokens to compare with the constraint

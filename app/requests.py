@@ -64,6 +64,7 @@ def check_generate_limits(params: GenerateParams, settings: Settings, files: Mod
     if not isinstance(params.prompt, str):
         require_ids(params.prompt, files.vocabulary.size, "prompt")
     require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.requests.prompt_chars_max)
+    require_ids(tuple(options.logit_bias), files.vocabulary.size, "logit_bias")
     caps = [("max_tokens", "max_tokens_max", settings.requests.max_tokens_max), ("n", "n_max", settings.requests.n_max)]
     if options.algorithm != "sample":
         caps += [("beams", "beams_max", settings.requests.beams_max), ("beams", "vocabulary", files.vocabulary.size)]

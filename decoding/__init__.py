@@ -8,5 +8,5 @@ imported only in this package; its modules are imported one by one, so that `opt
 
 __all__ = [
     "engine", "errors", "forced_tokens", "generation", "heuristic", "label_decoding", "logits_processor", "model",
-    "options", "prepared_constraint", "replay", "sampling", "search",
+    "options", "penalties", "prepared_constraint", "replay", "sampling", "search",
 ]  # fmt: skip

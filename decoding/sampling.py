@@ -1,7 +1,8 @@
 """Sampling under a constraint. Rows are independent, and each is drawn token by token from the masked model.
 
 The masked model is the model's own distribution (at a temperature) restricted to the tokens after which the text can
-still be finished in time, d(q') <= T - t, and renormalised; then its nucleus where `top_p` is below 1.
+still be finished in time, d(q') <= T - t, and renormalised; then its most probable tokens by `top_k`, `min_p` and
+`top_p`, in this order. Biases and penalties change log-probs before the mask.
 
 Probabilities are weights in whole numbers, so that a sum is the same in whatever order a device adds it up: the tokens
 of a request depend on its seed alone, not on what shares the machine with it.
@@ -9,7 +10,8 @@ of a request depend on its seed alone, not on what shares the machine with it.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 import numpy as np
@@ -20,6 +22,7 @@ from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, BeamStep, GenerationSize, Hypothesis, Snapshot
 from decoding.model import Scores
 from decoding.options import require
+from decoding.penalties import BIAS_MAX, Penalties, most_probable
 from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.tensors import LOG_PROB_FLOOR, arange, rows_at_a_time, scratch_bytes
 
@@ -38,6 +41,10 @@ class SamplingOptions:
     n            how many answers; they are independent, so two may be equal
     temperature  0 always takes the most probable token (the lowest id of equals); 1 is the model's own distribution
     top_p        the nucleus: the fewest tokens whose probabilities, after masking, add up to this much; above 0
+    top_k        at most this many tokens, after masking; 0 or -1: all
+    min_p        only tokens at least this probable, as a share of the best allowed one
+    frequency_penalty, presence_penalty, repetition_penalty, logit_bias
+                 see `Penalties`
     """
 
     max_tokens: int
@@ -46,6 +53,12 @@ class SamplingOptions:
     n: int = 1
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require(self.max_tokens >= 1, "max_tokens", "at least 1")
@@ -53,6 +66,13 @@ class SamplingOptions:
         require(self.n >= 1, "n", "at least 1")
         require(0.0 <= self.temperature <= TEMPERATURE_MAX, "temperature", f"between 0 and {TEMPERATURE_MAX:g}")
         require(0.0 < self.top_p <= 1.0, "top_p", "above 0 and at most 1")
+        require(self.top_k >= -1, "top_k", "at least -1")
+        require(0.0 <= self.min_p <= 1.0, "min_p", "between 0 and 1")
+        for name in ("frequency_penalty", "presence_penalty"):
+            require(abs(getattr(self, name)) <= 2.0, name, "between -2 and 2")
+        require(0.0 < self.repetition_penalty <= 10.0, "repetition_penalty", "above 0 and at most 10")
+        biases = self.logit_bias.values()
+        require(all(abs(bias) <= BIAS_MAX for bias in biases), "logit_bias", f"between {-BIAS_MAX:g} and {BIAS_MAX:g}")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -78,17 +98,26 @@ class _Rows:
 class Sampling:
     """One sampling between two forward passes; obeys `Generation`. Answers come in the order of their rows.
 
-    start  the state before the answer; None: the automaton's own
+    start       the state before the answer; None: the automaton's own
+    prompt_ids  the prompt, which counts for `repetition_penalty`
 
     >>> sampling = Sampling(PreparedConstraint.prepare(automaton, model.device), SamplingOptions(max_tokens=3, seed=1))
     >>> sampling.size.rows, sampling.done
     (1, False)
     """
 
-    def __init__(self, constraint: PreparedConstraint, options: SamplingOptions, *, start: Start | None = None) -> None:
+    def __init__(
+        self, constraint: PreparedConstraint, options: SamplingOptions, *, start: Start | None = None,
+        prompt_ids: Sequence[int] = (),
+    ) -> None:
         self._states, self._options = constraint.begin_states(start, tensors=True), options
         self._token_class: Tensor = self._states.tokens.token_class
         device = self._token_class.device
+        self._penalties = Penalties.of(
+            logit_bias=options.logit_bias, frequency=options.frequency_penalty, presence=options.presence_penalty,
+            repetition=options.repetition_penalty, prompt_ids=prompt_ids, vocab_size=len(self._token_class),
+            device=device,
+        )  # fmt: skip
         scratch = scratch_bytes(options.n, len(self._token_class), device)
         states_bytes = self._states.bytes_max(options.n, options.max_tokens)
         self.size = GenerationSize(options.n, options.max_tokens, scratch + states_bytes)
@@ -152,7 +181,13 @@ class Sampling:
         allowed = (successors.distance <= budget_after)[:, self._token_class]  # [R, V]
         _require_choices(log_probs, allowed, budget_after + 1)
         uniform = self._uniform[live, self._token_count]
-        token, score = draw(log_probs, allowed, uniform, self._options.temperature, top_p=self._options.top_p)
+        options, changed = self._options, log_probs
+        if self._penalties is not None:
+            changed = self._penalties.changed(log_probs, self._rows.tokens[live])
+        token, score = draw(
+            changed, allowed, uniform, options.temperature, top_p=options.top_p, top_k=options.top_k,
+            min_p=options.min_p,
+        )  # fmt: skip
         token_log_prob = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
         return token, score, token_log_prob, successors.states(arange(token, len(token)), self._token_class[token])
 
@@ -198,13 +233,14 @@ def _event(rows: _Rows, budget_after: int) -> BeamStep:
 
 
 def draw(
-    log_probs: Tensor, allowed: Tensor, uniform: Tensor, temperature: float, *, top_p: float
+    log_probs: Tensor, allowed: Tensor, uniform: Tensor, temperature: float, *, top_p: float, top_k: int = 0,
+    min_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Draw one token for each row, with its log-prob.
 
     These are int64 [R] and float64 [R]; the log-prob is in the distribution of the draw.
 
-    log_probs  float32 [R, V]  the model's, no NaN
+    log_probs  float   [R, V]  the model's, or changed ones, no NaN
     allowed    bool    [R, V]  at least one in each row
     uniform    float64 [R]     in [0, 1), turned into tokens by the inverse of the cumulative distribution
 
@@ -216,6 +252,10 @@ def draw(
         return first[:, 0], torch.zeros_like(uniform)
     gap = (masked.double() - best.double()) / temperature  # [R, V], at most 0
     weight = (gap.exp() * _UNIT).round().long()  # [R, V]
+    if top_k > 0:
+        weight = most_probable(weight, top_k)
+    if min_p > 0.0:
+        weight = weight.where(weight >= min_p * _UNIT, 0)
     if top_p < 1.0:
         weight = nucleus(weight, top_p)
     cumulative = weight.cumsum(dim=1)  # [R, V]

@@ -111,7 +111,9 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
         scope: Annotated[str | None, Opt(help="the text that satisfies: answer, or full for prompt and answer")] = None,
         algorithm: Annotated[str | None, Opt(help="abs, banked or sample")] = None,
         alpha_min: Finite = None, gamma: Finite = None, rank_by: str | None = None, length_penalty: Finite = None,
-        temperature: Finite = None, top_p: Finite = None, seed: int | None = None, timeout_s: Finite = None,
+        temperature: Finite = None, top_p: Finite = None, top_k: int | None = None, min_p: Finite = None,
+        frequency_penalty: Finite = None, presence_penalty: Finite = None, repetition_penalty: Finite = None,
+        seed: int | None = None, timeout_s: Finite = None,
         stream: Annotated[bool, Opt("--stream", help="show the text during generation")] = False,
         trace: Annotated[bool, Opt("--trace", help="with --json: the token trace too")] = False,
         as_json: AsJson = False, url: Url = None, model: Model = None,
@@ -126,6 +128,8 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
             "scope": scope, "algorithm": algorithm, "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by,
             "length_penalty": length_penalty, "temperature": temperature, "top_p": top_p, "seed": seed,
+            "top_k": top_k, "min_p": min_p, "frequency_penalty": frequency_penalty,
+            "presence_penalty": presence_penalty, "repetition_penalty": repetition_penalty,
             "timeout_s": timeout_s, "model": _remote(model, url), "trace": trace or not as_json, "constraint": spec,
         }
 

@@ -153,7 +153,9 @@ class TokenizeJob(JobHeader):
 
 @dataclass(frozen=True, config=CONFIG)
 class GenerateJob(OwnedJob):
-    """Continue `prompt`, a text or its token ids, with a text that the stored automaton accepts.
+    """Continue `prompt` with a text that the stored automaton accepts.
+
+    prompt              a text, or token ids
 
     progress            the events to publish: none, the progress, or every step's beams
     from_chat_template  whether the prompt comes from a chat template, which writes the tokens that begin a text itself

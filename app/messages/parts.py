@@ -6,9 +6,10 @@ and unknown fields are errors.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.dataclasses import dataclass
 
 Priority = Literal["interactive", "batch"]
@@ -17,6 +18,8 @@ Reason = Literal["violates", "over_budget", "incomplete", "no_bytes"]  # why the
 ALGORITHM_DEFAULT: Final = "banked"
 SEED_MAX = 2**63 - 1  # the largest signed 64-bit integer
 REJECTED_TOP_K_MAX = 16
+BIASES_MAX, BIAS_MAX = 1024, 100.0
+_TOKEN_ID = re.compile("[0-9]{1,9}")
 # Validators are built at their first use (`defer_build`), which keeps the import of this package fast.
 CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
@@ -25,6 +28,29 @@ class StrictModel(BaseModel):
     """A body that coerces no values and permits no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def _biases(value: object) -> object:
+    """Read biases by token id. One error stands for all entries."""
+    if value is None:
+        return None
+    entries = dict(value) if isinstance(value, dict) else None
+    if entries is None or len(entries) > BIASES_MAX or not all(map(_is_bias, entries.items())):
+        raise ValueError(f"must be an object of at most {BIASES_MAX} token ids with numbers from -100 to 100")
+    return {int(token): float(bias) for token, bias in entries.items()}
+
+
+def _is_bias(entry: tuple[object, object]) -> bool:
+    token, bias = entry
+    # `type`, not isinstance: True is an int in Python, but no number in JSON.
+    return bool(_TOKEN_ID.fullmatch(str(token))) and type(bias) in (int, float) and abs(bias) <= BIAS_MAX  # type: ignore[arg-type]
+
+
+_BIASES_SCHEMA = {
+    "type": "object", "maxProperties": BIASES_MAX, "propertyNames": {"pattern": _TOKEN_ID.pattern},
+    "additionalProperties": {"type": "number", "minimum": -BIAS_MAX, "maximum": BIAS_MAX},
+}
+LogitBias = Annotated[dict[int, float], BeforeValidator(_biases), WithJsonSchema(_BIASES_SCHEMA)]
 
 
 class GenerationOptions(StrictModel):
@@ -46,6 +72,16 @@ class GenerationOptions(StrictModel):
     )
     temperature: float = Field(1.0, ge=0, le=100, description="Of `sample`; 0 takes the most probable token")
     top_p: float = Field(1.0, gt=0, le=1, description="Of `sample`: the nucleus")
+    top_k: int = Field(0, ge=-1, description="Of `sample`: at most this many tokens, among the allowed ones; 0: all")
+    min_p: float = Field(0.0, ge=0, le=1, description="Of `sample`: the least probability, as a share of the best one")
+    frequency_penalty: float = Field(0.0, ge=-2, le=2, description="Of `sample`: for each time that a token occurred")
+    presence_penalty: float = Field(0.0, ge=-2, le=2, description="Of `sample`: once for a token that occurred")
+    repetition_penalty: float = Field(
+        1.0, gt=0, le=10, description="Of `sample`: the factor of the log-prob of tokens in prompt or answer"
+    )
+    logit_bias: LogitBias = Field(
+        default_factory=dict, description="Of `sample`: nats by token id, added before the constraint's mask"
+    )
     seed: int | None = Field(None, ge=0, le=SEED_MAX, description="Of `sample`: drawn, and answered, where absent")
     trace: bool = Field(False, description="Whether the answers carry their traces")
     rejected_top_k: int = Field(
@@ -74,6 +110,12 @@ USED_BY: Final[dict[str, tuple[Algorithm, ...]]] = {
     "length_penalty": ("banked",),
     "temperature": ("sample",),
     "top_p": ("sample",),
+    "top_k": ("sample",),
+    "min_p": ("sample",),
+    "frequency_penalty": ("sample",),
+    "presence_penalty": ("sample",),
+    "repetition_penalty": ("sample",),
+    "logit_bias": ("sample",),
     "seed": ("sample",),
 }
 """The algorithms that use an option; all use those that are not named here."""

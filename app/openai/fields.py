@@ -1,4 +1,7 @@
-"""Bases of request bodies: open ones, and those with fields that accept only values without effect."""
+"""Bases of request bodies.
+
+A body is open to unknown fields, and a field may accept only values without effect.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ STOPS_MAX, STOP_CHARS_MAX = 16, 64
 TOOLS_MAX = 1024
 PROMPTS_MAX = 64
 ENTRIES_MAX = 64  # of an object whose keys are the caller's
-_MODEL_PROBABILITIES = "answers are ranked by the model's probabilities; use `temperature` to change them"
 _FUNCTIONS = "use `tools` and `tool_choice`, their newer names"
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
 _ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
@@ -42,12 +41,6 @@ _PROMPT_TYPES = "must be a text, token ids, or a list of them, which are not emp
 class _UnsupportedFields(NeutralValues):
     """Fields of OpenAI and of other servers that are not supported."""
 
-    frequency_penalty: Any = unsupported(_MODEL_PROBABILITIES, 0)
-    presence_penalty: Any = unsupported(_MODEL_PROBABILITIES, 0)
-    repetition_penalty: Any = unsupported(_MODEL_PROBABILITIES, 1)
-    logit_bias: Any = unsupported(_MODEL_PROBABILITIES, {})
-    top_k: Any = unsupported("use top_p", -1, 0)
-    min_p: Any = unsupported("use top_p", 0)
     ignore_eos: Any = unsupported(_ALWAYS_COMPLETE, False)
     min_tokens: Any = unsupported('use a constraint on the length, for example {"min_words": 5}', 0)
     early_stopping: Any = unsupported("a search ends when no better answer is possible: leave it out", False)

@@ -78,9 +78,10 @@ class ChunkStream(EventStream):
 
 
 async def _chunks(streamed: StreamedAnswer, results: list[GenerateJobResult]) -> AsyncIterator[bytes]:
-    """The chunks of all answers of one job, whose result is then added to `results`.
+    """The chunks of all answers of one job.
 
-    Raises the job's error, or JobCancelled if the result contradicts the sent text.
+    Its result is then added to `results`. Raises the job's error, or JobCancelled if the result contradicts what was
+    sent.
     """
     service, translated, writer = streamed.service, streamed.translated, streamed.writer
     options = translated.params.options

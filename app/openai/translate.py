@@ -28,7 +28,13 @@ BEAMS = 16
 _ANY_TEXT = {"regex": r"(?s:.*)", "leading_space": "forbid"}  # continues the prompt, with a space or without
 _ANY_ANSWER = {"regex": r"(?:\S(?s:.*))?"}
 _SAMPLING = tuple(name for name, users in USED_BY.items() if users == ("sample",))
-_NEUTRAL = {"top_p": 1.0}  # values of sampling options that do not request sampling
+# Values of sampling options that do not request sampling.
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "top_p": (1.0,), "top_k": (0, -1), "min_p": (0,), "frequency_penalty": (0,), "presence_penalty": (0,),
+    "repetition_penalty": (1,), "logit_bias": ({},),
+}  # fmt: skip
+# Those that change the most probable text, too, so they have an effect at temperature 0.
+_CHANGES = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
 _FIRST, _STOP = "all.0.", "all.1."  # paths inside the constraint that combines the caller's with the stop strings
 _BEFORE_SUFFIX = "sequence.0."
 # Tokens before the prompt, the suffix and the answer: of Qwen, CodeGemma and others, of StarCoder, of DeepSeek.
@@ -102,8 +108,9 @@ class TranslatedRequest:
 
 
 def translate_completion(request: CompletionRequest, max_tokens: int, suffix_tokens: int = 0) -> TranslatedRequest:
-    """Translates a completion of its first prompt; its default budget is at most `max_tokens`.
+    """Translates a completion of its first prompt.
 
+    max_tokens     the largest default budget
     suffix_tokens  the tokens of a suffix that the answer has to write; 0 if the model reads it before the answer
 
     Raises InvalidRequest, RequestValidationError, SpecSyntaxError.
@@ -135,7 +142,7 @@ def translations(
 
 
 def infill_tokens(files: ModelFiles) -> tuple[str, str, str] | None:
-    """The model's tokens before a prompt, before its suffix and before what belongs between them."""
+    """The model's tokens before a prompt, its suffix and the answer."""
     return next((names for names in _INFILL_TOKENS if all(name in files.vocabulary.names for name in names)), None)
 
 
@@ -261,11 +268,12 @@ def _option(request: OpenAIRequest, name: str) -> Any:
 def _algorithm_fields(request: OpenAIRequest, unconstrained: bool) -> dict[str, Any]:
     """The algorithm and its options, None where they are left out.
 
-    Options of a search request a search. Otherwise a temperature above 0, a top_p below 1 or a seed requests sampling,
-    and so does a request without a constraint, because the most probable of all texts is rarely wanted. All other
-    requests are searches.
+    Options of a search request a search. Otherwise a temperature above 0, a top_p below 1, a seed, a bias or a penalty
+    requests sampling, and so does a request without a constraint, because the most probable of all texts is rarely
+    wanted. All other requests are searches.
     """
     options = {name: _option(request, name) for name in USED_BY}
+    options |= {name: None for name, neutral in _NEUTRAL.items() if options[name] in neutral}
     n, best_of = request.n or 1, request.best_of or 1
     algorithm = _option(request, "algorithm")
     if algorithm is None:
@@ -281,9 +289,9 @@ def _algorithm_fields(request: OpenAIRequest, unconstrained: bool) -> dict[str, 
 
 def _algorithm(options: Mapping[str, Any], beam_search: bool, unconstrained: bool) -> str:
     search = {name for name, value in options.items() if value is not None and name not in _SAMPLING}
-    sampling = [name for name in _SAMPLING if options[name] not in (None, _NEUTRAL.get(name))]
+    sampling = [name for name in _SAMPLING if options[name] is not None]
     if options["temperature"] == 0:
-        sampling = []
+        sampling = [name for name in sampling if name in _CHANGES]
     if search or beam_search:
         if sampling:
             raise InvalidRequest(((sampling[0], _SAMPLING_ONLY),))

@@ -1,4 +1,4 @@
-"""Names the fields of a request that have no effect, and refuses those that may be a constraint.
+"""Names unknown fields of a request, and refuses possible constraints.
 
 Clients send fields of other servers, which do no harm. A constraint that is misspelled, or spelled as another server
 does, would vanish silently: the answer would look valid and satisfy nothing.
@@ -85,12 +85,15 @@ def header_of(ignored: Sequence[str]) -> dict[str, str]:
 
 
 def _shown(parent: str, name: str) -> str:
-    """A path without characters of the caller's that a header must not have."""
+    """A path as a header may show it."""
     return f"{parent}{shown_path(name)}".replace(UNKNOWN_FIELD, "*")
 
 
 def _unknown(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """The unknown fields of a body: the path before the name, which is ours, and the caller's name."""
+    """The unknown fields of a body.
+
+    Each has the path before its name, which is ours, and the caller's name.
+    """
     match value:
         case BaseModel():
             yield from ((path, name) for name in value.model_extra or {})
@@ -113,7 +116,9 @@ def _meant(parent: str, name: str) -> str | None:
 
 
 def edit_distance(left: str, right: str) -> int:
-    """The fewest insertions, removals and replacements that make one text the other (Levenshtein 1966).
+    """The edits that make one text the other (Levenshtein 1966).
+
+    An edit inserts, removes or replaces a character.
 
     >>> edit_distance("regx", "regex"), edit_distance("grammer", "grammar"), edit_distance("user", "regex")
     (1, 1, 4)

@@ -73,7 +73,9 @@ def _algorithm(draw: random.Random) -> dict[str, Any]:
         {"algorithm": "abs", **search, "rank_by": draw.choice(("score", "log_prob"))},
         {"algorithm": "banked", **search, "length_penalty": draw.choice((0.0, 0.5, 1.0))},
         {"algorithm": "sample", "n": draw.randint(1, 3), "temperature": draw.choice((0.0, 0.7, 1.0)),
-         "top_p": draw.choice((0.5, 1.0))},
+         "top_p": draw.choice((0.5, 1.0)), "top_k": draw.choice((-1, 1, 3)), "min_p": draw.choice((0.0, 0.5)),
+         "frequency_penalty": draw.choice((0.0, 2.0)), "repetition_penalty": draw.choice((0.5, 1.0, 3.0)),
+         "logit_bias": {str(draw.randrange(300)): draw.choice((-100, 5, 100)) for _ in range(draw.choice((0, 40)))}},
     ))
 
 

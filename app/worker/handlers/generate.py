@@ -269,7 +269,7 @@ class Generator:
         options = _decoding_options(task.options)
         run: Generation
         if isinstance(options, SamplingOptions):
-            run = Sampling(task.prepared, options, start=task.start)
+            run = Sampling(task.prepared, options, start=task.start, prompt_ids=task.prompt_ids)
         else:
             run = search_of(task.prepared, options, start=task.start, text_of=self._answers(task))
         return TopTokensRecorder(run, task.options.rejected_top_k) if task.options.rejected_top_k else run

@@ -37,7 +37,7 @@ class PromptTokenizer:
         return [self._bos_id]
 
     def tokenize(self, job: TokenizeJob, context: Context) -> TokenizeJobResult:
-        """Tokenize a text as a prompt is, or write the text of ids."""
+        """The ids of a text, or the text of ids."""
         tokenizer = self._tokenizer
         if isinstance(job.prompt, str):
             ids, text = tokenizer.encode(job.prompt, add_special_tokens=job.add_special_tokens).ids, job.prompt

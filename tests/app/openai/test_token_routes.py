@@ -1,4 +1,4 @@
-"""The served model by its name, its tokenizer, and paths that are not served."""
+"""The served model, its tokenizer, and paths that are not served."""
 
 from __future__ import annotations
 

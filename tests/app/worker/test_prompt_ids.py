@@ -41,7 +41,8 @@ def test_a_prompt_with_an_id_outside_the_model_is_refused(
     settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_generator(settings) as generator:
-        monkeypatch.setattr(generator.prompts, "_tokenizer", Tokenizer(WordLevel({"dog": 10**6, "?": 0}, unk_token="?")))
+        tokenizer = Tokenizer(WordLevel({"dog": 10**6, "?": 0}, unk_token="?"))
+        monkeypatch.setattr(generator.prompts, "_tokenizer", tokenizer)
         with pytest.raises(OptionsInvalid, match="prompt"):
             generator.run(a_job(settings, context, prompt="dog"), context)
 
