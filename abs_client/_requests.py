@@ -71,6 +71,7 @@ class GenerateOptions(TypedDict, total=False):
     logit_bias: dict[int, float] | None  # sample: nats by token id
     seed: int | None  # sample: the result names the seed that was used
     trace: bool | None  # return the tokens of each text
+    top_log_probs: int | None  # with trace: alternatives to list in the place of each token
     rejected_top_k: int | None  # stream: how many of the most probable tokens to compare with the constraint
     timeout_s: float | None  # seconds from arrival after which the request fails with DeadlineExceededError
     priority: Literal["interactive", "batch"] | None  # all interactive requests precede all batch requests

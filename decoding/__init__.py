@@ -7,6 +7,6 @@ imported only in this package; its modules are imported one by one, so that `opt
 """
 
 __all__ = [
-    "engine", "errors", "forced_tokens", "generation", "heuristic", "label_decoding", "logits_processor", "model",
-    "options", "penalties", "prepared_constraint", "replay", "sampling", "search",
+    "alternatives", "engine", "errors", "forced_tokens", "generation", "heuristic", "label_decoding",
+    "logits_processor", "model", "options", "penalties", "prepared_constraint", "replay", "sampling", "search",
 ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""Changes the model's log-probs before they are masked: biases, and penalties on tokens that occurred.
+"""Changes the model's log-probs before they are masked.
+
+There are biases, and penalties on tokens that occurred.
 
 Masks come last, so no value of these options allows a token that the constraint forbids, or leaves a row without one.
 """

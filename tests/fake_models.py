@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoding.model import ScoredSequence, Scores, StepInput
+from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput
 
 
 @dataclass(slots=True)
@@ -63,8 +63,12 @@ class PrefixModel:
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         return 8 * (prompt_tokens + rows * max_tokens)
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
+    def score(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
+    ) -> ScoredSequence:
         rows = [self.log_probs((*prompt_ids, *tokens[:index])) for index in range(len(tokens))]
+        if observe is not None:
+            observe(0, torch.stack(rows))
         return ScoredSequence(
             tuple(float(row[token]) for row, token in zip(rows, tokens, strict=True)),
             tuple(float(row.max()) for row in rows),

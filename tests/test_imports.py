@@ -51,6 +51,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "prepared_constraint": "errors forced_tokens heuristic model options tensors",
         "logits_processor": "errors options prepared_constraint tensors",
         "penalties": "errors tensors",
+        "alternatives": "prepared_constraint tensors",
         "sampling": "errors generation model options penalties prepared_constraint tensors",
         "replay": "errors generation model options prepared_constraint sampling tensors",
         "search": "errors forced_tokens generation heuristic model options prepared_constraint tensors",
@@ -119,7 +120,8 @@ ONLY = {  # who may name a library: a module, or everything below it
     "pydantic_settings": ("app.settings",),
     "pythonjsonlogger": ("app.observability.logs",),
     "decoding": (
-        "decoding", *(f"app.worker.handlers.{module}" for module in ("decode", "generate", "prompts", "step_events"))
+        "decoding",
+        *(f"app.worker.handlers.{each}" for each in ("decode", "generate", "prompts", "step_events", "token_trace")),
     ),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),

@@ -167,6 +167,8 @@ class GenerateRequest(Body, GenerationOptions):
             raise ValueError("n must not exceed beams")
         if self.rejected_top_k and not self.stream:
             raise ValueError("rejected_top_k goes with stream")
+        if self.top_log_probs and not self.trace:
+            raise ValueError("top_log_probs goes with trace")
         return self
 
     def to_params(self) -> GenerateParams:

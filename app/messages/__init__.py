@@ -72,8 +72,10 @@ from app.messages.keys import (
 )
 from app.messages.parts import (
     ALGORITHM_DEFAULT,
+    ALTERNATIVES_MAX,
     CONFIG,
     USED_BY,
+    AlternativeBody,
     BrokenRuleBody,
     CaptureBody,
     ChoiceBody,
@@ -97,18 +99,17 @@ from app.messages.readiness import NotReadyCode, NotReadyReason
 from app.messages.signing import VERSION, Signatures, sign, signing_keys, verify
 
 __all__ = [
-    "ALGORITHM_DEFAULT", "CONFIG", "FORMAT", "HASH", "KEY_PREFIX", "USED_BY", "VERSION", "BrokenRuleBody",
-    "CaptureBody", "CheckJob", "CheckJobResult", "CheckResponse", "ChoiceBody", "CompileJob", "CompileJobResult",
-    "CompileResponse", "CompiledEventBody", "ConjunctBody", "DecodeJob", "DecodeJobResult", "DecodeResponse",
-    "DescribeJob", "DescribeJobResult", "ExplainJob", "ExplainJobResult", "Failure", "GenerateJob",
-    "GenerateJobResult", "GeneratedBody", "GenerationOptions", "Job", "LabelStepBody", "NotReadyCode",
-    "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse", "PolicyStateBody",
-    "Priority", "Progress", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage", "Result",
-    "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel", "TimingsBody", "TokenStepBody",
-    "TokenizeJob", "TokenizeJobResult",
-    "UsageBody", "ViolationBody", "WordBody", "automaton_hash", "automaton_key", "charge_key", "compile_job_key",
-    "dump", "explain_job_key", "explanation_key", "failure_key", "failure_of", "idempotent_job_key",
-    "is_expected_error", "load", "named_decoding", "named_generation", "named_words", "probe_key", "read_signed",
-    "request_id", "sign", "signing_keys", "slots_key", "spec_to_wire", "store_share_key", "tokens_key", "verify",
-    "window_key",
+    "ALGORITHM_DEFAULT", "ALTERNATIVES_MAX", "CONFIG", "FORMAT", "HASH", "KEY_PREFIX", "USED_BY", "VERSION",
+    "AlternativeBody", "BrokenRuleBody", "CaptureBody", "CheckJob", "CheckJobResult", "CheckResponse", "ChoiceBody",
+    "CompileJob", "CompileJobResult", "CompileResponse", "CompiledEventBody", "ConjunctBody", "DecodeJob",
+    "DecodeJobResult", "DecodeResponse", "DescribeJob", "DescribeJobResult", "ExplainJob", "ExplainJobResult",
+    "Failure", "GenerateJob", "GenerateJobResult", "GeneratedBody", "GenerationOptions", "Job", "LabelStepBody",
+    "NotReadyCode", "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse",
+    "PolicyStateBody", "Priority", "Progress", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage",
+    "Result", "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel", "TimingsBody",
+    "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WordBody", "automaton_hash",
+    "automaton_key", "charge_key", "compile_job_key", "dump", "explain_job_key", "explanation_key", "failure_key",
+    "failure_of", "idempotent_job_key", "is_expected_error", "load", "named_decoding", "named_generation",
+    "named_words", "probe_key", "read_signed", "request_id", "sign", "signing_keys", "slots_key", "spec_to_wire",
+    "store_share_key", "tokens_key", "verify", "window_key",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ Reason = Literal["violates", "over_budget", "incomplete", "no_bytes"]  # why the
 ALGORITHM_DEFAULT: Final = "banked"
 SEED_MAX = 2**63 - 1  # the largest signed 64-bit integer
 REJECTED_TOP_K_MAX = 16
+ALTERNATIVES_MAX = 20
 BIASES_MAX, BIAS_MAX = 1024, 100.0
 _TOKEN_ID = re.compile("[0-9]{1,9}")
 # Validators are built at their first use (`defer_build`), which keeps the import of this package fast.
@@ -84,6 +85,10 @@ class GenerationOptions(StrictModel):
     )
     seed: int | None = Field(None, ge=0, le=SEED_MAX, description="Of `sample`: drawn, and answered, where absent")
     trace: bool = Field(False, description="Whether the answers carry their traces")
+    top_log_probs: int = Field(
+        0, ge=0, le=ALTERNATIVES_MAX, description="With `trace`: how many of the model's most probable tokens to list "
+        "in the place of each token, each with its probability under the constraint",
+    )
     rejected_top_k: int = Field(
         0, ge=0, le=REJECTED_TOP_K_MAX, description="With `stream`: how many of the most probable tokens to compare "
         "with the constraint after each of the best 16 rows; each step lists the rejected ones",
@@ -261,6 +266,20 @@ class PolicyStateBody:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class AlternativeBody:
+    """A token that could stand in some place.
+
+    log_prob              the model's own
+    constrained_log_prob  among the tokens that the constraint and the budget allow there; null where it is not one
+    """
+
+    token: int
+    text: str
+    log_prob: float
+    constrained_log_prob: float | None
+
+
+@dataclass(frozen=True, config=CONFIG)
 class TokenStepBody:
     """One token of an answer.
 
@@ -271,6 +290,8 @@ class TokenStepBody:
     propositions  the propositions of each step of the word trace that this token completes
     stack     the rules of a grammar that are open after the token, at most the 64 innermost ones, which come last;
               left out without a grammar
+    constrained_log_prob  of the token among those that constraint and budget allow; left out unless `top_log_probs`
+    top_log_probs  the model's most probable tokens in this place, best first; left out unless the request has them
     """
 
     token: int
@@ -282,6 +303,8 @@ class TokenStepBody:
     score: float
     propositions: tuple[tuple[str, ...], ...]
     stack: Annotated[tuple[str, ...] | None, Field(exclude_if=lambda stack: stack is None)] = None
+    constrained_log_prob: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    top_log_probs: Annotated[tuple[AlternativeBody, ...] | None, Field(exclude_if=lambda top: top is None)] = None
 
 
 @dataclass(frozen=True, config=CONFIG)

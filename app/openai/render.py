@@ -31,6 +31,7 @@ from app.openai.responses import (
     ToolCallBody,
     ToolCallDeltaBody,
     ToolCallFunctionBody,
+    TopLogprobBody,
 )
 from app.openai.tools import AnswerParts, call_id
 from app.openai.translate import TranslatedRequest
@@ -39,10 +40,18 @@ from app.requests import budget_beside
 
 @dataclass(frozen=True, slots=True)
 class AnswerToken:
-    """A token of an answer: its bytes and its log-probability."""
+    """A token of an answer, or an alternative to it.
+
+    bytes                 those of it in the text
+    log_prob              the model's own
+    constrained_log_prob  among the tokens that are allowed there; None if it is not one, or is not requested
+    top                   the model's most probable tokens in its place
+    """
 
     bytes: bytes
     log_prob: float
+    constrained_log_prob: float | None = None
+    top: tuple[AnswerToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +129,31 @@ def read_parts(translated: TranslatedRequest, text: str, finished: bool = False)
     return AnswerParts(content=text) if translated.tools is None else translated.tools.read(text, finished)
 
 
-def _written_tokens(choice: ChoiceBody, files: ModelFiles) -> list[tuple[bytes, float]]:
-    """Bytes and log-prob of each generated token except the end token."""
+def _written_tokens(choice: ChoiceBody, files: ModelFiles) -> list[AnswerToken]:
+    """Each generated token except the end token."""
     assert choice.trace is not None
-    return [(files.vocabulary.written[step.token] or b"", step.log_prob) for step in choice.trace[:-1]]
+    return [
+        AnswerToken(
+            files.vocabulary.written[step.token] or b"", step.log_prob, step.constrained_log_prob,
+            tuple(
+                AnswerToken(_bytes_or_name(other.token, files), other.log_prob, other.constrained_log_prob)
+                for other in step.top_log_probs or ()
+            ),
+        )
+        for step in choice.trace[:-1]
+    ]
+
+
+def _bytes_or_name(token: int, files: ModelFiles) -> bytes:
+    """The bytes of a token, or those of its name."""
+    vocabulary = files.vocabulary
+    named = (name.encode() for name, number in vocabulary.names.items() if number == token)
+    return vocabulary.written[token] or next(named, b"")
 
 
 def _space(choice: ChoiceBody, files: ModelFiles) -> str:
     """The leading space that the model wrote and the answer lacks."""
-    raw = b"".join(token_bytes for token_bytes, _ in _written_tokens(choice, files))
+    raw = b"".join(token.bytes for token in _written_tokens(choice, files))
     return raw[: len(raw) - len(choice.text.encode())].decode()
 
 
@@ -136,12 +161,12 @@ def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerTok
     """The tokens of the text. Its leading space and the removed stop string are excluded."""
     skipped, left = len(_space(choice, files)), len(text.encode())
     tokens = []
-    for token_bytes, log_prob in _written_tokens(choice, files):
-        visible = token_bytes[skipped:][:left]
-        skipped, left = max(0, skipped - len(token_bytes)), left - len(visible)
+    for token in _written_tokens(choice, files):
+        visible = token.bytes[skipped:][:left]
+        skipped, left = max(0, skipped - len(token.bytes)), left - len(visible)
         # A token without bytes, a special one, stays in the list.
-        if visible or not token_bytes:
-            tokens.append(AnswerToken(visible, log_prob))
+        if visible or not token.bytes:
+            tokens.append(replace(token, bytes=visible))
     return tuple(tokens)
 
 
@@ -272,16 +297,35 @@ def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobsB
     return CompletionLogprobsBody(
         tokens=tuple(_token_text(token) for token in tokens), token_logprobs=tuple(token.log_prob for token in tokens),
         text_offset=tuple(offsets),
+        top_logprobs=tuple(_top_logprobs(token) for token in tokens) if any(token.top for token in tokens) else None,
     )
+
+
+def _top_logprobs(token: AnswerToken) -> dict[str, float]:
+    """The most probable tokens in a place, and the written one.
+
+    Of equal texts the best one counts.
+    """
+    ranked = sorted((*token.top, token), key=lambda other: other.log_prob)
+    return {_token_text(other): other.log_prob for other in ranked}
 
 
 def _chat_logprobs(answer: FinishedAnswer) -> ChatLogprobsBody | None:
     if answer.tokens is None:
         return None
     return ChatLogprobsBody(content=tuple(
-        TokenLogprobBody(token=_token_text(token), logprob=token.log_prob, bytes=tuple(token.bytes))
+        TokenLogprobBody(
+            **_logprob(token), top_logprobs=tuple(TopLogprobBody(**_logprob(other)) for other in token.top)
+        )
         for token in answer.tokens
     ))  # fmt: skip
+
+
+def _logprob(token: AnswerToken) -> dict[str, Any]:
+    return {
+        "token": _token_text(token), "logprob": token.log_prob, "bytes": tuple(token.bytes),
+        "constrained_logprob": token.constrained_log_prob,
+    }
 
 
 def _token_text(token: AnswerToken) -> str:

@@ -22,7 +22,7 @@ from pydantic import (
 from app.api.middleware.body import read_json
 from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, Strings
 from app.errors import InvalidJson
-from app.messages import GenerationOptions
+from app.messages import ALTERNATIVES_MAX, GenerationOptions
 from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, unsupported
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64
@@ -34,7 +34,6 @@ _TEXT_ONLY = "the model reads and writes text only: leave it out"
 _ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
 _NO_SPECIAL_TOKENS = "an answer shows the special tokens that its constraint names, and has no others: leave it out"
 _NO_TAGS = 'use response_format {"type": "structural_tag", ...}, or `constraint`'
-_ANSWER_TOKENS_ONLY = "only the log-probabilities of the answer's tokens are available: use 0"
 _NO_EFFECT = "No effect"
 _PROMPT_TYPES = "must be a text, token ids, or a list of them, which are not empty"
 
@@ -141,7 +140,8 @@ CONSTRAINT_FIELDS = tuple(_ConstraintFields.model_fields)
 
 def _option_fields() -> dict[str, Any]:
     """The fields of POST /generate that both calls accept. Each is None by default."""
-    names = set(GenerationOptions.model_fields) - {"scope", "trace", "rejected_top_k"} | {"timeout_s", "priority"}
+    others = {"scope", "trace", "rejected_top_k", "top_log_probs"}
+    names = set(GenerationOptions.model_fields) - others | {"timeout_s", "priority"}
     fields: dict[str, Any] = {}
     for name, field in GenerateRequest.model_fields.items():
         if name in names:
@@ -210,17 +210,25 @@ class CompletionRequest(OpenAIRequest):
     prompt: Prompts = Field(description="One or several texts, or their token ids; each gets `n` answers")
     scope: Literal["answer", "full"] | None = Field(None, description="What satisfies: the text, or prompt and text")
     echo: bool | None = Field(None, description="Repeat the prompt before the text")
-    logprobs: int | bool | None = Field(None, description="0 returns the log-probabilities of the text's tokens")
+    logprobs: int | bool | None = Field(
+        None, description="0 returns the log-probabilities of the text's tokens, a number up to 20 also that many of "
+        "the model's most probable tokens in the place of each"
+    )
     suffix: str | None = Field(None, description="The text behind the answer, which is not part of it")
 
     @field_validator("logprobs")
     @classmethod
-    def _answer_tokens_only(cls, value: int | bool | None) -> bool:
+    def _number_of_tokens(cls, value: int | bool | None) -> int | None:
         if value is None or value is False:
-            return False
-        if value is True or value != 0:
-            raise ValueError(_ANSWER_TOKENS_ONLY)
-        return True
+            return None
+        if not 0 <= value <= ALTERNATIVES_MAX:
+            raise ValueError(f"must be a number from 0 to {ALTERNATIVES_MAX}")
+        return 0 if value is True else value
+
+    @property
+    def top_log_probs(self) -> int | None:
+        """How many alternatives of each token to list. None: no log-probs at all."""
+        return self.logprobs
 
 
 def _content(value: object) -> object:
@@ -327,7 +335,10 @@ class ChatRequest(OpenAIRequest):
     messages: list[MessageBody] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1, description="OpenAI's newer name of max_tokens; default 256")
     logprobs: bool | None = Field(None, description="Return the log-probabilities of the answer's tokens")
-    top_logprobs: Any = unsupported(_ANSWER_TOKENS_ONLY, 0)
+    top_logprobs: int | None = Field(
+        None, ge=0, le=ALTERNATIVES_MAX, description="With `logprobs`: how many of the model's most probable tokens to "
+        "list in the place of each"
+    )
     add_generation_prompt: bool | None = None
     chat_template_kwargs: TemplateArguments = Field(
         None, description="Variables of the chat template, beside the messages"
@@ -350,3 +361,8 @@ class ChatRequest(OpenAIRequest):
     chat_template: Any = unsupported("the model's chat template is always used: leave it out")
     echo: Any = unsupported("the messages cannot be repeated: leave it out", False)
     continue_final_message: Any = unsupported("every answer is a new message: leave it out", False)
+
+    @property
+    def top_log_probs(self) -> int | None:
+        """How many alternatives of each token to list. None: no log-probs at all."""
+        return self.top_logprobs or 0 if self.logprobs else None

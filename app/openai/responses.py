@@ -34,11 +34,14 @@ class TokenUsageBody(DeferredModel):
 
 
 class CompletionLogprobsBody(DeferredModel):
-    """Tokens of a text, their log-probabilities and their offsets in characters."""
+    """Tokens of a text, their log-probabilities and their offsets in characters.
+
+    The log-probabilities are the model's own, without the constraint.
+    """
 
     tokens: tuple[str, ...]
     token_logprobs: tuple[float, ...]
-    top_logprobs: None = None
+    top_logprobs: tuple[dict[str, float], ...] | None = None
     text_offset: tuple[int, ...]
 
 
@@ -70,13 +73,23 @@ class CompletionResponse(_Response):
     seed: int | None = None
 
 
-class TokenLogprobBody(DeferredModel):
-    """A token of an answer and its log-probability."""
+class TopLogprobBody(DeferredModel):
+    """A token and its log-probability.
+
+    `logprob` is the model's own. `constrained_logprob` is that among the tokens that constraint and budget allow in
+    this place; null where the token is not one of them, or no `top_logprobs` are requested.
+    """
 
     token: str
     logprob: float
     bytes: tuple[int, ...]
-    top_logprobs: tuple[()] = ()
+    constrained_logprob: float | None = None
+
+
+class TokenLogprobBody(TopLogprobBody):
+    """A token of an answer, and the most probable ones in its place."""
+
+    top_logprobs: tuple[TopLogprobBody, ...] = ()
 
 
 class ChatLogprobsBody(DeferredModel):

@@ -53,7 +53,7 @@ _CONFLICTS: _Conflicts = (
      "cannot be combined with automaton: send the constraint itself"),
 )  # fmt: skip
 _COMPLETION_CONFLICTS: _Conflicts = (
-    ("echo", lambda request: request.echo and request.logprobs,
+    ("echo", lambda request: request.echo and request.logprobs is not None,
      "the prompt has no log-probabilities: leave out echo or logprobs"),
     ("prompt", lambda request: request.scope == "full" and not all(isinstance(text, str) for text in request.prompt),
      'token ids need not be those of a text: send the text, or leave out "scope": "full"'),
@@ -65,6 +65,7 @@ _COMPLETION_CONFLICTS: _Conflicts = (
      'the prompt may contain the string: leave it out, or "scope": "full"'),
 )  # fmt: skip
 _CHAT_CONFLICTS: _Conflicts = (
+    ("top_logprobs", lambda request: request.top_logprobs and not request.logprobs, 'goes with "logprobs": true'),
     ("automaton", lambda request: request.automaton is not None and request.tools and request.tool_choice != "none",
      "cannot be combined with tools: send the constraint itself"),
     ("max_tokens", lambda request: len({request.max_tokens, request.max_completion_tokens} - {None}) > 1,
@@ -191,7 +192,7 @@ def _translate(
     echo: bool = False, tools: ToolUse | None = None, suffix_tokens: int = 0,
 ) -> TranslatedRequest:
     is_chat = isinstance(request, ChatRequest)
-    logprobs = bool(request.logprobs)
+    logprobs = request.top_log_probs is not None
     parsed = parse_constraint(request)
     _check_conflicts(request, _CONFLICTS)
     suffix = request.suffix or "" if isinstance(request, CompletionRequest) and suffix_tokens else ""
@@ -202,7 +203,7 @@ def _translate(
     fields = prompt | _algorithm_fields(request, unconstrained)
     fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
     # An echoed prompt needs the trace: it holds the space that was removed before the answer.
-    fields |= {"stream": bool(request.stream), "trace": logprobs or echo}
+    fields |= {"stream": bool(request.stream), "trace": logprobs or echo, "top_log_probs": request.top_log_probs}
     fields["max_tokens"] = (budget or default) + suffix_tokens
     stops: tuple[str, ...] = ()
     if parsed is not None and suffix:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from compiler.lifting import TokenAutomaton
 from decoding.heuristic import cost_to_go
-from decoding.model import ScoredSequence, Scores, StepInput
+from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput
 
 _BACK_OFF = 4.0  # occurrences of a context that weigh as much as the unigrams
 _UNSEEN = 0.01  # occurrences added to every id
@@ -78,9 +78,13 @@ class BigramModel:
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         return 8 * rows + 4 * rows * self.vocab_size
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
+    def score(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
+    ) -> ScoredSequence:
         previous = [prompt_ids[-1] if prompt_ids else self.eos_ids[0], *tokens[:-1]]
         rows = self.log_probs[torch.tensor(previous)]
+        if observe is not None:
+            observe(0, rows)
         token_log_probs = rows.gather(1, torch.tensor(tokens)[:, None])[:, 0]
         return ScoredSequence(tuple(token_log_probs.tolist()), tuple(rows.amax(dim=1).tolist()))
 

@@ -25,7 +25,7 @@ from decoding.engine.request import EngineOutcome, EngineRequest
 from decoding.engine.scheduler import Scheduler
 from decoding.errors import Cancelled, OutOfMemory, RequestTooLarge
 from decoding.generation import BeamStep, Generation, Hypothesis
-from decoding.model import LanguageModel, ScoredSequence
+from decoding.model import LanguageModel, ObserveScores, ScoredSequence
 
 OutOfMemoryAction = Literal["batch_split", "restarted", "check_deferred", "rejected"]
 """How the engine handles a lack of memory.
@@ -142,10 +142,12 @@ class Engine:
             request.abandoned = True  # where `on_step` failed, the engine must end the generation
 
     def check(
-        self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None,
+        observe: ObserveScores | None = None,
     ) -> ScoredSequence:
         """Score a finished answer by a separate pass of the model. The call blocks.
 
+        observe    receives the log-probs in the place of each token, some of them again where memory ran out
         cancelled  is called before the check waits for its turn, when the turn comes, and while it waits for memory: a
                    check whose caller has gone would only delay the checks behind it
 
@@ -161,7 +163,7 @@ class Engine:
                     runs_alone = self._scheduler.begin_check()
                     # The retry is outside the clause, whose error still refers to the memory of the failed pass.
                     try:
-                        return self._submit_check(prompt_ids, tokens).result()
+                        return self._submit_check(prompt_ids, tokens, observe).result()
                     except Exception as error:
                         if not is_out_of_memory(error):
                             raise
@@ -174,9 +176,11 @@ class Engine:
             finally:
                 self._scheduler.end_check()
 
-    def _submit_check(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> Future[ScoredSequence]:
+    def _submit_check(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None
+    ) -> Future[ScoredSequence]:
         try:
-            return self._checker.submit(self._model.score, prompt_ids, tokens)
+            return self._checker.submit(self._model.score, prompt_ids, tokens, observe)
         except RuntimeError:  # the executor is shut down
             raise Cancelled("the engine is closed") from None
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from decoding.model.chunked_feed import piece_rows
 from decoding.model.huggingface import HuggingFaceModel
-from decoding.model.protocol import LanguageModel, ScoredSequence, Scores, StepInput, begin_text
+from decoding.model.protocol import LanguageModel, ObserveScores, ScoredSequence, Scores, StepInput, begin_text
 
-__all__ = ["HuggingFaceModel", "LanguageModel", "ScoredSequence", "Scores", "StepInput", "begin_text", "piece_rows"]
+__all__ = [
+    "HuggingFaceModel", "LanguageModel", "ObserveScores", "ScoredSequence", "Scores", "StepInput", "begin_text",
+    "piece_rows",
+]  # fmt: skip

@@ -18,7 +18,7 @@ from decoding.model.compatibility import enable_prefix_sharing
 from decoding.model.cpu_layers import use_onednn_layers
 from decoding.model.loading import context_length_of, eos_ids_of, load_model
 from decoding.model.plain_cache import PlainReader
-from decoding.model.protocol import ScoredSequence, Scores, StepInput
+from decoding.model.protocol import ObserveScores, ScoredSequence, Scores, StepInput
 
 _RESCORE_TOKENS = 64  # tokens of an answer in one forward pass, a bound on the logits in memory
 _TOLERANCE = {torch.float32: 1e-2, torch.float64: 1e-2}
@@ -80,7 +80,9 @@ class HuggingFaceModel:
         return int(self._reader.bytes_for(max(1, prompt_tokens), rows, max_tokens, scratch_bytes))
 
     @torch.inference_mode()
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
+    def score(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
+    ) -> ScoredSequence:
         """Scores one row with the plain cache, many tokens in a pass."""
         session, first = self._plain_reader.prefill(self._with_bos(prompt_ids))
         rows, cache = [first[None]], session.cache
@@ -95,6 +97,8 @@ class HuggingFaceModel:
                 rows.append(following[0])
             # Row i holds the log-probs before piece[i]; where a piece follows, one more row is left for it.
             all_rows = torch.cat(rows)
+            if observe is not None:
+                observe(begin, all_rows[: len(piece)])
             index = torch.tensor(piece, device=self.device)
             log_probs += all_rows[: len(piece)].gather(1, index[:, None])[:, 0].tolist()
             max_log_probs += all_rows[: len(piece)].amax(dim=1).tolist()

@@ -5,7 +5,7 @@ A session holds the rows of one generation. The protocol leaves open how a model
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -15,6 +15,8 @@ from torch import Tensor
 from decoding.errors import PromptEmpty
 
 SessionT = TypeVar("SessionT")
+ObserveScores = Callable[[int, Tensor], None]
+"""Receives the number of a token in a text, and the log-probs in its place and those after it: float32 [N, V]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,13 @@ class LanguageModel(Protocol[SessionT]):
         scratch_bytes  that the generation makes between two passes
         """
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
-        """Score a finished continuation from scratch. The code is not that of `prefill` and `step`."""
+    def score(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
+    ) -> ScoredSequence:
+        """Score a finished continuation from scratch. The code is not that of `prefill` and `step`.
+
+        observe  receives the log-probs in the place of each token
+        """
 
 
 def begin_text(model: LanguageModel[SessionT]) -> tuple[SessionT, Tensor]:

@@ -1,4 +1,4 @@
-"""Biases, penalties and truncations change the masked model as defined, and nothing beyond it."""
+"""Biases, penalties and truncations change the masked model as defined."""
 
 from __future__ import annotations
 

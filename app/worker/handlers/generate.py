@@ -27,7 +27,6 @@ from app.messages import (
     GenerationOptions,
     Progress,
     TokenizeJob,
-    TokenStepBody,
     UsageBody,
     named_decoding,
     named_generation,
@@ -50,9 +49,11 @@ from app.worker.handlers.base import (
 from app.worker.handlers.decode import decode_matrix, label_path
 from app.worker.handlers.prompts import PromptTokenizer, prompt_text
 from app.worker.handlers.step_events import StepEventBuilder
+from app.worker.handlers.token_trace import token_trace
 from compiler.artifact import CompiledConstraint
 from compiler.products import LazyProduct, ProductStart
-from compiler.text import TextAutomaton, answer_text, check_text, read_prefix, replay, written_text
+from compiler.text import TextAutomaton, answer_text, check_text, read_prefix, written_text
+from decoding.alternatives import AlternativesRecorder
 from decoding.engine import (
     Engine,
     TopTokensRecorder,
@@ -74,8 +75,7 @@ from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits
-from decoding.replay import TraceStep
-from decoding.replay import replay as replay_tokens
+from decoding.replay import TraceStep, replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 
@@ -286,15 +286,17 @@ class Generator:
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
         """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
-        steps = self._replay(hypothesis, task, cancelled)
+        recorder = self._recorder(hypothesis, task)
+        steps = self._replay(hypothesis, task, cancelled, recorder)
         text = self._answer(hypothesis.tokens, task)
         check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")
+        trace = token_trace(steps, recorder, task.constraint, self._tokens, task.before)
         return ChoiceBody(
             text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
             satisfied=check.satisfied, words=word_trace(check), proven_gap=hypothesis.proven_gap,
-            trace=self._trace(steps, task) if task.options.trace else None,
+            trace=trace if task.options.trace else None,
             captures=self._captures(hypothesis, task, (task.before or "") + text),
         )
 
@@ -306,25 +308,25 @@ class Generator:
         pieces = [(self._tokens[token] or b"", names.get(token)) for token in hypothesis.tokens[:-1]]
         return captured(task.constraint, text, written_text(text, pieces, task.before or ""))
 
-    def _replay(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> tuple[TraceStep, ...]:
-        """The search's trace, checked against a second pass of the model."""
-        rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled)
-        tokens, options = task.constraint.tokens, _decoding_options(task.options)
-        return replay_tokens(
-            tokens, hypothesis, rescored, options, tolerance=self._model.tolerance, start=task.start,
+    def _recorder(self, hypothesis: Hypothesis, task: _Task) -> AlternativesRecorder | None:
+        """What records the alternatives to the tokens of an answer."""
+        options = task.options
+        if not options.top_log_probs:
+            return None
+        return AlternativesRecorder(
+            task.constraint.tokens, hypothesis.tokens, options.max_tokens, options.top_log_probs, start=task.start,
             limits=task.prepared.limits,
         )
 
-    def _trace(self, steps: Sequence[TraceStep], task: _Task) -> tuple[TokenStepBody, ...]:
-        pieces = [self._tokens[step.token] or b"" for step in steps[:-1]]  # the last token is EOS
-        words = replay(task.constraint.text, pieces, task.before)
-        return tuple(
-            TokenStepBody(
-                token=step.token, text=(self._tokens[step.token] or b"").decode(errors="replace"), state=word.state,
-                distance=step.distance, alpha=step.alpha, log_prob=step.log_prob, score=step.score,
-                propositions=word.letters, stack=word.stack,
-            )
-            for step, word in zip(steps, words, strict=True)
+    def _replay(
+        self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool], recorder: AlternativesRecorder | None
+    ) -> tuple[TraceStep, ...]:
+        """The search's trace, checked against a second pass of the model."""
+        rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled, recorder)
+        tokens, options = task.constraint.tokens, _decoding_options(task.options)
+        return replay(
+            tokens, hypothesis, rescored, options, tolerance=self._model.tolerance, start=task.start,
+            limits=task.prepared.limits,
         )
 
     def _listener(self, task: _Task, context: Context) -> Callable[[BeamStep], None] | None:

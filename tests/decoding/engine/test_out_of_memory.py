@@ -17,7 +17,7 @@ from decoding.engine import Engine, is_out_of_memory
 from decoding.engine.memory import OK_STEPS, MemoryBudget
 from decoding.errors import Cancelled, OutOfMemory
 from decoding.generation import BeamStep, Hypothesis
-from decoding.model import ScoredSequence, Scores, StepInput
+from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput
 from decoding.search import generate
 from tests.decoding.engine.test_engine import (
     PLENTY,
@@ -81,11 +81,13 @@ class ScarceModel(HashModel):
         self._require(self.tokens_held() + grows <= self.tokens)
         return super().step(feeds)
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
+    def score(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
+    ) -> ScoredSequence:
         if self.checks_fail:
             self.checks_fail -= 1
             self._require(False)
-        return super().score(prompt_ids, tokens)
+        return super().score(prompt_ids, tokens, observe)
 
 
 def _of(beams: int = 2, max_tokens: int = 12) -> Order:
@@ -294,10 +296,12 @@ class HeldChecks(ScarceModel):
         self.checked: list[Sequence[int]] = []
         self.may_check = threading.Event()
 
-    def score(self, prompt_ids: Sequence[int], tokens: Sequence[int]) -> ScoredSequence:
+    def score(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
+    ) -> ScoredSequence:
         self.checked.append(prompt_ids)
         assert self.may_check.wait(S_MAX)
-        return super().score(prompt_ids, tokens)
+        return super().score(prompt_ids, tokens, observe)
 
 
 def test_a_check_cancelled_in_the_queue_is_not_run() -> None:

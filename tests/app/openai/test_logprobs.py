@@ -1,0 +1,87 @@
+"""Log-probs on the OpenAI paths, and options that change probabilities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.models import open_model_files
+from app.models.tokenizer import open_tokenizer
+from app.settings import BUILT_IN_MODEL
+
+FILES = open_model_files(BUILT_IN_MODEL)
+TOKENIZER = open_tokenizer(FILES.tokenizer_file, FILES.vocabulary.size)
+USER = [{"role": "user", "content": "dog, frisbee, catch"}]
+COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
+
+
+def ask(client: TestClient, path: str, **body: Any) -> Any:
+    response = client.post(path, json={"max_tokens": 12, **body})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_a_chat_lists_probabilities_with_and_without_constraint(client: TestClient) -> None:
+    options = {"messages": USER, "regex": "(cats|dogs)( run)?", "logprobs": True}
+    choice = ask(client, CHATS, **options, top_logprobs=5)["choices"][0]
+    content = choice["logprobs"]["content"]
+    assert b"".join(bytes(token["bytes"]) for token in content).decode() == choice["message"]["content"]
+    for token in content:
+        assert len(token["top_logprobs"]) == 5 and token["logprob"] <= token["constrained_logprob"] + 1e-6
+        values = [other["logprob"] for other in token["top_logprobs"]]
+        assert values == sorted(values, reverse=True) and max(values) >= token["logprob"] - 1e-6
+    tops = [other for token in content for other in token["top_logprobs"]]
+    assert any(other["constrained_logprob"] is None for other in tops)  # the model would write something else
+    plain = ask(client, CHATS, **options)["choices"][0]["logprobs"]["content"]
+    assert [token["logprob"] for token in plain] == [token["logprob"] for token in content]
+    assert all(token["top_logprobs"] == [] and token["constrained_logprob"] is None for token in plain)
+
+
+def test_all_allowed_tokens_together_have_probability_one(client: TestClient) -> None:
+    options = {"prompt": "a", "constraint": {"regex": "[ab]", "leading_space": "forbid"}, "max_tokens": 2}
+    trace = ask(client, "/generate", **options, trace=True, top_log_probs=20)["choices"][0]["trace"]
+    first, last = trace
+    assert last["constrained_log_prob"] == pytest.approx(0.0, abs=1e-6)  # only the end may follow
+    allowed = [other for other in first["top_log_probs"] if other["constrained_log_prob"] is not None]
+    assert sum(math.exp(other["constrained_log_prob"]) for other in allowed) <= 1 + 1e-6
+
+
+def test_a_completion_lists_the_top_tokens_and_its_own(client: TestClient) -> None:
+    choice = ask(client, COMPLETIONS, prompt="sentence:", regex="( zebra| dog){2}", logprobs=3)["choices"][0]
+    part = choice["logprobs"]
+    for token, log_prob, top in zip(part["tokens"], part["token_logprobs"], part["top_logprobs"], strict=True):
+        assert token in top and 1 <= len(top) <= 4 and max(top.values()) >= log_prob
+    assert ask(client, COMPLETIONS, prompt="a", seed=1, logprobs=0)["choices"][0]["logprobs"]["top_logprobs"] is None
+
+
+def test_a_bias_forbids_a_token_but_not_the_constraint(client: TestClient) -> None:
+    first = ask(client, COMPLETIONS, prompt="sentence:", seed=4, max_tokens=8, temperature=0.5)["choices"][0]["text"]
+    ids = TOKENIZER.encode(first, add_special_tokens=False).ids
+    bias = {str(token): -100 for token in ids}
+    biased = ask(client, COMPLETIONS, prompt="sentence:", seed=4, max_tokens=8, temperature=0.5, logit_bias=bias)
+    assert not set(TOKENIZER.encode(biased["choices"][0]["text"], add_special_tokens=False).ids) & set(ids)
+    every = {str(token): -100 for token in range(1000)}
+    forced = ask(client, COMPLETIONS, prompt="sentence:", regex="a dog", logit_bias=every)
+    assert forced["choices"][0]["text"] == "a dog" and forced["seed"] is not None
+
+
+def test_penalties_change_the_greedy_text_at_temperature_zero(client: TestClient) -> None:
+    greedy: dict[str, Any] = {"prompt": "a dog a dog a dog", "temperature": 0, "algorithm": "sample", "max_tokens": 24}
+    texts = [ask(client, COMPLETIONS, **greedy)["choices"][0]["text"]]
+    for penalty in ({"frequency_penalty": 2}, {"presence_penalty": 2}, {"repetition_penalty": 5}):
+        del greedy["algorithm"]
+        texts.append(ask(client, COMPLETIONS, **greedy, **penalty)["choices"][0]["text"])
+        greedy["algorithm"] = "sample"
+    assert len(set(texts)) > 1
+    neutral = {"frequency_penalty": 0, "presence_penalty": 0, "repetition_penalty": 1, "top_k": -1, "min_p": 0}
+    assert ask(client, COMPLETIONS, **greedy, **neutral, logit_bias={})["choices"][0]["text"] == texts[0]
+
+
+@pytest.mark.parametrize("option", [{"top_k": 1}, {"min_p": 1.0}, {"top_p": 0.01}])
+def test_truncations_to_one_token_take_the_most_probable(option: dict[str, Any], client: TestClient) -> None:
+    best = ask(client, COMPLETIONS, prompt="sentence:", temperature=0, algorithm="sample")["choices"][0]["text"]
+    answer = ask(client, COMPLETIONS, prompt="sentence:", temperature=1.0, seed=9, n=2, **option)
+    assert {choice["text"] for choice in answer["choices"]} == {best}
