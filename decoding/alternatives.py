@@ -36,7 +36,10 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A token of an answer, and the most probable ones there, best first."""
+    """A token of an answer, and the most probable ones there.
+
+    The best one comes first.
+    """
 
     written: Alternative
     top: tuple[Alternative, ...]

@@ -315,13 +315,14 @@ def _chat_logprobs(answer: FinishedAnswer) -> ChatLogprobsBody | None:
         return None
     return ChatLogprobsBody(content=tuple(
         TokenLogprobBody(
-            **_logprob(token), top_logprobs=tuple(TopLogprobBody(**_logprob(other)) for other in token.top)
+            **logprob_fields(token), top_logprobs=tuple(TopLogprobBody(**logprob_fields(other)) for other in token.top)
         )
         for token in answer.tokens
     ))  # fmt: skip
 
 
-def _logprob(token: AnswerToken) -> dict[str, Any]:
+def logprob_fields(token: AnswerToken) -> dict[str, Any]:
+    """The log-probs of a token, as chats and responses show them."""
     return {
         "token": _token_text(token), "logprob": token.log_prob, "bytes": tuple(token.bytes),
         "constrained_logprob": token.constrained_log_prob,

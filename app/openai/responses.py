@@ -87,7 +87,7 @@ class TopLogprobBody(DeferredModel):
 
 
 class TokenLogprobBody(TopLogprobBody):
-    """A token of an answer, and the most probable ones in its place."""
+    """A token of an answer, and the most probable ones there."""
 
     top_logprobs: tuple[TopLogprobBody, ...] = ()
 

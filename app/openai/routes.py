@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
@@ -14,6 +15,8 @@ from app.messages import GenerateJobResult
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, merged
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletionResponse, CompletionResponse
+from app.openai.responses_request import ResponsesRequest, chat_of, echoed_fields, own_paths
+from app.openai.responses_writer import ResponseBody, ResponsesWriter
 from app.openai.stream import ChunkStream, StreamedAnswer
 from app.openai.translate import TranslatedRequest, infill_tokens, request_paths, translate_chat, translations
 from app.openai.unknown_fields import header_of, ignored_fields
@@ -63,13 +66,28 @@ async def chat_completions(
     return await _respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
 
 
+@router.post(
+    "/v1/responses", responses=_stream("event of the Responses API") | _ERRORS, response_model=ResponseBody,
+    summary="Answer a conversation by a response (OpenAI)",
+)
+async def responses(
+    request: Request, service: ServiceDependency, body: ResponsesRequest, idempotency_key: IdempotencyKey = None
+) -> Response:
+    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    with own_paths():
+        chat = await asyncio.to_thread(chat_of, body)
+        translated = await asyncio.to_thread(translate_chat, chat, service.files, service.most_tokens)
+        writer = functools.partial(ResponsesWriter, echoed=echoed_fields(body))
+        return await _respond(request, service, body, (translated,), idempotency_key, writer, ignored)
+
+
 async def _respond(
     request: Request,
     service: Service,
     body: OpenAIRequest,
     translated: Sequence[TranslatedRequest],
     key: str | None,
-    writer_type: type[Writer],
+    writer_type: Callable[[str, str, TranslatedRequest], Writer],
     ignored: Mapping[str, str],
 ) -> Response:
     context, first = ContextFactory(request, key)(body), translated[0]
@@ -82,8 +100,9 @@ async def _respond(
         if first.params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.
             await while_connected(request, EventSubscription(service, submitted[0]).wait_until_compiled())
+            closes = body.usage_in_stream or isinstance(writer, ResponsesWriter)
             streamed = [
-                StreamedAnswer(service, job, one, replace(writer, translated=one), body.usage_in_stream, number)
+                StreamedAnswer(service, job, one, replace(writer, translated=one), closes, number)
                 for job, one, number in zip(submitted, translated, firsts, strict=True)
             ]
             return ChunkStream(streamed, request.state.request_id, headers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
 from app.openai.errors import error_body
 from app.openai.render import FinishedAnswer, Writer, answers, generated, merged
+from app.openai.responses_writer import EventGroup, ResponsesWriter
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.translate import TranslatedRequest, request_paths
 from app.service import Service, SubmittedJob
@@ -69,7 +71,8 @@ class ChunkStream(EventStream):
                         yield chunk
             if self._streamed[0].usage:
                 yield _data(self._streamed[0].writer.closing(merged(results)))
-            yield DONE
+            if not isinstance(self._streamed[0].writer, ResponsesWriter):
+                yield DONE
         except Exception as error:
             yield self._error(error)
 
@@ -166,4 +169,6 @@ async def _result(service: Service, submitted: SubmittedJob) -> Any:
 
 
 def _data(chunk: BaseModel) -> bytes:
+    if isinstance(chunk, EventGroup):
+        return b"".join(format_sse_event(data_str=json.dumps(event), event=event["type"]) for event in chunk.events)
     return format_sse_event(data_str=chunk.model_dump_json(exclude_none=False))

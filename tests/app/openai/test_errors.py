@@ -16,7 +16,7 @@ from tests.app.conftest import service_client
 
 ROWS = Path(__file__).parents[2] / "cases" / "openai_requests.toml"
 CASES = tomllib.loads(ROWS.read_text(encoding="utf-8"))["case"]
-COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
+COMPLETIONS, CHATS, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
 KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -35,7 +35,8 @@ def error_of(response: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_an_invalid_request_is_refused_by_field_and_reason(case: dict[str, Any], client: TestClient) -> None:
-    path = CHATS if "messages" in case["json"].partition(":")[0] else COMPLETIONS
+    first = case["json"].partition(":")[0]
+    path = CHATS if "messages" in first else RESPONSES if "input" in first else COMPLETIONS
     response = client.post(path, content=case["json"].encode(), headers={"content-type": "application/json"})
     error = error_of(response)
     assert (response.status_code, error["code"]) == (case.get("status", 422), case["code"]), error

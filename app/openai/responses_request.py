@@ -1,0 +1,226 @@
+"""The request of `/v1/responses`, read as a chat.
+
+Nothing of a response is stored, so a conversation is sent whole: an id of an earlier response is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from app.api.errors import FAULTS_MAX
+from app.errors import InvalidRequest, JobFailed, RequestOverLimit
+from app.messages import ALTERNATIVES_MAX
+from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported
+from app.openai.requests import ChatRequest, MessageBody, ObjectOrString, OpenAIRequest, TemplateArguments, ToolBody
+from compiler.errors import SpecSyntaxError, SpecUnsupported
+
+ITEMS_MAX = 4096
+_LOGPROBS = "message.output_text.logprobs"
+_NO_STATE = "no response is stored: send the whole conversation in `input`"
+_TEXTS = ("input_text", "output_text", "text")
+# Paths of a chat, and those of a response's request in their place.
+_PATHS = (
+    (re.compile(r"^response_format\.json_schema"), "text.format"), (re.compile(r"^response_format"), "text.format"),
+    (re.compile(r"^messages"), "input"), (re.compile(r"^max_completion_tokens"), "max_output_tokens"),
+    (re.compile(r"^(tools\.[0-9*]+)\.function"), r"\1"), (re.compile(r"^tool_choice\.function"), "tool_choice"),
+    (re.compile(r"^tool_choice\.allowed_tools"), "tool_choice"),
+)  # fmt: skip
+
+
+class TextBody(OpenBody):
+    """How the text is constrained."""
+
+    format: dict[str, Any] | None = Field(
+        None, description='{"type": "json_schema", "name": "...", "schema": {...}}, {"type": "json_object"} or '
+        '{"type": "text"}'
+    )
+    verbosity: Literal["low", "medium", "high"] | None = Field(None, description="No effect")
+
+
+class ResponsesRequest(OpenAIRequest):
+    """A conversation to answer with one response. The fields of a chat for constraints and searches are taken, too."""
+
+    model_config = BUILD_AT_ONCE
+
+    input: ObjectOrString = Field(description="A text, or items: messages, calls and their outputs")
+    instructions: str | None = Field(None, description="A message of the system before all others")
+    max_output_tokens: int | None = Field(None, ge=1, description="The budget; default 256")
+    text: TextBody | None = None
+    tools: list[dict[str, Any]] | None = Field(None, max_length=1024, description="Functions that may be called")
+    tool_choice: ObjectOrString = None
+    parallel_tool_calls: bool | None = Field(None, description="No effect: a response has at most one call")
+    include: list[str] | None = Field(None, max_length=64, description=f"{_LOGPROBS}; others have no effect")
+    top_logprobs: int | None = Field(None, ge=0, le=ALTERNATIVES_MAX)
+    chat_template_kwargs: TemplateArguments = None
+    reasoning: dict[str, Any] | None = Field(None, description="No effect")
+    truncation: Any = unsupported("no input is cut", "disabled", "auto")
+    background: Any = unsupported("send `Prefer: respond-async` to /generate, or wait", False)
+    previous_response_id: Any = unsupported(_NO_STATE)
+    conversation: Any = unsupported(_NO_STATE)
+    prompt: Any = unsupported("no prompts are stored: send `input`")
+    max_tool_calls: Any = unsupported("a response has at most one call", 1)
+
+    @property
+    def top_log_probs(self) -> int | None:
+        """How many alternatives of each token to list. None: no log-probs at all."""
+        if self.top_logprobs is None and _LOGPROBS not in (self.include or ()):
+            return None
+        return self.top_logprobs or 0
+
+
+def chat_of(request: ResponsesRequest) -> ChatRequest:
+    """The chat that a request means. Raises InvalidRequest with the request's own paths."""
+    for name, other in (("max_tokens", "max_output_tokens"), ("n", "several requests"), ("best_of", "beams")):
+        if getattr(request, name) not in (None, 1):
+            raise InvalidRequest(((name, f"is no field of this path: use {other}"),))
+    shared = {name: getattr(request, name) for name in OpenAIRequest.model_fields}
+    shared |= {"chat_template_kwargs": request.chat_template_kwargs, "parallel_tool_calls": request.parallel_tool_calls}
+    if request.text is not None and request.text.format is not None:
+        if request.response_format is not None:
+            raise InvalidRequest((("text.format", "response_format is another constraint: give one"),))
+        shared["response_format"] = _response_format(request.text.format)
+    return ChatRequest.model_construct(
+        **shared, messages=_messages(request), tools=_tools(request.tools),
+        tool_choice=_tool_choice(request.tool_choice), max_completion_tokens=request.max_output_tokens,
+        logprobs=request.top_log_probs is not None, top_logprobs=request.top_log_probs,
+    )  # fmt: skip
+
+
+def echoed_fields(request: ResponsesRequest) -> dict[str, Any]:
+    """What a response repeats of its request, with defaults."""
+    return {
+        "instructions": request.instructions, "max_output_tokens": request.max_output_tokens,
+        "metadata": request.metadata or {}, "parallel_tool_calls": False, "reasoning": request.reasoning,
+        "temperature": _option(request, "temperature"), "text": {"format": {"type": "text"}} | _text(request),
+        "tool_choice": request.tool_choice or "auto", "tools": [_echoed_tool(tool) for tool in request.tools or ()],
+        "top_logprobs": request.top_logprobs or 0, "top_p": _option(request, "top_p"),
+    }  # fmt: skip
+
+
+def _option(request: ResponsesRequest, name: str) -> Any:
+    return getattr(request, name)  # a field that is made from the options of POST /generate
+
+
+def _text(request: ResponsesRequest) -> dict[str, Any]:
+    return {} if request.text is None or request.text.format is None else {"format": request.text.format}
+
+
+def _echoed_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    return {"parameters": None, "strict": True, **tool}
+
+
+def _response_format(value: dict[str, Any]) -> dict[str, Any]:
+    if value.get("type") != "json_schema":
+        return value
+    return {"type": "json_schema", "json_schema": {name: item for name, item in value.items() if name != "type"}}
+
+
+def _tools(tools: list[dict[str, Any]] | None) -> list[ToolBody] | None:
+    if tools is None:
+        return None
+    read = []
+    for number, tool in enumerate(tools):
+        if tool.get("type") != "function":
+            raise InvalidRequest(((f"tools.{number}.type", "only functions are supported"),))
+        function = {name: item for name, item in tool.items() if name != "type"}
+        read.append(_validated(ToolBody, {"type": "function", "function": function}, f"tools.{number}"))
+    return read
+
+
+def _tool_choice(choice: Any) -> Any:
+    """The choice as a chat spells it, with names in objects."""
+    match choice:
+        case {"type": "function", "name": name}:
+            return {"type": "function", "function": {"name": name}}
+        case {"type": "allowed_tools", "mode": mode, "tools": [*tools]}:
+            allowed = {"mode": mode, "tools": [_tool_choice(tool) for tool in tools]}
+            return {"type": "allowed_tools", "allowed_tools": allowed}
+        case _:
+            return choice
+
+
+def _messages(request: ResponsesRequest) -> list[MessageBody]:
+    items = [{"role": "user", "content": request.input}] if isinstance(request.input, str) else request.input
+    if not isinstance(items, list) or not items or len(items) > ITEMS_MAX:
+        raise InvalidRequest((("input", f"must be a text, or 1 to {ITEMS_MAX} items"),))
+    turns: list[dict[str, Any]] = []
+    if request.instructions is not None:
+        turns.append({"role": "system", "content": request.instructions})
+    places = [""] * len(turns)  # the item of each turn
+    for number, item in enumerate(items):
+        turn = _turn(item, f"input.{number}")
+        if turn is None:
+            continue
+        if "tool_calls" in turn and turns and turns[-1]["role"] == "assistant":  # calls belong to the turn before
+            turns[-1].setdefault("tool_calls", []).extend(turn["tool_calls"])
+        else:
+            turns.append(turn)
+            places.append(f"input.{number}")
+    return [_validated(MessageBody, turn, place) for turn, place in zip(turns, places, strict=True)]
+
+
+def _turn(item: Any, path: str) -> dict[str, Any] | None:
+    """An item as a message of a chat. None for one that the model does not read."""
+    match item:
+        case {"type": "function_call", "call_id": str() as call_id, "name": name, "arguments": arguments}:
+            call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        case {"type": "function_call_output", "call_id": str() as call_id, "output": output}:
+            return {"role": "tool", "tool_call_id": call_id, "content": _content(output, path)}
+        case {"role": role, "content": content} if item.get("type", "message") == "message":
+            return {"role": role, "content": _content(content, path)}
+        case {"type": "reasoning"}:
+            return None
+    message = "must be a message with role and content, a function_call or a function_call_output"
+    raise InvalidRequest(((path, message),))
+
+
+def _content(value: object, path: str) -> object:
+    if not isinstance(value, list):
+        return value
+    parts = []
+    for part in value:
+        if not isinstance(part, dict) or part.get("type") not in _TEXTS or not isinstance(part.get("text"), str):
+            raise InvalidRequest(((f"{path}.content", "contains a part that is not text: the model reads text only"),))
+        parts.append({"type": "text", "text": part["text"]})
+    return parts or ""
+
+
+def _validated(kind: Any, fields: Mapping[str, Any], path: str) -> Any:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        shown = [(".".join([path, *map(str, fault["loc"])]).strip("."), fault["msg"]) for fault in faults[:FAULTS_MAX]]
+        raise InvalidRequest(tuple((name, text.removeprefix("Value error, ")) for name, text in shown)) from None
+
+
+def own_path(path: str) -> str:
+    """The path of a field of a chat in the request."""
+    for pattern, own in _PATHS:
+        if pattern.search(path):
+            return pattern.sub(own, path)
+    return path
+
+
+@contextmanager
+def own_paths() -> Iterator[None]:
+    """Rewrites the fields of a chat's errors to those of the request."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidRequest(tuple((own_path(fault["path"]), fault["message"]) for fault in error.errors)) from None
+    except (SpecSyntaxError, SpecUnsupported) as error:
+        error.field = own_path(error.field)
+        raise
+    except RequestOverLimit as error:
+        raise RequestOverLimit(own_path(error.path), error.limit, error.cap) from None
+    except JobFailed as error:
+        if isinstance(error.fields.get("field"), str):
+            error.fields["field"] = own_path(str(error.fields["field"]))
+        raise
