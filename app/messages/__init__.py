@@ -17,6 +17,7 @@ from app.messages.bodies import (
     RestartEventBody,
     StepEventBody,
 )
+from app.messages.caller_names import named_decoding, named_generation, named_words
 from app.messages.jobs import (
     CheckJob,
     CheckJobResult,
@@ -45,9 +46,6 @@ from app.messages.jobs import (
     failure_of,
     is_expected_error,
     load,
-    named_decoding,
-    named_generation,
-    named_words,
     read_signed,
     spec_to_wire,
 )

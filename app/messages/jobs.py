@@ -5,12 +5,11 @@ A result or event adds its kind and version to the body that the API sends.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Discriminator, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -26,15 +25,12 @@ from app.messages.bodies import (
     RestartEventBody,
     StepEventBody,
 )
-from app.messages.parts import CONFIG, GenerationOptions, LabelStepBody, PolicyEvent, TokenStepBody, WordBody
+from app.messages.parts import CONFIG, GenerationOptions, PolicyEvent
 from app.messages.signing import VERSION, verify
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
 from compiler.errors import INTERNAL, ErrorFacts
-from compiler.spec import Spec, in_caller_names, spec_to_json
-
-Names = Mapping[str, tuple[str, ...]]  # the names that a caller gave to the propositions of an automaton
-Step = TypeVar("Step", WordBody, LabelStepBody)
+from compiler.spec import Spec, spec_to_json
 
 
 # Keyword-only fields let the subclasses declare positional fields without defaults.
@@ -388,31 +384,3 @@ def _json(value: object) -> JsonValue:
             return [_json(item) for item in value]
         case _:
             return str(value)
-
-
-# An automaton is shared by callers who name its propositions differently, so each answer is renamed.
-def named_generation(result: GenerateJobResult, names: Names) -> GenerateJobResult:
-    """A generation with the caller's names in its words and traces."""
-    choices = tuple(
-        dataclasses.replace(choice, words=named_words(choice.words, names), trace=_named_trace(choice.trace, names))
-        for choice in result.choices
-    )
-    return dataclasses.replace(result, choices=choices)
-
-
-def named_decoding(result: DecodeJobResult, names: Names) -> DecodeJobResult:
-    """A decoded sequence of labels with the caller's names in its trace."""
-    return dataclasses.replace(result, trace=named_words(result.trace, names))
-
-
-def named_words(steps: tuple[Step, ...], names: Names) -> tuple[Step, ...]:
-    """The steps of a word or label trace with the caller's names."""
-    return tuple(dataclasses.replace(step, propositions=in_caller_names(step.propositions, names)) for step in steps)
-
-
-def _named_trace(trace: tuple[TokenStepBody, ...] | None, names: Names) -> tuple[TokenStepBody, ...] | None:
-    # A token that ends several words holds the letters of each.
-    return trace and tuple(
-        dataclasses.replace(step, propositions=tuple(in_caller_names(letter, names) for letter in step.propositions))
-        for step in trace
-    )
