@@ -12,7 +12,7 @@ from decoding.replay import TraceStep
 
 
 def token_trace(
-    steps: Sequence[TraceStep], recorder: AlternativesRecorder | None, constraint: CompiledConstraint,
+    steps: Sequence[TraceStep], recorder: AlternativesRecorder | None, constraint: CompiledConstraint, *,
     vocabulary: Sequence[bytes | None], before: str | None,
 ) -> tuple[TokenStepBody, ...]:
     """The trace of an answer.
