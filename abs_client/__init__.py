@@ -93,6 +93,7 @@ from abs_client.ltlf import (
 )
 from abs_client.policies import BrokenRule, Policy, PolicyResult, PolicyState
 from abs_client.results import (
+    Alternative,
     Automaton,
     Capture,
     CheckResult,
@@ -118,20 +119,20 @@ from abs_client.sequences import SequenceOf, capture, free, one_of, optional, re
 
 __all__ = [
     "EOS", "FALSE", "LAST", "NGRAM_GAP", "NOMATCH", "SENTENCE_GAP", "TRUE", "WORD_GAP", "WX", "AbsError",
-    "AccessDeniedError", "AllOf", "AnyOf", "AsyncClient", "AsyncJob", "AsyncStream", "Automaton", "Beam",
+    "AccessDeniedError", "AllOf", "Alternative", "AnyOf", "AsyncClient", "AsyncJob", "AsyncStream", "Automaton", "Beam",
     "BrokenRule", "BudgetTooSmallError", "BusyError", "Capture", "CheckResult", "Choice", "Client", "Compilation",
     "CompileResult", "CompileWarning", "Concept", "ConjunctCheck", "ConnectionFailedError", "Constraint",
     "ConstraintError", "ConstraintSyntaxError", "ConstraintTooLargeError", "ConstraintUnsatisfiableError",
-    "ConstraintUnsupportedError", "DeadlineExceededError", "DeadlineUnreachableError", "DecodeOptions",
-    "DecodeResult", "DfaConstraint", "Done", "Event", "ExplainedLetter", "ExplainedState", "Explanation", "F",
-    "Formula", "G", "GenerateOptions", "GenerateResult", "GeneratedText", "GrammarConstraint", "H",
-    "IdempotencyMismatchError", "Iff", "Implies", "Infill", "InvalidRequestError", "InvalidResponseError", "Job",
-    "JobCancelledError", "JobState", "JsonSchema", "Keywords", "LabelStep", "LabelledConstraint", "Length", "Ltlf",
-    "M", "Match", "ModelCard", "NamedProposition", "Not", "NotFoundError", "NotReadyError", "O", "OutOfMemoryError",
-    "Policy", "PolicyResult", "PolicyState", "PromptTooLongError", "PromptViolationError", "QueueFullError", "R",
-    "RateLimitError", "RawConstraint", "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError",
-    "Restart", "Result", "Retry", "S", "SequenceOf", "ServerError", "ServiceUnavailableError", "State", "Step",
-    "Stream", "Timings", "TokenStep", "TracedWord", "Transition", "U", "UndecidedError", "UnknownAutomatonError",
-    "UnknownJobError", "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y", "capture",
-    "constraint_of", "free", "gap", "one_of", "optional", "repeat", "token",
+    "ConstraintUnsupportedError", "DeadlineExceededError", "DeadlineUnreachableError", "DecodeOptions", "DecodeResult",
+    "DfaConstraint", "Done", "Event", "ExplainedLetter", "ExplainedState", "Explanation", "F", "Formula", "G",
+    "GenerateOptions", "GenerateResult", "GeneratedText", "GrammarConstraint", "H", "IdempotencyMismatchError", "Iff",
+    "Implies", "Infill", "InvalidRequestError", "InvalidResponseError", "Job", "JobCancelledError", "JobState",
+    "JsonSchema", "Keywords", "LabelStep", "LabelledConstraint", "Length", "Ltlf", "M", "Match", "ModelCard",
+    "NamedProposition", "Not", "NotFoundError", "NotReadyError", "O", "OutOfMemoryError", "Policy", "PolicyResult",
+    "PolicyState", "PromptTooLongError", "PromptViolationError", "QueueFullError", "R", "RateLimitError",
+    "RawConstraint", "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError", "Restart", "Result",
+    "Retry", "S", "SequenceOf", "ServerError", "ServiceUnavailableError", "State", "Step", "Stream", "Timings",
+    "TokenStep", "TracedWord", "Transition", "U", "UndecidedError", "UnknownAutomatonError", "UnknownJobError",
+    "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y", "capture", "constraint_of",
+    "free", "gap", "one_of", "optional", "repeat", "token",
 ]  # fmt: skip

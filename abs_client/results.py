@@ -27,6 +27,16 @@ class TracedWord:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """A token that could stand in a place. `constrained_log_prob` is None where it is not allowed."""
+
+    token: int
+    text: str
+    log_prob: float
+    constrained_log_prob: float | None
+
+
+@dataclass(frozen=True)
 class TokenStep:
     """A token of a generated text.
 
@@ -37,6 +47,7 @@ class TokenStep:
     alpha         the push towards acceptance before it, 0 to 1
     propositions  for each word that it completes, the propositions that hold there
     stack         the rules of a grammar that are open after it, the innermost last; None without a grammar
+    top_log_probs  the most probable tokens in its place; None, as `constrained_log_prob`, unless requested
     """
 
     token: int
@@ -48,6 +59,8 @@ class TokenStep:
     score: float
     propositions: tuple[tuple[str, ...], ...] = ()
     stack: tuple[str, ...] | None = None
+    constrained_log_prob: float | None = None
+    top_log_probs: tuple[Alternative, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -227,9 +240,7 @@ class Result:
 
     automaton: str
     # Not compared: results are equal if their values are, whichever client fetched them.
-    raw: Mapping[str, Any] = field(
-        default_factory=dict, repr=False, compare=False, kw_only=True, metadata=_NOT_JSON
-    )
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, kw_only=True, metadata=_NOT_JSON)
     svg: Callable[[], str] | None = field(default=None, repr=False, compare=False, kw_only=True, metadata=_NOT_JSON)
 
 
@@ -261,10 +272,7 @@ class GenerateResult(Result):
         return tuple(choice.text for choice in self.choices)
 
     def parse(self, model: Any = None) -> Any:
-        """Parse the best text as JSON. The result is plain values or a pydantic model.
-
-        model  a pydantic model or TypeAdapter
-        """
+        """Parse the best text as JSON, with a pydantic model or TypeAdapter."""
         return self.choices[0].parse(model)
 
     def _repr_html_(self) -> str:

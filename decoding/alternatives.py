@@ -22,7 +22,7 @@ ALTERNATIVES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class TokenAlternative:
     """A token in some place of a text.
 
     log_prob              the model's own
@@ -41,8 +41,8 @@ class Place:
     The best one comes first.
     """
 
-    written: Alternative
-    top: tuple[Alternative, ...]
+    written: TokenAlternative
+    top: tuple[TokenAlternative, ...]
 
 
 class AlternativesRecorder:
@@ -73,8 +73,9 @@ class AlternativesRecorder:
             total = float(row[allowed].logsumexp(dim=0))
             best = row.sort(descending=True, stable=True).indices[: self._count].tolist()
             written, *top = (
-                Alternative(token, float(row[token]), min(0.0, float(row[token]) - total) if allowed[token] else None)
+                TokenAlternative(token, value, min(0.0, value - total) if allowed[token] else None)
                 for token in (self._tokens[position], *best)
+                for value in (float(row[token]),)
             )
             self._places[position] = Place(written, tuple(top))
 
