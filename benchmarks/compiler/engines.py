@@ -161,11 +161,12 @@ def _masks(tokens: AnyTokens) -> OurMasks:
 class OurEngine:
     """Compiles constraints in our JSON form.
 
-    limits  of a compilation
+    limits     of a compilation
+    cancelled  as in `compile_spec`
     """
 
     def __init__(self, tokenizer: Path) -> None:
-        self.limits = DEFAULT_LIMITS
+        self.limits, self.cancelled = DEFAULT_LIMITS, lambda: False
         self.vocabulary = read_vocabulary(tokenizer)
         self.eos = self.vocabulary.eos_ids[0]
 
@@ -184,7 +185,8 @@ class OurEngine:
             machine = build_machine(read_grammar(expression.text, "lark", guard).grammar, guard)
             tokens: AnyTokens = lift_to_tokens(machine, self.vocabulary, guard)
         else:
-            tokens = compile_spec(spec_from_json(json.loads(expression.text)), self.vocabulary, self.limits).tokens
+            spec = spec_from_json(json.loads(expression.text))
+            tokens = compile_spec(spec, self.vocabulary, self.limits, self.cancelled).tokens
         return _masks(tokens)
 
     def figures(self, masks: Masks) -> Figures:

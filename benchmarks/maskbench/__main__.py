@@ -1,10 +1,12 @@
 """Measures our compiler and three engines on the schemas of MaskBench. It uses one core.
 
     python -m benchmarks.maskbench --data CHECKOUT [--part development] [--sample 200] [--engines ours llguidance]
+    python -m benchmarks.maskbench --data CHECKOUT --part final --compiles --engines ours --memory-limit-gb 1
 
 Each schema runs in a process of its own, once for each engine in turn. A row is written as soon as it is measured: a
 run that is started again continues where it stopped, and a further run may measure fewer schemas with slower engines.
-Writes results/maskbench.jsonl, maskbench.json and RESULTS.md. The rows hold names of files and verdicts alone.
+Writes results/maskbench.jsonl, maskbench.json and RESULTS.md. The rows hold names of files and verdicts alone. With
+`--compiles`, schemas are compiled and no more; the files are then maskbench_compiles.jsonl and maskbench_compiles.json.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from benchmarks.compiler.cases import ENGINES, PEERS, Expression
 from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest, Outcome
 from benchmarks.maskbench.suite import PARTS, SchemaCase, commit_of, read_case, select
 from benchmarks.report import write_run
-from benchmarks.report.maskbench import ROWS, stored_rows
+from benchmarks.report.maskbench import COMPILE_ROWS, ROWS, stored_rows
 from benchmarks.runs import Row, parser_of, tokenizer_path
 
 MODULE = "benchmarks.maskbench.measure"
@@ -29,7 +31,7 @@ MODULE = "benchmarks.maskbench.measure"
 
 def measure_rows(paths: list[Path], args: Namespace) -> Iterator[Row]:
     """A row for each schema and engine that has none yet. Ours comes first: it finds the least budget."""
-    rows = {(row["engine"], row["name"]): row for row in stored_rows()}
+    rows = {(row["engine"], row["name"]): row for row in stored_rows(rows_file(args))}
     with ExitStack() as stack:
         tokenizer = tokenizer_path(args.shared, args.vocabulary)
         processes = {engine: EngineProcess(engine, tokenizer, stack, MODULE) for engine in args.engines}
@@ -43,13 +45,19 @@ def measure_rows(paths: list[Path], args: Namespace) -> Iterator[Row]:
                     yield row
 
 
+def rows_file(args: Namespace) -> Path:
+    """The file of rows."""
+    return COMPILE_ROWS if args.compiles else ROWS
+
+
 def request_for(case: SchemaCase, engine: str, min_tokens: int | None, args: Namespace) -> MeasureRequest:
     """The request for one schema and engine."""
     constraint = {"json_schema": case.schema, "whitespace": "compact", "leading_space": "forbid"}
     ours, peer = Expression("constraint", json.dumps(constraint)), Expression("json_schema", json.dumps(case.schema))
     expression = ours if engine == "ours" else peer
     seed = crc32(f"{args.seed} {case.name}".encode())  # of its own, so that no choice of tokens favours all schemas
-    fields = {"schema": case.schema, "tests": case.tests, "seed": seed, "min_tokens": min_tokens}
+    tests = None if args.compiles else case.tests
+    fields = {"schema": case.schema, "tests": tests, "seed": seed, "min_tokens": min_tokens}
     return MeasureRequest(expression, args.time_limit, args.memory_limit_gb * 10**9, fields)
 
 
@@ -66,21 +74,23 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="how many schemas; all without it")
     parser.add_argument("--seed", type=int, default=7, help="of the sample and of the generations")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--compiles", action="store_true", help="compile, and leave out instances and generations")
     parser.add_argument("--vocabulary", default="o200k_base")
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for a schema with its instances")
     parser.add_argument("--memory-limit-gb", type=int, default=4, help="address space beyond the loaded vocabulary")
     args = parser.parse_args()
-    paths = select(args.data, args.part, args.sample, args.seed)
-    ROWS.parent.mkdir(exist_ok=True)
-    with ROWS.open("a", encoding="utf-8") as file:
+    paths, rows = select(args.data, args.part, args.sample, args.seed), rows_file(args)
+    rows.parent.mkdir(exist_ok=True)
+    with rows.open("a", encoding="utf-8") as file:
         for row in measure_rows(paths, args):
             print(f"{row['name']:60.60} {row['engine']:13} {row['outcome']:8} {row.get('ms', '')}", flush=True)
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
             file.flush()
-    write_run("maskbench", {
+    peers = [engine for engine in PEERS if engine in args.engines or not args.compiles]
+    write_run(rows.stem, {
         "part": args.part, "seed": args.seed, "vocabulary": args.vocabulary, "commit": commit_of(args.data),
         "limits": {"seconds": args.time_limit, "gigabytes": args.memory_limit_gb},
-        "versions": {engine: version(engine.replace("_", "-")) for engine in PEERS},
+        "versions": {engine: version(engine.replace("_", "-")) for engine in peers},
     })  # fmt: skip
 
 

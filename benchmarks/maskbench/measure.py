@@ -3,8 +3,8 @@
     python -m benchmarks.maskbench.measure ENGINE TOKENIZER
 
 Three stages: the compile; the instances, token by token; and generation that is cut at multiples of the least budget.
-Times are those of the processor, as other work on the machine does not change them much. The outcome holds verdicts
-alone: nothing of the schema or of a text.
+A request without instances ends with the compile. Times are those of the processor, as other work on the machine does
+not change them much. The outcome holds verdicts alone: nothing of the schema or of a text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 from benchmarks.compiler.engine_process import MeasureRequest, Outcome, serve
 from benchmarks.compiler.engines import ExpressionRefused, MaskEngine, Masks, OurEngine, OurMasks
 from compiler.engines import NATIVE
-from compiler.errors import LimitExceeded, SpecError, SpecUnsupported
+from compiler.errors import CompileCancelled, LimitExceeded, SpecError, SpecUnsupported
 from compiler.forms import value_violation
 from compiler.json_schema.dialects import ANNOTATIONS, ASSERTIONS
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
@@ -114,7 +114,8 @@ class _MaskTimer:
 class SchemaMeasurement:
     """The measurement of a schema with its instances.
 
-    A request's case has `schema`, `tests`, `seed` and `min_tokens`, which is None for our engine: it finds the number.
+    A request's case has `schema`, `tests` (None: the compile alone), `seed` and `min_tokens`, which is None for our
+    engine: it finds the number.
     """
 
     def __init__(self, tokenizer: Path) -> None:
@@ -123,9 +124,11 @@ class SchemaMeasurement:
 
     def __call__(self, engine: MaskEngine, request: MeasureRequest) -> Iterator[Outcome]:
         schema, seed, min_tokens = (request.case[name] for name in ("schema", "seed", "min_tokens"))
-        if isinstance(engine, OurEngine):
-            engine.limits = replace(DEFAULT_LIMITS, compile_s_max=request.seconds_max)
         start = time.process_time()
+        if isinstance(engine, OurEngine):
+            # The service limits wall time, which other work on the machine would change.
+            engine.limits = replace(DEFAULT_LIMITS, compile_s_max=request.seconds_max)
+            engine.cancelled = lambda: time.process_time() - start > DEFAULT_LIMITS.compile_s_max
         try:
             masks = engine.compile(request.expression)
         except MemoryError:
@@ -135,13 +138,15 @@ class SchemaMeasurement:
             return
         figures: dict[str, float] = {"ms": (time.process_time() - start) * 1e3}
         if isinstance(masks, OurMasks):
-            # The service limits wall time, which other work on the machine would change.
             if figures["ms"] > DEFAULT_LIMITS.compile_s_max * 1e3:
-                yield Outcome("limit", details={"reason": "compile_s_max"})
+                yield refusal(CompileCancelled("over the service's limit"), is_ours=True)
                 return
             figures["min_tokens"] = min_tokens = masks.tokens.min_tokens
+            figures["states"] = engine.figures(masks)["states"]
         details: _Details = {}
         yield Outcome("ok", figures=figures, details=details)
+        if request.case["tests"] is None:
+            return
         timer = _MaskTimer(masks, engine.eos)
         details["tests"] = [self._verdicts(test, request, timer) for test in request.case["tests"]]
         details["mask_us"] = timer.sample(seed)
@@ -187,6 +192,8 @@ def refusal(error: Exception, *, is_ours: bool) -> Outcome:
     match error:
         case LimitExceeded():
             return Outcome("limit", details={"reason": error.limit})
+        case CompileCancelled():
+            return Outcome("limit", details={"reason": "compile_s_max"})
         case SpecUnsupported():
             return Outcome("refused", details={"reason": _general(error.construct)})
         case SpecError():

@@ -60,10 +60,13 @@ def select(folder: Path, part: Part, size: int | None, seed: int) -> list[Path]:
 
     folder  the checkout, or its folder of files
     size    of the sample; None for all files
+    Raises FileNotFoundError where there is none.
     """
     inside = folder / _DATA
     paths = sorted((inside if inside.is_dir() else folder).glob("*.json"))
     paths = [path for path in paths if is_in(path.name, part)]
+    if not paths:
+        raise FileNotFoundError(f"{folder} has no files of the {part} part")
     random.Random(seed).shuffle(paths)
     return paths[:size]
 

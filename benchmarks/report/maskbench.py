@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from benchmarks.report.compile import ENGINE_NAMES
 from benchmarks.report.layout import grouped, section, short_number, table
 from benchmarks.runs import RESULTS_DIRECTORY, Row, link
 
-ROWS = RESULTS_DIRECTORY / "maskbench.jsonl"
+ROWS, COMPILE_ROWS = RESULTS_DIRECTORY / "maskbench.jsonl", RESULTS_DIRECTORY / "maskbench_compiles.jsonl"
 CUT_TIMES = ("1", "1.5", "2")
 _REASONS_SHOWN = 12
 NOTES = """
@@ -32,23 +33,31 @@ token with the highest random score. "Hurried" prefers EOS, and then closing quo
 that a model could want to write. A text that is cut is judged as it stands. Texts on which `jsonschema` raises an error
 are left out.
 """
-
-
+COMPILE_NOTES = """
+The compile of each schema, up to the first mask, without instances and generations. Compiled: within the service's own
+limits of memory and tables, and in 10 s of the processor where the service has 10 s of wall time. Times are
+milliseconds of the processor.
+"""
 CHECK_NOTES = """
 Every instance of every schema, decided as `/check` does from the parsed value, also where a schema does not compile.
 Undecided: the check outgrows a limit of the service. Refused: a keyword that is refused by name.
 """
 
 
-def stored_rows() -> list[Row]:
-    """One row for each schema and engine, of the file of figures."""
-    return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
+def stored_rows(path: Path | None = None) -> list[Row]:
+    """One row for each schema and engine, of a file of figures."""
+    path = path or ROWS
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def _by_engine(rows: list[Row]) -> dict[str, list[Row]]:
+    groups = grouped(rows, "engine")
+    return {name: groups[engine,] for engine, name in ENGINE_NAMES.items() if (engine,) in groups}
 
 
 def maskbench_section(run: dict[str, Any]) -> str:
     """Verdicts and times of all engines, and the reasons of refusals."""
-    rows = grouped(stored_rows(), "engine")
-    by_engine = {name: rows[engine,] for engine, name in ENGINE_NAMES.items() if (engine,) in rows}
+    by_engine = _by_engine(stored_rows())
     versions = ", ".join(f"{ENGINE_NAMES[engine]} {version}" for engine, version in run["versions"].items())
     limits = f"{run['limits']['seconds']:g} s and {run['limits']['gigabytes']} GB a schema"
     sample = f"{run['part']} part, seed {run['seed']}"
@@ -57,6 +66,24 @@ def maskbench_section(run: dict[str, Any]) -> str:
     parts = [_overview(by_engine), CUT_NOTES, _cuts(by_engine), "### By origin", _origins(by_engine)]
     parts += ["### Why schemas do not compile", reasons, f"Every verdict by file: [{ROWS.name}]({link(ROWS)})."]
     return section("Schemas of MaskBench", run, NOTES, *parts, details=details)
+
+
+def compiles_section(run: dict[str, Any]) -> str:
+    """The share that compiles, the times, and the reasons of refusals."""
+    by_engine = _by_engine(stored_rows(COMPILE_ROWS))
+    details = [f"data {run['commit']}", f"{run['part']} part, seed {run['seed']}", f"vocabulary {run['vocabulary']}"]
+    details.append(f"{run['limits']['gigabytes']} GB a schema")
+    details += [f"{ENGINE_NAMES[engine]} {version}" for engine, version in run["versions"].items()]
+    head = ["", "compiled", "ms, p50 / p90 / p99", "states, p50 / p90 / p99"]
+    body = []
+    for name, rows in by_engine.items():
+        compiled = [row for row in rows if is_compiled(row)]
+        figures = [[row[figure] for row in compiled if figure in row] for figure in ("ms", "states")]
+        body.append([name, _share(len(compiled), len(rows)), *(_percentiles(each, (50, 90, 99)) for each in figures)])
+    reasons = "\n".join(_reasons(name, rows) for name, rows in by_engine.items())
+    parts = [table(head, body), _origins(by_engine), "Why schemas do not compile:", reasons]
+    parts.append(f"Every schema: [{COMPILE_ROWS.name}]({link(COMPILE_ROWS)}).")
+    return section("Compiles of all of MaskBench", run, COMPILE_NOTES, *parts, details=details)
 
 
 def checks_section(run: dict[str, Any]) -> str:
@@ -74,8 +101,7 @@ def checks_section(run: dict[str, Any]) -> str:
 
 def summary_line() -> str:
     """The README's line: what compiles, and what is valid when cut."""
-    rows = grouped(stored_rows(), "engine")
-    by_engine = {name: rows[engine,] for engine, name in ENGINE_NAMES.items() if (engine,) in rows}
+    by_engine = _by_engine(stored_rows())
     compiled = ", ".join(f"{name} {_share(sum(map(is_compiled, rows)), len(rows))}" for name, rows in by_engine.items())
     cuts = ", ".join(f"{name} {_share(*cut_verdicts(rows, 'hurried', -1))}" for name, rows in by_engine.items())
     return (
@@ -123,8 +149,8 @@ def _share(part: int, total: int) -> str:
     return f"{part:,} of {total:,} ({part / total:.1%})".replace("%", " %") if total else "-"
 
 
-def _percentiles(values: Sequence[float]) -> str:
-    return " / ".join(short_number(float(value)) for value in np.percentile(values, [50, 99])) if values else "-"
+def _percentiles(values: Sequence[float], percents: tuple[int, ...] = (50, 99)) -> str:
+    return " / ".join(short_number(float(value)) for value in np.percentile(values, percents)) if values else "-"
 
 
 def _cuts(by_engine: dict[str, list[Row]]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.report.compile import compile_section, ltlf_section, scale_section
 from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, shapes_section, step_section
 from benchmarks.report.grammars import grammars_section
-from benchmarks.report.maskbench import checks_section, maskbench_section
+from benchmarks.report.maskbench import checks_section, compiles_section, maskbench_section
 from benchmarks.report.quality import beam_widths_section, json_forms_section, quality_section
 from benchmarks.report.readme import write_readme
 from benchmarks.report.service import chaos_section, load_section, page_section, queue_section
@@ -25,6 +25,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "scale": scale_section,
     "ltlf": ltlf_section,
     "maskbench": maskbench_section,
+    "maskbench_compiles": compiles_section,
     "maskbench_checks": checks_section,
     "grammars": grammars_section,
     "search_quality": quality_section,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 
 import numpy as np
 
@@ -216,7 +217,7 @@ def _at_the_end(node: Node) -> Node:
 @lru_cache(maxsize=2 * len(FORMATS))
 def format_dfa(pattern: str, name: str) -> CharDfa:
     """The texts of a format. Its pattern is part of the program, so the caller's limits do not apply."""
-    guard = ResourceGuard(Limits(pattern_chars_max=100_000))
+    guard = ResourceGuard(Limits(pattern_chars_max=100_000, compile_s_max=inf))
     # Cached for the life of the process, since a format means the same in all schemas.
     allowed = CharDfa(*pattern_dfa(pattern, guard))
     if name not in EXCEPT:

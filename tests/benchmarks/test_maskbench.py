@@ -17,7 +17,7 @@ from benchmarks.maskbench.checks import count_verdicts
 from benchmarks.maskbench.measure import refusal
 from benchmarks.maskbench.suite import SchemaCase, is_in, read_case, select
 from benchmarks.report import maskbench as report
-from compiler.errors import LimitExceeded
+from compiler.errors import CompileCancelled, LimitExceeded
 from tests.references.json_validator import is_valid
 
 CAPTIONS = Path(__file__).resolve().parents[2] / "app" / "models" / "captions" / "tokenizer.json"
@@ -53,6 +53,8 @@ def test_the_parts_divide_the_files_by_their_names(checkout: Path) -> None:
     development = [name for name in names if is_in(name, "development")]
     assert 60 < len(development) < 140 and {name for name in names if not is_in(name, "final")} == set(development)
     assert is_in("5.json", "all") and [path.name for path in select(checkout, "all", None, 1)] != []
+    with pytest.raises(FileNotFoundError, match="no files of the all part"):
+        select(checkout / "maskbench", "all", None, 1)
 
 
 def test_a_smaller_sample_is_the_start_of_a_larger_one(tmp_path: Path) -> None:
@@ -65,12 +67,16 @@ def test_a_smaller_sample_is_the_start_of_a_larger_one(tmp_path: Path) -> None:
 def test_a_row_holds_verdicts_and_valid_cuts(checkout: Path, tmp_path: Path) -> None:
     tokenizer = tmp_path / "tokenizer.json.gz"
     tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))
-    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 60.0, "memory_limit_gb": 4})
+    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 60.0, "memory_limit_gb": 4, "compiles": False})
     cases = {path.name: read_case(path) for path in select(checkout, "all", None, 1)}
     with ExitStack() as stack:
         process = EngineProcess("ours", tokenizer, stack, MODULE)
         rows = {name: row_of(case, "ours", process.measure(request_for(case, "ours", None, limits)))
                 for name, case in cases.items()}  # fmt: skip
+        limits.compiles = True
+        request = request_for(cases["A---1.json"], "ours", None, limits)
+        compiled = row_of(cases["A---1.json"], "ours", process.measure(request))
+    assert compiled.keys() == {"name", "origin", "engine", "outcome", "ms", "min_tokens", "states"}
     row = rows["A---1.json"]
     assert row["outcome"] == "ok" and row["origin"] == "A" and row["ms"] > 0 and 0 < len(row["mask_us"]) <= 20
     assert row["tests"] == [[True, True, True], [True, True, False], [False, False, False], [False, False, False]]
@@ -86,7 +92,7 @@ def test_a_schema_over_the_time_limit_keeps_its_compile(checkout: Path, tmp_path
     tokenizer = tmp_path / "tokenizer.json.gz"
     tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))
     case = next(read_case(path) for path in select(checkout, "all", None, 1) if path.name == "A---1.json")
-    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 8.0, "memory_limit_gb": 4})
+    limits: Any = type("Limits", (), {"seed": 1, "time_limit": 8.0, "memory_limit_gb": 4, "compiles": False})
     request = request_for(case, "ours", None, limits)
     request.case["tests"] = [{"data": {"a": "x" * 100_000}, "valid": True}] * 100
     with ExitStack() as stack:
@@ -98,6 +104,7 @@ def test_reasons_quote_nothing_of_a_schema() -> None:
     message = "Unimplemented keys: [\"if\", \"then\", \"my secret\"]"
     assert refusal(ExpressionRefused(message), is_ours=False).details == {"reason": "Unimplemented keys if then"}
     assert refusal(LimitExceeded("dfa_states_max", 1, 2), is_ours=True).details == {"reason": "dfa_states_max"}
+    assert refusal(CompileCancelled("over 10 s"), is_ours=True).details == {"reason": "compile_s_max"}
     with pytest.raises(KeyError):
         refusal(KeyError("a defect"), is_ours=True)
 
@@ -142,3 +149,17 @@ def test_the_report_counts_verdicts_by_engine(tmp_path: Path, monkeypatch: pytes
     assert "| ours | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | 1 of 1 (100.0 %) | - |" in text
     assert report.summary_line().endswith("ours 1 of 1 (100.0 %), XGrammar -.")
     assert "| B | 0 of 1 |  |" in text and "- ours: dfa_states_max 1" in text and "- XGrammar: none" in text
+
+
+def test_the_report_counts_compiles_by_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"engine": "ours", "origin": "A", "outcome": "ok", "ms": 10.0, "min_tokens": 2, "states": 30},
+        {"engine": "ours", "origin": "A", "outcome": "ok", "ms": 30.0, "min_tokens": 2, "states": 50},
+        {"engine": "ours", "origin": "B", "outcome": "limit", "reason": "dfa_states_max"},
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    monkeypatch.setattr(report, "COMPILE_ROWS", tmp_path / "rows.jsonl")
+    about = {"date": "d", "machine": "m", "command": "c", "commit": "0123", "part": "final", "seed": 7}
+    text = report.compiles_section(about | {"vocabulary": "v", "limits": {"gigabytes": 1}, "versions": {}})
+    assert "| ours | 2 of 3 (66.7 %) | 20 / 28 / 30 | 40 / 48 / 50 |" in text
+    assert "| A | 2 of 2 |" in text and "| B | 0 of 1 |" in text and "- ours: dfa_states_max 1" in text

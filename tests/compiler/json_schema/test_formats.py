@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -33,6 +34,12 @@ def test_texts_that_a_format_accepts_are_valid(name: str) -> None:
         if name == "uri-template" and re.search(":[0-9]{4}", text):
             continue  # `uri-template` takes three digits at most
         assert checker.is_valid(json.loads(text)), text
+
+
+def test_formats_compile_without_a_limit_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = itertools.count(step=100)  # as on a machine that is busy
+    monkeypatch.setattr("compiler.limits.time.monotonic", lambda: next(times))
+    assert format_dfa(short_pattern("email"), "a name of its own").accepts("a@b")
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
