@@ -168,7 +168,8 @@ class SparseTable(NamedTuple):
         """Rows with the entries of two rows each. No place is in both."""
         row = np.concatenate([np.repeat(np.arange(len(each.first) - 1), np.diff(each.first)) for each in (self, other)])
         place, effect = np.append(self.place, other.place), np.append(self.effect, other.effect)
-        order = np.lexsort((place, row))
+        # Both tables are in order, and a stable sort merges ordered stretches.
+        order = np.argsort(row * (1 + int(place.max(initial=0))) + place, kind="stable")
         return SparseTable(self.first + other.first, place[order], effect[order])
 
     def hashes(self, width: int) -> np.ndarray:

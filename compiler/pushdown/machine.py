@@ -147,8 +147,9 @@ class PushdownMachine:
 
         The result is bool [Q, K].
         """
-        inner = (self.action != NO_ACTION) & (self.action <= self.states) & ~self.pop
-        return np.asarray(inner & ~self.eager[np.maximum(self.action - 1, 0) % self.states])
+        choices = np.zeros(len(self.choices), dtype=bool)
+        stays = np.concatenate([[False], ~self.eager, choices])  # by action
+        return np.asarray(stays[self.action] & ~self.pop)
 
     def conflicts(self) -> list[tuple[int, int]]:
         """The states and bytes at which several things are possible. Without any the machine is deterministic."""
