@@ -37,6 +37,7 @@ from tests.references.json_validator import is_valid
 from tests.references.random_constraints import open_real_model, real_vocabulary
 
 BUDGETS = (0, 0, 0, 1, 2, 5, 12, 40)  # tokens beyond the least budget, one generation each
+SHORT_TOKENS = 50  # longer answers get one budget
 LEAST_MAX = 400  # tokens; longer answers take too long
 REAL_MODEL_SHARE = 0.1
 LIMITS = Limits(compile_s_max=30.0)
@@ -78,7 +79,7 @@ def run_schema(seed: int, paths: list[Path]) -> collections.Counter[str]:
     least = compiled.tokens.min_tokens
     if least > LEAST_MAX:
         return outcomes
-    for extra in BUDGETS:
+    for extra in BUDGETS if least < SHORT_TOKENS else draw.sample(BUDGETS, 1):
         case = Case(vocabulary, compiled.tokens, model, (vocabulary.eos_ids[0],), least + extra, None)
         answers = (by_search if draw.random() < 0.3 else by_sampling)(case, draw)
         outcomes["generations"] += 1
