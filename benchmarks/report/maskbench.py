@@ -83,7 +83,7 @@ def compiles_section(run: dict[str, Any]) -> str:
     reasons = "\n".join(_reasons(name, rows) for name, rows in by_engine.items())
     parts = [table(head, body), _origins(by_engine), "Why schemas do not compile:", reasons]
     parts.append(f"Every schema: [{COMPILE_ROWS.name}]({link(COMPILE_ROWS)}).")
-    return section("Compiles of all of MaskBench", run, COMPILE_NOTES, *parts, details=details)
+    return section("Compiles of MaskBench's schemas", run, COMPILE_NOTES, *parts, details=details)
 
 
 def checks_section(run: dict[str, Any]) -> str:

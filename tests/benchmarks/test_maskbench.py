@@ -124,6 +124,13 @@ def test_reasons_quote_nothing_of_a_schema() -> None:
         ({"pattern": r"^.\d[.]$"}, '"a1."', True),
         ({"pattern": r"^.\d[.]$"}, '"\\r1."', False),
         ({"patternProperties": {r"^\w$": False}}, '{"é": 1}', True),
+        ({"pattern": r"^[\w\s-]+$"}, '"a-\ufeff"', True),
+        ({"pattern": r"^[\w\s-]+$"}, '"é"', False),
+        ({"pattern": r"^[+-\d-z]+$"}, '"+-3z"', True),
+        ({"pattern": r"^[+-\d-z]+$"}, '"a"', False),
+        ({"pattern": r"^\s$"}, '"\x85"', False),
+        ({"pattern": r"^[\s\S][\D][\W]$"}, '"\\na-"', True),
+        ({"pattern": r"^\S[^\S]$"}, '"a\u3000"', True),
     ],
 )
 def test_texts_are_judged_by_the_draft_and_exactly(schema: Any, text: str, verdict: bool | None) -> None:

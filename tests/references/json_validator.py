@@ -33,17 +33,30 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
-# What ECMAScript, whose patterns those of JSON Schema are, means by a dot, the classes and an end.
-_MEANINGS = {
-    ".": r"[^\n\r\u2028\u2029]", r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[A-Za-z0-9_]", r"\W": "[^A-Za-z0-9_]",
-    "$": r"\Z",
+# What ECMAScript, whose patterns those of JSON Schema are, means by the classes, a dot and an end.
+_CLASSES = {  # as they stand within brackets
+    r"\d": "0-9", r"\D": r"\0-/:-\U0010ffff", r"\w": "A-Za-z0-9_", r"\W": r"\0-/:-@\[-\^`\{-\U0010ffff",
+    r"\s": r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff",
+    r"\S": r"\0-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff"
+            r"\u3001-\ufefe\uff00-\U0010ffff",
 }  # fmt: skip
+_MEANINGS = {".": r"[^\n\r\u2028\u2029]", "$": r"\Z"} | {name: f"[{text}]" for name, text in _CLASSES.items()}
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+_WITHIN = re.compile(r"(-?)(\\.)(-?)", re.DOTALL)
 
 
 def _of_python(pattern: str) -> str:
-    """A pattern with the meaning of ECMAScript in Python's syntax. What is within brackets stays."""
-    return "".join(_MEANINGS.get(piece, piece) for piece in _PIECE.findall(pattern))
+    """A pattern with the meaning of ECMAScript in Python's syntax."""
+    pieces = _PIECE.findall(pattern)
+    return "".join(_WITHIN.sub(_within, each) if each[0] == "[" else _MEANINGS.get(each, each) for each in pieces)
+
+
+def _within(found: re.Match[str]) -> str:
+    """A class within brackets. A hyphen beside it is itself."""
+    before, name, after = found.groups()
+    if name not in _CLASSES:
+        return found[0]
+    return before.replace("-", r"\-") + _CLASSES[name] + after.replace("-", r"\-")
 
 
 def _with_patterns_of_python(value: Any) -> Any:
