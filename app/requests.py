@@ -22,7 +22,8 @@ class GenerateParams:
 
     prompt              a text, or its token ids as they are
     stream              whether the events of each step are streamed
-    from_chat_template  whether the prompt comes from a chat template
+    markers             where the prompt has tokens that structure it, as a chat template wrote them; None if the
+                        tokenizer finds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
                         caller did not set
     """
@@ -35,7 +36,7 @@ class GenerateParams:
     timeout_s: float | None
     priority: Priority = "interactive"
     stream: bool = False
-    from_chat_template: bool = False
+    markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
 
     @property

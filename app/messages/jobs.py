@@ -139,11 +139,13 @@ class TokenizeJob(JobHeader):
     """Tokenize a text, or write the text of token ids.
 
     add_special_tokens  whether the tokenizer puts its first tokens before a text
+    markers             of a chat template's prompt: as of GenerateJob; no tokens are put before it
     """
 
     prompt: str | tuple[int, ...]
     deadline: float
     add_special_tokens: bool = True
+    markers: tuple[tuple[int, int], ...] | None = None
     kind: Literal["tokenize"] = "tokenize"
 
 
@@ -154,7 +156,8 @@ class GenerateJob(OwnedJob):
     prompt              a text, or token ids
 
     progress            the events to publish: none, the progress, or every step's beams
-    from_chat_template  whether the prompt comes from a chat template, which writes the tokens that begin a text itself
+    markers             start and end of each token that structures a chat template's prompt, which has the token that
+                        begins a text, too; None if the tokenizer finds and adds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     """
 
@@ -164,7 +167,7 @@ class GenerateJob(OwnedJob):
     options: GenerationOptions
     deadline: float
     progress: Literal["nothing", "progress", "steps"] = "nothing"
-    from_chat_template: bool = False
+    markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
     kind: Literal["generate"] = "generate"
 

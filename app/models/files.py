@@ -47,6 +47,18 @@ class ModelFiles:
     def tokenizer_file(self) -> Path:
         return self.folder / "tokenizer.json"
 
+    @functools.cached_property
+    def markers(self) -> tuple[str, ...]:
+        """The tokens that structure a prompt: special tokens, and added ones that begin like markup.
+
+        Other added tokens are words of the vocabulary.
+        """
+        tokens = self.vocabulary.tokens
+        return tuple(
+            name for name, number in self.vocabulary.names.items()
+            if name and (tokens[number] is None or not (name[0].isalnum() or name[0].isspace()))
+        )  # fmt: skip
+
 
 @functools.lru_cache(maxsize=2)  # workers of one process share the vocabulary
 def open_model_files(model: str) -> ModelFiles:

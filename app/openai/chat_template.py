@@ -10,6 +10,7 @@ from typing import Any
 
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles
+from app.openai.markers import CallerText, RenderedPrompt
 from app.openai.requests import MessageBody
 from app.openai.tools import ToolUse, template_messages, tool_variable
 
@@ -26,8 +27,8 @@ class _TemplateRejection(Exception):
 def render_prompt(
     files: ModelFiles, messages: Sequence[MessageBody], add_generation_prompt: bool = True,
     arguments: Mapping[str, object] | None = None, tools: ToolUse | None = None,
-) -> str:
-    """The prompt that the chat template makes of messages and tools.
+) -> RenderedPrompt:
+    """The prompt that the chat template makes of messages and tools. Their text contains no markers.
 
     Raises InvalidRequest if the model has no template or the template rejects the messages, and SettingsInvalid if the
     template is invalid.
@@ -38,16 +39,22 @@ def render_prompt(
         if name in _RESERVED or name in files.special_tokens:
             raise InvalidRequest(((f"chat_template_kwargs.{name}", "is set by the server: leave it out"),))
     template, knows_tools = _compiled(files.chat_template)
-    contents = template_messages(messages, knows_tools)
-    variables = {**_UNUSED, **files.special_tokens, **(arguments or {})}
-    variables |= {"messages": contents, "add_generation_prompt": add_generation_prompt}
-    variables |= {} if tools is None else {"tools": tool_variable(tools)}
+    sent: dict[str, Any] = {**(arguments or {}), "messages": template_messages(messages, knows_tools)}
+    sent |= {} if tools is None else {"tools": tool_variable(tools)}
+    text = CallerText(files.markers, sent, files.chat_template + "".join(files.special_tokens.values()))
+    variables = {**_UNUSED, **files.special_tokens, "add_generation_prompt": add_generation_prompt}
+    variables |= {name: text.covered(value) for name, value in sent.items()}
+    return text.uncovered(_rendered(template, variables, text))
+
+
+def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str:
     try:
         return str(template.render(variables))
     except _TemplateRejection as rejection:
         # An error never repeats what the caller sent, so a reason that quotes a message is left out.
         reason = str(rejection)
-        if not reason or any(message["content"] and message["content"] in reason for message in contents):
+        quotes = any(message["content"] and message["content"] in reason for message in variables["messages"])
+        if not reason or quotes or text.is_in(reason):
             raise InvalidRequest((("messages", _REJECTED),)) from None
         raise InvalidRequest((("messages", f"{_REJECTED}: {reason}"),)) from None
     except Exception as error:  # the template's code may fail in any way on messages it does not expect

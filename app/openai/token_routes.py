@@ -13,6 +13,7 @@ from app.api.openapi import errors
 from app.api.schemas import ModelCardBody, ModelListResponse
 from app.errors import RouteNotFound
 from app.openai.fields import BUILD_AT_ONCE, OpenBody
+from app.openai.markers import RenderedPrompt
 from app.openai.requests import ChatRequest, MessageBody, TemplateArguments, Tools
 from app.openai.responses import DeferredModel
 from app.openai.tools import tool_use
@@ -103,18 +104,19 @@ async def tokenize(
     request: Request, response: Response, service: ServiceDependency, body: TokenizeRequest
 ) -> TokenizeResponse:
     response.headers.update(header_of(ignored_fields(body, service.settings.requests.unknown_fields)))
-    text = body.prompt
+    text, markers = body.prompt, None
     if text is None:
-        text = await asyncio.to_thread(_chat_text, body, service)
+        prompt = await asyncio.to_thread(_chat_prompt, body, service)
+        text, markers = prompt.text, prompt.markers
     first = body.prompt is not None if body.add_special_tokens is None else body.add_special_tokens
-    result = await while_connected(request, service.tokenize(text, body.model, first))
+    result = await while_connected(request, service.tokenize(text, body.model, first, markers))
     names = result.names if body.return_token_strs else None
     return TokenizeResponse(
         count=len(result.ids), max_model_len=service.files.context_tokens, tokens=result.ids, token_strs=names
     )
 
 
-def _chat_text(body: TokenizeRequest, service: Service) -> str:
+def _chat_prompt(body: TokenizeRequest, service: Service) -> RenderedPrompt:
     fields: dict[str, Any] = {
         name: getattr(body, name) for name in ("messages", "add_generation_prompt", "chat_template_kwargs", "tools")
     }

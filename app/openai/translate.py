@@ -17,6 +17,7 @@ from app.messages import USED_BY
 from app.models import ModelFiles
 from app.openai.chat_template import render_prompt
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
+from app.openai.markers import RenderedPrompt
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.tools import ToolUse, tool_use
 from app.requests import GenerateParams, require_ids, seeded
@@ -172,10 +173,11 @@ def translate_chat(request: ChatRequest, files: ModelFiles, max_tokens: int) -> 
     tools = tool_use(request)
     prompt = chat_prompt(request, files, tools)
     budget = request.max_completion_tokens or request.max_tokens
-    return _translate(request, {"prompt": prompt}, budget, min(CHAT_TOKENS, max_tokens), tools=tools)
+    default = min(CHAT_TOKENS, max_tokens)
+    return _translate(request, {"prompt": prompt.text}, budget, default, markers=prompt.markers, tools=tools)
 
 
-def chat_prompt(request: ChatRequest, files: ModelFiles, tools: ToolUse | None) -> str:
+def chat_prompt(request: ChatRequest, files: ModelFiles, tools: ToolUse | None) -> RenderedPrompt:
     """The prompt of a chat. Raises what `render_prompt` raises."""
     generation_prompt = request.add_generation_prompt is not False
     return render_prompt(files, request.messages, generation_prompt, request.chat_template_kwargs, tools)
@@ -189,7 +191,8 @@ def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
 
 def _translate(
     request: CompletionRequest | ChatRequest, prompt: dict[str, Any], budget: int | None, default: int,
-    echo: bool = False, tools: ToolUse | None = None, suffix_tokens: int = 0,
+    echo: bool = False, markers: tuple[tuple[int, int], ...] | None = None, tools: ToolUse | None = None,
+    suffix_tokens: int = 0,
 ) -> TranslatedRequest:
     is_chat = isinstance(request, ChatRequest)
     logprobs = request.top_log_probs is not None
@@ -219,7 +222,7 @@ def _translate(
     best_by_token = params.options.algorithm == "sample" and params.options.n > n
     if best_by_token and request.stream:
         raise InvalidRequest((("best_of", "the best of several samples cannot be streamed: leave out best_of"),))
-    params = dataclasses.replace(params, from_chat_template=is_chat, clamp_to_context=budget is None)
+    params = dataclasses.replace(params, markers=markers, clamp_to_context=budget is None)
     renamed = _renamed(request, params)
     return TranslatedRequest(
         params, n, stops, logprobs, "", best_by_token, unconstrained, parsed, renamed, tools, suffix

@@ -154,7 +154,7 @@ class Service:
             compile_job=compile_job,
             spec=None if params.spec is None else spec_to_wire(params.spec),
             owner=context.owner,
-            from_chat_template=params.from_chat_template,
+            markers=params.markers,
             clamp_to_context=params.clamp_to_context,
         )
         job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
@@ -260,7 +260,8 @@ class Service:
         return await apply_policy(params, self.jobs, self.settings)
 
     async def tokenize(
-        self, prompt: str | tuple[int, ...], model: str | None, add_special_tokens: bool = True
+        self, prompt: str | tuple[int, ...], model: str | None, add_special_tokens: bool = True,
+        markers: tuple[tuple[int, int], ...] | None = None,
     ) -> TokenizeJobResult:
         """The token ids of a text, or the text of ids. A generate worker has the tokenizer.
 
@@ -273,7 +274,7 @@ class Service:
             require_ids(prompt, self.files.vocabulary.size, field)
         timeout_s = self.settings.requests.timeout_s_default
         async with time_limit(timeout_s):
-            job = TokenizeJob(prompt, time.time() + timeout_s, add_special_tokens)
+            job = TokenizeJob(prompt, time.time() + timeout_s, add_special_tokens, markers)
             return await self.jobs.run(
                 "generate", request_id(), job, TokenizeJobResult, SubmitOptions(deadline_in_s=timeout_s)
             )

@@ -32,7 +32,7 @@ from app.messages import (
     named_generation,
 )
 from app.models import ModelFiles, checked_model, open_model_files
-from app.models.tokenizer import Speller, open_tokenizer
+from app.models.tokenizer import PromptEncoder, Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
@@ -148,7 +148,8 @@ class Generator:
         self._tokens = files.vocabulary.written
         self._ids_of_names = files.vocabulary.names
         tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
-        self.prompts = PromptTokenizer(tokenizer, model.vocab_size, files.bos_id)
+        encode = PromptEncoder(tokenizer, files.tokenizer_file, files.markers, model.vocab_size)
+        self.prompts = PromptTokenizer(tokenizer, encode, model.vocab_size, files.bos_id)
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         texts = files.vocabulary.tokens
         self._pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(tokenizer, texts))

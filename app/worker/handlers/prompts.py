@@ -5,6 +5,7 @@ from __future__ import annotations
 from tokenizers import Tokenizer
 
 from app.messages import GenerateJob, TokenizeJob, TokenizeJobResult
+from app.models.tokenizer import PromptEncoder
 from app.worker.handlers.base import Context
 from decoding.errors import OptionsInvalid, PromptEmpty
 
@@ -12,12 +13,13 @@ from decoding.errors import OptionsInvalid, PromptEmpty
 class PromptTokenizer:
     """The model's tokenizer, as prompts need it. Any number of threads may use it.
 
+    encode      encodes the prompts of chat templates, too
     vocab_size  the number of ids that the model reads
     bos_id      the id that stands for an empty prompt; None if the model has none
     """
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int, bos_id: int | None) -> None:
-        self._tokenizer, self._vocab_size, self._bos_id = tokenizer, vocab_size, bos_id
+    def __init__(self, tokenizer: Tokenizer, encode: PromptEncoder, vocab_size: int, bos_id: int | None) -> None:
+        self._tokenizer, self._encode, self._vocab_size, self._bos_id = tokenizer, encode, vocab_size, bos_id
 
     def ids(self, job: GenerateJob) -> list[int]:
         """The prompt's ids, with whatever the tokenizer puts first.
@@ -25,7 +27,7 @@ class PromptTokenizer:
         Raises PromptEmpty, as a model continues something, and OptionsInvalid for ids that the model has no place for.
         """
         if isinstance(job.prompt, str):
-            ids = list(self._tokenizer.encode(job.prompt, add_special_tokens=not job.from_chat_template).ids)
+            ids = self._encode(job.prompt, job.markers)
         else:
             ids = list(job.prompt)
         if ids:
@@ -39,7 +41,9 @@ class PromptTokenizer:
     def tokenize(self, job: TokenizeJob, context: Context) -> TokenizeJobResult:
         """The ids of a text, or the text of ids."""
         tokenizer = self._tokenizer
-        if isinstance(job.prompt, str):
+        if isinstance(job.prompt, str) and job.markers is not None:
+            ids, text = self._encode(job.prompt, job.markers), job.prompt
+        elif isinstance(job.prompt, str):
             ids, text = tokenizer.encode(job.prompt, add_special_tokens=job.add_special_tokens).ids, job.prompt
         else:
             ids, text = list(job.prompt), tokenizer.decode(list(job.prompt), skip_special_tokens=False)

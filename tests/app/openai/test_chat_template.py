@@ -59,14 +59,14 @@ def test_a_prompt_is_the_one_that_transformers_makes(folder: Path, template: str
     tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
     messages = [{"role": role, "content": content} for role, content in TURNS]
     theirs = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=going_on, thinks=True)
-    assert render_prompt(files, messages_of(*TURNS), going_on, {"thinks": True}) == theirs
+    assert render_prompt(files, messages_of(*TURNS), going_on, {"thinks": True}).text == theirs
 
 
 def test_the_template_is_a_file_or_the_default_entry(folder: Path) -> None:
     several = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes"}]
-    assert render_prompt(files_with(folder, several), messages_of(("user", "a"))) == "yes"
+    assert render_prompt(files_with(folder, several), messages_of(("user", "a"))).text == "yes"
     (folder / "chat_template.jinja").write_text("{{ eos_token }}file", encoding="utf-8")
-    assert render_prompt(files_with(folder, several), messages_of(("user", "a"))) == "<eos>file"
+    assert render_prompt(files_with(folder, several), messages_of(("user", "a"))).text == "<eos>file"
 
 
 def refusal(files: ModelFiles, *messages: tuple[str, str], **arguments: Any) -> str:
@@ -93,19 +93,19 @@ def test_a_template_error_is_shown_unless_it_quotes_messages(folder: Path) -> No
 def test_a_template_cannot_leave_its_sandbox(folder: Path, attack: str) -> None:
     with pytest.raises((InvalidRequest, SettingsInvalid)):
         render_prompt(files_with(folder, attack), messages_of(("user", "a")))
-    assert render_prompt(files_with(folder, "{{ messages[0].content }}"), messages_of(("user", attack))) == attack
+    assert render_prompt(files_with(folder, "{{ messages[0].content }}"), messages_of(("user", attack))).text == attack
 
 
 def test_a_template_sees_no_tools_as_in_transformers(folder: Path) -> None:
     tools = "{% if tools is not none or documents is not none %}tools: {{ tools }}{% endif %}{{ messages[0].content }}"
     files, tokenizer = files_with(folder, tools), PreTrainedTokenizerFast.from_pretrained(str(folder))
     theirs = tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False)
-    assert render_prompt(files, messages_of(("user", "a"))) == theirs == "a"
+    assert render_prompt(files, messages_of(("user", "a"))).text == theirs == "a"
 
 
 def test_arguments_reach_the_template_and_replace_nothing(folder: Path) -> None:
     files = files_with(folder, "{{ mood }}{{ bos_token }}")
-    assert render_prompt(files, messages_of(("user", "a")), True, {"mood": "glad"}) == "glad<eos>"
+    assert render_prompt(files, messages_of(("user", "a")), True, {"mood": "glad"}).text == "glad<eos>"
     for name in ("messages", "bos_token"):
         assert name in refusal(files, ("user", "a"), **{name: "MARKER"})
 
@@ -139,4 +139,4 @@ def test_a_template_describes_tools_as_transformers_does(folder: Path) -> None:
         {"id": "c", "type": "function", "function": {"name": "refund", "arguments": '{"amount": 5}'}}
     ]}, messages[2]]  # fmt: skip
     request = ChatRequest.model_validate({"messages": sent, "tools": tools})
-    assert render_prompt(files, request.messages, True, None, tool_use(request)) == theirs
+    assert render_prompt(files, request.messages, True, None, tool_use(request)).text == theirs

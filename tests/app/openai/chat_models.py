@@ -1,0 +1,43 @@
+"""The built-in model with the chat template and the tokens of another family."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from app.models import ModelFiles, open_model_files
+from app.settings import BUILT_IN_MODEL
+
+TESTS = Path(__file__).resolve().parents[2]
+TEMPLATES: dict[str, dict[str, Any]] = {
+    family["name"]: family
+    for family in tomllib.loads((TESTS / "cases/chat_templates.toml").read_text(encoding="utf-8"))["template"]
+}
+
+
+def family_files(folder: Path, name: str) -> ModelFiles:
+    """The files of a model of a family, in a folder. Its markers take the ids of the rarest pieces."""
+    family = TEMPLATES[name]
+    for file in ("config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"):
+        shutil.copy(Path(BUILT_IN_MODEL) / file, folder / file)
+    tokenizer = json.loads((Path(BUILT_IN_MODEL) / "tokenizer.json").read_text(encoding="utf-8"))
+    model, count = tokenizer["model"], len(family["special"]) + len(family["added"])
+    kept = len(model["vocab"]) - count
+    model["vocab"] = {piece: number for piece, number in model["vocab"].items() if number < kept}
+    model["merges"] = model["merges"][: len(model["merges"]) - count]
+    add_markers(tokenizer, family["special"], family["added"])
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(family["text"], encoding="utf-8")
+    open_model_files.cache_clear()
+    return open_model_files(str(folder))
+
+
+def add_markers(tokenizer: dict[str, Any], special: list[str], added: list[str]) -> None:
+    """Adds tokens behind the last id of a tokenizer."""
+    first = len(tokenizer["model"]["vocab"])
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    for number, text in enumerate([*special, *added]):
+        tokenizer["added_tokens"].append({"id": first + number, "content": text, "special": text in special, **flags})
