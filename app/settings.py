@@ -84,6 +84,11 @@ class InferenceSettings(_Group):
     device: Text = _setting("auto", "where the model runs: `cpu`, `cuda`, ...; `auto` takes a GPU where there is one")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _setting(
         "auto", "precision: `float32`, `bfloat16` or `float16`; `auto` is float32 on a CPU, else the checkpoint's")
+    chat_format: Literal[
+        "auto", "harmony", "qwen-coder", "glm", "hermes", "mistral-args", "mistral", "mistral-v7", "deepseek-v3",
+        "deepseek-v3.1", "pythonic", "llama3-json", "plain",
+    ] = _setting(
+        "auto", "how the model writes tool calls: a format of docs/openai.md; `auto` finds it from the chat template")
     batch_requests_max: Count = _setting(32, "requests in the continuous batch")
     grammar_readings_max: Count = _setting(
         32, "readings of an unfinished text that are followed where a grammar is ambiguous; the same for all workers")

@@ -49,9 +49,9 @@ class ModelFiles:
 
     @functools.cached_property
     def markers(self) -> tuple[str, ...]:
-        """The tokens that structure a prompt: special tokens, and added ones that begin like markup.
+        """The tokens that structure a prompt.
 
-        Other added tokens are words of the vocabulary.
+        These are special tokens, and added ones that begin like markup. Other added tokens are words.
         """
         tokens = self.vocabulary.tokens
         return tuple(

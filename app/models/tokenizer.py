@@ -96,9 +96,10 @@ class PromptEncoder:
         self._lock = threading.Lock()
 
     def __call__(self, prompt: str, markers: Sequence[Span] | None) -> list[int]:
-        """The ids of a chat template's prompt whose markers stand at these places.
+        """The ids of a prompt, whose markers stand at these places.
 
-        The ids of any other prompt (None) begin with what the tokenizer puts first, and names in it are markers.
+        None is for a prompt that no chat template made. Its ids begin with what the tokenizer puts first, and names of
+        markers in it are markers.
         """
         if markers is None:
             return list(self._tokenizer.encode(prompt).ids)
@@ -119,7 +120,7 @@ class PromptEncoder:
 
 
 class _RenamedTokenizer:
-    """A tokenizer whose markers have names with a random secret, which no prompt has. Otherwise it encodes the same."""
+    """A tokenizer whose markers have names with a random secret. Otherwise it encodes the same."""
 
     def __init__(self, tokenizer: Tokenizer, file: Path, names: Sequence[str], size: int) -> None:
         self.secret = secrets.token_hex(8)
@@ -130,7 +131,8 @@ class _RenamedTokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
-        ids = ((self._tokenizer.token_to_id(self._names.get(name, name)), tokenizer.token_to_id(name)) for name in added)
+        encoded = self._tokenizer.token_to_id
+        ids = ((encoded(self._names.get(name, name)), tokenizer.token_to_id(name)) for name in added)
         self._ids = {renamed: token for renamed, token in ids if renamed is not None and token is not None}
 
     def encode(self, prompt: str, markers: Sequence[Span]) -> list[int]:

@@ -12,6 +12,7 @@ from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles
 from app.openai.markers import CallerText, RenderedPrompt
 from app.openai.requests import MessageBody
+from app.openai.tool_formats import PLAIN_CALLS, CallFormat
 from app.openai.tools import ToolUse, template_messages, tool_variable
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
@@ -26,9 +27,11 @@ class _TemplateRejection(Exception):
 
 def render_prompt(
     files: ModelFiles, messages: Sequence[MessageBody], add_generation_prompt: bool = True,
-    arguments: Mapping[str, object] | None = None, tools: ToolUse | None = None,
+    arguments: Mapping[str, object] | None = None, *, tools: ToolUse | None = None, calls: CallFormat = PLAIN_CALLS,
 ) -> RenderedPrompt:
     """The prompt that the chat template makes of messages and tools. Their text contains no markers.
+
+    calls  how the model writes calls
 
     Raises InvalidRequest if the model has no template or the template rejects the messages, and SettingsInvalid if the
     template is invalid.
@@ -39,7 +42,7 @@ def render_prompt(
         if name in _RESERVED or name in files.special_tokens:
             raise InvalidRequest(((f"chat_template_kwargs.{name}", "is set by the server: leave it out"),))
     template, knows_tools = _compiled(files.chat_template)
-    sent: dict[str, Any] = {**(arguments or {}), "messages": template_messages(messages, knows_tools)}
+    sent: dict[str, Any] = {**(arguments or {}), "messages": template_messages(messages, knows_tools, calls)}
     sent |= {} if tools is None else {"tools": tool_variable(tools)}
     text = CallerText(files.markers, sent, files.chat_template + "".join(files.special_tokens.values()))
     variables = {**_UNUSED, **files.special_tokens, "add_generation_prompt": add_generation_prompt}
@@ -47,9 +50,22 @@ def render_prompt(
     return text.uncovered(_rendered(template, variables, text))
 
 
-def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str:
+def _render(template: Any, variables: dict[str, Any]) -> str:
+    """The text of a template. Templates that join arguments to text as strings get their JSON."""
     try:
         return str(template.render(variables))
+    except TypeError:
+        called = [message for message in variables["messages"] if "tool_calls" in message]
+        if not called:
+            raise
+        for call in (call for message in called for call in message["tool_calls"]):
+            call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+        return str(template.render(variables))
+
+
+def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str:
+    try:
+        return _render(template, variables)
     except _TemplateRejection as rejection:
         # An error never repeats what the caller sent, so a reason that quotes a message is left out.
         reason = str(rejection)

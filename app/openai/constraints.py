@@ -28,7 +28,6 @@ _FLAT_FIELDS = {  # field of the request: our form
 }  # fmt: skip
 _SYNTAXES: dict[str, GrammarSyntax] = {"ebnf": "ebnf", "grammar": "gbnf"}  # of fields that have one
 _TGI_FORMS = {"json": "json_schema", "json_object": "json_schema", "json_schema": "json_schema", "regex": "regex"}
-_REPLY = "any.1."  # begins the paths of a reply in the constraint that combines it with calls
 _ANY_OBJECT = {"type": "object"}
 _HARMLESS = {  # fields of structured_outputs that are accepted with these values only
     "disable_fallback": (None, True, False), "disable_any_whitespace": (None, True, False),
@@ -43,7 +42,8 @@ class ParsedConstraint:
     path        the field of the request that holds the value of the form's own field; errors name it
     form        the form's own field
     deprecated  whether clients should no longer use this spelling
-    reply       the request's own constraint, of a reply in place of a call; this one is then the calls or that one
+    reply       the request's own constraint, of a reply; this one then has it as a part
+    reply_path  where it stands in this one
     prefix      path of this constraint inside the one that is sent with a suffix
     """
 
@@ -53,11 +53,12 @@ class ParsedConstraint:
     deprecated: bool = False
     reply: ParsedConstraint | None = None
     prefix: str = ""
+    reply_path: str = ""
 
     def path_of(self, field: str) -> str:
         """The request's path of a field of the constraint."""
-        if self.reply is not None and field.startswith(_REPLY):
-            return self.reply.path_of(field.removeprefix(_REPLY))
+        if self.reply is not None and field.startswith(self.reply_path):
+            return self.reply.path_of(field.removeprefix(self.reply_path))
         if self.path == "constraint":
             return self.path if field == self.path else f"{self.path}.{field}"
         head, dot, subpath = field.partition(".")

@@ -1,4 +1,4 @@
-"""Keeps the text of callers apart from the markers of a chat template.
+"""Keeps text of callers apart from markers of a chat template.
 
 A marker is a token such as `<|im_end|>` that structures a prompt. In text of callers, the characters with which markers
 begin or end are replaced by stand-ins while the template is rendered. So no marker that is found in the rendered text
@@ -21,7 +21,7 @@ from app.errors import InvalidRequest
 # Letters of a rare script: no filter of a template changes them, and they are printed as they are.
 _STAND_INS = range(0x20000, 0x2A6D0)
 _JSON = frozenset('"\\')  # filters escape these, so that a stand-in would make other JSON
-_TOO_MANY = "contain so many rare characters that none is left to mark them"
+_TOO_MANY = "contain all rare characters, of which some must mark the text"
 _ESCAPED = "the model's chat template escapes characters, so that messages must not contain "
 
 
@@ -61,7 +61,7 @@ class CallerText:
         self._uncover = str.maketrans({stand_in: character for character, stand_in in self._stand_ins.items()})
 
     def covered(self, value: Any) -> Any:
-        """A value in which stand-ins replace the ends of markers, in keys too."""
+        """A value with stand-ins for the ends of markers, in keys too."""
         if isinstance(value, str):
             return value.translate(self._cover)
         if isinstance(value, Mapping):

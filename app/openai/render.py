@@ -6,13 +6,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from app.errors import InternalError
 from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
+from app.openai.answer_format import AnswerParts, ToolCall
 from app.openai.constraints import remove_stop
 from app.openai.responses import (
     ChatChoiceBody,
@@ -23,6 +24,7 @@ from app.openai.responses import (
     CompletionChoiceBody,
     CompletionLogprobsBody,
     CompletionResponse,
+    CustomCallBody,
     DeltaBody,
     DeltaChoiceBody,
     FinishReason,
@@ -33,7 +35,7 @@ from app.openai.responses import (
     ToolCallFunctionBody,
     TopLogprobBody,
 )
-from app.openai.tools import AnswerParts, call_id
+from app.openai.tools import call_id
 from app.openai.translate import TranslatedRequest
 from app.requests import budget_beside
 
@@ -114,19 +116,20 @@ def usage(result: GenerateJobResult) -> TokenUsageBody:
 
 def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, cut: bool) -> FinishedAnswer:
     """`cut`: the answer has as many tokens as the budget."""
-    text = remove_stop(choice.text, translated.stops).removesuffix(translated.suffix)
+    whole = read_parts(translated, choice.text, finished=True)
+    text = choice.text if whole.calls else remove_stop(choice.text, translated.stops).removesuffix(translated.suffix)
     tokens = _tokens(choice, text, files) if choice.trace is not None else None
     cut = cut and translated.unconstrained and text == choice.text
     if translated.prefix:
         text = translated.prefix + _space(choice, files) + text
     parts = read_parts(translated, text, finished=True)
-    reason: FinishReason = "tool_calls" if parts.call is not None else "length" if cut else "stop"
+    reason: FinishReason = "tool_calls" if parts.calls else "length" if cut else "stop"
     return FinishedAnswer(text, reason, tokens if translated.logprobs else None, parts)
 
 
 def read_parts(translated: TranslatedRequest, text: str, finished: bool = False) -> AnswerParts:
-    """The reply or the call in an answer or its beginning."""
-    return AnswerParts(content=text) if translated.tools is None else translated.tools.read(text, finished)
+    """The thought, reply and calls in an answer or its beginning."""
+    return AnswerParts(text) if translated.answer is None else translated.answer.read(text, finished)
 
 
 def _written_tokens(choice: ChoiceBody, files: ModelFiles) -> list[AnswerToken]:
@@ -256,27 +259,34 @@ class ChatWriter(Writer):
         parts = read_parts(self.translated, text) if answer is None else answer.parts
         if answer is None and parts == former:
             return None
-        return self._chunk(index, self._delta(index, former, parts), answer)
+        delta = self._delta(index, former, parts)
+        return None if answer is None and delta == DeltaBody(content="") else self._chunk(index, delta, answer)
 
     def _message(self, index: int, parts: AnswerParts) -> ChatMessageBody:
-        if parts.call is None:
-            return ChatMessageBody(content=parts.content)
-        function = ToolCallFunctionBody(name=parts.call.name, arguments=parts.call.arguments)
+        calls = tuple(
+            ToolCallBody(id=call_id(self.job_id, index, number), type=_kind(call), **_called(call, call.arguments))
+            for number, call in enumerate(parts.calls)
+        )
+        reasoning = parts.reasoning if self.translated.include_reasoning else ""
         return ChatMessageBody(
-            content=None, tool_calls=(ToolCallBody(id=call_id(self.job_id, index), function=function),)
+            content=parts.content or (None if calls else ""), reasoning_content=reasoning or None,
+            tool_calls=calls or None,
         )
 
     def _delta(self, index: int, former: AnswerParts, parts: AnswerParts) -> DeltaBody:
         """What the parts add to those that were sent."""
-        if parts.call is None:
-            return DeltaBody(content=parts.content[len(former.content) :])
-        if former.call is None:
-            function = ToolCallFunctionBody(name=parts.call.name, arguments=parts.call.arguments)
-            call = ToolCallDeltaBody(index=0, id=call_id(self.job_id, index), type="function", function=function)
-        else:
-            added = parts.call.arguments[len(former.call.arguments) :]
-            call = ToolCallDeltaBody(index=0, function=ToolCallFunctionBody(arguments=added))
-        return DeltaBody(tool_calls=(call,))
+        content, calls = parts.content[len(former.content) :], list[ToolCallDeltaBody]()
+        for number, call in enumerate(parts.calls):
+            if number >= len(former.calls):
+                called, number_id = _called(call, call.arguments), call_id(self.job_id, index, number)
+                calls.append(ToolCallDeltaBody(index=number, id=number_id, type=_kind(call), **called))
+            elif added := call.arguments[len(former.calls[number].arguments) :]:
+                calls.append(ToolCallDeltaBody(index=number, **_called(call, added, named=False)))
+        reasoning = parts.reasoning[len(former.reasoning) :] if self.translated.include_reasoning else ""
+        return DeltaBody(
+            content=content if content or not (calls or reasoning) else None, reasoning_content=reasoning or None,
+            tool_calls=tuple(calls) or None,
+        )
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
         return ChatChunkBody(**self._head("chatcmpl", result), choices=())
@@ -286,6 +296,18 @@ class ChatWriter(Writer):
         logprobs = None if answer is None else _chat_logprobs(answer)
         choice = DeltaChoiceBody(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
         return ChatChunkBody(**self._head("chatcmpl"), choices=(choice,))
+
+
+def _kind(call: ToolCall) -> Literal["function", "custom"]:
+    return "custom" if call.custom else "function"
+
+
+def _called(call: ToolCall, arguments: str, named: bool = True) -> dict[str, Any]:
+    """The field with arguments of a call, or what is added."""
+    name = call.name if named else None
+    if call.custom:
+        return {"custom": CustomCallBody(name=name, input=arguments)}
+    return {"function": ToolCallFunctionBody(name=name, arguments=arguments)}
 
 
 def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobsBody:

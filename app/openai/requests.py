@@ -24,6 +24,7 @@ from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, Strings
 from app.errors import InvalidJson
 from app.messages import ALTERNATIVES_MAX, GenerationOptions
 from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, unsupported
+from app.openai.tool_bodies import FunctionName, ToolBody
 
 STOPS_MAX, STOP_CHARS_MAX = 16, 64
 TOOLS_MAX = 1024
@@ -104,7 +105,6 @@ Stops = Annotated[tuple[str, ...], BeforeValidator(_stops), WithJsonSchema(_STOP
 _EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
 ObjectOrString = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]
 Schema = ObjectOrString  # a JSON schema, as an object or as a string of JSON
-FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 _DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 
 
@@ -277,12 +277,26 @@ class FunctionCallBody(OpenBody):
     arguments: Annotated[str, BeforeValidator(_call_arguments)]
 
 
+class MessageCustomCallBody(OpenBody):
+    """A call of a custom tool with its text."""
+
+    name: FunctionName
+    input: str
+
+
 class MessageToolCallBody(OpenBody):
     """A call in an earlier answer."""
 
     id: str | None = None
-    type: Literal["function"] = "function"
-    function: FunctionCallBody
+    type: Literal["function", "custom"] = "function"
+    function: FunctionCallBody | None = None
+    custom: MessageCustomCallBody | None = None
+
+    @model_validator(mode="after")
+    def _require_body(self) -> Self:
+        if (self.function is None) == (self.custom is None) or getattr(self, self.type) is None:
+            raise ValueError(f"has one further field, `{self.type}`")
+        return self
 
 
 class MessageBody(NeutralValues):
@@ -295,6 +309,7 @@ class MessageBody(NeutralValues):
     annotations: list[Any] | None = Field(None, description=_NO_EFFECT)
     tool_calls: Annotated[list[MessageToolCallBody], Field(max_length=ENTRIES_MAX)] | None = None
     tool_call_id: str | None = Field(None, description="Of a result: the id of its call")
+    reasoning_content: str | None = Field(None, description="The thoughts before an earlier answer")
     function_call: Any = unsupported(_FUNCTIONS)
     audio: Any = unsupported(_TEXT_ONLY)
 
@@ -305,22 +320,6 @@ class MessageBody(NeutralValues):
         if self.tool_calls and self.role != "assistant":
             raise ValueError("only a message of the assistant has tool_calls")
         return self
-
-
-class FunctionBody(OpenBody):
-    """A function that an answer may call. Without parameters it takes an empty object."""
-
-    name: FunctionName
-    description: str | None = None
-    parameters: dict[str, Any] | None = Field(None, description="The JSON schema of the arguments")
-    strict: bool | None = Field(None, description="No effect: arguments always satisfy the parameters")
-
-
-class ToolBody(OpenBody):
-    """A tool. Only functions are supported."""
-
-    type: Literal["function"]
-    function: FunctionBody
 
 
 Tools = Annotated[list[ToolBody], Field(max_length=TOOLS_MAX, fail_fast=True)] | None
@@ -349,14 +348,23 @@ class ChatRequest(OpenAIRequest):
     tool_choice: ObjectOrString = Field(
         None, description='"none", "auto" (a reply or a call), "required" (a call), one function, or allowed_tools'
     )
-    parallel_tool_calls: bool | None = Field(None, description="No effect: an answer has at most one call")
+    parallel_tool_calls: bool | None = Field(
+        None, description="Whether an answer may have several calls, if the model's format has; true by default"
+    )
     functions: Any = unsupported(_FUNCTIONS, [])
     function_call: Any = unsupported(_FUNCTIONS, "none", "auto")
     modalities: Any = unsupported(_TEXT_ONLY, ["text"])
     audio: Any = unsupported(_TEXT_ONLY)
     prediction: Any = unsupported("no text is predicted: leave it out")
     web_search_options: Any = unsupported("there is no web search: leave it out")
-    reasoning_effort: Any = unsupported("use chat_template_kwargs, if the chat template has such a variable")
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+        None, description="A variable of the chat template; `none`: no thoughts"
+    )
+    max_thinking_tokens: int | None = Field(None, ge=0, description="The budget of thoughts, within that of the answer")
+    thinking_token_budget: int | None = Field(None, ge=0, description="vLLM: max_thinking_tokens")
+    thinking_budget: int | None = Field(None, ge=0, description="Qwen: max_thinking_tokens")
+    include_reasoning: bool | None = Field(None, description="Whether answers contain the thoughts; true by default")
+    separate_reasoning: bool | None = Field(None, description="SGLang. No effect: thoughts are always apart")
     verbosity: Any = unsupported('use a constraint on the length, for example {"max_words": 20}', "medium")
     chat_template: Any = unsupported("the model's chat template is always used: leave it out")
     echo: Any = unsupported("the messages cannot be repeated: leave it out", False)

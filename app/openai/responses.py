@@ -106,12 +106,20 @@ class ToolCallFunctionBody(DeferredModel):
     arguments: str
 
 
+class CustomCallBody(DeferredModel):
+    """The text for a custom tool. In a stream it is what a chunk adds."""
+
+    name: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    input: str
+
+
 class ToolCallBody(DeferredModel):
-    """A call of a tool."""
+    """A call of a function, or of a custom tool."""
 
     id: str
-    type: Literal["function"] = "function"
-    function: ToolCallFunctionBody
+    type: Literal["function", "custom"] = "function"
+    function: Annotated[ToolCallFunctionBody | None, Field(exclude_if=_is_none)] = None
+    custom: Annotated[CustomCallBody | None, Field(exclude_if=_is_none)] = None
 
 
 class ToolCallDeltaBody(DeferredModel):
@@ -119,16 +127,18 @@ class ToolCallDeltaBody(DeferredModel):
 
     index: int
     id: Annotated[str | None, Field(exclude_if=_is_none)] = None
-    type: Annotated[Literal["function"] | None, Field(exclude_if=_is_none)] = None
-    function: ToolCallFunctionBody
+    type: Annotated[Literal["function", "custom"] | None, Field(exclude_if=_is_none)] = None
+    function: Annotated[ToolCallFunctionBody | None, Field(exclude_if=_is_none)] = None
+    custom: Annotated[CustomCallBody | None, Field(exclude_if=_is_none)] = None
 
 
 class ChatMessageBody(DeferredModel):
-    """The assistant's message: a content or a call."""
+    """The assistant's message: a content, calls, and the thoughts before them."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None
     refusal: None = None
+    reasoning_content: Annotated[str | None, Field(exclude_if=_is_none)] = None
     tool_calls: Annotated[tuple[ToolCallBody, ...] | None, Field(exclude_if=_is_none)] = None
 
 
@@ -156,6 +166,7 @@ class DeltaBody(DeferredModel):
 
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning_content: Annotated[str | None, Field(exclude_if=_is_none)] = None
     tool_calls: Annotated[tuple[ToolCallDeltaBody, ...] | None, Field(exclude_if=_is_none)] = None
 
 

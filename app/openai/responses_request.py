@@ -16,7 +16,8 @@ from app.api.errors import FAULTS_MAX
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import ALTERNATIVES_MAX
 from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported
-from app.openai.requests import ChatRequest, MessageBody, ObjectOrString, OpenAIRequest, TemplateArguments, ToolBody
+from app.openai.requests import ChatRequest, MessageBody, ObjectOrString, OpenAIRequest, TemplateArguments
+from app.openai.tool_bodies import ToolBody
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 
 ITEMS_MAX = 4096

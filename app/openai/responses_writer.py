@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from app.messages import GenerateJobResult
+from app.openai.answer_format import AnswerParts
 from app.openai.render import FinishedAnswer, Writer, logprob_fields, read_parts, usage
-from app.openai.tools import AnswerParts, call_id
+from app.openai.tools import call_id
 
 Event = dict[str, Any]
 
@@ -96,7 +97,7 @@ class ResponsesWriter(Writer):
         """The events of what the parts add to those that were sent."""
         item = self._item(parts)
         place = {"item_id": item["id"], "output_index": 0}
-        is_call, undecided = parts.call is not None, parts.call is None and not parts.content
+        is_call, undecided = bool(parts.calls), not parts.calls and not parts.content
         if undecided and not finished:
             return
         if not self.state.item:
@@ -107,9 +108,9 @@ class ResponsesWriter(Writer):
             if not is_call:
                 part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
                 yield {"type": "response.content_part.added", **place, "content_index": 0, "part": part}
-        if parts.call is not None:
-            sent = "" if former.call is None else former.call.arguments
-            if delta := parts.call.arguments[len(sent) :]:
+        if parts.calls:
+            sent = former.calls[0].arguments if former.calls else ""
+            if delta := parts.calls[0].arguments[len(sent) :]:
                 yield {"type": "response.function_call_arguments.delta", **place, "delta": delta}
         elif delta := parts.content[len(former.content) :]:
             text = {"content_index": 0, "delta": delta, "logprobs": []}
@@ -118,7 +119,7 @@ class ResponsesWriter(Writer):
     def _ends(self, answer: FinishedAnswer) -> Iterator[Event]:
         item = self._item(answer.parts, answer)
         place = {"item_id": item["id"], "output_index": 0}
-        if answer.parts.call is not None:
+        if answer.parts.calls:
             done = {"arguments": item["arguments"], "name": item["name"]}
             yield {"type": "response.function_call_arguments.done", **place, **done}
         else:
@@ -148,10 +149,10 @@ class ResponsesWriter(Writer):
         """The output item that the parts make."""
         status = "incomplete" if answer is not None and answer.finish_reason == "length" else "completed"
         number = hashlib.sha256(self.job_id.encode()).hexdigest()[:32]
-        if parts.call is not None:
+        if parts.calls:
             return {
-                "type": "function_call", "id": f"fc_{number}", "call_id": call_id(self.job_id, 0), "status": status,
-                "name": parts.call.name, "arguments": parts.call.arguments,
+                "type": "function_call", "id": f"fc_{number}", "call_id": call_id(self.job_id, 0, 0), "status": status,
+                "name": parts.calls[0].name, "arguments": parts.calls[0].arguments,
             }
         tokens = () if answer is None or answer.tokens is None else answer.tokens
         logprobs = [{**logprob_fields(token), "top_logprobs": list(map(logprob_fields, token.top))} for token in tokens]

@@ -62,7 +62,8 @@ async def chat_completions(
     request: Request, service: ServiceDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
-    translated = await asyncio.to_thread(translate_chat, body, service.files, service.most_tokens)
+    form = service.settings.inference.chat_format
+    translated = await asyncio.to_thread(translate_chat, body, service.files, service.most_tokens, form)
     return await _respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
 
 
@@ -76,7 +77,9 @@ async def responses(
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     with own_paths():
         chat = await asyncio.to_thread(chat_of, body)
-        translated = await asyncio.to_thread(translate_chat, chat, service.files, service.most_tokens)
+        form = service.settings.inference.chat_format
+        translate = functools.partial(translate_chat, form=form, single=True)
+        translated = await asyncio.to_thread(translate, chat, service.files, service.most_tokens)
         writer = functools.partial(ResponsesWriter, echoed=echoed_fields(body))
         return await _respond(request, service, body, (translated,), idempotency_key, writer, ignored)
 

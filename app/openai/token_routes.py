@@ -16,6 +16,7 @@ from app.openai.fields import BUILD_AT_ONCE, OpenBody
 from app.openai.markers import RenderedPrompt
 from app.openai.requests import ChatRequest, MessageBody, TemplateArguments, Tools
 from app.openai.responses import DeferredModel
+from app.openai.tool_formats import chat_format
 from app.openai.tools import tool_use
 from app.openai.translate import chat_prompt
 from app.openai.unknown_fields import header_of, ignored_fields
@@ -121,7 +122,8 @@ def _chat_prompt(body: TokenizeRequest, service: Service) -> RenderedPrompt:
         name: getattr(body, name) for name in ("messages", "add_generation_prompt", "chat_template_kwargs", "tools")
     }
     chat = ChatRequest.model_construct(**fields)  # its parts are validated
-    return chat_prompt(chat, service.files, tool_use(chat))
+    family = chat_format(service.files.chat_template, service.settings.inference.chat_format)
+    return chat_prompt(chat, service.files, tool_use(chat), family)
 
 
 @router.post("/detokenize", responses=_JOB_ERRORS, summary="The text of token ids (vLLM)")

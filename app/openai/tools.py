@@ -1,8 +1,4 @@
-"""Constrains answers to calls of tools, and reads these calls.
-
-A call is written as a JSON object, `{"name": "refund", "arguments": {"amount": 5}}`, which is the whole answer. Its
-arguments satisfy the tool's parameters. A reply in words never begins with `{`, so the first character decides.
-"""
+"""The tools of a request, and how a chat template reads them."""
 
 from __future__ import annotations
 
@@ -13,28 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.errors import InvalidRequest
-from app.openai.requests import ChatRequest, FunctionBody, MessageBody
+from app.openai.answer_format import CallableTool
+from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
+from app.openai.tool_arguments import NO_PARAMETERS, Arguments, Part, TextSplit, raw_arguments, schema_arguments
+from app.openai.tool_bodies import CustomToolBody, ToolBody
+from app.openai.tool_formats import CallFormat
 
-REPLY = {"regex": r"(?:[^\s{](?s:.*))?"}
-"""A reply in words: any text that does not begin with white space or with a call."""
-_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 _NO_TOOL = "no tool has this name"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call of a tool. `arguments` is JSON text, of which the end may be missing in a stream."""
-
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerParts:
-    """What an answer contains: a reply in words or a call. Both are empty as long as neither is certain."""
-
-    content: str = ""
-    call: ToolCall | None = None
+_INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,44 +25,23 @@ class ToolUse:
 
     described  all tools of the request, which a chat template may describe
     callable   those that the answer may call
-    required   whether the answer must be a call
+    required   whether the answer must call
+    parallel   whether it may call several times
     """
 
-    described: tuple[FunctionBody, ...]
-    callable: tuple[FunctionBody, ...]
+    described: tuple[ToolBody, ...]
+    callable: tuple[ToolBody, ...]
     required: bool
-
-    @property
-    def calls(self) -> dict[str, Any]:
-        """The constraint of a call."""
-        return {"json_schema": {"anyOf": [_call_schema(number, tool) for number, tool in enumerate(self.callable)]}}
-
-    def constraint(self, reply: dict[str, Any] | None) -> dict[str, Any]:
-        """The constraint of an answer. `reply` is the request's own constraint, which a reply in words satisfies."""
-        return self.calls if self.required else {"any": [self.calls, REPLY if reply is None else reply]}
-
-    def read(self, text: str, finished: bool) -> AnswerParts:
-        """The parts of an answer, or of its beginning.
-
-        Those of a text begin those of each continuation, so a stream may send them at once.
-        """
-        for tool in self.callable:
-            head = _call_head(tool.name)
-            if text.startswith(head):
-                # A last bracket closes the call, not the arguments.
-                return AnswerParts(call=ToolCall(tool.name, text[len(head) :].removesuffix("}")))
-            if not finished and head.startswith(text):
-                return AnswerParts()
-        return AnswerParts(content=text)
+    parallel: bool = True
 
 
 def tool_use(request: ChatRequest) -> ToolUse | None:
     """The tools of a request. None if the answer calls none. Raises InvalidRequest."""
-    tools = tuple(tool.function for tool in request.tools or ())
+    tools = tuple(request.tools or ())
     names = set[str]()
     for number, tool in enumerate(tools):
         if tool.name in names:
-            raise InvalidRequest(((f"tools.{number}.function.name", "another tool has this name"),))
+            raise InvalidRequest(((f"tools.{number}.{tool.type}.name", "another tool has this name"),))
         names.add(tool.name)
     mode, allowed = _choice(request.tool_choice)
     for path, name in allowed:
@@ -91,7 +52,8 @@ def tool_use(request: ChatRequest) -> ToolUse | None:
     if mode == "none" or not tools:
         return None
     permitted = {name for _, name in allowed} or names
-    return ToolUse(tools, tuple(tool for tool in tools if tool.name in permitted), mode == "required")
+    callable_tools = tuple(tool for tool in tools if tool.name in permitted)
+    return ToolUse(tools, callable_tools, mode == "required", request.parallel_tool_calls is not False)
 
 
 def _choice(choice: Any) -> tuple[Literal["none", "auto", "required"], list[tuple[str, str]]]:
@@ -101,8 +63,10 @@ def _choice(choice: Any) -> tuple[Literal["none", "auto", "required"], list[tupl
             return "auto", []
         case "none" | "auto" | "required":
             return choice, []
-        case {"type": "function", "function": {"name": str() as name}}:
-            return "required", [("tool_choice.function.name", name)]
+        case {"type": "function" as kind, "function": {"name": str() as name}}:
+            return "required", [(f"tool_choice.{kind}.name", name)]
+        case {"type": "custom" as kind, "custom": {"name": str() as name}}:
+            return "required", [(f"tool_choice.{kind}.name", name)]
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*items]}}:
             if items:
                 return mode, [_allowed(item, f"tool_choice.allowed_tools.tools.{at}") for at, item in enumerate(items)]
@@ -112,62 +76,105 @@ def _choice(choice: Any) -> tuple[Literal["none", "auto", "required"], list[tupl
 
 def _allowed(tool: object, path: str) -> tuple[str, str]:
     match tool:
-        case {"type": "function", "function": {"name": str() as name}}:
-            return f"{path}.function.name", name
+        case {"type": "function" as kind, "function": {"name": str() as name}}:
+            return f"{path}.{kind}.name", name
+        case {"type": "custom" as kind, "custom": {"name": str() as name}}:
+            return f"{path}.{kind}.name", name
     raise InvalidRequest(((path, 'must be {"type": "function", "function": {"name": "..."}}'),))
 
 
-def _call_head(name: str) -> str:
-    """The text of a call before its arguments."""
-    return f'{{"name": "{name}", "arguments": '
+def callable_tools(use: ToolUse, calls: CallFormat, split: TextSplit) -> tuple[CallableTool, ...]:
+    """The tools that an answer may call, in a format."""
+    return tuple(
+        CallableTool(tool.name, _arguments(tool, calls, split), tool.custom is not None) for tool in use.callable
+    )
 
 
-def _call_schema(number: int, tool: FunctionBody) -> dict[str, Any]:
-    """The schema of a call. The parameters are a resource of their own, so `#` in their references means them."""
-    parameters = _NO_PARAMETERS if tool.parameters is None else {"type": "object", **tool.parameters}
-    return {
-        "type": "object",
-        "properties": {"name": {"const": tool.name}, "arguments": {"$id": f"urn:abs:tool:{number}", **parameters}},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
+def _arguments(tool: ToolBody, calls: CallFormat, split: TextSplit) -> Arguments:
+    if tool.custom is not None:
+        return raw_arguments(_input(tool.custom, calls), calls)
+    assert tool.function is not None
+    return schema_arguments(tool.function.parameters, calls, split)
 
 
-def call_id(job_id: str, answer: int) -> str:
+def _input(tool: CustomToolBody, calls: CallFormat) -> Part:
+    """The part of the texts that a custom tool takes."""
+    grammar = None if tool.format is None else tool.format.grammar
+    if grammar is None:
+        close = calls.parameters.close.strip() if calls.parameters else ""
+        ends = [end for end in (close, calls.tail.strip() or calls.trigger) if end][:1]
+        return {"free": {"without": ends}}
+    if grammar.syntax == "regex":
+        return {"regex": grammar.definition}
+    return {"grammar": grammar.definition, "syntax": "lark"}
+
+
+def call_id(job_id: str, answer: int, call: int) -> str:
     """The id of a call. A repeated response has the same."""
-    return f"call_{hashlib.sha256(f'{job_id} {answer}'.encode()).hexdigest()[:24]}"
+    return f"call_{hashlib.sha256(f'{job_id} {answer} {call}'.encode()).hexdigest()[:24]}"
 
 
 def tool_variable(use: ToolUse | None) -> list[dict[str, Any]] | None:
-    """The tools as chat templates read them. None without tools, which some templates test."""
-    if use is None:
-        return None
-    return [{"type": "function", "function": tool.model_dump(exclude_none=True)} for tool in use.described]
+    """The tools as chat templates read them. None without tools, which some templates test.
+
+    A custom tool is a function that takes a text, because templates know functions alone.
+    """
+    return None if use is None else [{"type": "function", "function": _described(tool)} for tool in use.described]
 
 
-def template_messages(messages: Sequence[MessageBody], knows_tools: bool) -> list[dict[str, Any]]:
+def _described(tool: ToolBody) -> dict[str, Any]:
+    if tool.custom is None:
+        assert tool.function is not None
+        return {**tool.function.model_dump(exclude_none=True), "parameters": tool.function.parameters or NO_PARAMETERS}
+    grammar = None if tool.custom.format is None else tool.custom.format.grammar
+    lines = [tool.custom.description or ""]
+    lines += [] if grammar is None else [f"The input is written by this {grammar.syntax}:", grammar.definition]
+    return {"name": tool.custom.name, "description": "\n".join(filter(None, lines)), "parameters": _INPUT}
+
+
+def template_messages(messages: Sequence[MessageBody], knows_tools: bool, calls: CallFormat) -> list[dict[str, Any]]:
     """Messages as chat templates read them.
 
     For a template without tools, calls become the texts that the model would write, and results become messages of the
     user.
     """
-    return [_template_message(message, knows_tools) for message in messages]
+    return [_template_message(message, knows_tools, calls) for message in messages]
 
 
-def _template_message(message: MessageBody, knows_tools: bool) -> dict[str, Any]:
+def _template_message(message: MessageBody, knows_tools: bool, calls: CallFormat) -> dict[str, Any]:
     role = "system" if message.role == "developer" else message.role  # OpenAI's newer name of the role
     turn: dict[str, Any] = {"role": role, "content": message.content or ""}
     turn |= {} if message.name is None else {"name": message.name}
-    calls = [call.function for call in message.tool_calls or ()]
+    turn |= {} if message.reasoning_content is None else {"reasoning_content": message.reasoning_content}
+    made = message.tool_calls or ()
     if not knows_tools:
-        texts = [f"{_call_head(call.name)}{call.arguments}}}" for call in calls]
+        texts = [_call_text(call, calls) for call in made]
         content = "\n".join([message.content, *texts] if message.content else texts)
         return turn | {"role": "user" if role == "tool" else role, "content": content}
     if message.tool_call_id is not None:
-        turn["tool_call_id"] = message.tool_call_id
-    if calls:
-        turn["tool_calls"] = [
-            {"type": "function", "function": {"name": call.name, "arguments": json.loads(call.arguments)}}
-            for call in calls
-        ]
+        turn["tool_call_id"] = _template_id(message.tool_call_id, calls)
+    if made:
+        turn["tool_calls"] = [_template_call(call, calls) for call in made]
     return turn
+
+
+def _template_id(call: str, calls: CallFormat) -> str:
+    return call if calls.id_chars is None else hashlib.sha256(call.encode()).hexdigest()[: calls.id_chars]
+
+
+def _template_call(call: MessageToolCallBody, calls: CallFormat) -> dict[str, Any]:
+    if call.function is not None:
+        function = {"name": call.function.name, "arguments": json.loads(call.function.arguments)}
+    else:
+        assert call.custom is not None
+        function = {"name": call.custom.name, "arguments": {"input": call.custom.input}}
+    number = {} if call.id is None else {"id": _template_id(call.id, calls)}
+    return {"type": "function", "function": function, **number}
+
+
+def _call_text(call: MessageToolCallBody, calls: CallFormat) -> str:
+    """A call as a model without tools in its template writes it."""
+    named = call.function or call.custom
+    assert named is not None
+    arguments = call.function.arguments if call.function is not None else call.custom.input if call.custom else ""
+    return calls.begin + calls.head.replace("{name}", named.name) + arguments + calls.tail + calls.end

@@ -15,11 +15,14 @@ from app.api.schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import USED_BY
 from app.models import ModelFiles
+from app.openai.answer_format import AnswerFormat, MarkerSplitter, Thinking
 from app.openai.chat_template import render_prompt
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
 from app.openai.markers import RenderedPrompt
+from app.openai.reasoning import template_arguments, thinking_of
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
-from app.openai.tools import ToolUse, tool_use
+from app.openai.tool_formats import AUTO, ChatFormat, chat_format, think_format
+from app.openai.tools import ToolUse, callable_tools, tool_use
 from app.requests import GenerateParams, require_ids, seeded
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec import spec_from_json
@@ -86,7 +89,8 @@ class TranslatedRequest:
     best_by_token  choose the samples with the highest log-prob per token, because more than n are drawn
     unconstrained  there is no constraint, so a text that uses up its budget was cut off
     constraint     the constraint as the request spells it
-    tools          the tools that an answer may call
+    answer         the format of an answer; None if it is a text
+    include_reasoning  whether the thoughts of an answer are part of the response
     suffix         text at the end of each answer that is not part of it
     renamed        fields that the request calls otherwise than POST /generate: our name -> the request's
     """
@@ -100,7 +104,8 @@ class TranslatedRequest:
     unconstrained: bool
     constraint: ParsedConstraint | None
     renamed: Mapping[str, str]
-    tools: ToolUse | None = None
+    answer: AnswerFormat | None = None
+    include_reasoning: bool = True
     suffix: str = ""
 
     @property
@@ -167,20 +172,46 @@ def _text(prompt: str | tuple[int, ...], files: ModelFiles) -> str:
     return b"".join(files.vocabulary.written[token] or b"" for token in prompt).decode(errors="replace")
 
 
-def translate_chat(request: ChatRequest, files: ModelFiles, max_tokens: int) -> TranslatedRequest:
-    """Translates a chat. Raises what `translate_completion` and `render_prompt` raise."""
+def translate_chat(
+    request: ChatRequest, files: ModelFiles, max_tokens: int, form: str = AUTO, single: bool = False
+) -> TranslatedRequest:
+    """Translates a chat. `form` is the name of the model's chat format; `single` allows a reply or one call.
+
+    Raises what `translate_completion` and `render_prompt` raise.
+    """
     _check_conflicts(request, _CHAT_CONFLICTS)
-    tools = tool_use(request)
-    prompt = chat_prompt(request, files, tools)
+    tools, family = tool_use(request), chat_format(files.chat_template, form)
+    prompt = chat_prompt(request, files, tools, family)
+    thinking = thinking_of(request, think_format(files.chat_template), prompt.text)
+    answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
+    if answer is not None and single:
+        answer = dataclasses.replace(answer, single=True)
     budget = request.max_completion_tokens or request.max_tokens
     default = min(CHAT_TOKENS, max_tokens)
-    return _translate(request, {"prompt": prompt.text}, budget, default, markers=prompt.markers, tools=tools)
+    return _translate(request, {"prompt": prompt.text}, budget, default, markers=prompt.markers, answer=answer)
 
 
-def chat_prompt(request: ChatRequest, files: ModelFiles, tools: ToolUse | None) -> RenderedPrompt:
+def answer_format(
+    files: ModelFiles, family: ChatFormat, tools: ToolUse | None, thinking: Thinking | None
+) -> AnswerFormat | None:
+    """The format of an answer that may think and call. None if it is a text."""
+    if tools is None and thinking is None and not family.reply:
+        return None
+    split = MarkerSplitter(files)
+    if tools is None:
+        return AnswerFormat(split, reply=family.reply, thinking=thinking)
+    return AnswerFormat(
+        split, calls=family.calls, tools=callable_tools(tools, family.calls, split), required=tools.required,
+        parallel=tools.parallel, reply=family.reply, thinking=thinking,
+    )
+
+
+def chat_prompt(
+    request: ChatRequest, files: ModelFiles, tools: ToolUse | None, family: ChatFormat
+) -> RenderedPrompt:
     """The prompt of a chat. Raises what `render_prompt` raises."""
-    generation_prompt = request.add_generation_prompt is not False
-    return render_prompt(files, request.messages, generation_prompt, request.chat_template_kwargs, tools)
+    generation_prompt, arguments = request.add_generation_prompt is not False, template_arguments(request)
+    return render_prompt(files, request.messages, generation_prompt, arguments, tools=tools, calls=family.calls)
 
 
 def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
@@ -191,7 +222,7 @@ def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
 
 def _translate(
     request: CompletionRequest | ChatRequest, prompt: dict[str, Any], budget: int | None, default: int,
-    echo: bool = False, markers: tuple[tuple[int, int], ...] | None = None, tools: ToolUse | None = None,
+    echo: bool = False, markers: tuple[tuple[int, int], ...] | None = None, answer: AnswerFormat | None = None,
     suffix_tokens: int = 0,
 ) -> TranslatedRequest:
     is_chat = isinstance(request, ChatRequest)
@@ -199,10 +230,12 @@ def _translate(
     parsed = parse_constraint(request)
     _check_conflicts(request, _CONFLICTS)
     suffix = request.suffix or "" if isinstance(request, CompletionRequest) and suffix_tokens else ""
-    unconstrained = parsed is None and request.automaton is None and not (tools and tools.required) and not suffix
-    if tools is not None:
-        reply = None if parsed is None else parsed.constraint
-        parsed = ParsedConstraint(tools.constraint(reply), "tools", "", reply=None if tools.required else parsed)
+    answer = None if request.automaton is not None else answer  # a stored constraint is one of the whole answer
+    unconstrained = parsed is None and request.automaton is None and not (answer and answer.required) and not suffix
+    free_stops = request.stop if answer is not None and parsed is None else ()  # those of any text bind the reply alone
+    if answer is not None:
+        free = stop_constraint(free_stops, True, "forbid") if free_stops else None
+        parsed = _of_answer(dataclasses.replace(answer, stop_free=free), parsed)
     fields = prompt | _algorithm_fields(request, unconstrained)
     fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
     # An echoed prompt needs the trace: it holds the space that was removed before the answer.
@@ -216,7 +249,9 @@ def _translate(
             if suffix:
                 fields["constraint"] = _constraint_with_suffix(suffix, request.stop, parsed)
             else:
-                fields["constraint"], stops = _constraint_with_stops(request.stop, parsed, is_chat)
+                fields["constraint"], stops = _constraint_with_stops(
+                    () if free_stops else request.stop, parsed, is_chat
+                )
     params = _validated({name: value for name, value in fields.items() if value is not None}, parsed)
     n = request.n or 1
     best_by_token = params.options.algorithm == "sample" and params.options.n > n
@@ -225,8 +260,18 @@ def _translate(
     params = dataclasses.replace(params, markers=markers, clamp_to_context=budget is None)
     renamed = _renamed(request, params)
     return TranslatedRequest(
-        params, n, stops, logprobs, "", best_by_token, unconstrained, parsed, renamed, tools, suffix
+        params, n, free_stops or stops, logprobs, "", best_by_token, unconstrained, parsed, renamed, answer,
+        include_reasoning=getattr(request, "include_reasoning", None) is not False,  # a completion has no thoughts
+        suffix=suffix,
     )
+
+
+def _of_answer(answer: AnswerFormat, reply: ParsedConstraint | None) -> ParsedConstraint:
+    """The constraint of an answer. The request's own one binds the reply."""
+    constraint = answer.constraint(None if reply is None else reply.constraint)
+    deprecated = reply is not None and reply.deprecated
+    bound = None if answer.required else reply
+    return ParsedConstraint(constraint, "tools", "", deprecated, reply=bound, reply_path=answer.reply_path())
 
 
 def _renamed(request: CompletionRequest | ChatRequest, params: GenerateParams) -> dict[str, str]:

@@ -26,10 +26,7 @@ class PromptTokenizer:
 
         Raises PromptEmpty, as a model continues something, and OptionsInvalid for ids that the model has no place for.
         """
-        if isinstance(job.prompt, str):
-            ids = self._encode(job.prompt, job.markers)
-        else:
-            ids = list(job.prompt)
+        ids = self._encode(job.prompt, job.markers) if isinstance(job.prompt, str) else list(job.prompt)
         if ids:
             if max(ids) >= self._vocab_size:
                 raise OptionsInvalid("prompt", "a text whose tokens are in the model's vocabulary")

@@ -1,4 +1,4 @@
-"""The built-in model with the chat template and the tokens of another family."""
+"""The built-in model with template and tokens of another family."""
 
 from __future__ import annotations
 

@@ -139,4 +139,4 @@ def test_a_template_describes_tools_as_transformers_does(folder: Path) -> None:
         {"id": "c", "type": "function", "function": {"name": "refund", "arguments": '{"amount": 5}'}}
     ]}, messages[2]]  # fmt: skip
     request = ChatRequest.model_validate({"messages": sent, "tools": tools})
-    assert render_prompt(files, request.messages, True, None, tool_use(request)).text == theirs
+    assert render_prompt(files, request.messages, True, None, tools=tool_use(request)).text == theirs

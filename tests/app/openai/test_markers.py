@@ -1,4 +1,4 @@
-"""Text of callers, which never becomes the special tokens of a chat template."""
+"""Text of callers, which never becomes special tokens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def prompt_with(files: ModelFiles, text: str) -> RenderedPrompt:
         "tools": [{"type": "function", "function": function}],
     }  # fmt: skip
     request = ChatRequest.model_validate(body)
-    return render_prompt(files, request.messages, True, {"title": text}, tool_use(request))
+    return render_prompt(files, request.messages, True, {"title": text}, tools=tool_use(request))
 
 
 def test_markers_in_all_places_of_a_request_are_text(files: ModelFiles) -> None:

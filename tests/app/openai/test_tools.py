@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import jsonschema
 import pytest
 
 from app.errors import InvalidRequest
 from app.openai.requests import ChatRequest, MessageBody
-from app.openai.tools import (
-    AnswerParts,
-    ToolCall,
-    ToolUse,
-    call_id,
-    template_messages,
-    tool_use,
-    tool_variable,
-)
+from app.openai.tool_formats import PLAIN_CALLS, chat_format
+from app.openai.tools import ToolUse, call_id, template_messages, tool_use, tool_variable
 
 REFUND = {
     "type": "function",
@@ -40,17 +32,6 @@ def use_of(**fields: Any) -> ToolUse | None:
 def names_of(use: ToolUse | None) -> list[str]:
     assert use is not None
     return [tool.name for tool in use.callable]
-
-
-def test_the_schema_accepts_the_calls_of_the_tools() -> None:
-    use = use_of(tool_choice="required")
-    assert use is not None
-    validator = jsonschema.Draft202012Validator(use.constraint(None)["json_schema"])
-    assert validator.is_valid({"name": "refund", "arguments": {"amount": 5}})
-    assert validator.is_valid({"name": "notify", "arguments": {}})
-    assert not validator.is_valid({"name": "refund", "arguments": {"amount": 0}})
-    assert not validator.is_valid({"name": "notify", "arguments": {"amount": 5}})
-    assert not validator.is_valid({"name": "pay", "arguments": {}})
 
 
 @pytest.mark.parametrize(
@@ -82,6 +63,7 @@ def test_without_tools_nothing_is_called() -> None:
         ({"tools": [], "tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": "any"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "pay"}}}, "tool_choice.function.name"),
+        ({"tool_choice": {"type": "custom", "custom": {"name": "pay"}}}, "tool_choice.custom.name"),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "custom"}]}}},
          "tool_choice.allowed_tools.tools.0"),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}, "tool_choice"),
@@ -93,26 +75,21 @@ def test_an_invalid_choice_is_refused_with_its_path(fields: dict[str, Any], path
     assert refused.value.errors[0]["path"] == path
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ('{"name": "refund", "arguments": {"amount": 5}}', AnswerParts(call=ToolCall("refund", '{"amount": 5}'))),
-        ('{"name": "notify", "arguments": {}}', AnswerParts(call=ToolCall("notify", "{}"))),
-        ("{curly}", AnswerParts("{curly}")), ("Refunded.", AnswerParts("Refunded.")), ("", AnswerParts()),
-    ],
-)
-def test_an_answer_is_read_the_same_way_in_pieces(text: str, parts: AnswerParts) -> None:
-    use = use_of()
-    assert use is not None and use.read(text, finished=True) == parts
-    former = AnswerParts()
-    for end in range(len(text)):
-        current = use.read(text[:end], finished=False)
-        assert current.content.startswith(former.content)
-        if former.call is not None:
-            assert current.call is not None and current.call.arguments.startswith(former.call.arguments)
-        former = current
-    assert parts.content.startswith(former.content)
-    assert former.call is None or (parts.call and parts.call.arguments.startswith(former.call.arguments))
+def test_custom_tools_are_described_as_functions_of_a_text() -> None:
+    grammar = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[a-z]+"}}
+    custom = {"type": "custom", "custom": {"name": "query", "description": "Asks", "format": grammar}}
+    use = use_of(tools=[NOTIFY, custom], tool_choice={"type": "custom", "custom": {"name": "query"}})
+    assert names_of(use) == ["query"] and use is not None and use.required
+    described = tool_variable(use)
+    assert described is not None and "[a-z]+" in described[1]["function"]["description"]
+    assert described[1]["function"]["parameters"]["required"] == ["input"]
+
+
+def test_ids_have_the_length_that_a_template_requires() -> None:
+    messages, calls = [MessageBody.model_validate(turn) for turn in TURNS], chat_format("", "mistral").calls
+    turns = template_messages(messages, True, calls)
+    call = turns[2]["tool_calls"][0]["id"]
+    assert len(call) == 9 and call == turns[3]["tool_call_id"]
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "refund", "arguments": '{"amount": 5}'}}
@@ -124,7 +101,7 @@ TURNS: list[dict[str, Any]] = [
 
 
 def test_a_template_without_tools_reads_calls_as_text() -> None:
-    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], knows_tools=False)
+    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], False, PLAIN_CALLS)
     assert turns == [
         {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Refund 5."},
         {"role": "assistant", "content": '{"name": "refund", "arguments": {"amount": 5}}'},
@@ -133,14 +110,15 @@ def test_a_template_without_tools_reads_calls_as_text() -> None:
 
 
 def test_a_template_with_tools_reads_them_as_in_transformers() -> None:
-    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], knows_tools=True)
+    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], True, PLAIN_CALLS)
     function = {"name": "refund", "arguments": {"amount": 5}}
-    assert turns[2] == {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
+    call = {"type": "function", "function": function, "id": "call_1"}
+    assert turns[2] == {"role": "assistant", "content": "", "tool_calls": [call]}
     assert turns[3] == {"role": "tool", "content": "done", "tool_call_id": "call_1"}
     described = tool_variable(use_of())
     assert described is not None and described[0] == REFUND and tool_variable(None) is None
 
 
 def test_ids_of_calls_are_repeatable_and_distinct() -> None:
-    assert call_id("a", 0) == call_id("a", 0) != call_id("a", 1)
-    assert call_id("a", 0).startswith("call_")
+    assert call_id("a", 0, 0) == call_id("a", 0, 0) != call_id("a", 0, 1) != call_id("a", 1, 0)
+    assert call_id("a", 0, 0).startswith("call_")

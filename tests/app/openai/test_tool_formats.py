@@ -1,0 +1,218 @@
+"""Calls and thoughts of model families, written and read."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import pytest
+
+from app.models import ModelFiles
+from app.openai.answer_format import AnswerFormat, AnswerParts, Thinking, ToolCall
+from app.openai.chat_template import render_prompt
+from app.openai.requests import ChatRequest
+from app.openai.tool_formats import CHAT_FORMATS, THINK_FORMATS, ChatFormat, chat_format, think_format
+from app.openai.tools import tool_use
+from app.openai.translate import answer_format
+from app.settings import InferenceSettings
+from compiler.pipeline import compile_spec
+from compiler.products import LazyProduct
+from compiler.spec import spec_from_json
+from compiler.text import check_text
+from compiler.vocab import Vocabulary
+from tests.app.openai.chat_models import TEMPLATES, family_files
+from tests.fake_models import HashModel
+from tests.long.fuzz_paths import PATHS, Case
+
+REFUND: dict[str, Any] = {
+    "type": "object", "properties": {
+        "amount": {"$ref": "#/$defs/Amount"}, "note": {"type": "string", "description": "Why"},
+        "fast": {"type": "boolean"}, "to": {"enum": ["bank", "card"]}, "at": {"type": ["string", "null"]},
+        "items": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+    }, "required": ["amount"], "$defs": {"Amount": {"type": "integer", "minimum": 1}},
+}  # fmt: skip
+OPTIONAL = {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"const": "x"}, "c": {"type": "number"}}}
+OPEN = {"type": "object", "properties": {"a": {"type": "integer"}}, "minProperties": 1, "maxProperties": 2}
+SCHEMAS = {"refund": REFUND, "optional": OPTIONAL, "open": OPEN, "notify": {"type": "object", "maxProperties": 0}}
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()
+]  # fmt: skip
+TOOLS[-1] = {"type": "function", "function": {"name": "notify"}}
+QUERY = {"type": "custom", "custom": {
+    "name": "query", "format": {"type": "grammar", "grammar": {
+        "syntax": "lark", "definition": 'start: "(" start* ")" | "x"',
+    }},
+}}  # fmt: skip
+SHOUT = {"type": "custom", "custom": {
+    "name": "shout", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[A-Z]+!"}},
+}}  # fmt: skip
+EXAMPLE_CALLS = (ToolCall("refund", '{"amount": 5, "note": "late"}'), ToolCall("notify", "{}"))
+
+
+@pytest.fixture(params=TEMPLATES)
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> ModelFiles:
+    return family_files(tmp_path, request.param)
+
+
+@pytest.fixture(params=TEMPLATES)
+def small_files(request: pytest.FixtureRequest) -> ModelFiles:
+    """A family with the bytes and its markers as tokens."""
+    return small_family(request.param)
+
+
+@pytest.fixture(params=[name for name, family in TEMPLATES.items() if family.get("think")])
+def thinking_files(request: pytest.FixtureRequest) -> ModelFiles:
+    """A family that thinks."""
+    return small_family(request.param)
+
+
+def small_family(name: str) -> ModelFiles:
+    family = TEMPLATES[name]
+    pieces = [*(bytes([value]) for value in range(256)), None, b'{"', b'": ', b"</", b"ee", b"\n<"]
+    names = {name: len(pieces) + number for number, name in enumerate([*family["special"], *family["added"]])}
+    tokens = (*pieces, *(None if name in family["special"] else name.encode() for name in names))
+    return ModelFiles(Path(), Vocabulary(tokens, (256,), names), None, None, family["text"])
+
+
+def format_of(files: ModelFiles, thinking: Thinking | None = None, **fields: Any) -> tuple[ChatFormat, AnswerFormat]:
+    body = {"messages": [{"role": "user", "content": "a"}], "tools": TOOLS, **fields}
+    family = chat_format(files.chat_template)
+    answer = answer_format(files, family, tool_use(ChatRequest.model_validate(body)), thinking)
+    assert answer is not None
+    return family, answer
+
+
+def read_in_pieces(answer: AnswerFormat, text: str) -> AnswerParts:
+    """What an answer contains. Each beginning contains a beginning of it."""
+    former = AnswerParts()
+    for end in range(len(text) + 1):
+        current = answer.read(text[:end], finished=False)
+        check_continues(former, current)
+        former = current
+    whole = answer.read(text, finished=True)
+    check_continues(former, whole)
+    return whole
+
+
+def check_continues(former: AnswerParts, current: AnswerParts) -> None:
+    assert current.content.startswith(former.content) and current.reasoning.startswith(former.reasoning)
+    assert len(current.calls) >= len(former.calls)
+    for before, call in zip(former.calls, current.calls, strict=False):
+        assert call.name == before.name and call.arguments.startswith(before.arguments)
+
+
+def answers_of(files: ModelFiles, answer: AnswerFormat, reply: Any = None, seeds: int = 3) -> Iterator[str]:
+    """Answers by all decoders, from the least budget up."""
+    constraint = compile_spec(spec_from_json(answer.constraint(reply)), files.vocabulary)
+    assert not isinstance(constraint.tokens, LazyProduct)
+    eos = files.vocabulary.eos_ids
+    for seed in range(seeds):
+        draw = random.Random(seed)
+        budget = constraint.tokens.min_tokens + draw.choice((0, 1, 5, 20, 40))
+        model = HashModel(files.vocabulary.size, eos, seed=seed)
+        path, _ = PATHS[draw.choice(list(PATHS))]
+        for tokens in path(Case(files.vocabulary, constraint.tokens, model, eos, budget, None), draw)[:4]:
+            assert len(tokens) <= budget
+            text = b"".join(files.vocabulary.written[token] or b"" for token in tokens).decode()
+            text = text.removeprefix(" ")
+            assert check_text(constraint.text, text).satisfied, text
+            yield text
+
+
+def check_calls(calls: tuple[ToolCall, ...]) -> None:
+    for call in calls:
+        if call.custom:
+            pattern = {"query": r"[()x]+", "shout": r"[A-Z]+!"}[call.name]
+            assert re.fullmatch(pattern, call.arguments) and call.arguments.count("(") == call.arguments.count(")")
+        else:
+            jsonschema.validate(json.loads(call.arguments), SCHEMAS[call.name])
+
+
+def test_the_table_has_each_name_once() -> None:
+    names = [each.name for each in CHAT_FORMATS]
+    assert len(set(names)) == len(names) and set(names) == set(TEMPLATES)
+    assert set(get_args(InferenceSettings.model_fields["chat_format"].annotation)) == {"auto", *names}
+    assert chat_format(None).name == "plain" and chat_format("", "glm").name == "glm" and think_format(None) is None
+    assert all(form.mark in form.end for form in THINK_FORMATS)
+
+
+def test_a_format_is_found_and_its_example_read(files: ModelFiles) -> None:
+    family, answer = format_of(files)
+    assert TEMPLATES[family.name]["text"] == files.chat_template
+    assert (think_format(files.chat_template) is not None) == TEMPLATES[family.name].get("think", False)
+    calls = EXAMPLE_CALLS if family.calls.separator is not None else EXAMPLE_CALLS[:1]
+    assert read_in_pieces(answer, family.example) == AnswerParts(calls=calls)
+    constraint = compile_spec(spec_from_json(answer.constraint(None)), files.vocabulary)
+    assert check_text(constraint.text, family.example).satisfied
+    assert check_text(constraint.text, family.reply + "Done.").satisfied
+    assert read_in_pieces(answer, family.reply + "Done.") == AnswerParts("Done.")
+
+
+def test_templates_write_calls_as_answers_do(files: ModelFiles) -> None:
+    family, _ = format_of(files)
+    made = EXAMPLE_CALLS if family.calls.separator is not None else EXAMPLE_CALLS[:1]
+    calls = [{"id": "c", "function": {"name": call.name, "arguments": call.arguments}} for call in made]
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": calls}]
+    request = ChatRequest.model_validate({"messages": messages, "tools": TOOLS})
+    prompt = render_prompt(files, request.messages, False, None, tools=tool_use(request), calls=family.calls)
+    assert family.example in prompt.text
+
+
+def test_required_calls_satisfy_their_schemas(small_files: ModelFiles) -> None:
+    for parallel in (True, False):
+        family, answer = format_of(small_files, tool_choice="required", parallel_tool_calls=parallel)
+        for text in answers_of(small_files, answer, seeds=3 if parallel else 1):
+            parts = read_in_pieces(answer, text)
+            assert parts.calls and not parts.content, text
+            assert len(parts.calls) == 1 or (parallel and family.calls.separator is not None)
+            check_calls(parts.calls)
+
+
+def test_the_text_of_a_call_is_that_of_the_template(small_files: ModelFiles) -> None:
+    family, answer = format_of(small_files, tool_choice="required")
+    for text in answers_of(small_files, answer, seeds=2):
+        calls = answer.read(text, finished=True).calls
+        sent = [{"id": "c", "function": {"name": call.name, "arguments": call.arguments}} for call in calls]
+        turns = [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": sent}]
+        request = ChatRequest.model_validate({"messages": turns, "tools": TOOLS})
+        prompt = render_prompt(small_files, request.messages, False, None, calls=family.calls)
+        # Templates write no arguments as one object where the schema of `open` asks for one.
+        assert text in prompt.text or any(call.name == "open" for call in calls), (text, prompt.text)
+
+
+def test_custom_tools_take_texts_of_their_grammar(small_files: ModelFiles) -> None:
+    _, answer = format_of(small_files, tools=[QUERY, SHOUT], tool_choice="required")
+    for text in answers_of(small_files, answer, seeds=2):
+        parts = read_in_pieces(answer, text)
+        assert parts.calls and all(call.custom for call in parts.calls), text
+        check_calls(parts.calls)
+
+
+def test_thoughts_end_within_their_budget(thinking_files: ModelFiles) -> None:
+    form = think_format(thinking_files.chat_template)
+    assert form is not None
+    for opened, budget in ((False, None), (False, 4), (True, 2), (True, 0)):
+        family, answer = format_of(thinking_files, Thinking(form, opened, budget), tools=TOOLS[-1:])
+        schema = {"json_schema": {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"],
+                                  "additionalProperties": False}}  # fmt: skip
+        for text in answers_of(thinking_files, answer, schema, seeds=2):
+            parts = read_in_pieces(answer, text)
+            assert form.mark not in parts.reasoning and (budget != 0 or not parts.reasoning)
+            assert parts.calls or set(json.loads(parts.content)) == {"a"}
+            check_calls(parts.calls)
+        text = ("" if opened else form.begin) + "hm" + form.end + family.reply + "x"
+        assert read_in_pieces(answer, text) == AnswerParts("x", reasoning="hm")
+
+
+def test_replies_and_calls_are_distinguished(small_files: ModelFiles) -> None:
+    family, answer = format_of(small_files)
+    for text in answers_of(small_files, answer):
+        parts = read_in_pieces(answer, text)
+        check_calls(parts.calls)
+        assert parts.calls or text == family.reply + parts.content
+        assert not family.calls.trigger or family.calls.trigger not in parts.content
