@@ -145,8 +145,9 @@ class TokenizeJob(JobHeader):
     prompt: str | tuple[int, ...]
     deadline: float
     add_special_tokens: bool = True
-    markers: tuple[tuple[int, int], ...] | None = None
     kind: Literal["tokenize"] = "tokenize"
+    _: KW_ONLY
+    markers: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -10,9 +10,9 @@ from typing import Any
 
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles
+from app.openai.formats import PLAIN_CALLS, CallFormat
 from app.openai.markers import CallerText, RenderedPrompt
 from app.openai.requests import MessageBody
-from app.openai.tool_formats import PLAIN_CALLS, CallFormat
 from app.openai.tools import ToolUse, template_messages, tool_variable
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"

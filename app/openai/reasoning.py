@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.errors import InvalidRequest
-from app.openai.answer_format import Thinking
+from app.openai.formats import ThinkFormat, Thinking
 from app.openai.requests import ChatRequest
-from app.openai.tool_formats import ThinkFormat
 
 _BUDGETS = ("max_thinking_tokens", "thinking_token_budget", "thinking_budget")  # ours, vLLM's, Qwen's
 _SWITCHES = ("enable_thinking", "thinking")  # variables of chat templates

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from app.errors import InternalError
 from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
-from app.openai.answer_format import AnswerParts, ToolCall
 from app.openai.constraints import remove_stop
+from app.openai.formats import AnswerParts, ToolCall
 from app.openai.responses import (
     ChatChoiceBody,
     ChatChunkBody,

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from app.messages import GenerateJobResult
-from app.openai.answer_format import AnswerParts
+from app.openai.formats import AnswerParts
 from app.openai.render import FinishedAnswer, Writer, logprob_fields, read_parts, usage
 from app.openai.tools import call_id
 

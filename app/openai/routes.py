@@ -63,7 +63,7 @@ async def chat_completions(
 ) -> Response:
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     form = service.settings.inference.chat_format
-    translated = await asyncio.to_thread(translate_chat, body, service.files, service.most_tokens, form)
+    translated = await asyncio.to_thread(translate_chat, body, service.files, service.most_tokens, form=form)
     return await _respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
 
 

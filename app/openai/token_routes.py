@@ -13,10 +13,10 @@ from app.api.openapi import errors
 from app.api.schemas import ModelCardBody, ModelListResponse
 from app.errors import RouteNotFound
 from app.openai.fields import BUILD_AT_ONCE, OpenBody
+from app.openai.formats import chat_format
 from app.openai.markers import RenderedPrompt
 from app.openai.requests import ChatRequest, MessageBody, TemplateArguments, Tools
 from app.openai.responses import DeferredModel
-from app.openai.tool_formats import chat_format
 from app.openai.tools import tool_use
 from app.openai.translate import chat_prompt
 from app.openai.unknown_fields import header_of, ignored_fields

@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.errors import InvalidRequest
-from app.openai.answer_format import CallableTool
+from app.openai.formats import (
+    NO_PARAMETERS,
+    Arguments,
+    CallableTool,
+    CallFormat,
+    Part,
+    TextSplit,
+    raw_arguments,
+    schema_arguments,
+)
 from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
-from app.openai.tool_arguments import NO_PARAMETERS, Arguments, Part, TextSplit, raw_arguments, schema_arguments
 from app.openai.tool_bodies import CustomToolBody, ToolBody
-from app.openai.tool_formats import CallFormat
 
 _NO_TOOL = "no tool has this name"
 _INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}

@@ -15,13 +15,12 @@ from app.api.schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import USED_BY
 from app.models import ModelFiles
-from app.openai.answer_format import AnswerFormat, MarkerSplitter, Thinking
 from app.openai.chat_template import render_prompt
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
+from app.openai.formats import AUTO, AnswerFormat, ChatFormat, MarkerSplitter, Thinking, chat_format, think_format
 from app.openai.markers import RenderedPrompt
 from app.openai.reasoning import template_arguments, thinking_of
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
-from app.openai.tool_formats import AUTO, ChatFormat, chat_format, think_format
 from app.openai.tools import ToolUse, callable_tools, tool_use
 from app.requests import GenerateParams, require_ids, seeded
 from compiler.errors import SpecSyntaxError, SpecUnsupported
@@ -173,7 +172,7 @@ def _text(prompt: str | tuple[int, ...], files: ModelFiles) -> str:
 
 
 def translate_chat(
-    request: ChatRequest, files: ModelFiles, max_tokens: int, form: str = AUTO, single: bool = False
+    request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO, single: bool = False
 ) -> TranslatedRequest:
     """Translates a chat. `form` is the name of the model's chat format; `single` allows a reply or one call.
 

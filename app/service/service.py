@@ -274,7 +274,7 @@ class Service:
             require_ids(prompt, self.files.vocabulary.size, field)
         timeout_s = self.settings.requests.timeout_s_default
         async with time_limit(timeout_s):
-            job = TokenizeJob(prompt, time.time() + timeout_s, add_special_tokens, markers)
+            job = TokenizeJob(prompt, time.time() + timeout_s, add_special_tokens, markers=markers)
             return await self.jobs.run(
                 "generate", request_id(), job, TokenizeJobResult, SubmitOptions(deadline_in_s=timeout_s)
             )

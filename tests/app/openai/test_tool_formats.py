@@ -13,10 +13,19 @@ import jsonschema
 import pytest
 
 from app.models import ModelFiles
-from app.openai.answer_format import AnswerFormat, AnswerParts, Thinking, ToolCall
 from app.openai.chat_template import render_prompt
+from app.openai.formats import (
+    CHAT_FORMATS,
+    THINK_FORMATS,
+    AnswerFormat,
+    AnswerParts,
+    ChatFormat,
+    Thinking,
+    ToolCall,
+    chat_format,
+    think_format,
+)
 from app.openai.requests import ChatRequest
-from app.openai.tool_formats import CHAT_FORMATS, THINK_FORMATS, ChatFormat, chat_format, think_format
 from app.openai.tools import tool_use
 from app.openai.translate import answer_format
 from app.settings import InferenceSettings

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequest
+from app.openai.formats import PLAIN_CALLS, chat_format
 from app.openai.requests import ChatRequest, MessageBody
-from app.openai.tool_formats import PLAIN_CALLS, chat_format
 from app.openai.tools import ToolUse, call_id, template_messages, tool_use, tool_variable
 
 REFUND = {

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from app.openai.tool_formats import CallFormat, ParameterFormat
+from app.openai.formats.tool_formats import CallFormat, ParameterFormat
 
 Part: TypeAlias = "str | dict[str, Any]"
 

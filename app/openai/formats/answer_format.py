@@ -12,8 +12,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from app.models import ModelFiles
-from app.openai.tool_arguments import Arguments, Part, without_beginning
-from app.openai.tool_formats import CallFormat, ThinkFormat
+from app.openai.formats.tool_arguments import Arguments, Part, without_beginning
+from app.openai.formats.tool_formats import CallFormat, ThinkFormat
 
 LITERAL_CHARS = 5  # of text beside which a part of its own saves nothing
 _ANY_REPLY = {"regex": r"(?:\S(?s:.*))?"}
