@@ -38,7 +38,7 @@ from compiler.spec import Spec, spec_to_json
 class Versioned:
     """What every message carries beside its kind."""
 
-    version: Literal[2] = VERSION
+    version: Literal[3] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
