@@ -149,6 +149,16 @@ def _events(messages: Sequence[_Message]) -> Iterator[PolicyEvent]:
             yield PolicyEvent("result", tool, _content(message.content or ""), number)
 
 
+def require_results(messages: Sequence[_Message]) -> None:
+    """Raise InvalidRequest where a call has no result yet. The next event would be the result, not the model's."""
+    waiting: dict[str, int] = {}
+    for number, message in enumerate(messages):
+        waiting |= {call.id: number for call in message.tool_calls or ()}
+        waiting.pop(message.tool_call_id or "", None)
+    for number in waiting.values():
+        raise InvalidRequest(((f"messages.{number}", "a call of this message has no result yet"),))
+
+
 def _arguments(text: str, where: str) -> Any:
     try:
         return _parsed(text or "{}")

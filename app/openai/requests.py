@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from app.api.conversations import PolicyBody
 from app.api.middleware.body import read_json
 from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, Strings
 from app.errors import InvalidJson
@@ -351,6 +352,7 @@ class ChatRequest(OpenAIRequest):
     parallel_tool_calls: bool | None = Field(
         None, description="Whether an answer may have several calls, if the model's format has; true by default"
     )
+    policy: PolicyBody | None = Field(None, description="Rules over the order of calls, results and replies")
     functions: Any = unsupported(_FUNCTIONS, [])
     function_call: Any = unsupported(_FUNCTIONS, "none", "auto")
     modalities: Any = unsupported(_TEXT_ONLY, ["text"])

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from app.api.conversations import PolicyBody
 from app.api.errors import FAULTS_MAX
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import ALTERNATIVES_MAX
@@ -54,6 +55,7 @@ class ResponsesRequest(OpenAIRequest):
     text: TextBody | None = None
     tools: list[dict[str, Any]] | None = Field(None, max_length=1024, description="Functions that may be called")
     tool_choice: ObjectOrString = None
+    policy: PolicyBody | None = Field(None, description="Rules over the order of calls, results and replies")
     parallel_tool_calls: bool | None = Field(None, description="No effect: a response has at most one call")
     include: list[str] | None = Field(None, max_length=64, description=f"{_LOGPROBS}; others have no effect")
     top_logprobs: int | None = Field(None, ge=0, le=ALTERNATIVES_MAX)
@@ -88,7 +90,7 @@ def chat_of(request: ResponsesRequest) -> ChatRequest:
     return ChatRequest.model_construct(
         **shared, messages=_messages(request), tools=_tools(request.tools),
         tool_choice=_tool_choice(request.tool_choice), max_completion_tokens=request.max_output_tokens,
-        logprobs=request.top_log_probs is not None, top_logprobs=request.top_log_probs,
+        logprobs=request.top_log_probs is not None, top_logprobs=request.top_log_probs, policy=request.policy,
     )  # fmt: skip
 
 

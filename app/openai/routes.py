@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.dependencies import ContextFactory, IdempotencyKey, ServiceDependency, while_connected
 from app.api.openapi import Responses, errors
 from app.messages import GenerateJobResult
+from app.openai.policies import chat_policy
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, merged
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletionResponse, CompletionResponse
@@ -62,8 +63,7 @@ async def chat_completions(
     request: Request, service: ServiceDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
-    form = service.settings.inference.chat_format
-    translated = await asyncio.to_thread(translate_chat, body, service.files, service.most_tokens, form=form)
+    translated = await _translated_chat(request, service, body)
     return await _respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
 
 
@@ -77,11 +77,23 @@ async def responses(
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     with own_paths():
         chat = await asyncio.to_thread(chat_of, body)
-        form = service.settings.inference.chat_format
-        translate = functools.partial(translate_chat, form=form, single=True)
-        translated = await asyncio.to_thread(translate, chat, service.files, service.most_tokens)
+        translated = await _translated_chat(request, service, chat, single=True)
         writer = functools.partial(ResponsesWriter, echoed=echoed_fields(body))
         return await _respond(request, service, body, (translated,), idempotency_key, writer, ignored)
+
+
+async def _translated_chat(
+    request: Request, service: Service, body: ChatRequest, single: bool = False
+) -> TranslatedRequest:
+    """Translates a chat, whose policy is applied to its messages first."""
+    policy, decision = chat_policy(body), None
+    if policy is not None:
+        decision = await while_connected(request, service.apply_policy(policy))
+    translate = functools.partial(
+        translate_chat, form=service.settings.inference.chat_format, single=single, decision=decision
+    )
+    # In a thread: reading a large constraint would block the event loop.
+    return await asyncio.to_thread(translate, body, service.files, service.most_tokens)
 
 
 async def _respond(

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 
 from app.api.schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
-from app.messages import USED_BY
+from app.messages import USED_BY, PolicyResponse
 from app.models import ModelFiles
 from app.openai.chat_template import render_prompt
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
 from app.openai.formats import AUTO, AnswerFormat, ChatFormat, MarkerSplitter, Thinking, chat_format, think_format
+from app.openai.formats.reasoning import template_arguments, thinking_of
 from app.openai.markers import RenderedPrompt
-from app.openai.reasoning import template_arguments, thinking_of
+from app.openai.policies import under_policy
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.tools import ToolUse, callable_tools, tool_use
 from app.requests import GenerateParams, require_ids, seeded
@@ -71,6 +72,8 @@ _CHAT_CONFLICTS: _Conflicts = (
     ("top_logprobs", lambda request: request.top_logprobs and not request.logprobs, 'goes with "logprobs": true'),
     ("automaton", lambda request: request.automaton is not None and request.tools and request.tool_choice != "none",
      "cannot be combined with tools: send the constraint itself"),
+    ("automaton", lambda request: request.automaton is not None and request.policy is not None,
+     "cannot be combined with policy: send the constraint itself"),
     ("max_tokens", lambda request: len({request.max_tokens, request.max_completion_tokens} - {None}) > 1,
      "differs from max_completion_tokens, which is its newer name: give one"),
 )  # fmt: skip
@@ -172,15 +175,19 @@ def _text(prompt: str | tuple[int, ...], files: ModelFiles) -> str:
 
 
 def translate_chat(
-    request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO, single: bool = False
+    request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO, single: bool = False,
+    decision: PolicyResponse | None = None,
 ) -> TranslatedRequest:
     """Translates a chat. `form` is the name of the model's chat format; `single` allows a reply or one call.
 
-    Raises what `translate_completion` and `render_prompt` raise.
+    decision  what the request's policy says of the messages
+    Raises what `translate_completion`, `render_prompt` and `under_policy` raise.
     """
     _check_conflicts(request, _CHAT_CONFLICTS)
     tools, family = tool_use(request), chat_format(files.chat_template, form)
     prompt = chat_prompt(request, files, tools, family)
+    if decision is not None:
+        tools = under_policy(tools, decision)
     thinking = thinking_of(request, think_format(files.chat_template), prompt.text)
     answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
     if answer is not None and single:
@@ -194,6 +201,8 @@ def answer_format(
     files: ModelFiles, family: ChatFormat, tools: ToolUse | None, thinking: Thinking | None
 ) -> AnswerFormat | None:
     """The format of an answer that may think and call. None if it is a text."""
+    if tools is not None and not tools.callable:
+        tools = None  # a policy allows a reply alone
     if tools is None and thinking is None and not family.reply:
         return None
     split = MarkerSplitter(files)
