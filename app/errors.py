@@ -59,6 +59,8 @@ class InvalidJson(CallerError):
 class _FieldFaults(CallerError):
     """Fields are at fault. `errors` holds a path and a message for each fault."""
 
+    facts = INVALID
+
     def __init__(self, errors: tuple[tuple[str, str], ...]) -> None:
         # The message names the first fault; `errors` lists all.
         path, message = errors[0]
@@ -68,8 +70,6 @@ class _FieldFaults(CallerError):
 
 class InvalidRequest(_FieldFaults):
     """The JSON is not what this path takes."""
-
-    facts = INVALID
 
 
 class UnknownField(_FieldFaults):

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.api.schemas import Body
-from app.openai.responses import DeferredModel
+from app.openai.fields import OpenBody
 
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
-class FunctionBody(DeferredModel, Body):
+class FunctionBody(OpenBody):
     """A function that an answer may call. Without parameters it takes an empty object."""
 
     name: FunctionName
@@ -24,14 +23,14 @@ class FunctionBody(DeferredModel, Body):
     strict: bool | None = Field(None, description="No effect: arguments always satisfy the parameters")
 
 
-class ToolGrammarBody(DeferredModel, Body):
+class ToolGrammarBody(OpenBody):
     """A grammar in Lark, or a pattern."""
 
     syntax: Literal["lark", "regex"]
     definition: str
 
 
-class ToolFormatBody(DeferredModel, Body):
+class ToolFormatBody(OpenBody):
     """The format of the text that a custom tool takes."""
 
     type: Literal["text", "grammar"]
@@ -44,7 +43,7 @@ class ToolFormatBody(DeferredModel, Body):
         return self
 
 
-class CustomToolBody(DeferredModel, Body):
+class CustomToolBody(OpenBody):
     """A tool that takes a text. Without a format it takes any text."""
 
     name: FunctionName
@@ -52,7 +51,7 @@ class CustomToolBody(DeferredModel, Body):
     format: ToolFormatBody | None = None
 
 
-class ToolBody(DeferredModel, Body):
+class ToolBody(OpenBody):
     """A tool: a function or a custom tool."""
 
     type: Literal["function", "custom"]

@@ -25,12 +25,12 @@ def chat(**fields: Any) -> ChatRequest:
 
 def test_fields_of_other_servers_are_named_at_every_level() -> None:
     call = {"index": 0, "type": "function", "function": {"name": "a", "arguments": "{}"}}
-    turns = [MESSAGE | {"weight": 1}, {"role": "assistant", "reasoning_content": "a", "tool_calls": [call]}]
+    turns = [MESSAGE | {"weight": 1}, {"role": "assistant", "reasoning_details": "a", "tool_calls": [call]}]
     tool = {"type": "function", "function": {"name": "a", "returns": {}}, "cache_control": {}}
     body = chat(messages=turns * 3, tools=[tool], stream_options={"every": 1}, mirostat=2)
     paths = ignored_fields(body, "ignore")
     assert set(paths) == {
-        "mirostat", "messages.*.weight", "messages.*.reasoning_content", "messages.*.tool_calls.*.index",
+        "mirostat", "messages.*.weight", "messages.*.reasoning_details", "messages.*.tool_calls.*.index",
         "tools.*.cache_control", "tools.*.function.returns", "stream_options.every",
     }
     assert header_of(paths)[HEADER].split(", ") == list(paths) and header_of(()) == {}
