@@ -12,7 +12,13 @@ from benchmarks.report.maskbench import checks_section, compiles_section, maskbe
 from benchmarks.report.quality import beam_widths_section, json_forms_section, quality_section
 from benchmarks.report.readme import write_readme
 from benchmarks.report.service import chaos_section, load_section, page_section, queue_section
-from benchmarks.report.tasks import commongen_section, fashion_section, infilling_section, truncation_section
+from benchmarks.report.tasks import (
+    commongen_section,
+    fashion_section,
+    infilling_section,
+    policies_section,
+    truncation_section,
+)
 from benchmarks.runs import COMMITTED, REPORT, RESULTS_DIRECTORY, about, write_json
 
 HEADER = """# Results
@@ -39,6 +45,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "truncation": truncation_section,
     "commongen": commongen_section,
     "infilling": infilling_section,
+    "policies": policies_section,
     "runtimes": runtimes_section,
     "load": load_section,
     "queue": queue_section,

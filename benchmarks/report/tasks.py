@@ -40,6 +40,14 @@ figures: the system cannot express such a constraint.
 PUBLISHED_NOTES = """
 The same scores of outputs that other systems' authors published with the data, for the whole split:
 """
+POLICIES_NOTES = """
+The tools and data of tau-bench, run offline, and rules over the order of events written from its policy texts
+(`benchmarks/policies/domains.py`). An agent has {calls} calls, and the same seeds for each system. "random" proposes
+any event with any arguments; "adversarial" proposes updates, transfers and replies. "masks" forbid an event after which
+a rule cannot be met by anything, as engines do that look one step ahead. "conform": all rules hold at the end.
+"broken": a rule was broken by an event; "unmet": the conversation ended before a rule was met; "stuck": no event was
+allowed. The time is that of one decision after any number of events, in milliseconds, without the check of arguments.
+"""
 MARKERS = "os^vDP*X<>h"  # one more than there are colours, so that no two systems look alike
 COMMONGEN_HEAD = (
     "system", "concepts", "sets", "ROUGE-L", "BLEU-4", "CIDEr", "nats", "words", "prepare", "answer", "failed",
@@ -261,3 +269,20 @@ def _infilling_cells(row: dict[str, Any] | None) -> list[str]:
 
 def _times(rows: list[dict[str, Any]]) -> list[str]:
     return [f"{statistics.fmean(row[name] for row in rows):.0f}" for name in ("prepare_ms", "answer_ms")]
+
+
+def policies_section(run: dict[str, Any]) -> str:
+    """Conformance of agents by domain, agent and system."""
+    rows = [
+        (row["domain"], row["agent"], row["system"], f"{row['conform']} of {row['conversations']}", str(row["broken"]),
+         str(row["unmet"]), str(row["stuck"]), f"{row['calls']:.1f}",
+         f"{row['decision_ms']['p50']:.2f} / {row['decision_ms']['p99']:.2f}" if row["decision_ms"] else "")
+        for row in run["rows"]
+    ]  # fmt: skip
+    head = ("domain", "agent", "system", "conform", "broken", "unmet", "stuck", "calls", "decision ms, p50 / p99")
+    sizes = [
+        f"- {name}: {size['rules']} rules, {size['tools']} tools, {size['letters']} letters, {size['states']} states, "
+        f"compiled in {size['compile_s']:.2f} s; {size['calls_needed']} calls are needed from the start."
+        for name, size in run["sizes"].items()
+    ]
+    return section("Policies of tau-bench", run, POLICIES_NOTES.format(calls=run["calls"]), table(head, rows), *sizes)
