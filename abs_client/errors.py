@@ -96,7 +96,7 @@ class RequestError(AbsError):
 
 class InvalidRequestError(
     RequestError, _LimitFields,
-    codes="invalid_json malformed_request invalid_request method_not_allowed unsupported_media_type",
+    codes="invalid_json malformed_request invalid_request method_not_allowed unknown_field unsupported_media_type",
 ):
     """A field, the JSON or the path is invalid.
 

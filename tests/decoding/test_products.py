@@ -80,7 +80,7 @@ def test_answers_within_every_budget_can_be_replayed(
 @pytest.mark.parametrize("expansions", [2, 128])
 def test_no_text_is_better_by_more_than_the_gap(expansions: int) -> None:
     bounded = optimal = better = 0
-    for seed in range(30):
+    for seed in range(30 if FULL else 10):
         pair, vocabulary, draw = random_pair(70_000 + seed)
         if pair.tokens.start.witness is None:
             continue
@@ -97,7 +97,7 @@ def test_no_text_is_better_by_more_than_the_gap(expansions: int) -> None:
             value = answer.log_prob / len(answer.tokens) ** power
             assert answer.proven_gap is not None and value + answer.proven_gap >= best - 1e-9, (seed, pair.spec)
             bounded, optimal, better = bounded + 1, optimal + (answer.proven_gap == 0.0), better + (best > value + 1e-9)
-    assert bounded > 30 and optimal and better, (bounded, optimal, better)
+    assert bounded > (30 if FULL else 10) and optimal and better, (bounded, optimal, better)
 
 
 LARGE = table("large_combinations")["cases"]
@@ -161,7 +161,7 @@ def cost_after(part: Automaton, start: object, prior: torch.Tensor, written: lis
 @pytest.mark.parametrize("draw_pair", [random_pair, random_stacked_pair])
 def test_costs_are_those_of_witnesses_or_parts(draw_pair: Callable[[int], tuple[Pair, Vocabulary, Any]]) -> None:
     kinds = set[bool]()
-    for seed in range(8):
+    for seed in range(8 if FULL else 4):
         pair, vocabulary, draw = draw_pair(60_000 + seed)
         product = pair.tokens
         logits = torch.from_numpy(np.random.default_rng(seed).normal(scale=3.0, size=vocabulary.size))

@@ -85,6 +85,7 @@ export const SENTENCES = {
     if (p.limit) return `Lower ${p.path ?? "a field"}: at most ${number(p.cap)}${p.path === p.limit ? "" : ` (${p.limit})`}.`;
     return `${withFullStop(p.detail ?? "a field is out of its range")} Change it and try again.`;
   },
+  unknown_field: (p) => `Change ${(p.errors ?? []).map((error) => `${error.path}: ${error.message}`).join("; ") || "the fields"}.`,
   idempotency_mismatch: () => "An earlier request used the same Idempotency-Key. Generate again.",
   rate_limited: (p) => `Your key has reached a rate limit${limit(p)}. ${retryAdvice(p)}`,
   draining: (p) => `The service is shutting down. ${retryAdvice(p)}`,

@@ -11,7 +11,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from app.models import open_model_files
+from app.models.tokenizer import PromptEncoder
 from app.settings import Settings
+from app.worker.handlers.prompts import PromptTokenizer
 from compiler.spec import RegexSpec
 from decoding.errors import OptionsInvalid
 from tests.app.changed_model import changed_model
@@ -38,11 +40,12 @@ def test_a_token_outside_the_model_is_plain_text(tmp_path: Path, settings: Setti
 
 
 def test_a_prompt_with_an_id_outside_the_model_is_refused(
-    settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with open_generator(settings) as generator:
         tokenizer = Tokenizer(WordLevel({"dog": 10**6, "?": 0}, unk_token="?"))
-        monkeypatch.setattr(generator.prompts, "_tokenizer", tokenizer)
+        encode = PromptEncoder(tokenizer, tmp_path, (), 4_096)
+        monkeypatch.setattr(generator, "prompts", PromptTokenizer(tokenizer, encode, 4_096, None))
         with pytest.raises(OptionsInvalid, match="prompt"):
             generator.run(a_job(settings, context, prompt="dog"), context)
 

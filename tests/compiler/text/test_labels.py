@@ -54,7 +54,7 @@ SHOES = {"shoe": ["ankle boot", "sneaker"], "S": {"regex": "S\\w+"}}
 CONSTRAINTS: list[dict[str, Any]] = [
     {"ltlf": 'F("Ankle boot" & X(F Bag))', "propositions": {"shoe": ["sneaker"]}},
     {"ltlf": "G(shoe -> X Bag)", "propositions": {"shoe": ["ankle boot", "sneaker"]}},
-    {"ltlf": "F(S & X eos)", "propositions": {"S": {"regex": "S\\w+"}}},
+    {"ltlf": 'F("S" & X eos)', "propositions": {"S": {"regex": "S\\w+"}}},
     {"ltlf": "G(nomatch | Bag)"},
     {"regex": "(Bag ?)*(Sneaker)?"},
     {"keywords": ["Bag", "Ankle boot"]},
