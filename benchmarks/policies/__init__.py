@@ -1,1 +1,1 @@
-"""Policies of public agent benchmarks: agents under our decisions, under masks, and free."""
+"""Agents in public domains, under policies and without."""

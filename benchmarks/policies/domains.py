@@ -9,7 +9,6 @@ depend on several results, is left out.
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import json
 import random
@@ -86,7 +85,8 @@ class Domain:
 
     def session(self) -> Session:
         """A session with data of its own, which its calls change."""
-        return Session(self, copy.deepcopy({name: self.data[name] for name in self.data if name != "flights"}))
+        text = json.dumps({name: self.data[name] for name in self.data if name != "flights"})
+        return Session(self, json.loads(text))  # several times as fast as a deep copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,13 @@ class PolicyAutomaton:
                 arguments[tool] = fitting
         return NextEvents(bool(self._may_reply[state]), arguments)
 
+    def allows(self, state: int, event: Event, calls: int | None = None) -> bool:
+        """Whether a reply or a call may come next. The arguments of a call are taken to satisfy its schema."""
+        if event.kind is EventKind.REPLY:
+            return bool(self._may_reply[state])
+        limit = UNREACHABLE - 1 if calls is None else calls
+        return event.tool in self.tools and self._after_call(state, self.letters.number(event), event.tool) < limit
+
     def _after_call(self, state: int, letter: int, tool: str) -> int:
         """The greatest distance after a call and any of its results."""
         after = self.automaton.step(state, letter)

@@ -59,7 +59,7 @@ def test_ours_keeps_all_rules_where_others_lose_some(shop: Domain, agent: benchm
     policy = benchmark.read_rules_of(shop)
     conform = {}
     for system in ("free", "masks", "ours"):
-        played = [benchmark.play(shop, policy, system, agent, 3, seed) for seed in range(30)]
+        played = [benchmark.play(shop, policy, system, agent, calls=3, seed=seed) for seed in range(30)]
         conform[system] = sum(not each.stuck and not policy.violations(each.events, ended=True) for each in played)
         assert all(each.events[-1].kind is EventKind.REPLY for each in played if not each.stuck)
         assert all(sum(event.kind is EventKind.CALL for event in each.events) <= 3 for each in played)

@@ -211,8 +211,9 @@ def test_next_events_are_those_of_a_search_over_conversations(seed: int) -> None
         for calls in range(4):
             assert bool(policy.distance[state] <= calls) is search.wins(_text(events), calls), (texts, events, calls)
             following = policy.next_events(state, calls)
-            assert following.reply is search.satisfied([*events, REPLY])
+            assert following.reply is search.satisfied([*events, REPLY]) is policy.allows(state, REPLY, calls)
             for made in _CALLS:
                 schema = following.arguments.get(made.tool)
                 allowed = schema is not None and Draft202012Validator(schema).is_valid(made.value)
+                assert policy.allows(state, made, calls) is allowed
                 assert allowed is (calls > 0 and search.call_wins(events, made, calls)), (texts, events, made, calls)
