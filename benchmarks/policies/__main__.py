@@ -1,4 +1,4 @@
-"""Agents in the domains of tau-bench, under our policies, under masks, and free. It uses one core.
+"""Agents in the domains of tau-bench: under policies, under masks, free. It uses one core.
 
     python -m benchmarks.policies --data CHECKOUT [--conversations 200]
 
