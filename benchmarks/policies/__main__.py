@@ -113,7 +113,7 @@ def _proposal(
 
 
 def figures(domain: Domain, policy: PolicyAutomaton, system: System, agent: Agent, *, args: Any) -> Row:
-    """The shares of conversations that keep the rules, and the time of a decision."""
+    """How many conversations keep the rules, and how fast decisions are."""
     played = [
         play(domain, policy, system, agent, calls=args.calls, seed=args.seed + number)
         for number in range(args.conversations)

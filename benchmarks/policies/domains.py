@@ -1,4 +1,4 @@
-"""The domains of tau-bench: tools that run offline, random arguments, and rules written from the policy texts.
+"""The domains of tau-bench, with rules written from their policy texts.
 
 The repository is sierra-research/tau-bench (MIT). Only the modules of the tools and the data are read. A result is
 wrapped in an object whose `ok` says whether the tool has refused the call, so that rules can speak of it.
@@ -136,7 +136,7 @@ def _load(name: str, path: Path) -> types.ModuleType:
 
 
 class RandomArguments:
-    """Draws arguments for the tools: of one user's data mostly, so that calls succeed."""
+    """Draws arguments for the tools. Most are of one user, so that calls succeed."""
 
     def __init__(self, session: Session, rng: random.Random) -> None:
         self._data, self._rng = session.data, rng

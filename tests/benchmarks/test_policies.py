@@ -1,4 +1,4 @@
-"""The benchmark of policies on a small domain: what each system keeps and loses."""
+"""The benchmark of policies on a small domain."""
 
 from __future__ import annotations
 
