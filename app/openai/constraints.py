@@ -44,7 +44,7 @@ class ParsedConstraint:
     deprecated  whether clients should no longer use this spelling
     reply       the request's own constraint, of a reply; this one then has it as a part
     reply_path  where it stands in this one
-    prefix      path of this constraint inside the one that is sent with a suffix
+    prefix      path of this constraint within the constraint that includes the suffix
     """
 
     constraint: dict[str, Any]

@@ -124,6 +124,7 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _NAME = rf"(?:[^\W\d][\w.-]*|{_STRING})"
 _PART = rf"(?:[^\W\d][\w-]*|{_STRING})"
 _HEAD = re.compile(rf"(call|result)\s*\(\s*({_NAME})\s*")
+_OPENING = re.compile(r"(?:call|result)\s*\(")
 _BARE = re.compile(r"(call|result|reply)(?!\w)(?!\s*\()")
 _CONDITION = re.compile(
     rf",\s*({_PART}(?:\s*\.\s*{_PART})*)\s*(==?|!=|<=?|>=?)\s*"
@@ -144,9 +145,8 @@ def read_proposition(source: str, position: int) -> tuple[EventProposition, int]
         return EventProposition(EventKind(bare[1])), bare.end()
     head = _HEAD.match(source, position)
     if head is None:
-        begun = re.compile(r"(?:call|result)\s*\(").match(source, position)
-        if begun:
-            raise _fault("a tool's name is missing", source, begun.end())
+        if opening := _OPENING.match(source, position):
+            raise _fault("a tool's name is missing", source, opening.end())
         return None
     at, conditions = head.end(), []
     while source[at : at + 1] == ",":

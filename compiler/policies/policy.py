@@ -141,9 +141,9 @@ class PolicyAutomaton:
             distance = _distances(joint, self.letters, self.possible, guard)
             return bool(distance[joint.run(symbols)] <= limit)
 
-        kept = list(range(len(self.rules)))
-        if can_be_met(kept):
+        if self.distance[self.automaton.run(symbols)] <= limit:
             return []
+        kept = list(range(len(self.rules)))
         for number in list(kept):
             without = [each for each in kept if each != number]
             if not can_be_met(without):

@@ -54,7 +54,7 @@ class CallableTool:
 class Thinking:
     """How an answer thinks.
 
-    opened      whether the prompt has begun the thought, so that the answer only ends it
+    opened      whether the prompt opens the thought; the answer then only closes it
     max_tokens  the tokens of the thought; None if only those of the answer are limited
     """
 

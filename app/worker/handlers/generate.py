@@ -293,13 +293,13 @@ class Generator:
         check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")
-        trace = token_trace(
-            steps, recorder, task.constraint, vocabulary=self._tokens, before=task.before
-        )
+        trace = None
+        if task.options.trace:
+            trace = token_trace(steps, recorder, task.constraint, vocabulary=self._tokens, before=task.before)
         return ChoiceBody(
             text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
             satisfied=check.satisfied, words=word_trace(check), proven_gap=hypothesis.proven_gap,
-            trace=trace if task.options.trace else None,
+            trace=trace,
             captures=self._captures(hypothesis, task, (task.before or "") + text),
         )
 
