@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.api.conversations import NO_ARGUMENTS
 from app.errors import InvalidRequest
 from app.openai.formats import (
-    NO_PARAMETERS,
     Arguments,
     CallableTool,
     CallFormat,
@@ -132,7 +132,7 @@ def tool_variable(use: ToolUse | None) -> list[dict[str, Any]] | None:
 def _described(tool: ToolBody) -> dict[str, Any]:
     if tool.custom is None:
         assert tool.function is not None
-        return {**tool.function.model_dump(exclude_none=True), "parameters": tool.function.parameters or NO_PARAMETERS}
+        return {**tool.function.model_dump(exclude_none=True), "parameters": tool.function.parameters or NO_ARGUMENTS}
     grammar = None if tool.custom.format is None else tool.custom.format.grammar
     lines = [tool.custom.description or ""]
     lines += [] if grammar is None else [f"The input is written by this {grammar.syntax}:", grammar.definition]

@@ -15,7 +15,6 @@ from app.openai.formats.answer_format import (
     ToolCall,
 )
 from app.openai.formats.tool_arguments import (
-    NO_PARAMETERS,
     Arguments,
     Part,
     TextSplit,
@@ -35,7 +34,7 @@ from app.openai.formats.tool_formats import (
 )
 
 __all__ = [
-    "AUTO", "CHAT_FORMATS", "NO_PARAMETERS", "PLAIN_CALLS", "THINK_FORMATS", "AnswerFormat", "AnswerParts", "Arguments",
+    "AUTO", "CHAT_FORMATS", "PLAIN_CALLS", "THINK_FORMATS", "AnswerFormat", "AnswerParts", "Arguments",
     "CallFormat", "CallableTool", "ChatFormat", "MarkerSplitter", "Part", "TextSplit", "ThinkFormat", "Thinking",
     "ToolCall", "chat_format", "raw_arguments", "schema_arguments", "think_format",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from app.api.conversations import NO_ARGUMENTS
 from app.openai.formats.tool_formats import CallFormat, ParameterFormat
 
 Part: TypeAlias = "str | dict[str, Any]"
@@ -28,7 +29,6 @@ class TextSplit(Protocol):
         """The same with a name in place of `{name}`."""
 
 
-NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 _DIVISIBLE = frozenset({
     "type", "properties", "required", "additionalProperties", "title", "description", "$defs", "definitions",
     "$schema", "$comment", "default", "examples", "strict",
@@ -225,7 +225,7 @@ def without_beginning(text: str, marker: str) -> str:
 
 def schema_arguments(parameters: Mapping[str, Any] | None, calls: CallFormat, split: TextSplit) -> Arguments:
     """The arguments that satisfy the parameters of a function."""
-    schema = NO_PARAMETERS if parameters is None else {"type": "object", **parameters}
+    schema = NO_ARGUMENTS if parameters is None else {"type": "object", **parameters}
     single = calls.parameters
     if single is None:
         return JsonArguments(schema)
