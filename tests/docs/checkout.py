@@ -152,7 +152,7 @@ class Started:
             self.process = subprocess.Popen(
                 checkout.typed(line, port), cwd=checkout.path, stdin=subprocess.DEVNULL, stdout=words,
                 stderr=subprocess.STDOUT, start_new_session=True,
-                env=checkout.environment() | {"PORT": str(port), "ABS_PORT": str(port)},
+                env=checkout.environment() | {"PORT": str(port), "ABS_PORT": str(port), "ABS_NICE": "1"},
             )
         self._processes: set[psutil.Process] = set()
 

@@ -46,11 +46,12 @@ class RestartingService:
 def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
     """`abs up` with these numbers of workers."""
     port = free_port()
+    variables = {"ABS_METRICS_PORT": str(port), "ABS_NICE": "1"}  # else they starve beside other tests
     metrics = {name: f"http://127.0.0.1:{port + index}" for index, name in enumerate(names_of(workers), 1)}
     options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
     with (
         short_folder() as folder,
-        up(folder / "data", *options, environment=os.environ | SETTINGS | {"ABS_METRICS_PORT": str(port)}) as running,
+        up(folder / "data", *options, environment=os.environ | SETTINGS | variables) as running,
     ):
         yield RestartingService(
             running.url,

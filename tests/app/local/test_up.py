@@ -23,8 +23,8 @@ from app.errors import SettingsInvalid
 from app.local.folder import open_folder
 from app.local.server import find_server
 from app.local.supervisor import with_launcher
-from app.local.up import NICE
-from app.settings import environment_with
+from app.local.up import _programs
+from app.settings import Settings, environment_with
 from tests.app.test_no_pickle import ask_all, guarded_processes, pickle_guard
 from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.forkserver import run_process
@@ -32,6 +32,7 @@ from tests.servers.processes import until
 from tests.servers.redis_server import old_server_program
 
 COMMAND_S_MAX = 120.0
+EAGER = {"ABS_NICE": "1"}  # with the default niceness a start takes minutes beside the other tests
 
 
 def ask(up: Up, body: dict[str, object]) -> httpx2.Response:
@@ -62,7 +63,7 @@ def outdated_server_first() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[Up]:
-    environment = outdated_server_first() | pickle_guard(folder / "pickles")
+    environment = outdated_server_first() | pickle_guard(folder / "pickles") | EAGER
     with up(folder / "data", environment=environment) as cluster:
         yield cluster
 
@@ -92,9 +93,20 @@ def test_workers_run_at_lower_priority_than_the_api(cluster: Up) -> None:
     parent_nice = psutil.Process().nice()
     assert niceness["api"] == niceness["server"] == parent_nice
     assert len(set(map(os.getsid, cluster.pids.values()))) == 1  # Linux compares niceness within a session only
-    assert niceness["compile-1"] == niceness["generate-1"] == min(19, parent_nice + NICE)
+    assert niceness["compile-1"] == niceness["generate-1"] == min(19, parent_nice + 1)
     threads = psutil.Process(cluster.pids["generate-1"]).threads()
     assert {os.getpriority(os.PRIO_PROCESS, thread.id) for thread in threads} == {niceness["generate-1"]}
+
+
+def test_workers_have_niceness_10_unless_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ABS_NICE", raising=False)
+    folder = open_folder(tmp_path)
+    try:
+        server, *workers, api = _programs(Settings(), folder, "server", {"compile": 1, "generate": 2})
+    finally:
+        os.close(folder.lock)
+    assert [program.environment["ABS_NICE"] for program in workers] == ["10"] * 3
+    assert not server.environment and not api.environment
 
 
 def test_a_response_does_not_wait_for_a_delayed_ack(cluster: Up) -> None:
@@ -157,7 +169,7 @@ def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folde
     os.kill(cluster.process.pid, signal.SIGKILL)
     _, survivors = psutil.wait_procs(tree, timeout=90)
     assert not survivors
-    with up(cluster.data, environment=outdated_server_first()) as restarted:
+    with up(cluster.data, environment=outdated_server_first() | EAGER) as restarted:
         assert (restarted.data / "secret").read_text() == secret
         answer = httpx2.get(f"{restarted.url}/automata/{automaton}", timeout=30, trust_env=False)
         assert answer.status_code == 200
@@ -180,7 +192,8 @@ def test_a_worker_that_cannot_start_is_named_with_its_reason(folder: Path, capti
     model.mkdir()
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(captions_dir / name, model)
-    result = command("up", "--port", "0", "--data", str(folder / "weightless-data"), "--model", str(model))
+    words = ("up", "--port", "0", "--data", str(folder / "weightless-data"), "--model", str(model))
+    result = command(*words, **EAGER)
     assert result.returncode == 4
     assert "generate worker cannot start" in result.stderr.replace("\n", " "), result.stderr
 
