@@ -159,8 +159,9 @@ async def test_an_evicted_automaton_referenced_by_hash_is_unknown() -> None:
 
 async def test_a_request_past_its_deadline_cancels_its_job() -> None:
     async with running_service(COMPILE | {"generate": fake_handlers.open_blocking}) as (service, _):
+        automaton = (await service.constraints.compile(SPEC)).automaton
         with pytest.raises(DeadlineExceeded):
-            await generate(service, order(timeout_s=0.3))
+            await generate(service, order(None, automaton, timeout_s=2))
         assert await asyncio.to_thread(fake_handlers.stop_event.wait, 20)
 
 
