@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.settings import let_idle_threads_sleep
+from tests.servers.cluster import FULL
 from tests.servers.preforked import PreforkedProcess
 from tests.servers.service_process import ServiceProcess, serving
 
@@ -34,9 +35,28 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(PreforkedProcess().end)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not FULL:
+        _keep_samples(config, items)
     order = {f"tests/{name}": index for index, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(LONG)))
+
+
+def _keep_samples(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects cases of tests that are marked `sample`."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    dropped: set[pytest.Item] = set()
+    for of_test in cases.values():
+        marker = of_test[0].get_closest_marker("sample")
+        assert marker is not None
+        count = min(marker.args[0], len(of_test))
+        dropped.update(set(of_test) - {of_test[index * len(of_test) // count] for index in range(count)})
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+        items[:] = [item for item in items if item not in dropped]
 
 
 @pytest.fixture(scope="session")

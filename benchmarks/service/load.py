@@ -20,8 +20,9 @@ import re
 import statistics
 import sys
 import time
+import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,13 +130,16 @@ class RunningService:
 
 
 @contextlib.contextmanager
-def run_service() -> Iterator[RunningService]:
-    """`abs up` with the built-in model and default settings. It is ready for the duration of the statement."""
+def run_service(variables: Mapping[str, str] = types.MappingProxyType({})) -> Iterator[RunningService]:
+    """`abs up` with the built-in model, ready in the statement.
+
+    variables  of its environment, beside the defaults
+    """
     port = free_port()  # the two after it are most likely free as well
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
     with (
         short_folder() as folder,
-        up(folder, environment=environment | {"ABS_METRICS_PORT": str(port)}) as running,
+        up(folder, environment=environment | {"ABS_METRICS_PORT": str(port), **variables}) as running,
     ):
         try:
             yield RunningService(running.url, running.pids, port)

@@ -41,6 +41,7 @@ def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("path", ["/generate", "/v1/completions"])
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.sample(2)
 def test_unfinished_requests_are_reported_when_the_server_stops(
     path: str, stream: bool, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
 ) -> None:

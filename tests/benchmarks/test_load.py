@@ -19,7 +19,7 @@ SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "cli
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[dict[str, Any]]:
-    with pytest.MonkeyPatch.context() as patch, load.run_service() as service:
+    with pytest.MonkeyPatch.context() as patch, load.run_service({"ABS_NICE": "1"}) as service:
         patch.setattr(load, "COMMON", 8)  # each of them is compiled and generated once before the sustained load
         yield asyncio.run(load.measure(service, argparse.Namespace(**SHORT)))
 

@@ -77,6 +77,7 @@ def same_but_for_states(events: list[BeamStep], others: list[BeamStep]) -> None:
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", REGULAR)
+@pytest.mark.sample(3)
 def test_a_regular_language_gives_the_steps_of_its_explicit_automaton(
     name: str, algorithm: Algorithm, cost: str, files: ModelFiles, pieces: TokenBytes
 ) -> None:
@@ -153,6 +154,7 @@ def generations(constraint: PreparedConstraint, budget: int, seed: int) -> list[
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
+@pytest.mark.sample(4)
 def test_answers_are_in_the_language_within_the_budget_and_replay(
     name: str, captions: HuggingFaceModel, files: ModelFiles, pieces: TokenBytes
 ) -> None:

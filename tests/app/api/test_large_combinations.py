@@ -35,6 +35,7 @@ def small_client() -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.sample(2)
 def test_answers_satisfy_all_parts_within_every_budget(name: str, small_client: TestClient) -> None:
     constraint = CONSTRAINTS[name]
     compiled = post(small_client, "/compile", constraint=constraint)

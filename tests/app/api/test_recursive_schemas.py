@@ -20,6 +20,7 @@ def post(client: TestClient, path: str, status: int = 200, **body: Any) -> dict[
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
+@pytest.mark.sample(3)
 def test_answers_within_every_budget_are_valid(client: TestClient, schema: object) -> None:
     constraint = {"json_schema": schema}
     compiled = post(client, "/compile", constraint=constraint)

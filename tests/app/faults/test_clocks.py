@@ -64,6 +64,7 @@ def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
+@pytest.mark.sample(2)
 def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     """A job runs while clocks step ahead, then back."""
     parts, times = clock_pair

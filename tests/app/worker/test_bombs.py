@@ -90,6 +90,7 @@ def memory_bytes(compiler: CompileHandler) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("constraint", "limits"), [row[1:] for row in BOMBS], ids=NAMES)
+@pytest.mark.sample(9)
 def test_a_bomb_meets_its_limit_and_leaks_no_resource(
     compiler: CompileHandler, constraint: dict[str, object], limits: tuple[str, ...]
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_recursive_schema_is_compiled_to_a_depth_or_refused(
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sample(2)
 def test_garbage_is_refused_or_compiled_but_never_breaks_anything(compiler: CompileHandler, seed: int) -> None:
     rng = random.Random(seed)
     ranges = ((32, 127), (0, 0x250), (0x2000, 0x2C00), (0x1F300, 0x1F700))

@@ -54,6 +54,7 @@ def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.Mo
     ("variable", "value", "advice"),
     [("LTLF_ENGINE", "mona", "apt install mona"), ("REGEX_ENGINE", "fado", "pip install --no-deps FAdo")],
 )
+@pytest.mark.sample(3)
 def test_an_absent_engine_stops_a_process_at_its_start(
     command: tuple[str, ...], variable: str, value: str, advice: str, tmp_path: Path
 ) -> None:

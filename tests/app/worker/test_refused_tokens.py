@@ -38,6 +38,7 @@ def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: Any
     ],
     ids=["keywords", "regex", "ltlf"],
 )
+@pytest.mark.sample(4)
 def test_each_rejected_token_is_disallowed_for_its_row(
     settings: Settings, spec: Spec, max_tokens: int, algorithm: str
 ) -> None:

@@ -114,6 +114,7 @@ def distance_function(spec: SequenceSpec) -> tuple[Callable[[Sequence[int]], int
 
 
 @pytest.mark.parametrize("seed", range(CASES))
+@pytest.mark.sample(3)
 def test_distances_are_those_of_brute_force(seed: int) -> None:
     spec = random_sequence(random.Random(seed))
     accepted = [ids for ids in all_ids() if is_text(spec, ids)]

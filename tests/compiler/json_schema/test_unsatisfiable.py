@@ -178,6 +178,7 @@ def has_instance(schema: Any, rng: random.Random, attempts: int = 200) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sample(2)
 def test_unsatisfiable_random_schemas_have_no_instance(seed: int) -> None:
     rng, refused = random.Random(seed), 0
     for _ in range(60):
@@ -190,6 +191,7 @@ def test_unsatisfiable_random_schemas_have_no_instance(seed: int) -> None:
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.sample(1)
 def test_unsatisfiable_schemas_of_the_suite_have_no_instance(draft: str) -> None:
     rng, refused, suite = random.Random(0), 0, suites()[draft]
     for group in suite["groups"]:

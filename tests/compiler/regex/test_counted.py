@@ -79,6 +79,7 @@ def test_a_repetition_whose_end_is_unclear_meets_a_limit(pattern: str) -> None:
         (JsonSchemaSpec('{"type":"string","pattern":"^a{30000,100000}$"}'), 7_503),
     ],
 )
+@pytest.mark.sample(2)
 def test_budgets_of_large_repetitions_are_exact(spec: Spec, least: int) -> None:
     vocabulary = Vocabulary((b"a", b"aa", b"aaaa", b"ab", b"c", b"b", b'"', b"\xc3", None), (8,))
     assert compile_spec(spec, vocabulary, Limits(compile_s_max=100)).tokens.min_tokens == least

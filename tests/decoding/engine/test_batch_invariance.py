@@ -96,6 +96,7 @@ def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedMode
     ("prompt", "rows", "tokens", "stretch"), [(10, 6, 50, 1), (120, 1, 3, 1), (4, 40, 20, 1), (4, 40, 20, 19)]
 )
 @pytest.mark.parametrize("name", ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5"])
+@pytest.mark.sample(3)
 def test_a_generation_uses_no_more_memory_than_estimated(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_generation_uses_no_more_memory_than_estimated(
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked"])
 @pytest.mark.parametrize("name", ["gpt2", "mistral, a window of 5"])
+@pytest.mark.sample(2)
 def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algorithm) -> None:
     model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else mistral_of(5))
     length = 30  # tokens before EOS
@@ -140,6 +142,7 @@ WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
     [lambda: gpt2_of(**WIDE), lambda: make_model(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
     ids=["shared", "plain"],
 )
+@pytest.mark.sample(2)
 def test_sampling_uses_no_more_memory_than_estimated(
     make: Callable[[], PreTrainedModel], temperature: float, top_p: float
 ) -> None:
