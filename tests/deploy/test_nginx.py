@@ -181,7 +181,7 @@ def test_a_rolling_update_breaks_no_idempotent_request(tmp_path: Path) -> None:
         try:
             until(lambda: len(statuses) > 25, "requests are answered", 60)
             first.process.send_signal(signal.SIGTERM)
-            assert first.process.wait(30) == 0
+            assert first.process.wait(90) == 0
             answered = len(statuses)
             until(lambda: len(statuses) > answered + 25, "requests are answered after the end of a server", 60)
         finally:

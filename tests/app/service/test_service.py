@@ -58,7 +58,7 @@ async def running_service(
     settings = Settings()
     broker, store = MemoryBroker(queue_jobs_max), MemoryStore(settings.retention.store_bytes_max)
     service = Service(settings, broker, store, open_model_files(settings.inference.model))
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(180), asyncio.TaskGroup() as group:
         tasks = [group.create_task(serve(queue, opener, broker, store, settings)) for queue, opener in workers.items()]
         while workers and await service.jobs.reasons_not_ready(tuple(workers)):
             await asyncio.sleep(0.005)
