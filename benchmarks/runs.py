@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -60,6 +61,13 @@ def tokenizer_path(shared: Path, vocabulary: str) -> Path:
 def concept_sets_path(shared: Path) -> Path:
     """CommonGen's validation split."""
     return shared / "data" / "commongen" / "dev.jsonl"
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of a checkout; "unknown" outside of one."""
+    command = ["git", "-C", str(folder), "rev-parse", "--short=10", "HEAD"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout.strip() if not result.returncode else "unknown"
 
 
 def write_json(path: Path, run: Row) -> None:

@@ -94,6 +94,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "quality": "report runs systems",
         "maskbench": "compiler report runs",
         "policies": "report runs",
+        "declare": "report runs",
         "grammars": "compiler decoding report runs",
         "tasks": "compiler decoding keyword_patterns quality report runs systems",
     },

@@ -21,10 +21,10 @@ from zlib import crc32
 
 from benchmarks.compiler.cases import ENGINES, PEERS, Expression
 from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest, Outcome
-from benchmarks.maskbench.suite import PARTS, SchemaCase, commit_of, read_case, select
+from benchmarks.maskbench.suite import PARTS, SchemaCase, read_case, select
 from benchmarks.report import write_run
 from benchmarks.report.maskbench import COMPILE_ROWS, ROWS, stored_rows
-from benchmarks.runs import Row, parser_of, tokenizer_path
+from benchmarks.runs import Row, commit_of, parser_of, tokenizer_path
 
 MODULE = "benchmarks.maskbench.measure"
 

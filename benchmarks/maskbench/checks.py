@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.maskbench.measure import compact_text, passes_check
-from benchmarks.maskbench.suite import PARTS, SchemaCase, commit_of, read_case, select
+from benchmarks.maskbench.suite import PARTS, SchemaCase, read_case, select
 from benchmarks.report import write_run
-from benchmarks.runs import parser_of
+from benchmarks.runs import commit_of, parser_of
 from compiler.errors import SpecError
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -76,10 +75,3 @@ def read_case(path: Path) -> SchemaCase:
     content = json.loads(path.read_text(encoding="utf-8"))
     tests = tuple({name: test[name] for name in ("data", "valid")} for test in content["tests"])
     return SchemaCase(path.name, content["schema"], tests)
-
-
-def commit_of(folder: Path) -> str:
-    """The commit of a checkout; "unknown" outside of one."""
-    command = ["git", "-C", str(folder), "rev-parse", "--short=10", "HEAD"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.strip() if not result.returncode else "unknown"

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.runs import RESULTS_DIRECTORY, Row, link
 
 MIB = 2**20
@@ -52,6 +54,16 @@ def median_and_range(values: Iterable[float]) -> str:
     ordered = sorted(values)
     median, low, high = map(short_number, (statistics.median(ordered), ordered[0], ordered[-1]))
     return median if low == high else f"{median} ({low}-{high})"
+
+
+def share_of(part: int, total: int) -> str:
+    """A part of a total, also in per cent."""
+    return f"{part:,} of {total:,} ({part / total:.1%})".replace("%", " %") if total else "-"
+
+
+def percentiles(values: Sequence[float], percents: tuple[int, ...] = (50, 99)) -> str:
+    """Some percentiles of values."""
+    return " / ".join(short_number(float(value)) for value in np.percentile(values, percents)) if values else "-"
 
 
 def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.report.compile import ENGINE_NAMES
-from benchmarks.report.layout import grouped, section, short_number, table
+from benchmarks.report.layout import grouped, percentiles, section, share_of, table
 from benchmarks.runs import RESULTS_DIRECTORY, Row, link
 
 ROWS, COMPILE_ROWS = RESULTS_DIRECTORY / "maskbench.jsonl", RESULTS_DIRECTORY / "maskbench_compiles.jsonl"
@@ -62,7 +60,7 @@ def maskbench_section(run: dict[str, Any]) -> str:
     limits = f"{run['limits']['seconds']:g} s and {run['limits']['gigabytes']} GB a schema"
     sample = f"{run['part']} part, seed {run['seed']}"
     details = (f"data {run['commit']}", sample, f"vocabulary {run['vocabulary']}", limits, versions)
-    reasons = "\n".join(_reasons(name, engine_rows) for name, engine_rows in by_engine.items())
+    reasons = "\n".join(reasons_line(name, engine_rows) for name, engine_rows in by_engine.items())
     parts = [_overview(by_engine), CUT_NOTES, _cuts(by_engine), "### By origin", _origins(by_engine)]
     parts += ["### Why schemas do not compile", reasons, f"Every verdict by file: [{ROWS.name}]({link(ROWS)})."]
     return section("Schemas of MaskBench", run, NOTES, *parts, details=details)
@@ -79,8 +77,8 @@ def compiles_section(run: dict[str, Any]) -> str:
     for name, rows in by_engine.items():
         compiled = [row for row in rows if is_compiled(row)]
         figures = [[row[figure] for row in compiled if figure in row] for figure in ("ms", "states")]
-        body.append([name, _share(len(compiled), len(rows)), *(_percentiles(each, (50, 90, 99)) for each in figures)])
-    reasons = "\n".join(_reasons(name, rows) for name, rows in by_engine.items())
+        body.append([name, share_of(len(compiled), len(rows)), *(percentiles(each, (50, 90, 99)) for each in figures)])
+    reasons = "\n".join(reasons_line(name, rows) for name, rows in by_engine.items())
     parts = [table(head, body), _origins(by_engine), "Why schemas do not compile:", reasons]
     parts.append(f"Every schema: [{COMPILE_ROWS.name}]({link(COMPILE_ROWS)}).")
     return section("Compiles of MaskBench's schemas", run, COMPILE_NOTES, *parts, details=details)
@@ -102,8 +100,9 @@ def checks_section(run: dict[str, Any]) -> str:
 def summary_line() -> str:
     """The README's line: what compiles, and what is valid when cut."""
     by_engine = _by_engine(stored_rows())
-    compiled = ", ".join(f"{name} {_share(sum(map(is_compiled, rows)), len(rows))}" for name, rows in by_engine.items())
-    cuts = ", ".join(f"{name} {_share(*cut_verdicts(rows, 'hurried', -1))}" for name, rows in by_engine.items())
+    shares = {name: share_of(sum(map(is_compiled, rows)), len(rows)) for name, rows in by_engine.items()}
+    compiled = ", ".join(f"{name} {share}" for name, share in shares.items())
+    cuts = ", ".join(f"{name} {share_of(*cut_verdicts(rows, 'hurried', -1))}" for name, rows in by_engine.items())
     return (
         f"Public JSON schemas (MaskBench) that compile: {compiled}. Valid when a generation that prefers to end is cut "
         f"at twice the least budget: {cuts}."
@@ -138,26 +137,19 @@ def _overview(by_engine: dict[str, list[Row]]) -> str:
         accepted, valid = verdicts(rows, True, 1)
         wrong, invalid = verdicts(rows, False, 1)
         body.append([
-            name, _share(len(compiled), len(rows)), f"{accepted:,} of {valid:,}", f"{invalid - wrong:,} of {invalid:,}",
-            _share(*verdicts(rows, True, 2)), _percentiles([row["ms"] for row in compiled]),
-            _percentiles([time for row in compiled for time in row.get("mask_us", ())]),
+            name, share_of(len(compiled), len(rows)), f"{accepted:,} of {valid:,}",
+            f"{invalid - wrong:,} of {invalid:,}", share_of(*verdicts(rows, True, 2)),
+            percentiles([row["ms"] for row in compiled]),
+            percentiles([time for row in compiled for time in row.get("mask_us", ())]),
         ])  # fmt: skip
     return table(head, body)
-
-
-def _share(part: int, total: int) -> str:
-    return f"{part:,} of {total:,} ({part / total:.1%})".replace("%", " %") if total else "-"
-
-
-def _percentiles(values: Sequence[float], percents: tuple[int, ...] = (50, 99)) -> str:
-    return " / ".join(short_number(float(value)) for value in np.percentile(values, percents)) if values else "-"
 
 
 def _cuts(by_engine: dict[str, list[Row]]) -> str:
     kinds = ("random", "hurried")
     body = []
     for name, rows in by_engine.items():
-        cells = [_share(*cut_verdicts(rows, kind, index)) for kind in kinds for index in range(len(CUT_TIMES))]
+        cells = [share_of(*cut_verdicts(rows, kind, index)) for kind in kinds for index in range(len(CUT_TIMES))]
         body.append([name, *cells])
     return table(["valid when cut", *(f"{kind}, {times} x" for kind in kinds for times in CUT_TIMES)], body)
 
@@ -171,7 +163,8 @@ def _origins(by_engine: dict[str, list[Row]]) -> str:
     return table(["compiled, by origin", *counts], body)
 
 
-def _reasons(name: str, rows: Iterable[Row]) -> str:
+def reasons_line(name: str, rows: Iterable[Row]) -> str:
+    """Why an engine does not compile, the most common reasons first."""
     reasons = Counter(row.get("reason", row["outcome"]) for row in rows if not is_compiled(row))
     shown = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common(_REASONS_SHOWN))
     others = reasons.total() - sum(count for _, count in reasons.most_common(_REASONS_SHOWN))

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from benchmarks.report.compile import compile_section, ltlf_section, scale_section
+from benchmarks.report.declare import declare_section
 from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, shapes_section, step_section
 from benchmarks.report.grammars import grammars_section
 from benchmarks.report.maskbench import checks_section, compiles_section, maskbench_section
@@ -46,6 +47,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "commongen": commongen_section,
     "infilling": infilling_section,
     "policies": policies_section,
+    "declare": declare_section,
     "runtimes": runtimes_section,
     "load": load_section,
     "queue": queue_section,
