@@ -93,6 +93,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "decoding": "compiler keyword_patterns memory report runs systems",
         "quality": "report runs systems",
         "maskbench": "compiler report runs",
+        "bfcl": "compiler maskbench report runs",
         "policies": "report runs",
         "declare": "report runs",
         "grammars": "compiler decoding report runs",

@@ -11,14 +11,15 @@ from typing import Literal
 
 ENGINES = ("ours", "outlines_core", "xgrammar", "llguidance")
 PEERS = ENGINES[1:]
-ExpressionKind = Literal["constraint", "regex", "json_schema", "lark"]
+ExpressionKind = Literal["constraint", "regex", "json_schema", "lark", "structural_tag"]
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A constraint in the form that one engine takes.
 
-    kind  of `text`: our constraint as JSON, a regex, a JSON schema, or a grammar in llguidance's Lark
+    kind  of `text`: our constraint as JSON, a regex, a JSON schema, a grammar in llguidance's Lark, or a structural tag
+          of XGrammar
     note  how its language differs from that of our constraint; empty: it is the same
     """
 

@@ -323,6 +323,8 @@ class XGrammarEngine(_PeerEngine):
             )
         elif expression.kind == "lark":
             compiled = self._compiler.compile_lark(expression.text)
+        elif expression.kind == "structural_tag":
+            compiled = self._compiler.compile_structural_tag(expression.text)
         else:
             compiled = self._compiler.compile_regex(expression.text)
         mask = self._library.allocate_token_bitmask(1, self._size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from benchmarks.report.bfcl import bfcl_section
 from benchmarks.report.compile import compile_section, ltlf_section, scale_section
 from benchmarks.report.declare import declare_section
 from benchmarks.report.decoding import batch_section, decode_section, runtimes_section, shapes_section, step_section
@@ -34,6 +35,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "maskbench": maskbench_section,
     "maskbench_compiles": compiles_section,
     "maskbench_checks": checks_section,
+    "bfcl": bfcl_section,
     "grammars": grammars_section,
     "search_quality": quality_section,
     "beam_widths": beam_widths_section,
