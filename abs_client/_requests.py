@@ -40,6 +40,8 @@ from abs_client.results import (
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
+Prompt = str | Sequence[Mapping[str, Any]]
+"""A text to continue, or the messages of a conversation as in the chat API."""
 DEADLINE_SLACK_S = 30.0  # the service enforces `timeout_s`; a connection silent for this much longer counts as dead
 CANCEL_READ_S = 2.0
 _HASH, _JOB, _VISIBLE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{32}"), re.compile("[!-~]+")
@@ -77,6 +79,8 @@ class GenerateOptions(TypedDict, total=False):
     priority: Literal["interactive", "batch"] | None  # all interactive requests precede all batch requests
     model: str | None  # UnknownModelError unless this model is served
     automaton: str | None  # the hash of a compiled constraint, instead of a constraint
+    tools: Sequence[Mapping[str, Any]] | None  # with messages: the tools that may be called, as in the chat API
+    policy: Policy | None  # with tools: rules over the order of calls, results and replies
     idempotency_key: str | None  # equal keys of equal requests share one job
 
 
@@ -127,10 +131,14 @@ class Call(Generic[T]):
 
 
 def generate(
-    prompt: str, constraint: ConstraintLike | CompileResult | None, options: GenerateOptions
+    prompt: Prompt, constraint: ConstraintLike | CompileResult | None, options: GenerateOptions
 ) -> Call[GenerateResult]:
     """POST /generate."""
-    return _post("/generate", {"prompt": prompt, **_constraint_fields(constraint)}, options, GenerateResult)
+    subject = {"prompt": prompt} if isinstance(prompt, str) else {"messages": list(prompt)}
+    fields = _present(options)
+    if "policy" in fields:
+        fields["policy"] = fields["policy"].as_dict()
+    return _post("/generate", {**subject, **_constraint_fields(constraint)}, fields, GenerateResult)
 
 
 def compile(
@@ -301,9 +309,7 @@ def _present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _post(
-    path: str, body: dict[str, Any], options: GenerateOptions | DecodeOptions, kind: type[R]
-) -> Call[R]:
+def _post(path: str, body: dict[str, Any], options: Mapping[str, Any], kind: type[R]) -> Call[R]:
     """A POST request with an idempotency key. A retry with that key does not repeat work."""
     fields = _present(options)
     key = fields.pop("idempotency_key", None)

@@ -18,7 +18,7 @@ import httpx2
 from abs_client import _requests as requests
 from abs_client._follower import EventFollower
 from abs_client._io import AsyncIo, Io
-from abs_client._requests import Call, DecodeOptions, GenerateOptions
+from abs_client._requests import Call, DecodeOptions, GenerateOptions, Prompt
 from abs_client._retry import Retry, RetryState, is_transient, no_response
 from abs_client._transport import READ_S, Endpoint
 from abs_client.constraints import ConstraintLike
@@ -75,12 +75,13 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         self._retry = retry or Retry()
 
     async def generate(
-        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
+        self, prompt: Prompt, constraint: ConstraintLike | CompileResult | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> GenerateResult:
         """Generate texts that satisfy a constraint, best first.
 
-        prompt      the text to continue
-        constraint  a Constraint, its JSON as a dict, or a CompileResult; None with the option `automaton`
+        prompt      the text to continue, or the messages of a conversation as in the chat API
+        constraint  a Constraint, its JSON as a dict, or a CompileResult; None with the option `automaton`, or messages
         options     the fields of GenerateOptions, such as max_tokens and beams
 
         An interrupt (Ctrl-C, a cancelled task) cancels the job, unless the caller gave an idempotency_key.
@@ -88,7 +89,8 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         return await self._request(requests.generate(prompt, constraint, options))
 
     def stream(
-        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
+        self, prompt: Prompt, constraint: ConstraintLike | CompileResult | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> AsyncStream[GenerateResult]:
         """Generate as `generate` does, as a stream of events: Compilation, Step, Restart, Done.
 
@@ -149,7 +151,8 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         return await self._request(requests.decode(log_probs, constraint, labels, options))
 
     async def submit(
-        self, prompt: str, constraint: ConstraintLike | CompileResult | None = None, **options: Unpack[GenerateOptions]
+        self, prompt: Prompt, constraint: ConstraintLike | CompileResult | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> AsyncJob[GenerateResult]:
         """Start what `generate` does, and return its job at once."""
         return await self._submit(requests.generate(prompt, constraint, options))

@@ -92,6 +92,7 @@ class GeneratedText:
     proven_gap  how much better the best satisfying text can be at most, as a length-normalized log-prob: 0 for a text
                 that is proven the best, None where the algorithm keeps no bound
     captures    the captured parts; None without a sequence that captures
+    message     the text as the next message, with its calls; None unless the request has messages
     """
 
     text: str
@@ -103,6 +104,7 @@ class GeneratedText:
     trace: tuple[TokenStep, ...] | None = None
     proven_gap: float | None = None
     captures: tuple[Capture, ...] | None = None
+    message: dict[str, Any] | None = None
 
     def parse(self, model: Any = None) -> Any:
         """Parse the text as JSON, into plain values or a pydantic model.

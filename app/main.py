@@ -34,6 +34,7 @@ from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventB
 from app.models import open_model_files
 from app.observability import metrics, tracing
 from app.openai.errors import OpenAIErrors, document_errors
+from app.openai.native import router as native
 from app.openai.routes import router as openai
 from app.openai.token_routes import router as tokens
 from app.service import Service
@@ -59,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # FastAPI's own spans hold the query and its logs the messages of exceptions, and either may quote a prompt.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    for routes in (router, jobs, openai, tokens, operations, page):
+    for routes in (native, router, jobs, openai, tokens, operations, page):
         app.include_router(routes)
     server = chosen.server
     app.add_middleware(

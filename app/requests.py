@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import JsonValue
+
 from app.errors import InvalidRequest, RequestOverLimit
 from app.messages import GenerationOptions, Priority
 from app.models import ModelFiles
@@ -26,6 +28,7 @@ class GenerateParams:
                         tokenizer finds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
                         caller did not set
+    answer              the JSON of an AnswerReader, if answers are read as messages
     """
 
     prompt: str | tuple[int, ...]
@@ -38,6 +41,7 @@ class GenerateParams:
     stream: bool = False
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
+    answer: dict[str, JsonValue] | None = None
 
     @property
     def weight(self) -> int:

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
+from app.auth import KeyPolicy
 from app.errors import InvalidRequest
+from app.formats import NO_ARGUMENTS
 from app.messages import PolicyEvent, StrictModel
 from app.service import PolicyParams
 from compiler.policies import read_decl
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
-NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 RULES_MAX, MESSAGES_MAX, TOOLS_MAX = 256, 10_000, 1_000
 
 
@@ -32,6 +33,9 @@ class PolicyBody(StrictModel):
     def all_rules(self) -> tuple[str, ...]:
         """The rules, and those of the Declare file. Raises SpecSyntaxError and SpecUnsupported."""
         return (*self.rules, *(read_decl(self.decl) if self.decl else ()))
+
+
+NO_RULES = PolicyBody.model_validate({})
 
 
 class CalledFunctionBody(StrictModel):
@@ -57,6 +61,7 @@ class ConversationMessageBody(StrictModel):
     name: str | None = None
     tool_calls: list[CalledToolBody] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
 
 class ToolParametersBody(StrictModel):
@@ -81,9 +86,12 @@ Tools = Annotated[list[ConversationToolBody], Field(max_length=TOOLS_MAX, fail_f
 
 def policy_params(
     policy: PolicyBody | None, tools: Sequence[ConversationToolBody] | None, messages: Sequence[_Message] = (),
-    *, states_max: int = 0,
+    *, key: KeyPolicy | None = None, states_max: int = 0,
 ) -> PolicyParams | None:
-    """A policy with its tools and the events of the messages. Without tools, those that are called may be called."""
+    """A policy with its tools and the events of the messages. Without tools, those that are called may be called.
+
+    key  the policy of the caller's API key, which holds as well
+    """
     if policy is None:
         return None
     events = events_of(messages)
@@ -93,7 +101,7 @@ def policy_params(
         schemas = {tool.function.name: tool.function.parameters or NO_ARGUMENTS for tool in tools}
     return PolicyParams(
         rules=policy.all_rules(), tools=schemas, events=events, assume=tuple(policy.assume),
-        max_calls=policy.max_calls, states_max=states_max,
+        max_calls=policy.max_calls, states_max=states_max, key=key,
     )
 
 

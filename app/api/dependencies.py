@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 from fastapi import Depends, Header, Request
 from pydantic import BaseModel
 
+from app.auth import KeyPolicy
 from app.errors import ClientGone, InvalidRequest, NotReady
 from app.service import Service, SubmissionContext
 
@@ -45,7 +46,11 @@ class ContextFactory:
         if key is not None and not _VISIBLE.fullmatch(key):
             raise InvalidRequest((("Idempotency-Key", "must be 1 to 255 visible ASCII characters"),))
         # The parsed body is hashed, not its bytes: a retry may format the same JSON differently.
-        digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest() if key is not None else ""
+        # The policy of the API key is part of the request: another one leads to another answer.
+        digest = ""
+        if key is not None:
+            content = f"{body.model_dump_json()}{key_policy_of(request) or ''}"
+            digest = hashlib.sha256(content.encode()).hexdigest()
         # RFC 7240: preferences are separated by commas, parameters by semicolons.
         respond_async = self.prefer is not None and RESPOND_ASYNC in {
             part.partition(";")[0].strip().lower() for part in self.prefer.split(",")
@@ -57,6 +62,20 @@ class ContextFactory:
 def owner_of(request: Request) -> str:
     """The name of the caller's API key. It owns the jobs that the caller may see, and is empty without keys."""
     return str(getattr(request.state, "owner", ""))
+
+
+def key_policy_of(request: Request) -> KeyPolicy | None:
+    """The policy of the caller's API key. None if it has none."""
+    policy = getattr(request.state, "policy", None)
+    assert policy is None or isinstance(policy, KeyPolicy)
+    return policy
+
+
+def require_no_key_policy(request: Request, instead: str) -> None:
+    """Raise InvalidRequest for a prompt under an API key with a policy. A prompt has no events to judge."""
+    if key_policy_of(request) is not None:
+        message = f"the policy of the API key speaks of conversations, and a prompt is none: {instead}"
+        raise InvalidRequest((("prompt", message),))
 
 
 @dataclass

@@ -7,50 +7,47 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
-from app.api.dependencies import ContextDependency, ServiceDependency, owner_of, while_connected
+from app.api.dependencies import ContextDependency, ServiceDependency, key_policy_of, owner_of, while_connected
 from app.api.jobs import JobResponse, accepted_response
-from app.api.openapi import EVENT_STREAM, Responses, errors, text
+from app.api.openapi import Responses, errors, text
 from app.api.schemas import (
     Answer,
     AutomatonResponse,
     CheckRequest,
     CompileRequest,
     DecodeRequest,
-    GenerateRequest,
-    GenerateResponse,
     answer_of,
     to_json,
 )
-from app.api.sse import JobEvents
 from app.errors import UnknownAutomaton
 from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse, PolicyResponse
-from app.service import EventSubscription, Service, SubmittedJob
+from app.service import Service, SubmittedJob
 from compiler.artifact import CompiledConstraint
 
 _CACHED = "public, max-age=86400, immutable"  # the automaton of a hash never changes
-_ACCEPTED: Responses = {202: {"description": "Asked for by `Prefer: respond-async`", "model": JobResponse}}
-_JOB_ERRORS = errors(400, 408, 413, 415, 422, 429, 500, 503, 504)
-_LOOKUP_ERRORS = errors(404, 500, 503)
+ACCEPTED: Responses = {202: {"description": "Asked for by `Prefer: respond-async`", "model": JobResponse}}
+JOB_ERRORS = errors(400, 408, 413, 415, 422, 429, 500, 503, 504)
+LOOKUP_ERRORS = errors(404, 500, 503)
 DOT_TYPE, SVG_TYPE = "text/vnd.graphviz", "image/svg+xml"
-_PICTURE_ERRORS = _LOOKUP_ERRORS | errors(422)
+_PICTURE_ERRORS = LOOKUP_ERRORS | errors(422)
 router = APIRouter()
 
 
 @router.post(
-    "/compile", responses=_ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS, summary="Compile a constraint and keep it",
+    "/compile", responses=ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS, summary="Compile a constraint and keep it",
     response_model=CompileResponse | PolicyResponse,
 )
 async def compile_constraint(
     request: Request, service: ServiceDependency, body: CompileRequest, context_of: ContextDependency
 ) -> Response:
     context = context_of(body)
-    if policy := body.policy_params():
+    if policy := body.policy_params(key_policy_of(request)):
         return _json(PolicyResponse, await while_connected(request, service.apply_policy(policy)))
     # Without a key or `Prefer` the caller cannot come back for the answer, so no job of the caller is needed.
     if not context.detached:
         return _json(CompileResponse, await while_connected(request, _compile(service, body, context.owner)))
     submitted = await while_connected(request, service.begin_describe(body.spec(), body.model, body.explain, context))
-    return await _respond(request, service, submitted)
+    return await respond(request, service, submitted)
 
 
 async def _compile(service: Service, body: CompileRequest, owner: str) -> CompileResponse:
@@ -61,7 +58,7 @@ async def _compile(service: Service, body: CompileRequest, owner: str) -> Compil
     return CompileResponse.of(sizes, explanation)
 
 
-async def _respond(request: Request, service: Service, submitted: SubmittedJob) -> Response:
+async def respond(request: Request, service: Service, submitted: SubmittedJob) -> Response:
     """The response to a job of one caller. It is the result, or at once the job's state for an asynchronous request."""
     if submitted.context.respond_async:
         return await accepted_response(request, service, submitted.job_id)
@@ -72,25 +69,7 @@ async def _respond(request: Request, service: Service, submitted: SubmittedJob) 
 
 
 @router.post(
-    "/generate", responses=EVENT_STREAM | _ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS | errors(507),
-    response_model=GenerateResponse, summary="Continue a prompt under a constraint",
-)
-async def generate(
-    request: Request, service: ServiceDependency, body: GenerateRequest, context_of: ContextDependency
-) -> Response:
-    context = context_of(body)
-    submitted = await while_connected(request, service.begin(body.to_params(), context))
-    if context.respond_async or not body.stream:
-        return await _respond(request, service, submitted)
-    reader = EventSubscription(service, submitted)
-    # An earlier failure gets a plain response instead of events.
-    await while_connected(request, reader.wait_until_compiled())
-    headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}
-    return JobEvents(reader, request.state.request_id, headers=headers)
-
-
-@router.post(
-    "/decode", responses=_ACCEPTED | _JOB_ERRORS | _LOOKUP_ERRORS, response_model=DecodeResponse,
+    "/decode", responses=ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS, response_model=DecodeResponse,
     summary="Decode a matrix of log-probs over labels",
 )
 async def decode(
@@ -98,15 +77,15 @@ async def decode(
 ) -> Response:
     context = context_of(body)
     submitted = await while_connected(request, service.begin(body.to_params(), context))
-    return await _respond(request, service, submitted)
+    return await respond(request, service, submitted)
 
 
 @router.post(
-    "/check", responses=_JOB_ERRORS, summary="Check a text or a conversation; no model takes part",
+    "/check", responses=JOB_ERRORS, summary="Check a text or a conversation; no model takes part",
     response_model=CheckResponse | PolicyResponse,
 )
 async def check(request: Request, service: ServiceDependency, body: CheckRequest) -> Response:
-    if policy := body.policy_params():
+    if policy := body.policy_params(key_policy_of(request)):
         return _json(PolicyResponse, await while_connected(request, service.apply_policy(policy)))
     checked = await while_connected(request, service.check(body.spec(), body.subject(), body.conjuncts))
     return _json(CheckResponse, checked)

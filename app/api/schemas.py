@@ -25,6 +25,7 @@ from pydantic.dataclasses import dataclass
 from app.api.constraint_schema import CONSTRAINT_SCHEMA
 from app.api.conversations import Messages, PolicyBody, Tools, policy_params
 from app.api.errors import FAULTS_MAX
+from app.auth import KeyPolicy
 from app.errors import InternalError, InvalidRequest
 from app.messages import (
     CONFIG,
@@ -100,9 +101,9 @@ class CompileRequest(_ConstraintBody):
     model: str | None = None
     explain: bool = Field(True, description="Tell in words and examples what was compiled")
 
-    def policy_params(self) -> PolicyParams | None:
-        """The policy, to be listed; None without one."""
-        return policy_params(self.policy, self.tools, states_max=POLICY_STATES_MAX)
+    def policy_params(self, key: KeyPolicy | None) -> PolicyParams | None:
+        """The policies of request and key, to be listed; None without one."""
+        return policy_params(self.policy, self.tools, key=key, states_max=POLICY_STATES_MAX)
 
 
 class CheckRequest(_ConstraintBody):
@@ -113,9 +114,12 @@ class CheckRequest(_ConstraintBody):
     messages: Messages | None = None
     conjuncts: bool = Field(False, description="Check each conjunct of the constraint by itself, too: the first 32")
 
-    def policy_params(self) -> PolicyParams | None:
-        """The policy and the events of the conversation; None without a policy. Raises InvalidRequest."""
-        return policy_params(self.policy, self.tools, self.messages or ())
+    def policy_params(self, key: KeyPolicy | None) -> PolicyParams | None:
+        """The policies of request and key, and the events; None without one.
+
+        Raises InvalidRequest.
+        """
+        return policy_params(self.policy, self.tools, self.messages or (), key=key)
 
     @model_validator(mode="after")
     def _one_subject(self) -> CheckRequest:
@@ -135,9 +139,16 @@ class CheckRequest(_ConstraintBody):
 
 
 class GenerateRequest(Body, GenerationOptions):
-    """A prompt to continue under a constraint. `automaton` may replace the constraint: the hash from POST /compile."""
+    """A prompt to continue under a constraint. `automaton` may replace the constraint: the hash from POST /compile.
 
-    prompt: str
+    With `messages` in place of the prompt, the answer is the next message of a conversation: a reply in words, which a
+    constraint binds if there is one, or calls of tools.
+    """
+
+    prompt: str | None = None
+    messages: Messages | None = Field(None, min_length=1, description="A conversation to continue, as in the chat API")
+    tools: Tools | None = Field(None, description="With messages: the tools that may be called, as in the chat API")
+    policy: PolicyBody | None = Field(None, description="With tools: rules over the order of calls, results, replies")
     constraint: Constraint | None = None
     automaton: AutomatonHash | None = None
     model: str | None = None
@@ -161,8 +172,19 @@ class GenerateRequest(Body, GenerationOptions):
 
     @model_validator(mode="after")
     def _one_constraint(self) -> GenerateRequest:
-        if (self.constraint is None) == (self.automaton is None):
-            raise ValueError("give exactly one of constraint and automaton")
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("give exactly one of prompt and messages")
+        if self.messages is None:
+            if self.tools is not None:
+                raise ValueError("tools goes with messages")
+            if (self.constraint is None) == (self.automaton is None):
+                raise ValueError("give exactly one of constraint and automaton")
+        elif self.constraint is not None and self.automaton is not None:
+            raise ValueError("give one of constraint and automaton")
+        elif self.scope == "full":
+            raise ValueError('scope "full" goes with prompt')
+        if self.policy is not None and self.tools is None:
+            raise ValueError("policy goes with messages and tools")
         if self.algorithm != "sample" and self.n > self.beams:
             raise ValueError("n must not exceed beams")
         if self.rejected_top_k and not self.stream:
@@ -175,7 +197,7 @@ class GenerateRequest(Body, GenerationOptions):
         """The request as the service takes it. Raises SpecSyntaxError."""
         options: dict[str, Any] = {name: getattr(self, name) for name in GenerationOptions.model_fields}
         return GenerateParams(
-            prompt=self.prompt,
+            prompt=self.prompt or "",
             spec=None if self.constraint is None else spec_from_json(self.constraint),
             automaton=self.automaton,
             model=self.model,

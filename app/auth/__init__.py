@@ -6,6 +6,7 @@ memory, or on Redis if several processes serve the API.
 
 from __future__ import annotations
 
+from app.auth.key_policy import KeyPolicy
 from app.auth.keys import SCOPES, Key, KeyRing, add_key, new_key, read_keys, remove_key, when
 from app.auth.rate_limit import Charge, KeyCharges, Limiter
 from app.auth.route_scopes import (
@@ -22,7 +23,7 @@ from app.auth.route_scopes import (
 )
 
 __all__ = [
-    "HEALTH", "ROUTE_SCOPES", "SCOPES", "Charge", "Key", "KeyCharges", "KeyRing", "Limiter", "RateLimitStatus",
-    "add_key", "bearer", "is_public", "method_not_allowed", "metrics_guard", "new_key", "read_keys", "remove_key",
-    "require_scope", "scope_of", "template_of", "when",
+    "HEALTH", "ROUTE_SCOPES", "SCOPES", "Charge", "Key", "KeyCharges", "KeyPolicy", "KeyRing", "Limiter",
+    "RateLimitStatus", "add_key", "bearer", "is_public", "method_not_allowed", "metrics_guard", "new_key", "read_keys",
+    "remove_key", "require_scope", "scope_of", "template_of", "when",
 ]  # fmt: skip

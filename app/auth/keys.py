@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from app.auth.key_policy import KeyPolicy
 from app.errors import SettingsInvalid, Unauthorized
 
 SCOPES = ("generate", "compile", "admin")
@@ -43,6 +44,7 @@ class Key:
     expires  Unix time in s
     requests_per_minute, concurrency_max, beam_tokens_per_minute
              None for the setting's limit, 0 for no limit
+    policy   what the conversations of its requests must keep; None if they need not
 
     Raises ValueError for an invalid field, with a message that contains nothing secret.
     """
@@ -55,6 +57,7 @@ class Key:
     requests_per_minute: int | None = None
     concurrency_max: int | None = None
     beam_tokens_per_minute: int | None = None
+    policy: KeyPolicy | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{12}", self.id):
@@ -70,11 +73,14 @@ class Key:
                 raise ValueError("a limit must be an integer, 0 or more")
 
 
-def new_key(name: str, scopes: Iterable[str], expires: float | None = None, **limits: int | None) -> tuple[str, Key]:
+def new_key(
+    name: str, scopes: Iterable[str], expires: float | None = None, policy: KeyPolicy | None = None,
+    **limits: int | None,
+) -> tuple[str, Key]:
     """A new key as text and its line of the file. The text is shown once. Raises ValueError, as Key does."""
     key_id = secrets.token_hex(6)
     text = f"abs_{key_id}_{secrets.token_hex(24)}"
-    return text, Key(key_id, name, _digest(text), tuple(dict.fromkeys(scopes)), expires, **limits)
+    return text, Key(key_id, name, _digest(text), tuple(dict.fromkeys(scopes)), expires, policy=policy, **limits)
 
 
 def when(text: str) -> float:
@@ -88,6 +94,8 @@ def line_of(key: Key) -> str:
     fields = {name: value for name, value in dataclasses.asdict(key).items() if value is not None}
     if key.expires is not None:
         fields["expires"] = datetime.fromtimestamp(key.expires, UTC).isoformat()
+    if key.policy is not None:
+        fields["policy"] = key.policy.as_dict()
     return json.dumps(fields)
 
 
@@ -128,6 +136,8 @@ def _read(line: bytes) -> Key:
         raise ValueError("id, name, sha256 and expires must be strings, scopes a list of them")
     if "expires" in fields:
         fields["expires"] = when(fields["expires"])
+    if "policy" in fields:
+        fields["policy"] = KeyPolicy.of(fields["policy"])
     return Key(**fields | {"scopes": tuple(map(str, scopes))})
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from app.auth import SCOPES, add_key, new_key, read_keys, remove_key, when
+from app.auth import SCOPES, KeyPolicy, add_key, new_key, read_keys, remove_key, when
 from app.errors import SettingsInvalid
 from app.settings import read_settings
 
@@ -32,6 +34,9 @@ def _new(
     name: Annotated[str, typer.Argument(help="the owner of the key; jobs and limits belong to the owner")],
     scope: Annotated[list[str], Opt(help=f"a scope of the key: {', '.join(SCOPES)}; may be repeated")],
     expires: Annotated[str | None, Opt(help="a date, 2027-01-31, or a time, in UTC unless it has a time zone")] = None,
+    policy: Annotated[
+        Path | None, Opt(help="a JSON file with the policy that all conversations keep: docs/policies.md")
+    ] = None,
     requests_per_minute: Limit = None, concurrency_max: Limit = None, beam_tokens_per_minute: Limit = None,
     file: File = None,
 ) -> None:
@@ -39,8 +44,9 @@ def _new(
     path = _file(file)
     try:
         text, key = new_key(
-            name, scope, None if expires is None else when(expires), requests_per_minute=requests_per_minute,
-            concurrency_max=concurrency_max, beam_tokens_per_minute=beam_tokens_per_minute,
+            name, scope, None if expires is None else when(expires), None if policy is None else _policy(policy),
+            requests_per_minute=requests_per_minute, concurrency_max=concurrency_max,
+            beam_tokens_per_minute=beam_tokens_per_minute,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -52,11 +58,12 @@ def _new(
 
 
 def _list(file: File = None) -> None:
-    """List the keys: ids, names, scopes and when they expire."""
-    table = Table("id", "name", "scopes", "expires (UTC)")
+    """List the keys: ids, names, scopes, expiry and rules."""
+    table = Table("id", "name", "scopes", "expires (UTC)", "rules")
     for key in read_keys(_file(file)):
         expires = "" if key.expires is None else f"{datetime.fromtimestamp(key.expires, UTC):%Y-%m-%d %H:%M}"
-        table.add_row(key.id, key.name, ", ".join(key.scopes), expires)
+        rules = () if key.policy is None else key.policy.rules
+        table.add_row(key.id, key.name, ", ".join(key.scopes), expires, escape("\n".join(rules)))
     Console(highlight=False).print(table)
 
 
@@ -68,6 +75,14 @@ def _revoke(
     if not remove_key(path, id):
         raise typer.BadParameter(f"{path} has no key with the id {id}")
     Console(highlight=False).print(f"the key {id} is revoked")
+
+
+def _policy(path: Path) -> KeyPolicy:
+    """The policy of a file. Raises ValueError."""
+    try:
+        return KeyPolicy.of(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror})") from None
 
 
 def _file(option: Path | None) -> Path:

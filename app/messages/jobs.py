@@ -120,6 +120,7 @@ class PolicyJob(JobHeader):
     """A job that applies a policy to the events of a conversation. It needs no model.
 
     tools       the JSON schema of each tool's arguments
+    key_rules   the rules of the caller's API key, which hold beside the others
     states_max  how many states of the policy the result lists
     """
 
@@ -128,6 +129,7 @@ class PolicyJob(JobHeader):
     events: tuple[PolicyEvent, ...]
     deadline: float
     _: KW_ONLY
+    key_rules: tuple[str, ...] = ()
     assume: tuple[str, ...] = ()
     max_calls: int | None = None
     states_max: int = 0
@@ -160,6 +162,7 @@ class GenerateJob(OwnedJob):
     markers             start and end of each token that structures a chat template's prompt, which has the token that
                         begins a text, too; None if the tokenizer finds and adds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
+    answer              the JSON of an AnswerReader, with which texts are read as messages; None if they are not
     """
 
     id: str
@@ -170,6 +173,7 @@ class GenerateJob(OwnedJob):
     progress: Literal["nothing", "progress", "steps"] = "nothing"
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
+    answer: dict[str, JsonValue] | None = None
     kind: Literal["generate"] = "generate"
 
 

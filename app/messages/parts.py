@@ -308,6 +308,33 @@ class TokenStepBody:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class AnsweredFunctionBody:
+    """The function of a call, and its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, config=CONFIG)
+class AnsweredCallBody:
+    """A call in an answer."""
+
+    id: str
+    function: AnsweredFunctionBody
+    type: Literal["function"] = "function"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class AnswerMessageBody:
+    """An answer as a message. The next request may have it among its `messages`."""
+
+    content: str | None
+    tool_calls: Annotated[tuple[AnsweredCallBody, ...] | None, Field(exclude_if=lambda calls: calls is None)] = None
+    reasoning_content: Annotated[str | None, Field(exclude_if=lambda text: text is None)] = None
+    role: Literal["assistant"] = "assistant"
+
+
+@dataclass(frozen=True, config=CONFIG)
 class ChoiceBody:
     """One answer, checked again on its finished text. `trace` is null unless requested.
 
@@ -319,7 +346,7 @@ class ChoiceBody:
     the tokenizer's own spelling counts. Null for `abs` and `sample`, which keep no bound.
 
     `captures` is null without a sequence that captures, and where to find them takes too many steps. With the scope
-    `full` they are places in prompt and answer.
+    `full` they are places in prompt and answer. `message` is left out unless the request has `messages`.
     """
 
     text: str
@@ -331,6 +358,7 @@ class ChoiceBody:
     trace: tuple[TokenStepBody, ...] | None
     proven_gap: float | None = None
     captures: tuple[CaptureBody, ...] | None = None
+    message: Annotated[AnswerMessageBody | None, Field(exclude_if=lambda message: message is None)] = None
 
 
 @dataclass(frozen=True, config=CONFIG)

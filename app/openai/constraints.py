@@ -39,7 +39,8 @@ _HARMLESS = {  # fields of structured_outputs that are accepted with these value
 class ParsedConstraint:
     """A constraint as POST /generate accepts it.
 
-    path        the field of the request that holds the value of the form's own field; errors name it
+    path        the field of the request that holds the value of the form's own field; errors name it. Empty if they
+                name fields of the constraint itself
     form        the form's own field
     deprecated  whether clients should no longer use this spelling
     reply       the request's own constraint, of a reply; this one then has it as a part
@@ -59,6 +60,8 @@ class ParsedConstraint:
         """The request's path of a field of the constraint."""
         if self.reply is not None and field.startswith(self.reply_path):
             return self.reply.path_of(field.removeprefix(self.reply_path))
+        if not self.path:
+            return field
         if self.path == "constraint":
             return self.path if field == self.path else f"{self.path}.{field}"
         head, dot, subpath = field.partition(".")

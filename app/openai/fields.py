@@ -1,16 +1,18 @@
-"""Bases of request bodies.
+"""Bases of request bodies, and their validation.
 
 A body is open to unknown fields, and a field may accept only values without effect.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator, model_validator
 
 from app.api.errors import FAULTS_MAX
 from app.api.schemas import Body
+from app.errors import InvalidRequest
 from app.openai.responses import DeferredModel
 
 _UNSUPPORTED = "Not supported: "
@@ -53,3 +55,13 @@ class NeutralValues(OpenBody):
         if value not in neutral:
             raise ValueError(f"not supported: {description.removeprefix(_UNSUPPORTED)}")
         return None
+
+
+def validated(kind: Any, fields: Mapping[str, Any], path: str) -> Any:
+    """A body of its kind. Raises InvalidRequest with paths below `path`."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        shown = [(".".join([path, *map(str, fault["loc"])]).strip("."), fault["msg"]) for fault in faults[:FAULTS_MAX]]
+        raise InvalidRequest(tuple((name, text.removeprefix("Value error, ")) for name, text in shown)) from None

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from app.errors import InternalError
+from app.formats import AnswerParts, ToolCall, call_id
 from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
 from app.openai.constraints import remove_stop
-from app.openai.formats import AnswerParts, ToolCall
 from app.openai.responses import (
     ChatChoiceBody,
     ChatChunkBody,
@@ -35,7 +35,6 @@ from app.openai.responses import (
     ToolCallFunctionBody,
     TopLogprobBody,
 )
-from app.openai.tools import call_id
 from app.openai.translate import TranslatedRequest
 from app.requests import budget_beside
 

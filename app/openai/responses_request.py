@@ -6,17 +6,16 @@ Nothing of a response is stored, so a conversation is sent whole: an id of an ea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from app.api.conversations import PolicyBody
-from app.api.errors import FAULTS_MAX
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import ALTERNATIVES_MAX
-from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported
+from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported, validated
 from app.openai.requests import ChatRequest, MessageBody, ObjectOrString, OpenAIRequest, TemplateArguments
 from app.openai.tool_bodies import ToolBody
 from compiler.errors import SpecSyntaxError, SpecUnsupported
@@ -131,7 +130,7 @@ def _tools(tools: list[dict[str, Any]] | None) -> list[ToolBody] | None:
         if tool.get("type") != "function":
             raise InvalidRequest(((f"tools.{number}.type", "only functions are supported"),))
         function = {name: item for name, item in tool.items() if name != "type"}
-        read.append(_validated(ToolBody, {"type": "function", "function": function}, f"tools.{number}"))
+        read.append(validated(ToolBody, {"type": "function", "function": function}, f"tools.{number}"))
     return read
 
 
@@ -164,7 +163,7 @@ def _messages(request: ResponsesRequest) -> list[MessageBody]:
         else:
             turns.append(turn)
             places.append(f"input.{number}")
-    return [_validated(MessageBody, turn, place) for turn, place in zip(turns, places, strict=True)]
+    return [validated(MessageBody, turn, place) for turn, place in zip(turns, places, strict=True)]
 
 
 def _turn(item: Any, path: str) -> dict[str, Any] | None:
@@ -192,15 +191,6 @@ def _content(value: object, path: str) -> object:
             raise InvalidRequest(((f"{path}.content", "contains a part that is not text: the model reads text only"),))
         parts.append({"type": "text", "text": part["text"]})
     return parts or ""
-
-
-def _validated(kind: Any, fields: Mapping[str, Any], path: str) -> Any:
-    try:
-        return kind.model_validate(fields)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        shown = [(".".join([path, *map(str, fault["loc"])]).strip("."), fault["msg"]) for fault in faults[:FAULTS_MAX]]
-        raise InvalidRequest(tuple((name, text.removeprefix("Value error, ")) for name, text in shown)) from None
 
 
 def own_path(path: str) -> str:

@@ -12,10 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from app.formats import AnswerParts, call_id
 from app.messages import GenerateJobResult
-from app.openai.formats import AnswerParts
 from app.openai.render import FinishedAnswer, Writer, logprob_fields, read_parts, usage
-from app.openai.tools import call_id
 
 Event = dict[str, Any]
 

@@ -9,10 +9,16 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.dependencies import ContextFactory, IdempotencyKey, ServiceDependency, while_connected
+from app.api.dependencies import (
+    ContextFactory,
+    IdempotencyKey,
+    ServiceDependency,
+    require_no_key_policy,
+    while_connected,
+)
 from app.api.openapi import Responses, errors
 from app.messages import GenerateJobResult
-from app.openai.policies import chat_policy
+from app.openai.chats.policies import applied_policy
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, merged
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletionResponse, CompletionResponse
@@ -47,6 +53,7 @@ async def completions(
     request: Request, service: ServiceDependency, body: CompletionRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    require_no_key_policy(request, "send `messages` to /v1/chat/completions")
     suffix_tokens = 0
     if body.suffix and infill_tokens(service.files) is None:
         suffix_tokens = len((await service.tokenize(body.suffix, body.model, add_special_tokens=False)).ids)
@@ -86,11 +93,9 @@ async def _translated_chat(
     request: Request, service: Service, body: ChatRequest, single: bool = False
 ) -> TranslatedRequest:
     """Translates a chat, whose policy is applied to its messages first."""
-    policy, decision = chat_policy(body), None
-    if policy is not None:
-        decision = await while_connected(request, service.apply_policy(policy))
+    policy = await applied_policy(request, service, body)
     translate = functools.partial(
-        translate_chat, form=service.settings.inference.chat_format, single=single, decision=decision
+        translate_chat, form=service.settings.inference.chat_format, single=single, policy=policy
     )
     # In a thread: reading a large constraint would block the event loop.
     return await asyncio.to_thread(translate, body, service.files, service.most_tokens)

@@ -12,13 +12,13 @@ from app.api.dependencies import ServiceDependency, while_connected
 from app.api.openapi import errors
 from app.api.schemas import ModelCardBody, ModelListResponse
 from app.errors import RouteNotFound
+from app.formats import chat_format
+from app.openai.chats.chat_turn import chat_prompt
+from app.openai.chats.markers import RenderedPrompt
+from app.openai.chats.tools import tool_use
 from app.openai.fields import BUILD_AT_ONCE, OpenBody
-from app.openai.formats import chat_format
-from app.openai.markers import RenderedPrompt
 from app.openai.requests import ChatRequest, MessageBody, TemplateArguments, Tools
 from app.openai.responses import DeferredModel
-from app.openai.tools import tool_use
-from app.openai.translate import chat_prompt
 from app.openai.unknown_fields import header_of, ignored_fields
 from app.service import Service
 

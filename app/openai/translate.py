@@ -13,16 +13,13 @@ from pydantic import ValidationError
 
 from app.api.schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
-from app.messages import USED_BY, PolicyResponse
+from app.formats import AUTO, AnswerFormat
+from app.messages import USED_BY
 from app.models import ModelFiles
-from app.openai.chat_template import render_prompt
+from app.openai.chats.chat_turn import answer_constraint, chat_turn
+from app.openai.chats.policies import AppliedPolicy
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
-from app.openai.formats import AUTO, AnswerFormat, ChatFormat, MarkerSplitter, Thinking, chat_format, think_format
-from app.openai.formats.reasoning import template_arguments, thinking_of
-from app.openai.markers import RenderedPrompt
-from app.openai.policies import under_policy
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
-from app.openai.tools import ToolUse, callable_tools, tool_use
 from app.requests import GenerateParams, require_ids, seeded
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 from compiler.spec import spec_from_json
@@ -30,7 +27,7 @@ from compiler.spec import spec_from_json
 COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # default budgets
 BEAMS = 16
 _ANY_TEXT = {"regex": r"(?s:.*)", "leading_space": "forbid"}  # continues the prompt, with a space or without
-_ANY_ANSWER = {"regex": r"(?:\S(?s:.*))?"}
+ANY_ANSWER = {"regex": r"(?:\S(?s:.*))?"}
 _SAMPLING = tuple(name for name, users in USED_BY.items() if users == ("sample",))
 # Values of sampling options that do not request sampling.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
@@ -72,8 +69,6 @@ _CHAT_CONFLICTS: _Conflicts = (
     ("top_logprobs", lambda request: request.top_logprobs and not request.logprobs, 'goes with "logprobs": true'),
     ("automaton", lambda request: request.automaton is not None and request.tools and request.tool_choice != "none",
      "cannot be combined with tools: send the constraint itself"),
-    ("automaton", lambda request: request.automaton is not None and request.policy is not None,
-     "cannot be combined with policy: send the constraint itself"),
     ("max_tokens", lambda request: len({request.max_tokens, request.max_completion_tokens} - {None}) > 1,
      "differs from max_completion_tokens, which is its newer name: give one"),
 )  # fmt: skip
@@ -176,50 +171,22 @@ def _text(prompt: str | tuple[int, ...], files: ModelFiles) -> str:
 
 def translate_chat(
     request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO, single: bool = False,
-    decision: PolicyResponse | None = None,
+    policy: AppliedPolicy | None = None,
 ) -> TranslatedRequest:
-    """Translates a chat. `form` is the name of the model's chat format; `single` allows a reply or one call.
+    """Translates a chat. For `form`, `single` and `policy` see `chat_turn`.
 
-    decision  what the request's policy says of the messages
-    Raises what `translate_completion`, `render_prompt` and `under_policy` raise.
+    Raises what `translate_completion` and `chat_turn` raise.
     """
+    check_chat(request)
+    turn = chat_turn(request, files, form=form, single=single, policy=policy)
+    budget, default = request.max_completion_tokens or request.max_tokens, min(CHAT_TOKENS, max_tokens)
+    fields = {"prompt": turn.prompt.text}
+    return _translate(request, fields, budget, default, markers=turn.prompt.markers, answer=turn.answer)
+
+
+def check_chat(request: ChatRequest) -> None:
+    """Raise InvalidRequest for fields of a chat that exclude each other."""
     _check_conflicts(request, _CHAT_CONFLICTS)
-    tools, family = tool_use(request), chat_format(files.chat_template, form)
-    prompt = chat_prompt(request, files, tools, family)
-    if decision is not None:
-        tools = under_policy(tools, decision)
-    thinking = thinking_of(request, think_format(files.chat_template), prompt.text)
-    answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
-    if answer is not None and single:
-        answer = dataclasses.replace(answer, single=True)
-    budget = request.max_completion_tokens or request.max_tokens
-    default = min(CHAT_TOKENS, max_tokens)
-    return _translate(request, {"prompt": prompt.text}, budget, default, markers=prompt.markers, answer=answer)
-
-
-def answer_format(
-    files: ModelFiles, family: ChatFormat, tools: ToolUse | None, thinking: Thinking | None
-) -> AnswerFormat | None:
-    """The format of an answer that may think and call. None if it is a text."""
-    if tools is not None and not tools.callable:
-        tools = None  # a policy allows a reply alone
-    if tools is None and thinking is None and not family.reply:
-        return None
-    split = MarkerSplitter(files)
-    if tools is None:
-        return AnswerFormat(split, reply=family.reply, thinking=thinking)
-    return AnswerFormat(
-        split, calls=family.calls, tools=callable_tools(tools, family.calls, split), required=tools.required,
-        parallel=tools.parallel, reply=family.reply, thinking=thinking,
-    )
-
-
-def chat_prompt(
-    request: ChatRequest, files: ModelFiles, tools: ToolUse | None, family: ChatFormat
-) -> RenderedPrompt:
-    """The prompt of a chat. Raises what `render_prompt` raises."""
-    generation_prompt, arguments = request.add_generation_prompt is not False, template_arguments(request)
-    return render_prompt(files, request.messages, generation_prompt, arguments, tools=tools, calls=family.calls)
 
 
 def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
@@ -243,7 +210,7 @@ def _translate(
     free_stops = request.stop if answer is not None and parsed is None else ()  # those of any text bind the reply alone
     if answer is not None:
         free = stop_constraint(free_stops, True, "forbid") if free_stops else None
-        parsed = _of_answer(dataclasses.replace(answer, stop_free=free), parsed)
+        parsed = answer_constraint(dataclasses.replace(answer, stop_free=free), parsed)
     fields = prompt | _algorithm_fields(request, unconstrained)
     fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
     # An echoed prompt needs the trace: it holds the space that was removed before the answer.
@@ -274,14 +241,6 @@ def _translate(
     )
 
 
-def _of_answer(answer: AnswerFormat, reply: ParsedConstraint | None) -> ParsedConstraint:
-    """The constraint of an answer. The request's own one binds the reply."""
-    constraint = answer.constraint(None if reply is None else reply.constraint)
-    deprecated = reply is not None and reply.deprecated
-    bound = None if answer.required else reply
-    return ParsedConstraint(constraint, "tools", "", deprecated, reply=bound, reply_path=answer.reply_path())
-
-
 def _renamed(request: CompletionRequest | ChatRequest, params: GenerateParams) -> dict[str, str]:
     renamed = {}
     if isinstance(request, ChatRequest):
@@ -300,7 +259,7 @@ def _constraint_with_stops(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The constraint with stop strings, and those that may end the text."""
     spec = None if parsed is None else spec_from_json(parsed.constraint)
-    default = _ANY_ANSWER if is_chat else _ANY_TEXT
+    default = ANY_ANSWER if is_chat else _ANY_TEXT
     constraint = default if parsed is None else parsed.constraint
     if not stops:
         return constraint, ()

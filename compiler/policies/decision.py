@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.automata import UNREACHABLE
@@ -13,6 +13,8 @@ from compiler.policies.events import Event, EventKind, EventProposition, read_pr
 from compiler.policies.letters import writable_within
 from compiler.policies.policy import NextEvents, PolicyAutomaton, RuleViolation, compile_policy
 from compiler.policies.rules import read_rules
+
+KEY_MARK, KEY_FIELD = "key: ", "key.policy.rules"  # of a rule that an operator has bound to an API key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +48,27 @@ class PolicyTurn:
 
 
 def read_policy(
-    rules: Sequence[str], tools: Mapping[str, dict[str, Any]], assume: Sequence[str], guard: ResourceGuard
+    rules: Sequence[str], tools: Mapping[str, dict[str, Any]], assume: Sequence[str], guard: ResourceGuard,
+    *, key_rules: Sequence[str] = (),
 ) -> PolicyAutomaton:
-    """The policy of these rules and assumptions. Raises SpecSyntaxError, SpecUnsupported and LimitExceeded."""
-    guard.check("parts_max", len(rules) + len(assume))
-    guard.check("formulas_chars_max", sum(map(len, [*rules, *assume])))
+    """The policy of these rules and assumptions.
+
+    Rules of an API key hold as well. They may name any tools, and are marked by `KEY_MARK` in results. Raises
+    SpecSyntaxError, SpecUnsupported and LimitExceeded.
+    """
+    guard.check("parts_max", len(rules) + len(key_rules) + len(assume))
+    guard.check("formulas_chars_max", sum(map(len, [*rules, *key_rules, *assume])))
     assumed = [_assumption(text, number) for number, text in enumerate(assume)]
-    read = read_rules(rules, tools, guard)
+    of_key = [replace(rule, text=KEY_MARK + rule.text) for rule in read_rules(key_rules, None, guard, KEY_FIELD)]
+    read = [*of_key, *read_rules(rules, tools, guard)]
     return compile_policy(read, tools, writable=writable_within(guard), guard=guard, assume=assumed)
+
+
+def check_rules(rules: Sequence[str], assume: Sequence[str], guard: ResourceGuard) -> None:
+    """Read rules and assumptions. Raises SpecSyntaxError, SpecUnsupported and LimitExceeded."""
+    read_rules(rules, None, guard)
+    for number, text in enumerate(assume):
+        _assumption(text, number)
 
 
 def decide(

@@ -24,9 +24,12 @@ class Rule:
     propositions: dict[str, EventProposition]
 
 
-def read_rules(texts: Sequence[str], tools: Iterable[str] | None, guard: ResourceGuard) -> list[Rule]:
+def read_rules(
+    texts: Sequence[str], tools: Iterable[str] | None, guard: ResourceGuard, field: str = "policy.rules"
+) -> list[Rule]:
     """The rules of these texts. `tools` are the names that events may have; None for any.
 
+    field  where the texts stand
     Raises SpecSyntaxError, which names the rule by its number, SpecUnsupported and LimitExceeded.
     """
     rules = []
@@ -36,7 +39,7 @@ def read_rules(texts: Sequence[str], tools: Iterable[str] | None, guard: Resourc
             rules.append(_read_rule(text, known, guard))
         except CompileError as error:
             if isinstance(error, SpecSyntaxError):
-                error.field = f"policy.rules.{number}"
+                error.field = f"{field}.{number}"
             raise
     return rules
 

@@ -47,8 +47,11 @@ _SAFE = {
 
 
 class SecurityMiddleware:
-    """ASGI middleware. Sets `owner` and `charges` of the request's state: the name of its key, "" without keys, and
-    what charges that key, None without a rate limit.
+    """ASGI middleware. It sets what the request's state holds of its key.
+
+    owner    the name of the key, "" without keys
+    charges  what charges the key; None without a rate limit
+    policy   the policy of the key; None without one
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, ring: KeyRing | None, limiter: Limiter | None) -> None:
@@ -66,7 +69,7 @@ class SecurityMiddleware:
         name = id_of_request(scope)
         guarded = _HeaderInjector(send, private=self._ring is not None)
         state = scope["state"]
-        state["owner"] = ""
+        state["owner"], state["policy"] = "", None
         try:
             self._require_small(scope)
             _require_unambiguous(scope)
@@ -106,7 +109,7 @@ class SecurityMiddleware:
         if len(credentials) != 1:
             raise Unauthorized("send one header, Authorization: Bearer abs_...")
         key, state = self._ring.find(bearer(credentials[0])), scope["state"]
-        state["owner"] = key.name
+        state["owner"], state["policy"] = key.name, key.policy
         state["charges"] = KeyCharges(self._limiter, key) if self._limiter else None
         # The scope is checked before the rate limit, so a forbidden request is not counted.
         route_scope = scope_of(method, path)

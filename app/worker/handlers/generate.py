@@ -36,6 +36,7 @@ from app.models.tokenizer import PromptEncoder, Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
 from app.settings import MEASURED, Settings
+from app.worker.handlers.answers import with_messages
 from app.worker.handlers.base import (
     Context,
     Handler,
@@ -209,7 +210,7 @@ class Generator:
             job.automaton, choices, task.options.seed, usage, timings, counts,
             not_enforced=constraint.not_enforced, approximate=constraint.approximate,
         )
-        return named_generation(result, job.names)
+        return named_generation(with_messages(result, job), job.names)
 
     def decode(self, job: DecodeJob, context: Context) -> DecodeJobResult:
         """Answer a job that brings the model's log-probs along.

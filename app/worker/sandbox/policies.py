@@ -9,7 +9,7 @@ from compiler.policies import Event, EventKind, decide, read_policy, states_of
 
 def apply_policy(job: PolicyJob, guard: ResourceGuard) -> PolicyJobResult:
     """What the policy of a job says of its events."""
-    policy = read_policy(job.rules, job.tools, job.assume, guard)
+    policy = read_policy(job.rules, job.tools, job.assume, guard, key_rules=job.key_rules)
     events = [Event(EventKind(event.kind), event.tool, event.value) for event in job.events]
     found = decide(policy, events, job.max_calls, guard)
     broken = tuple(

@@ -15,7 +15,11 @@ from starlette.testclient import TestClient
 
 from app.api.middleware import body as body_module
 
-CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "bad_requests.toml").read_text(encoding="utf-8"))["case"]
+CASES = [
+    case
+    for name in ("bad_requests", "bad_conversations")
+    for case in tomllib.loads((Path(__file__).parents[2] / f"cases/{name}.toml").read_text(encoding="utf-8"))["case"]
+]
 FILLINGS = {
     "$LONG_FORMULA": "F(dog) & " * 500 + "F(dog)",
     "$LONG_PATTERN": "a" * 40_000,

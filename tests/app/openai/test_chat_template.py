@@ -13,9 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 from app.errors import InvalidRequest, SettingsInvalid
 from app.models import ModelFiles, open_model_files
-from app.openai.chat_template import render_prompt
+from app.openai.chats.chat_template import render_prompt
+from app.openai.chats.tools import tool_use
 from app.openai.requests import ChatRequest, MessageBody
-from app.openai.tools import tool_use
 
 CHATML = (
     "{% for message in messages %}\n    {%- if loop.first and message['role'] != 'system' %}"

@@ -12,10 +12,10 @@ import pytest
 from app.errors import InvalidRequest
 from app.models import ModelFiles
 from app.models.tokenizer import PromptEncoder, open_tokenizer
-from app.openai.chat_template import render_prompt
-from app.openai.markers import CallerText, RenderedPrompt
+from app.openai.chats.chat_template import render_prompt
+from app.openai.chats.markers import CallerText, RenderedPrompt
+from app.openai.chats.tools import tool_use
 from app.openai.requests import ChatRequest
-from app.openai.tools import tool_use
 from tests.app.openai.chat_models import TEMPLATES, family_files
 
 

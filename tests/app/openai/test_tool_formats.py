@@ -12,22 +12,23 @@ from typing import Any, get_args
 import jsonschema
 import pytest
 
-from app.models import ModelFiles
-from app.openai.chat_template import render_prompt
-from app.openai.formats import (
+from app.formats import (
     CHAT_FORMATS,
     THINK_FORMATS,
     AnswerFormat,
     AnswerParts,
+    AnswerReader,
     ChatFormat,
     Thinking,
     ToolCall,
     chat_format,
     think_format,
 )
+from app.models import ModelFiles
+from app.openai.chats.chat_template import render_prompt
+from app.openai.chats.chat_turn import answer_format
+from app.openai.chats.tools import tool_use
 from app.openai.requests import ChatRequest
-from app.openai.tools import tool_use
-from app.openai.translate import answer_format
 from app.settings import InferenceSettings
 from compiler.pipeline import compile_spec
 from compiler.products import LazyProduct
@@ -105,6 +106,8 @@ def read_in_pieces(answer: AnswerFormat, text: str) -> AnswerParts:
         former = current
     whole = answer.read(text, finished=True)
     check_continues(former, whole)
+    of_job = AnswerReader.of(json.loads(json.dumps(answer.reader.as_dict())))
+    assert of_job.read(text, finished=True) == whole
     return whole
 
 

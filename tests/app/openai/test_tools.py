@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequest
-from app.openai.formats import PLAIN_CALLS, chat_format
+from app.formats import PLAIN_CALLS, call_id, chat_format
+from app.openai.chats.tools import ToolUse, template_messages, tool_use, tool_variable
 from app.openai.requests import ChatRequest, MessageBody
-from app.openai.tools import ToolUse, call_id, template_messages, tool_use, tool_variable
 
 REFUND = {
     "type": "function",

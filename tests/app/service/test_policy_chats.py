@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,7 +45,9 @@ def send(client: TestClient, messages: list[dict[str, Any]], **fields: Any) -> A
     return client.post("/v1/chat/completions", json=body)
 
 
-def play(client: TestClient, rng: random.Random, calls_max: int, **fields: Any) -> list[Event]:
+def play(
+    client: TestClient, rng: random.Random, calls_max: int, send: Callable[..., Any] = send, **fields: Any
+) -> list[Event]:
     """The events of a conversation. The agent has a number of calls; results are drawn."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "a dog"}]
     events: list[Event] = []
@@ -60,7 +63,7 @@ def play(client: TestClient, rng: random.Random, calls_max: int, **fields: Any) 
         name, arguments = made["function"]["name"], json.loads(made["function"]["arguments"])
         events += [Event(EventKind.CALL, name, arguments), Event(EventKind.RESULT, name, content)]
         result = {"role": "tool", "tool_call_id": made["id"], "content": json.dumps(content)}
-        messages += [{"role": "assistant", "tool_calls": message["tool_calls"]}, result]
+        messages += [message, result]
     raise AssertionError("the agent called more often than it may")
 
 
@@ -124,6 +127,15 @@ def test_impossible_and_faulty_policies_are_refused(
 ) -> None:
     response = send(client, refunded(), **fields)
     assert (response.status_code, words in response.text) == (status, True), response.text
+
+
+def test_no_condition_holds_of_the_text_of_a_custom_tool(client: TestClient) -> None:
+    ask, rules = {"type": "custom", "custom": {"name": "ask"}}, ["G(call(ask) -> call(ask, a = 1))"]
+    user = [{"role": "user", "content": "a dog"}]
+    for seed in range(3):
+        response = send(client, user, tools=[ask], policy={"rules": rules}, seed=seed)
+        assert not response.json()["choices"][0]["message"].get("tool_calls")
+    assert send(client, user, tools=[ask], policy={"rules": rules}, tool_choice="required").status_code == 422
 
 
 def test_a_call_without_result_is_refused(client: TestClient) -> None:

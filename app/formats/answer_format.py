@@ -1,4 +1,4 @@
-"""Constrains answers to a model's format, and reads them.
+"""Constrains answers to a model's format.
 
 An answer is a thought, if the model thinks, then a reply or calls of tools. `tool_formats` has the texts that structure
 it.
@@ -9,36 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any
 
+from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking
+from app.formats.tool_arguments import Arguments, Part
+from app.formats.tool_formats import CallFormat
 from app.models import ModelFiles
-from app.openai.formats.tool_arguments import Arguments, Part, without_beginning
-from app.openai.formats.tool_formats import CallFormat, ThinkFormat
 
 LITERAL_CHARS = 5  # of text beside which a part of its own saves nothing
 _ANY_REPLY = {"regex": r"(?:\S(?s:.*))?"}
 """A reply in words: any text that does not begin with white space."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call of a tool. The end of the arguments may be missing in a stream.
-
-    arguments  JSON text; of a custom tool its input
-    """
-
-    name: str
-    arguments: str
-    custom: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerParts:
-    """What an answer contains: a thought, a reply in words, calls. None of it is there before it is certain."""
-
-    content: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +31,7 @@ class CallableTool:
     custom: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Thinking:
-    """How an answer thinks.
-
-    opened      whether the prompt opens the thought; the answer then only closes it
-    max_tokens  the tokens of the thought; None if only those of the answer are limited
-    """
-
-    format: ThinkFormat
-    opened: bool = False
-    max_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnswerFormat:
     """The format of the answers to one request.
 
@@ -147,65 +115,15 @@ class AnswerFormat:
             return _in_order([free, *end])
         return {"optional": _in_order([*self.split(thinking.format.begin), free, *end])}
 
+    @cached_property
+    def reader(self) -> AnswerReader:
+        """Reads the answers."""
+        tools = tuple(ReadableTool(tool.name, tool.arguments.reader, tool.custom) for tool in self.tools)
+        return AnswerReader(self.calls, tools, self.reply, self.thinking)
+
     def read(self, text: str, finished: bool) -> AnswerParts:
-        """The parts of an answer, or of its beginning.
-
-        Those of a text begin those of each continuation, so a stream may send them at once.
-        """
-        reasoning, at = self._read_thought(text, finished)
-        if at is None:
-            return AnswerParts(reasoning=reasoning)
-        parts = self._read_body(text[at:], finished)
-        return AnswerParts(parts.content, parts.calls, reasoning)
-
-    def _read_thought(self, text: str, finished: bool) -> tuple[str, int | None]:
-        """The thought, and where the text behind it begins. None if this is not certain yet."""
-        if self.thinking is None:
-            return "", 0
-        begin = "" if self.thinking.opened else self.thinking.format.begin
-        if not text.startswith(begin):
-            return "", None if not finished and begin.startswith(text) else 0
-        thought, end = text[len(begin) :], self.thinking.format.end
-        mark = thought.find(end)
-        if mark >= 0:
-            return thought[:mark].lstrip("\n"), len(begin) + mark + len(end)
-        # A finished text without an end is a reply that begins like a thought.
-        return ("", 0) if finished else (without_beginning(thought, end).lstrip("\n"), None)
-
-    def _read_body(self, text: str, finished: bool) -> AnswerParts:
-        if self.calls is not None:
-            parts = self._read_calls(self.calls, text, finished)
-            if parts is not None:
-                return parts
-        if text.startswith(self.reply):
-            return AnswerParts(text[len(self.reply) :])
-        return AnswerParts() if not finished and self.reply.startswith(text) else AnswerParts(text)
-
-    def _read_calls(self, calls: CallFormat, text: str, finished: bool) -> AnswerParts | None:
-        """A reply and the calls behind it. None if the text is a reply alone."""
-        if calls.trigger:
-            start = text.find(calls.trigger)
-            if start < 0:
-                return AnswerParts(text if finished else without_beginning(text, calls.trigger))
-        else:
-            start = 0
-            heads = [calls.begin + _head(calls, tool) for tool in self.tools]
-            if not any(text.startswith(head) for head in heads):
-                waits = not finished and any(head.startswith(text) for head in heads)
-                return AnswerParts() if waits else None
-        return AnswerParts(text[:start], tuple(self._found_calls(calls, text, start + len(calls.begin))))
-
-    def _found_calls(self, calls: CallFormat, text: str, at: int) -> Sequence[ToolCall]:
-        found = list[ToolCall]()
-        while True:
-            tool = next((each for each in self.tools if text.startswith(_head(calls, each), at)), None)
-            if tool is None:
-                return found
-            arguments, end = tool.arguments.read(text, at + len(_head(calls, tool)))
-            found.append(ToolCall(tool.name, arguments, tool.custom))
-            if end is None:
-                return found
-            at = end + len(calls.tail) + len(calls.separator or "")
+        """The parts of an answer, or of its beginning."""
+        return self.reader.read(text, finished)
 
 
 class MarkerSplitter:
@@ -237,10 +155,6 @@ class MarkerSplitter:
 
 def _literal(piece: str) -> Part:
     return {"choice": [piece]} if len(piece) > LITERAL_CHARS else piece
-
-
-def _head(calls: CallFormat, tool: CallableTool) -> str:
-    return calls.head.replace("{name}", tool.name)
 
 
 def _in_order(parts: Sequence[Part]) -> Part:

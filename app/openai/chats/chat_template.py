@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.errors import InvalidRequest, SettingsInvalid
+from app.formats import PLAIN_CALLS, CallFormat
 from app.models import ModelFiles
-from app.openai.formats import PLAIN_CALLS, CallFormat
-from app.openai.markers import CallerText, RenderedPrompt
+from app.openai.chats.markers import CallerText, RenderedPrompt
+from app.openai.chats.tools import ToolUse, template_messages, tool_variable
 from app.openai.requests import MessageBody
-from app.openai.tools import ToolUse, template_messages, tool_variable
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
 _REJECTED = "the model's chat template rejects these messages"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.errors import InvalidRequest
-from app.openai.formats import ThinkFormat, Thinking
+from app.formats import ThinkFormat, Thinking
 from app.openai.requests import ChatRequest
 
 _BUDGETS = ("max_thinking_tokens", "thinking_token_budget", "thinking_budget")  # ours, vLLM's, Qwen's

@@ -4,54 +4,77 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+from fastapi import Request
 
 from app.api.conversations import (
-    ANY_OBJECT,
-    NO_ARGUMENTS,
+    NO_RULES,
     CalledFunctionBody,
     CalledToolBody,
     ConversationMessageBody,
     events_of,
     require_results,
 )
+from app.api.dependencies import key_policy_of, while_connected
+from app.auth import KeyPolicy
+from app.formats import NO_ARGUMENTS
 from app.messages import PolicyResponse
+from app.openai.chats.tools import ToolUse
 from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
 from app.openai.tool_bodies import ToolBody
-from app.openai.tools import ToolUse
-from app.service import PolicyParams
+from app.service import PolicyParams, Service
 from compiler.errors import SpecUnsatisfiable
 
 
-def chat_policy(request: ChatRequest) -> PolicyParams | None:
-    """The policy of a chat, its tools and events. None without a policy.
+@dataclass(frozen=True, slots=True)
+class AppliedPolicy:
+    """A policy, and what it says of the messages."""
 
-    Raises InvalidRequest where a call has no result yet, SpecSyntaxError and SpecUnsupported.
+    params: PolicyParams
+    decision: PolicyResponse
+
+
+def chat_policy(request: ChatRequest, key: KeyPolicy | None) -> PolicyParams | None:
+    """The policies of a chat and its API key. None without a policy.
+
+    Raises InvalidRequest where a call has no result yet or the request weakens the key's policy, SpecSyntaxError and
+    SpecUnsupported.
     """
-    if request.policy is None:
+    policy = NO_RULES if request.policy is None and key is not None else request.policy
+    if policy is None:
         return None
     messages = [_conversation_message(message) for message in request.messages]
     require_results(messages)
     tools = {tool.name: _schema(tool) for tool in request.tools or ()}
     return PolicyParams(
-        rules=request.policy.all_rules(), tools=tools, events=events_of(messages),
-        assume=tuple(request.policy.assume), max_calls=request.policy.max_calls,
+        rules=policy.all_rules(), tools=tools, events=events_of(messages), assume=tuple(policy.assume),
+        max_calls=policy.max_calls, key=key,
     )  # fmt: skip
 
 
-def under_policy(use: ToolUse | None, decision: PolicyResponse) -> ToolUse | None:
+async def applied_policy(request: Request, service: Service, body: ChatRequest) -> AppliedPolicy | None:
+    """The policies of a chat and its API key, applied. None without a policy."""
+    params = chat_policy(body, key_policy_of(request))
+    if params is None:
+        return None
+    return AppliedPolicy(params, await while_connected(request, service.apply_policy(params)))
+
+
+def under_policy(use: ToolUse | None, policy: AppliedPolicy) -> ToolUse | None:
     """The tools that an answer may call under a policy. It is a reply or one call.
 
     Raises SpecUnsatisfiable where the rules leave nothing of what the request allows.
     """
+    decision = policy.decision
     allowed = () if use is None else tuple(
         _narrowed(tool, decision) for tool in use.callable if tool.name in decision.tools
     )
     reply = decision.reply and not (use is not None and use.required)
     if not allowed and not reply:
         rules = tuple(decision.conflict or decision.open_rules)
-        raise SpecUnsatisfiable(f"no event that the request allows keeps the rules of the policy: {_shown(rules)}",
-                                conflict=rules)  # fmt: skip
+        reason = f"{_shown(rules)}{_calls(policy)}"
+        raise SpecUnsatisfiable(f"no event that the request allows keeps the policy: {reason}", conflict=rules)
     return None if use is None else replace(use, callable=allowed, required=not reply, parallel=False)
 
 
@@ -59,9 +82,18 @@ def _shown(rules: Sequence[str]) -> str:
     return "; ".join(rules) or "tool_choice excludes those that do"
 
 
+def _calls(policy: AppliedPolicy) -> str:
+    """How many calls are left, where more are needed."""
+    left, needed = policy.params.calls_left, policy.decision.calls_needed
+    if left is None or needed is None or needed <= left != 0:
+        return ""
+    own = left == policy.params.max_calls
+    return f"; max_calls of {'the policy' if own else 'the policy of the API key'} is {left}"
+
+
 def _schema(tool: ToolBody) -> dict[str, object]:
     if tool.function is None:
-        return dict(ANY_OBJECT)  # a custom tool takes a text, which no condition describes
+        return {"type": "string"}  # a custom tool takes a text, of which no condition holds
     return tool.function.parameters or NO_ARGUMENTS
 
 

@@ -1,7 +1,6 @@
-"""Writes arguments of calls as parts of a sequence, and reads them.
+"""Writes arguments of calls as parts of a sequence.
 
-Arguments are one JSON object, or single values between markers, or the text of a custom tool. What is read is JSON text
-or that text, and grows as an answer is generated: what was read of its beginning begins it.
+Arguments are one JSON object, or single values between markers, or the text of a custom tool.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from app.api.conversations import NO_ARGUMENTS
-from app.openai.formats.tool_formats import CallFormat, ParameterFormat
+from app.formats.arguments_reader import PYTHON_VALUES, ArgumentsReader, JsonReader, RawReader, SingleReader
+from app.formats.tool_formats import CallFormat, ParameterFormat
 
 Part: TypeAlias = "str | dict[str, Any]"
 
@@ -35,9 +34,8 @@ _DIVISIBLE = frozenset({
 })  # fmt: skip
 _ANNOTATIONS = frozenset({"type", "title", "description", "default", "examples", "$comment"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_SCALAR = re.compile(r"[^\s,)\]}<]+")
-_PYTHON = {"True": "true", "False": "false"}
 _URI = "urn:abs:tool"
+NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 class Arguments(Protocol):
@@ -47,11 +45,9 @@ class Arguments(Protocol):
     def parts(self) -> list[Part]:
         """The parts of a sequence that write them."""
 
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
-        """The arguments at a place in a text, and where they end.
-
-        The end is None if it is not there yet.
-        """
+    @property
+    def reader(self) -> ArgumentsReader:
+        """Reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +55,23 @@ class JsonArguments:
     """Arguments as one JSON object between two texts."""
 
     schema: Mapping[str, Any]
-    before: str = ""
-    after: str = ""
+    reader: JsonReader
 
     @property
     def parts(self) -> list[Part]:
-        return [self.before, {"json_schema": self.schema}, self.after]
-
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
-        at += len(self.before)
-        end = json_end(text, at)
-        if end is None:
-            return text[at:], None
-        return text[at:end], end + len(self.after) if len(text) >= end + len(self.after) else None
+        return [self.reader.before, {"json_schema": self.schema}, self.reader.after]
 
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """The text of a custom tool, up to another text. Without that one it ends with the answer."""
+    """The text of a custom tool, described by a part."""
 
     part: Part
-    end: str
-    before: str = ""
-    after: str = ""
+    reader: RawReader
 
     @property
     def parts(self) -> list[Part]:
-        return [self.before, self.part, self.after]
-
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
-        at += len(self.before)
-        ends = self.after + self.end
-        end = text.find(ends, at) if ends else -1
-        if end >= 0:
-            return text[at:end], end + len(self.after)
-        return without_beginning(text[at:], ends), None
+        return [self.reader.before, self.part, self.reader.after]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,83 +122,9 @@ class SingleArguments:
     def _optional(self, parameter: _Parameter, part: Part) -> Part:
         return part if parameter.required else {"optional": part}
 
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
-        members, left = list[str](), list(self.parameters)
-        while True:
-            start = at + len(self.format.separator if members else "")
-            name = next((each for each in left if text.startswith(self._head(each), start)), None)
-            if members and not text.startswith(self.format.separator, at):
-                name = None
-            if name is None:
-                break
-            left.remove(name)
-            value = self._value(name, text, start + len(self._head(name)))
-            if value is None:
-                return _members(members, open_=True), None
-            members.append(f"{json.dumps(name.name, ensure_ascii=False)}: {value[0]}")
-            at = value[1]
-        rest = text[at:]
-        separator = self.format.separator if members else ""
-        heads = [separator + self._head(each) for each in left]
-        if any(head.startswith(rest) for head in heads):  # the next argument may begin here
-            return _members(members, open_=True), None
-        return _members(members, open_=False), at
-
-    def _head(self, parameter: _Parameter) -> str:
-        return self.format.open.replace("{name}", parameter.name)
-
-    def _value(self, parameter: _Parameter, text: str, at: int) -> tuple[str, int] | None:
-        """The JSON text of a value, and where its close ends. None if the close is not there yet."""
-        close = self.format.close
-        end: int | None
-        if parameter.raw:
-            end = text.find(close, at)
-            end = None if end < 0 else end
-        else:
-            end = json_end(text, at)
-        if end is None or not text.startswith(close, end):
-            return None
-        written = text[at:end]
-        value = json.dumps(written, ensure_ascii=False) if parameter.raw else _PYTHON.get(written, written)
-        return value, end + len(close)
-
-
-def _members(members: Sequence[str], open_: bool) -> str:
-    """The beginning of a JSON object, or the whole object. Nothing as long as no member is known."""
-    if open_:
-        return "{" + ", ".join(members) if members else ""
-    return "{" + ", ".join(members) + "}"
-
-
-def json_end(text: str, at: int) -> int | None:
-    """Where the JSON value ends that begins at a place. None if its end is not certain yet."""
-    if at >= len(text):
-        return None
-    if text[at] not in '{["':
-        found = _SCALAR.match(text, at)
-        return found.end() if found and found.end() < len(text) else None
-    depth, quoted, position = 0, False, at
-    while position < len(text):
-        character = text[position]
-        if quoted:
-            if character == "\\":
-                position += 1
-            elif character == '"':
-                quoted = False
-        elif character == '"':
-            quoted = True
-        else:
-            depth += (character in "{[") - (character in "}]")
-        position += 1
-        if depth == 0 and not quoted:
-            return position if position <= len(text) else None
-    return None
-
-
-def without_beginning(text: str, marker: str) -> str:
-    """A text without an end that may begin a marker."""
-    lengths = (size for size in range(min(len(marker), len(text)), 0, -1) if marker.startswith(text[-size:]))
-    return text[: len(text) - next(lengths, 0)]
+    @property
+    def reader(self) -> SingleReader:
+        return SingleReader(tuple((each.name, each.raw) for each in self.parameters), self.format)
 
 
 def schema_arguments(parameters: Mapping[str, Any] | None, calls: CallFormat, split: TextSplit) -> Arguments:
@@ -228,17 +132,19 @@ def schema_arguments(parameters: Mapping[str, Any] | None, calls: CallFormat, sp
     schema = NO_ARGUMENTS if parameters is None else {"type": "object", **parameters}
     single = calls.parameters
     if single is None:
-        return JsonArguments(schema)
+        return JsonArguments(schema, JsonReader())
     found = _parameters(schema, single)
-    return JsonArguments(schema, *single.whole) if found is None else SingleArguments(found, single, split)
+    if found is None:
+        return JsonArguments(schema, JsonReader(*single.whole))
+    return SingleArguments(found, single, split)
 
 
 def raw_arguments(part: Part, calls: CallFormat) -> Arguments:
     """The text of a custom tool, described by a part."""
     if calls.parameters is None or calls.parameters.python:
-        return RawText(part, calls.tail or calls.trigger)
+        return RawText(part, RawReader(calls.tail or calls.trigger))
     before, after = (text.replace("{name}", "input") for text in (calls.parameters.open, calls.parameters.close))
-    return RawText(part, calls.tail, before, after)
+    return RawText(part, RawReader(calls.tail, before, after))
 
 
 def _parameters(schema: Mapping[str, Any], single: ParameterFormat) -> tuple[_Parameter, ...] | None:
@@ -267,7 +173,7 @@ def _parameter(
     if texts is not None and not single.python:
         return _Parameter(name, texts, required, raw=True)
     if single.python and isinstance(schema, dict) and schema.get("type") == "boolean" and set(schema) <= _ANNOTATIONS:
-        return _Parameter(name, {"choice": list(_PYTHON)}, required, raw=False)
+        return _Parameter(name, {"choice": list(PYTHON_VALUES)}, required, raw=False)
     part: dict[str, Any] = {"json_schema": schema}
     if root is not None and '"$ref"' in json.dumps(schema):
         pointer = urllib.parse.quote(name.replace("~", "~0").replace("/", "~1"))

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.api.conversations import NO_ARGUMENTS
 from app.errors import InvalidRequest
-from app.openai.formats import (
+from app.formats import (
+    NO_ARGUMENTS,
     Arguments,
     CallableTool,
     CallFormat,
@@ -114,11 +114,6 @@ def _input(tool: CustomToolBody, calls: CallFormat) -> Part:
     if grammar.syntax == "regex":
         return {"regex": grammar.definition}
     return {"grammar": grammar.definition, "syntax": "lark"}
-
-
-def call_id(job_id: str, answer: int, call: int) -> str:
-    """The id of a call. A repeated response has the same."""
-    return f"call_{hashlib.sha256(f'{job_id} {answer} {call}'.encode()).hexdigest()[:24]}"
 
 
 def tool_variable(use: ToolUse | None) -> list[dict[str, Any]] | None:

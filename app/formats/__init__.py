@@ -1,0 +1,37 @@
+"""The formats in which model families write answers.
+
+`tool_formats` is the table of the formats. `tool_arguments` and `answer_format` write arguments and whole answers
+(thoughts, replies and calls) as constraints; `arguments_reader` and `answer_reader` read them. A new format is one
+entry of the table.
+"""
+
+from __future__ import annotations
+
+from app.formats.answer_format import AnswerFormat, CallableTool, MarkerSplitter
+from app.formats.answer_reader import AnswerParts, AnswerReader, Thinking, ToolCall, call_id
+from app.formats.tool_arguments import (
+    NO_ARGUMENTS,
+    Arguments,
+    Part,
+    TextSplit,
+    raw_arguments,
+    schema_arguments,
+)
+from app.formats.tool_formats import (
+    AUTO,
+    CHAT_FORMATS,
+    PLAIN_CALLS,
+    THINK_FORMATS,
+    CallFormat,
+    ChatFormat,
+    ThinkFormat,
+    chat_format,
+    think_format,
+)
+
+__all__ = [
+    "AUTO", "CHAT_FORMATS", "NO_ARGUMENTS", "PLAIN_CALLS", "THINK_FORMATS", "AnswerFormat", "AnswerParts",
+    "AnswerReader", "Arguments", "CallFormat", "CallableTool", "ChatFormat", "MarkerSplitter", "Part", "TextSplit",
+    "ThinkFormat", "Thinking", "ToolCall", "call_id", "chat_format", "raw_arguments", "schema_arguments",
+    "think_format",
+]  # fmt: skip

@@ -1,0 +1,158 @@
+"""Reads answers: thoughts, replies and calls."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from app.formats.arguments_reader import ArgumentsReader, without_beginning
+from app.formats.tool_formats import CallFormat, ThinkFormat
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool. The end of the arguments may be missing in a stream.
+
+    arguments  JSON text; of a custom tool its input
+    """
+
+    name: str
+    arguments: str
+    custom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerParts:
+    """What an answer contains: a thought, a reply in words, calls. None of it is there before it is certain."""
+
+    content: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How an answer thinks.
+
+    opened      whether the prompt opens the thought; the answer then only closes it
+    max_tokens  the tokens of the thought; None if only those of the answer are limited
+    """
+
+    format: ThinkFormat
+    opened: bool = False
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableTool:
+    """A tool whose calls are read."""
+
+    name: str
+    arguments: ArgumentsReader
+    custom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReader:
+    """Reads the answers to one request. It has no schemas, so it is small enough for a job.
+
+    calls     how calls are written; None if the answer calls nothing
+    tools     those that the answer may call
+    reply     the text before a reply
+    thinking  how the answer thinks, None if it does not
+    """
+
+    calls: CallFormat | None
+    tools: tuple[ReadableTool, ...]
+    reply: str
+    thinking: Thinking | None
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> AnswerReader:
+        """The reader of JSON that `as_dict` has made."""
+        return _adapter().validate_python(fields)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The reader as JSON."""
+        fields: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return fields
+
+    def read(self, text: str, finished: bool) -> AnswerParts:
+        """The parts of an answer, or of its beginning.
+
+        Those of a text begin those of each continuation, so a stream may send them at once.
+        """
+        reasoning, at = self._read_thought(text, finished)
+        if at is None:
+            return AnswerParts(reasoning=reasoning)
+        parts = self._read_body(text[at:], finished)
+        return AnswerParts(parts.content, parts.calls, reasoning)
+
+    def _read_thought(self, text: str, finished: bool) -> tuple[str, int | None]:
+        """The thought, and where the text behind it begins. None if this is not certain yet."""
+        if self.thinking is None:
+            return "", 0
+        begin = "" if self.thinking.opened else self.thinking.format.begin
+        if not text.startswith(begin):
+            return "", None if not finished and begin.startswith(text) else 0
+        thought, end = text[len(begin) :], self.thinking.format.end
+        mark = thought.find(end)
+        if mark >= 0:
+            return thought[:mark].lstrip("\n"), len(begin) + mark + len(end)
+        # A finished text without an end is a reply that begins like a thought.
+        return ("", 0) if finished else (without_beginning(thought, end).lstrip("\n"), None)
+
+    def _read_body(self, text: str, finished: bool) -> AnswerParts:
+        if self.calls is not None:
+            parts = self._read_calls(self.calls, text, finished)
+            if parts is not None:
+                return parts
+        if text.startswith(self.reply):
+            return AnswerParts(text[len(self.reply) :])
+        return AnswerParts() if not finished and self.reply.startswith(text) else AnswerParts(text)
+
+    def _read_calls(self, calls: CallFormat, text: str, finished: bool) -> AnswerParts | None:
+        """A reply and the calls behind it. None if the text is a reply alone."""
+        if calls.trigger:
+            start = text.find(calls.trigger)
+            if start < 0:
+                return AnswerParts(text if finished else without_beginning(text, calls.trigger))
+        else:
+            start = 0
+            heads = [calls.begin + head_of(calls, tool.name) for tool in self.tools]
+            if not any(text.startswith(head) for head in heads):
+                waits = not finished and any(head.startswith(text) for head in heads)
+                return AnswerParts() if waits else None
+        return AnswerParts(text[:start], tuple(self._found_calls(calls, text, start + len(calls.begin))))
+
+    def _found_calls(self, calls: CallFormat, text: str, at: int) -> Sequence[ToolCall]:
+        found = list[ToolCall]()
+        while True:
+            tool = next((each for each in self.tools if text.startswith(head_of(calls, each.name), at)), None)
+            if tool is None:
+                return found
+            arguments, end = tool.arguments.read(text, at + len(head_of(calls, tool.name)))
+            found.append(ToolCall(tool.name, arguments, tool.custom))
+            if end is None:
+                return found
+            at = end + len(calls.tail) + len(calls.separator or "")
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[AnswerReader]:
+    return TypeAdapter(AnswerReader)
+
+
+def head_of(calls: CallFormat, name: str) -> str:
+    """The text before the arguments of a call."""
+    return calls.head.replace("{name}", name)
+
+
+def call_id(job_id: str, answer: int, call: int) -> str:
+    """The id of a call. A repeated response has the same."""
+    return f"call_{hashlib.sha256(f'{job_id} {answer} {call}'.encode()).hexdigest()[:24]}"

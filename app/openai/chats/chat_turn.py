@@ -1,0 +1,86 @@
+"""Makes the prompt of a chat, and the format of its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.errors import InvalidRequest
+from app.formats import AUTO, AnswerFormat, ChatFormat, MarkerSplitter, Thinking, chat_format, think_format
+from app.models import ModelFiles
+from app.openai.chats.chat_template import render_prompt
+from app.openai.chats.markers import RenderedPrompt
+from app.openai.chats.policies import AppliedPolicy, under_policy
+from app.openai.chats.reasoning import template_arguments, thinking_of
+from app.openai.chats.tools import ToolUse, callable_tools, tool_use
+from app.openai.constraints import ParsedConstraint
+from app.openai.requests import ChatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTurn:
+    """The model's turn in a chat.
+
+    prompt  what the chat template makes of messages and tools
+    answer  the format of the answer; None if it is a text
+    """
+
+    prompt: RenderedPrompt
+    answer: AnswerFormat | None
+
+
+def chat_turn(
+    request: ChatRequest, files: ModelFiles, *, form: str = AUTO, single: bool = False,
+    policy: AppliedPolicy | None = None,
+) -> ChatTurn:
+    """The turn of the model after the messages.
+
+    form    the name of the model's chat format
+    single  whether the answer is a reply or one call, not both
+    policy  the policy of the request, or of its API key, applied to the messages
+    Raises what `tool_use`, `render_prompt` and `under_policy` raise.
+    """
+    if request.automaton is not None and policy is not None:
+        whose = "policy" if request.policy is not None else "the policy of the API key"
+        raise InvalidRequest((("automaton", f"cannot be combined with {whose}: send the constraint itself"),))
+    tools, family = tool_use(request), chat_format(files.chat_template, form)
+    prompt = chat_prompt(request, files, tools, family)
+    if policy is not None:
+        tools = under_policy(tools, policy)
+    thinking = thinking_of(request, think_format(files.chat_template), prompt.text)
+    answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
+    if answer is not None and single:
+        answer = replace(answer, single=True)
+    return ChatTurn(prompt, answer)
+
+
+def answer_format(
+    files: ModelFiles, family: ChatFormat, tools: ToolUse | None, thinking: Thinking | None
+) -> AnswerFormat | None:
+    """The format of an answer that may think and call. None if it is a text."""
+    if tools is not None and not tools.callable:
+        tools = None  # a policy allows a reply alone
+    if tools is None and thinking is None and not family.reply:
+        return None
+    split = MarkerSplitter(files)
+    if tools is None:
+        return AnswerFormat(split, reply=family.reply, thinking=thinking)
+    return AnswerFormat(
+        split, calls=family.calls, tools=callable_tools(tools, family.calls, split), required=tools.required,
+        parallel=tools.parallel, reply=family.reply, thinking=thinking,
+    )
+
+
+def chat_prompt(
+    request: ChatRequest, files: ModelFiles, tools: ToolUse | None, family: ChatFormat
+) -> RenderedPrompt:
+    """The prompt of a chat. Raises what `render_prompt` raises."""
+    generation_prompt, arguments = request.add_generation_prompt is not False, template_arguments(request)
+    return render_prompt(files, request.messages, generation_prompt, arguments, tools=tools, calls=family.calls)
+
+
+def answer_constraint(answer: AnswerFormat, reply: ParsedConstraint | None) -> ParsedConstraint:
+    """The constraint of an answer. The request's own one binds the reply."""
+    constraint = answer.constraint(None if reply is None else reply.constraint)
+    deprecated = reply is not None and reply.deprecated
+    bound = None if answer.required else reply
+    return ParsedConstraint(constraint, "tools", "", deprecated, reply=bound, reply_path=answer.reply_path())

@@ -1,0 +1,110 @@
+"""POST /generate. Its messages are read as those of a chat: both have the same prompts, tools and policies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.dependencies import ContextDependency, ServiceDependency, require_no_key_policy, while_connected
+from app.api.openapi import EVENT_STREAM, errors
+from app.api.routes import ACCEPTED, JOB_ERRORS, LOOKUP_ERRORS, respond
+from app.api.schemas import GenerateRequest, GenerateResponse
+from app.api.sse import JobEvents
+from app.formats import AUTO, AnswerReader
+from app.models import ModelFiles
+from app.openai.chats.chat_turn import answer_constraint, chat_turn
+from app.openai.chats.policies import AppliedPolicy, applied_policy
+from app.openai.constraints import ParsedConstraint
+from app.openai.fields import validated
+from app.openai.requests import ChatRequest, MessageBody
+from app.openai.tool_bodies import ToolBody
+from app.openai.translate import ANY_ANSWER, check_chat, request_paths
+from app.requests import GenerateParams
+from app.service import EventSubscription, Service
+
+_TEXT_READER = AnswerReader(calls=None, tools=(), reply="", thinking=None)
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRequest:
+    """A request with messages for the service.
+
+    constraint  of the whole answer, which has the request's own one for a reply; None without any
+    """
+
+    params: GenerateParams
+    constraint: ParsedConstraint | None
+
+
+@router.post(
+    "/generate", responses=EVENT_STREAM | ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS | errors(507),
+    response_model=GenerateResponse, summary="Continue a prompt or a conversation under a constraint",
+)
+async def generate(
+    request: Request, service: ServiceDependency, body: GenerateRequest, context_of: ContextDependency
+) -> Response:
+    context = context_of(body)
+    if body.messages is None:
+        require_no_key_policy(request, "send `messages` in its place")
+        params = body.to_params()
+        paths: AbstractContextManager[None] = contextlib.nullcontext()
+    else:
+        translated = await _translated(request, service, body)
+        params, paths = translated.params, request_paths(translated.constraint, {"prompt": "messages"})
+    with paths:
+        submitted = await while_connected(request, service.begin(params, context))
+        if context.respond_async or not body.stream:
+            return await respond(request, service, submitted)
+        reader = EventSubscription(service, submitted)
+        # An earlier failure gets a plain response instead of events.
+        await while_connected(request, reader.wait_until_compiled())
+    headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}
+    return JobEvents(reader, request.state.request_id, headers=headers)
+
+
+async def _translated(request: Request, service: Service, body: GenerateRequest) -> ConversationRequest:
+    """Translates a request with messages, to which its policy is applied first."""
+    chat = await asyncio.to_thread(chat_of, body)
+    check_chat(chat)
+    policy = await applied_policy(request, service, chat)
+    form = service.settings.inference.chat_format
+    # In a thread: reading a large constraint would block the event loop.
+    return await asyncio.to_thread(translate_messages, body, chat, service.files, form=form, policy=policy)
+
+
+def chat_of(body: GenerateRequest) -> ChatRequest:
+    """The chat that a request means. Raises InvalidRequest for tools and messages that chats do not take."""
+    messages = [
+        validated(MessageBody, message.model_dump(exclude_none=True), f"messages.{number}")
+        for number, message in enumerate(body.messages or ())
+    ]
+    tools = None if body.tools is None else [
+        validated(ToolBody, tool.model_dump(exclude_none=True), f"tools.{number}")
+        for number, tool in enumerate(body.tools)
+    ]
+    return ChatRequest.model_construct(
+        messages=messages, tools=tools, policy=body.policy, constraint=body.constraint, automaton=body.automaton
+    )
+
+
+def translate_messages(
+    body: GenerateRequest, chat: ChatRequest, files: ModelFiles, *, form: str = AUTO,
+    policy: AppliedPolicy | None = None,
+) -> ConversationRequest:
+    """Translates a request with messages. Raises what `chat_turn` raises, and SpecSyntaxError."""
+    turn = chat_turn(chat, files, form=form, policy=policy)
+    parsed = None if body.constraint is None else ParsedConstraint(body.constraint, "", "")
+    if turn.answer is not None and body.automaton is None:
+        parsed = answer_constraint(turn.answer, parsed)
+    if body.automaton is None:
+        body = body.model_copy(update={"constraint": ANY_ANSWER if parsed is None else parsed.constraint})
+    with request_paths(parsed):
+        params = body.to_params()
+    reader = _TEXT_READER if turn.answer is None or body.automaton is not None else turn.answer.reader
+    params = replace(params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict())
+    return ConversationRequest(params, parsed)

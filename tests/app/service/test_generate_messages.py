@@ -1,0 +1,100 @@
+"""POST /generate of messages: the same prompts, tools and policies as chats."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.app.service.test_policy_chats import RULES, TOOLS, play, refunded, require_conformance
+
+USER = [{"role": "user", "content": "a dog"}]
+
+
+def body_of(messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    """A request whose answers are samples."""
+    policy = {"rules": RULES, **fields.pop("policy", {})}
+    options = {"algorithm": "sample", "max_tokens": 60, "seed": 1, "timeout_s": 60.0}
+    return {"messages": messages, "tools": TOOLS, "policy": policy, **options, **fields}
+
+
+def send(client: TestClient, messages: list[dict[str, Any]], **fields: Any) -> Any:
+    body = body_of(messages, **fields)
+    if body["algorithm"] != "sample":
+        del body["seed"]
+    return client.post("/generate", json=body)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_agents_keep_every_rule_within_their_calls(client: TestClient, seed: int) -> None:
+    rng = random.Random(seed)
+    require_conformance(play(client, rng, calls_max=rng.randint(1, 4), send=send))
+
+
+def test_searching_agents_keep_every_rule(client: TestClient) -> None:
+    require_conformance(play(client, random.Random(1), 2, send, algorithm="banked", beams=2))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"policy": {"max_calls": 1}}, {}, {"policy": None},
+        {"policy": None, "constraint": {"regex": "[a-z ]{3,9}\\."}},
+        {"policy": None, "tools": None, "constraint": {"keywords": ["dog"]}}, {"policy": None, "tools": None},
+    ],
+)  # fmt: skip
+def test_a_chat_and_a_generation_give_the_same_answer(client: TestClient, fields: dict[str, Any]) -> None:
+    for messages in (USER, refunded()):
+        body = {name: value for name, value in {**body_of(messages), **fields}.items() if value is not None}
+        if isinstance(body.get("policy"), dict):
+            body["policy"] = {"rules": RULES[:3], **body["policy"]}
+        native = client.post("/generate", json=body)
+        chat = client.post("/v1/chat/completions", json=body)
+        assert native.is_success and chat.is_success, (native.text, chat.text)
+        mine, theirs = native.json(), chat.json()
+        assert mine["automaton"] == theirs["automaton"]
+        assert mine["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]
+        assert shape(mine["choices"][0]["message"]) == shape(theirs["choices"][0]["message"])
+
+
+def shape(message: dict[str, Any]) -> tuple[Any, ...]:
+    """A message without ids of calls."""
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    return message["role"], message["content"], calls, message.get("reasoning_content")
+
+
+def test_streams_and_jobs_end_with_the_message(client: TestClient) -> None:
+    body = body_of(refunded(), policy={"max_calls": 1})
+    waited = client.post("/generate", json=body).json()["choices"][0]["message"]
+    assert waited["tool_calls"][0]["function"] == {"name": "notify", "arguments": "{}"}
+    events = client.post("/generate", json={**body, "stream": True}).text.split("\n\n")
+    done = next(event for event in events if "event: done" in event)
+    data = next(line.removeprefix("data: ") for line in done.splitlines() if line.startswith("data: "))
+    assert shape(json.loads(data)["choices"][0]["message"]) == shape(waited)
+    job = client.post("/generate", json=body, headers={"prefer": "respond-async"}).json()
+    until = time.monotonic() + 30
+    while job["state"] != "done" and time.monotonic() < until:
+        time.sleep(0.05)
+        job = client.get(f"/jobs/{job['id']}").json()
+    assert shape(job["result"]["choices"][0]["message"]) == shape(waited)
+
+
+def test_an_answer_to_a_prompt_has_no_message(client: TestClient) -> None:
+    response = client.post("/generate", json={"prompt": "a", "constraint": {"regex": "b"}})
+    assert "message" not in response.json()["choices"][0]
+
+
+def test_errors_of_the_constraint_name_its_own_fields(client: TestClient) -> None:
+    def field(**fields: Any) -> Any:
+        return client.post("/generate", json={**fields, "constraint": {"all": [{"regex": "a"}, {"regex": "(b"}]}})
+
+    faults = [field(prompt="a"), field(messages=USER), field(messages=USER, tools=TOOLS)]
+    assert [response.json()["field"] for response in faults] == ["all.1.regex"] * 3
+    impossible = send(client, refunded(), policy={"max_calls": 0})
+    assert impossible.status_code == 422
+    assert (impossible.json()["code"], impossible.json()["conflict"]) == ("constraint_unsatisfiable", [RULES[1]])
+    assert "max_calls of the policy is 0" in impossible.json()["detail"]
