@@ -140,6 +140,10 @@ def _final_chunks(
             chunks += [opening] if (opening := writer.opening(index)) is not None else []
         if not answer.text.startswith(prefix):
             raise JobCancelled(_CONTRADICTED)
+        # The chunk that ends an answer has no part of a call: OpenAI's client would not report the end of that call.
+        if answer.parts.calls and (chunk := writer.chunk(index, prefix, answer.text)) is not None:
+            chunks.append(chunk)
+            prefix = answer.text
         if (chunk := writer.chunk(index, prefix, answer.text, answer)) is not None:
             chunks.append(chunk)
     return chunks

@@ -60,7 +60,13 @@ def tool_use(request: ChatRequest) -> ToolUse | None:
         return None
     permitted = {name for _, name in allowed} or names
     callable_tools = tuple(tool for tool in tools if tool.name in permitted)
-    return ToolUse(tools, callable_tools, mode == "required", request.parallel_tool_calls is not False)
+    parallel = request.parallel_tool_calls is not False and not _is_named(request.tool_choice)
+    return ToolUse(tools, callable_tools, mode == "required", parallel)
+
+
+def _is_named(choice: Any) -> bool:
+    """Whether a choice names the one tool to call. OpenAI's answers call it once, and clients rely on it."""
+    return isinstance(choice, dict) and choice["type"] in ("function", "custom")
 
 
 def _choice(choice: Any) -> tuple[Literal["none", "auto", "required"], list[tuple[str, str]]]:

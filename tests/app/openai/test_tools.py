@@ -50,6 +50,12 @@ def test_tool_choice_selects_the_callable_tools(choice: Any, required: bool, nam
     assert use is not None and use.required == required and len(use.described) == 2
 
 
+def test_a_named_tool_is_called_once() -> None:
+    for choice, parallel in (({"type": "function", "function": {"name": "notify"}}, False), ("required", True)):
+        use = use_of(tool_choice=choice)
+        assert use is not None and use.parallel is parallel
+
+
 def test_without_tools_nothing_is_called() -> None:
     assert use_of(tool_choice="none") is None
     assert use_of(tools=[]) is None
