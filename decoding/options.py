@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from math import isfinite
 from typing import Literal
 
+from compiler.lifting import BUDGET_MAX
 from decoding.errors import OptionsInvalid
 
 Algorithm = Literal["abs", "banked"]
@@ -43,7 +44,7 @@ class SearchOptions:
     length_penalty: float = 0.5
 
     def __post_init__(self) -> None:
-        require(self.max_tokens >= 1, "max_tokens", "at least 1")
+        require_budget(self.max_tokens)
         require(self.beams >= 1, "beams", "at least 1")
         require(self.algorithm in ("abs", "banked"), "algorithm", '"abs" or "banked"')
         require(0.0 <= self.alpha_min <= 1.0, "alpha_min", "between 0 and 1")
@@ -99,6 +100,12 @@ def require(holds: bool, field: str, expected: str) -> None:
     """Raise OptionsInvalid for an option that does not hold."""
     if not holds:
         raise OptionsInvalid(field, expected)
+
+
+def require_budget(max_tokens: int) -> None:
+    """Raise OptionsInvalid for a budget that is no number of tokens, or that distances do not reach."""
+    require(max_tokens >= 1, "max_tokens", "at least 1")
+    require(max_tokens <= BUDGET_MAX, "max_tokens", f"at most {BUDGET_MAX}")
 
 
 def push_up(distance: int, budget_before: int, alpha_min: float, gamma: float) -> float:

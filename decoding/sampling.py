@@ -21,7 +21,7 @@ from torch import Tensor
 from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, BeamStep, GenerationSize, Hypothesis, Snapshot
 from decoding.model import Scores
-from decoding.options import require
+from decoding.options import require, require_budget
 from decoding.penalties import BIAS_MAX, Penalties, most_probable
 from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.tensors import LOG_PROB_FLOOR, arange, rows_at_a_time, scratch_bytes
@@ -61,7 +61,7 @@ class SamplingOptions:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require(self.max_tokens >= 1, "max_tokens", "at least 1")
+        require_budget(self.max_tokens)
         require(0 <= self.seed <= SEED_MAX, "seed", "between 0 and 2**63 - 1")
         require(self.n >= 1, "n", "at least 1")
         require(0.0 <= self.temperature <= TEMPERATURE_MAX, "temperature", f"between 0 and {TEMPERATURE_MAX:g}")
@@ -120,7 +120,7 @@ class Sampling:
         )  # fmt: skip
         scratch = scratch_bytes(options.n, len(self._token_class), device)
         states_bytes = self._states.bytes_max(options.n, options.max_tokens)
-        self.size = GenerationSize(options.n, options.max_tokens, scratch + states_bytes)
+        self.size = GenerationSize(options.n, options.max_tokens, scratch, states_bytes)
         # Row i draws its t-th token with the uniform number i * T + t of the seed's stream, so a row's tokens do not
         # depend on the other rows. The numbers are numpy's: torch's generator takes 32 bits of a seed on the CPU.
         numbers = np.random.Generator(np.random.PCG64(options.seed))

@@ -49,6 +49,7 @@ from app.service.policies import PolicyParams, apply_policy
 from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError, Undecided
+from compiler.lifting import BUDGET_MAX
 from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 
 CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
@@ -93,8 +94,7 @@ class Service:
     @property
     def most_tokens(self) -> int:
         """The largest budget that a request may have."""
-        tokens_max = self.settings.requests.max_tokens_max
-        return min(tokens_max, self.files.context_tokens or tokens_max)
+        return self.files.context_tokens or BUDGET_MAX
 
     async def begin_describe(
         self, spec: Spec, model: str | None, explain: bool, context: SubmissionContext

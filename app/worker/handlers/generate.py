@@ -80,6 +80,7 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 
 _OPENINGS = 16  # locks: at most as many constraints are prepared at the same time
+TRACE_STEP_BYTES, TRACE_TOKEN_BYTES = 2**11, 2**9  # of a token in a trace, and of an alternative to it
 FREE_SHARE = 4  # generations may use the free memory divided by this
 log = logging.getLogger(__name__)
 
@@ -195,10 +196,11 @@ class Generator:
         task = _Task(job, constraint, prepared, prompt_ids, self._start(job, constraint, context.cancelled))
         prepared.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
         rows, max_tokens = _rows(task.options), task.options.max_tokens
+        self._engine.require_memory(len(prompt_ids), rows, max_tokens)
         started = time.perf_counter()
         with tracing.span("decode", rows=rows, max_tokens=max_tokens):
             hypotheses = self._engine.generate(
-                lambda: self._generation(task), prompt_ids,
+                lambda: self._generation(task), prompt_ids, extra_bytes=_trace_bytes(task.options),
                 on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
@@ -282,8 +284,7 @@ class Generator:
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """A function from a row's ids to its answer. Rows that differ only in a leading space are one answer."""
-        # Cached, because the search calls it for every finished row at every step.
-        return functools.cache(lambda tokens: self._answer(tokens, task).encode())
+        return lambda tokens: self._answer(tokens, task).encode()
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
         """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
@@ -365,6 +366,14 @@ def _rows(options: GenerationOptions) -> int:
     """The most rows that the model reads at once."""
     decoding_options = _decoding_options(options)
     return options.n if isinstance(decoding_options, SamplingOptions) else rows_of(decoding_options)
+
+
+def _trace_bytes(options: GenerationOptions) -> int:
+    """The most bytes of the traces of all answers."""
+    if not options.trace:
+        return 0
+    step = TRACE_STEP_BYTES + TRACE_TOKEN_BYTES * (options.top_log_probs or 0)
+    return options.n * options.max_tokens * step
 
 
 def _decoding_options(options: GenerationOptions) -> SearchOptions | SamplingOptions:
