@@ -77,21 +77,17 @@ async def responses(
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     with own_paths():
         chat = await asyncio.to_thread(chat_of, body)
-        translated = await _translated_chat(request, service, chat, single=True)
+        translated = await _translated_chat(request, service, chat)
         writer = functools.partial(ResponsesWriter, echoed=echoed_fields(body))
         return await _respond(request, service, body, (translated,), idempotency_key, writer, ignored)
 
 
-async def _translated_chat(
-    request: Request, service: Service, body: ChatRequest, single: bool = False
-) -> TranslatedRequest:
+async def _translated_chat(request: Request, service: Service, body: ChatRequest) -> TranslatedRequest:
     """Translates a chat, whose policy is applied to its messages first."""
     policy, decision = chat_policy(body), None
     if policy is not None:
         decision = await while_connected(request, service.apply_policy(policy))
-    translate = functools.partial(
-        translate_chat, form=service.settings.inference.chat_format, single=single, decision=decision
-    )
+    translate = functools.partial(translate_chat, form=service.settings.inference.chat_format, decision=decision)
     # In a thread: reading a large constraint would block the event loop.
     return await asyncio.to_thread(translate, body, service.files, service.most_tokens)
 

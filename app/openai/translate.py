@@ -175,10 +175,10 @@ def _text(prompt: str | tuple[int, ...], files: ModelFiles) -> str:
 
 
 def translate_chat(
-    request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO, single: bool = False,
+    request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO,
     decision: PolicyResponse | None = None,
 ) -> TranslatedRequest:
-    """Translates a chat. `form` is the name of the model's chat format; `single` allows a reply or one call.
+    """Translates a chat. `form` is the name of the model's chat format.
 
     decision  what the request's policy says of the messages
     Raises what `translate_completion`, `render_prompt` and `under_policy` raise.
@@ -190,8 +190,6 @@ def translate_chat(
         tools = under_policy(tools, decision)
     thinking = thinking_of(request, think_format(files.chat_template), prompt.text)
     answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
-    if answer is not None and single:
-        answer = dataclasses.replace(answer, single=True)
     budget = request.max_completion_tokens or request.max_tokens
     default = min(CHAT_TOKENS, max_tokens)
     return _translate(request, {"prompt": prompt.text}, budget, default, markers=prompt.markers, answer=answer)

@@ -10,9 +10,12 @@ from app.openai.formats.answer_format import (
     AnswerFormat,
     AnswerParts,
     CallableTool,
+    ItemProgress,
     MarkerSplitter,
+    OutputItem,
     Thinking,
     ToolCall,
+    output_items,
 )
 from app.openai.formats.tool_arguments import (
     Arguments,
@@ -35,6 +38,7 @@ from app.openai.formats.tool_formats import (
 
 __all__ = [
     "AUTO", "CHAT_FORMATS", "PLAIN_CALLS", "THINK_FORMATS", "AnswerFormat", "AnswerParts", "Arguments",
-    "CallFormat", "CallableTool", "ChatFormat", "MarkerSplitter", "Part", "TextSplit", "ThinkFormat", "Thinking",
-    "ToolCall", "chat_format", "raw_arguments", "schema_arguments", "think_format",
+    "CallFormat", "CallableTool", "ChatFormat", "ItemProgress", "MarkerSplitter", "OutputItem", "Part", "TextSplit",
+    "ThinkFormat", "Thinking", "ToolCall", "chat_format", "output_items", "raw_arguments", "schema_arguments",
+    "think_format",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from app.models import ModelFiles
 from app.openai.formats.tool_arguments import Arguments, Part, without_beginning
@@ -39,6 +39,56 @@ class AnswerParts:
     content: str = ""
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputItem:
+    """A thought, a reply or a call, where an answer is a list of them. `call` is its number among the calls."""
+
+    kind: Literal["thought", "reply", "function", "custom"]
+    text: str
+    name: str = ""
+    call: int = 0
+
+
+def output_items(parts: AnswerParts, finished: bool, with_thought: bool) -> list[OutputItem]:
+    """The items that the parts make, in their order. Only the last one may still grow; a finished answer has one."""
+    items = list[OutputItem]()
+    if parts.reasoning and with_thought:
+        items.append(OutputItem("thought", parts.reasoning))
+    if parts.content or (finished and not parts.calls):
+        items.append(OutputItem("reply", parts.content))
+    for number, call in enumerate(parts.calls):
+        items.append(OutputItem("custom" if call.custom else "function", call.arguments, call.name, number))
+    return items
+
+
+@dataclass(slots=True)
+class ItemProgress:
+    """How much of a list of items was sent.
+
+    begun, ended  numbers of items
+    text          what was sent of the open one
+    """
+
+    begun: int = 0
+    ended: int = 0
+    text: str = ""
+
+    def advance(
+        self, items: Sequence[OutputItem], finished: bool
+    ) -> Iterator[tuple[Literal["begin", "delta", "end"], int, str]]:
+        """The steps from what was sent to these items, each with an item's number; a delta has the added text."""
+        for number in range(self.ended, len(items)):
+            if number == self.begun:
+                self.begun, self.text = number + 1, ""
+                yield "begin", number, ""
+            if added := items[number].text[len(self.text) :]:
+                self.text = items[number].text
+                yield "delta", number, added
+            if finished or number + 1 < len(items):
+                self.ended = number + 1
+                yield "end", number, ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +122,6 @@ class AnswerFormat:
     tools      those that the answer may call
     required   whether the answer must call
     parallel   whether it may call several times
-    single     whether it is a reply or one call, not both
     reply      the text before a reply
     thinking   how the answer thinks, None if it does not
     stop_free  the constraint that a reply without a constraint of its own contains no stop string
@@ -84,7 +133,6 @@ class AnswerFormat:
     tools: tuple[CallableTool, ...] = ()
     required: bool = False
     parallel: bool = True
-    single: bool = False
     reply: str = ""
     thinking: Thinking | None = None
     stop_free: dict[str, Any] | None = None
@@ -106,7 +154,7 @@ class AnswerFormat:
         calls = self._calls(self.calls)
         if self.required:
             return calls
-        if reply is None and self.calls.trigger and not self.single:
+        if reply is None and self.calls.trigger:
             return _in_order([self._reply(None), {"optional": calls}])  # the reply may be empty
         return {"any": [calls, self._reply(reply)]}
 
@@ -134,7 +182,7 @@ class AnswerFormat:
             _in_order([*self.split.named("{name}" + behind, tool.name), *tool.arguments.parts]) for tool in self.tools
         ]
         each = _in_order([*self.split(before), {"any": called}, *self.split(calls.tail)])
-        if calls.separator is not None and self.parallel and not self.single:
+        if calls.separator is not None and self.parallel:
             separator = {"separator": calls.separator} if calls.separator else {}
             each = {"repeat": each, "min": 1, **separator}
         return _in_order([*self.split(calls.begin), each, *self.split(calls.end)])
