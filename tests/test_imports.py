@@ -73,11 +73,12 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "api": "auth broker errors messages observability requests service settings store tasks",
         "http_server": "api errors settings",
         "openai": "api broker errors messages models requests service tasks",
+        "anthropic": "api errors messages openai",
         "worker": "automaton_cache broker errors messages models observability requests settings store tasks",
         "wiring": "auth broker errors settings store worker",
         "local": "broker errors messages models settings wiring",
         "cli": "api auth errors http_server local messages models observability service settings wiring worker",
-        "main": "api auth cli errors messages models observability openai service settings wiring worker",
+        "main": "anthropic api auth cli errors messages models observability openai service settings wiring worker",
     },
     "abs_client": {},
     "benchmarks": {
@@ -99,7 +100,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
     },
 }
 FACELESS = (  # imported late, for what they load, or by module, for its state: their modules are named directly
-    "app.api", "app.openai", "app.cli", "app.local", "app.worker", "app.redis", "app.broker.redis", "app.store.redis",
+    "app.api", "app.openai", "app.anthropic", "app.cli", "app.local", "app.worker", "app.redis", "app.broker.redis", "app.store.redis",
     "app.auth.redis_counters", "app.models.tokenizer", "app.observability",
 )  # fmt: skip
 MODULES_MAX = 20
@@ -112,7 +113,7 @@ VISIBLE = {  # what a package may see of another; a missing pair means all of it
 ONLY = {  # who may name a library: a module, or everything below it
     "torch": ("decoding",),
     "transformers": ("decoding",),
-    "fastapi": ("app.api", "app.openai", "app.main"),
+    "fastapi": ("app.api", "app.openai", "app.anthropic", "app.main"),
     "starlette": ("app.api", "app.main", "app.openai"),
     "jinja2": ("app.openai.chat_template",),
     "redis": ("app.redis", "app.broker.redis", "app.store.redis"),

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel
 
@@ -14,6 +14,7 @@ from app.errors import InternalError
 from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
 from app.openai.constraints import remove_stop
+from app.openai.errors import error_body
 from app.openai.formats import AnswerParts, ToolCall
 from app.openai.responses import (
     ChatChoiceBody,
@@ -61,6 +62,7 @@ class FinishedAnswer:
     """A finished answer. `tokens` excludes the end token, and is None unless log-probs are requested.
 
     index  its number among the answers to all prompts
+    stop   the stop string that was removed from its end; empty if there was none
     """
 
     text: str
@@ -68,6 +70,7 @@ class FinishedAnswer:
     tokens: tuple[AnswerToken, ...] | None
     parts: AnswerParts
     index: int = 0
+    stop: str = ""
 
 
 def generated(result: Result) -> GenerateJobResult:
@@ -117,14 +120,15 @@ def usage(result: GenerateJobResult) -> TokenUsageBody:
 def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, cut: bool) -> FinishedAnswer:
     """`cut`: the answer has as many tokens as the budget."""
     whole = read_parts(translated, choice.text, finished=True)
-    text = choice.text if whole.calls else remove_stop(choice.text, translated.stops).removesuffix(translated.suffix)
+    kept = choice.text if whole.calls else remove_stop(choice.text, translated.stops)
+    stop, text = choice.text[len(kept) :], kept.removesuffix(translated.suffix)
     tokens = _tokens(choice, text, files) if choice.trace is not None else None
     cut = cut and translated.unconstrained and text == choice.text
     if translated.prefix:
         text = translated.prefix + _space(choice, files) + text
     parts = read_parts(translated, text, finished=True)
     reason: FinishReason = "tool_calls" if parts.calls else "length" if cut else "stop"
-    return FinishedAnswer(text, reason, tokens if translated.logprobs else None, parts)
+    return FinishedAnswer(text, reason, tokens if translated.logprobs else None, parts, stop=stop)
 
 
 def read_parts(translated: TranslatedRequest, text: str, finished: bool = False) -> AnswerParts:
@@ -175,7 +179,16 @@ def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerTok
 
 @dataclass(frozen=True, slots=True)
 class Writer(ABC):
-    """Renders the answers of one request."""
+    """Renders the answers of one request.
+
+    always_closes   whether a stream has the closing chunk without a request for it
+    ends_with_done  whether a stream ends with `[DONE]`
+    error_event     the name of an event with an error, which has the body of `error`; None without a name
+    """
+
+    always_closes: ClassVar[bool] = False
+    ends_with_done: ClassVar[bool] = True
+    error_event: ClassVar[str | None] = None
 
     job_id: str
     model: str
@@ -200,6 +213,10 @@ class Writer(ABC):
     @abstractmethod
     def closing(self, result: GenerateJobResult) -> BaseModel:
         """The chunk with the token counts."""
+
+    def error(self, problem: bytes) -> bytes:
+        """A problem in the format of the stream."""
+        return error_body(problem)
 
     def _head(self, prefix: str, counted: GenerateJobResult | None = None) -> dict[str, Any]:
         """The fields of every response and chunk. With a result they include what it tells of the whole answer."""

@@ -6,7 +6,7 @@ answer.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -185,6 +185,15 @@ class ChatChunkBody(_Response):
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
     choices: tuple[DeltaChoiceBody, ...]
     usage: TokenUsageBody | None
+
+
+Event = dict[str, Any]
+
+
+class EventGroup(BaseModel):
+    """Named events that are sent together."""
+
+    events: list[Event]
 
 
 class ErrorDetailBody(BaseModel):

@@ -6,7 +6,7 @@ Nothing of a response is stored, so a conversation is sent whole: an id of an ea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -158,7 +158,7 @@ def _tools(tools: list[dict[str, Any]] | None) -> list[ToolBody] | None:
         match body:
             case {"format": {"type": "grammar", **grammar}} if kind == "custom":
                 body["format"] = {"type": "grammar", "grammar": grammar}
-        read.append(_validated(ToolBody, {"type": kind, kind: body}, f"tools.{number}"))
+        read.append(validated(ToolBody, {"type": kind, kind: body}, f"tools.{number}"))
     return read
 
 
@@ -193,7 +193,7 @@ def _messages(request: ResponsesRequest) -> list[MessageBody]:
             turns.append(turn | {"reasoning_content": thought} if thought and turn["role"] == "assistant" else turn)
             places.append(f"input.{number}")
             thought = ""
-    return [_validated(MessageBody, turn, place) for turn, place in zip(turns, places, strict=True)]
+    return [validated(MessageBody, turn, place) for turn, place in zip(turns, places, strict=True)]
 
 
 def _turn(item: Any, path: str) -> dict[str, Any]:
@@ -235,7 +235,8 @@ def _content(value: object, path: str) -> object:
     return parts or ""
 
 
-def _validated(kind: Any, fields: Mapping[str, Any], path: str) -> Any:
+def validated(kind: Any, fields: Mapping[str, Any], path: str) -> Any:
+    """A body of a chat. Raises InvalidRequest for the path in the request that it is made from."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -253,7 +254,7 @@ def own_path(path: str) -> str:
 
 
 @contextmanager
-def own_paths() -> Iterator[None]:
+def own_paths(own_path: Callable[[str], str] = own_path) -> Iterator[None]:
     """Rewrites the fields of a chat's errors to those of the request."""
     try:
         yield

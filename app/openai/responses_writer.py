@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict
 from app.messages import GenerateJobResult
 from app.openai.formats import AnswerParts, ItemProgress, OutputItem, output_items
 from app.openai.render import FinishedAnswer, Writer, logprob_fields, read_parts, usage
+from app.openai.responses import Event, EventGroup
 from app.openai.tools import call_id
 
-Event = dict[str, Any]
 _PARTS = ("thought", "reply")  # items whose text is in a part
 _TYPES = {  # of items, and the beginnings of their ids
     "thought": ("reasoning", "rs"), "reply": ("message", "msg"), "function": ("function_call", "fc"),
@@ -51,12 +51,6 @@ class ResponseBody(BaseModel):
     seed: int | None = None
 
 
-class EventGroup(BaseModel):
-    """Events that are sent together."""
-
-    events: list[Event]
-
-
 @dataclass(slots=True)
 class _StreamState:
     """What was sent of a response: the number of events, and the items."""
@@ -72,6 +66,9 @@ class ResponsesWriter(Writer):
 
     echoed  fields of the request that a response repeats
     """
+
+    always_closes = True
+    ends_with_done = False
 
     echoed: dict[str, Any] = field(default_factory=dict)
     state: _StreamState = field(default_factory=_StreamState)
