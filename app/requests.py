@@ -27,6 +27,7 @@ class GenerateParams:
                         tokenizer finds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
                         caller did not set
+    prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
     prompt: str | tuple[int, ...]
@@ -39,6 +40,7 @@ class GenerateParams:
     stream: bool = False
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
+    prompt_log_probs: int | None = None
 
     @property
     def weight(self) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from decoding.model import Scores
 
-_STEP_BYTES = 2**10  # of a step: the headers of its arrays, and its snapshot while it waits for a reader
+_STEP_BYTES = 2**12  # of a step: the headers of its arrays, and its snapshot while it waits for a reader
 _ROW_BYTES = 2**8  # of a token of a row: back-pointers, its part of a snapshot, its ids and text in events of a reader
 
 TextOf = Callable[[tuple[int, ...]], bytes]

@@ -50,11 +50,11 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "heuristic": "model",
         "prepared_constraint": "errors forced_tokens heuristic model options tensors",
         "logits_processor": "errors options prepared_constraint tensors",
-        "penalties": "errors tensors",
+        "penalties": "errors generation model tensors",
         "alternatives": "prepared_constraint tensors",
         "sampling": "errors generation model options penalties prepared_constraint tensors",
         "replay": "errors generation model options prepared_constraint sampling tensors",
-        "search": "errors forced_tokens generation heuristic model options prepared_constraint tensors",
+        "search": "errors forced_tokens generation heuristic model options penalties prepared_constraint tensors",
     },
     "app": {
         "errors": "",
@@ -100,7 +100,8 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
     },
 }
 FACELESS = (  # imported late, for what they load, or by module, for its state: their modules are named directly
-    "app.api", "app.openai", "app.anthropic", "app.cli", "app.local", "app.worker", "app.redis", "app.broker.redis", "app.store.redis",
+    "app.api", "app.openai", "app.anthropic", "app.cli", "app.local", "app.worker", "app.redis", "app.broker.redis",
+    "app.store.redis",
     "app.auth.redis_counters", "app.models.tokenizer", "app.observability",
 )  # fmt: skip
 MODULES_MAX = 20
@@ -123,7 +124,10 @@ ONLY = {  # who may name a library: a module, or everything below it
     "pythonjsonlogger": ("app.observability.logs",),
     "decoding": (
         "decoding",
-        *(f"app.worker.handlers.{each}" for each in ("decode", "generate", "prompts", "step_events", "token_trace")),
+        *(
+            f"app.worker.handlers.{each}"
+            for each in ("decode", "engine", "generate", "prompts", "rescoring", "step_events", "token_trace")
+        ),
     ),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),

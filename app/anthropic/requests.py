@@ -11,7 +11,7 @@ from pydantic import Field
 
 from app.errors import InvalidRequest
 from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported
-from app.openai.requests import ChatRequest, MessageBody, ObjectOrString, OpenAIRequest, Stops, TemplateArguments
+from app.openai.requests import ChatRequest, MessageBody, OpenAIRequest, Stops, TemplateArguments
 from app.openai.responses import DeferredModel
 from app.openai.responses_request import ITEMS_MAX, validated
 from app.openai.tool_bodies import ToolBody
@@ -87,10 +87,6 @@ class MessagesRequest(OpenAIRequest):
     def top_log_probs(self) -> int | None:
         """How many alternatives of each token to list. None: no log-probs at all."""
         return None
-
-
-class CountTokensRequest(MessagesRequest):
-    """Messages whose tokens are counted."""
 
 
 class CountTokensResponse(DeferredModel):
@@ -185,7 +181,7 @@ def _messages(request: MessagesRequest) -> list[MessageBody]:
 
 
 def _turns(message: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
-    """The messages of a chat that a message is: results of calls are messages of their own."""
+    """The messages of a chat for one message. Results of calls are messages of their own."""
     match message:
         case {"role": "user" | "assistant" as role, "content": str() as text}:
             yield {"role": role, "content": text}

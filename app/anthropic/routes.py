@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.anthropic.errors import MESSAGES
-from app.anthropic.requests import CountTokensRequest, CountTokensResponse, MessagesRequest, chat_of, own_path
+from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path
 from app.anthropic.writer import AnswerMessageBody, MessagesWriter
 from app.api.dependencies import IdempotencyKey, ServiceDependency, while_connected
 from app.api.openapi import Responses, errors
@@ -50,7 +50,7 @@ async def messages(
     summary="Count the tokens of messages (Anthropic)",
 )
 async def count_tokens(
-    request: Request, response: Response, service: ServiceDependency, body: CountTokensRequest
+    request: Request, response: Response, service: ServiceDependency, body: MessagesRequest
 ) -> CountTokensResponse:
     response.headers.update(header_of(ignored_fields(body, service.settings.requests.unknown_fields)))
     with own_paths(own_path):

@@ -23,7 +23,7 @@ StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 
 class MessageUsageBody(BaseModel):
-    """The tokens of the prompt, and those of the answer including its end token."""
+    """The tokens of the prompt, and those of the answer."""
 
     input_tokens: int
     output_tokens: int
@@ -49,7 +49,7 @@ class AnswerMessageBody(BaseModel):
 
 
 @dataclass(slots=True)
-class _StreamState:
+class _SentMessage:
     """What was sent of a stream."""
 
     items: ItemProgress = field(default_factory=ItemProgress)
@@ -64,7 +64,7 @@ class MessagesWriter(Writer):
     ends_with_done = False
     error_event = "error"
 
-    state: _StreamState = field(default_factory=_StreamState)
+    state: _SentMessage = field(default_factory=_SentMessage)
 
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> AnswerMessageBody:
         answer = answers[0]
@@ -85,7 +85,8 @@ class MessagesWriter(Writer):
         parts = read_parts(self.translated, text) if answer is None else answer.parts
         if answer is not None:
             self.state.answer = answer
-        events = list(self._progress(output_items(parts, answer is not None, self.translated.include_reasoning), answer))
+        items = output_items(parts, answer is not None, self.translated.include_reasoning)
+        events = list(self._progress(items, answer))
         return EventGroup(events=events) if events else None
 
     def closing(self, result: GenerateJobResult) -> EventGroup:

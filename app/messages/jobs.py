@@ -25,7 +25,7 @@ from app.messages.bodies import (
     RestartEventBody,
     StepEventBody,
 )
-from app.messages.parts import CONFIG, GenerationOptions, PolicyEvent
+from app.messages.parts import CONFIG, GenerationOptions, PolicyEvent, PromptTokenBody
 from app.messages.signing import VERSION, verify
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
@@ -160,6 +160,7 @@ class GenerateJob(OwnedJob):
     markers             start and end of each token that structures a chat template's prompt, which has the token that
                         begins a text, too; None if the tokenizer finds and adds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
+    prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
     id: str
@@ -170,6 +171,7 @@ class GenerateJob(OwnedJob):
     progress: Literal["nothing", "progress", "steps"] = "nothing"
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
+    prompt_log_probs: int | None = None
     kind: Literal["generate"] = "generate"
 
 
@@ -267,10 +269,12 @@ class TokenizeJobResult(Versioned):
 class GenerateJobResult(GeneratedBody, Versioned):
     """The answers of a generation, best first, in the caller's names.
 
-    token_counts  how many tokens each choice has, with its end
+    token_counts   how many tokens each choice has, with its end
+    prompt_tokens  those of the prompt with their log-probs, if the job asks for them
     """
 
     token_counts: tuple[int, ...]
+    prompt_tokens: tuple[PromptTokenBody, ...] | None = None
     kind: Literal["generated"] = "generated"
 
 

@@ -36,12 +36,13 @@ class TokenUsageBody(DeferredModel):
 class CompletionLogprobsBody(DeferredModel):
     """Tokens of a text, their log-probabilities and their offsets in characters.
 
-    The log-probabilities are the model's own, without the constraint.
+    The log-probabilities are the model's own, without the constraint. Those of the first token of an echoed prompt are
+    null, because nothing is before it.
     """
 
     tokens: tuple[str, ...]
-    token_logprobs: tuple[float, ...]
-    top_logprobs: tuple[dict[str, float], ...] | None = None
+    token_logprobs: tuple[float | None, ...]
+    top_logprobs: tuple[dict[str, float] | None, ...] | None = None
     text_offset: tuple[int, ...]
 
 

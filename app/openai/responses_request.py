@@ -71,7 +71,9 @@ class ResponsesRequest(OpenAIRequest, ThinkingFields):
     instructions: str | None = Field(None, description="A message of the system before all others")
     max_output_tokens: int | None = Field(None, ge=1, description="The budget; default 256")
     text: TextBody | None = None
-    tools: list[dict[str, Any]] | None = Field(None, max_length=1024, description="Functions and custom tools that may be called")
+    tools: list[dict[str, Any]] | None = Field(
+        None, max_length=1024, description="Functions and custom tools that may be called"
+    )
     tool_choice: ObjectOrString = None
     policy: PolicyBody | None = Field(None, description="Rules over the order of calls, results and replies")
     parallel_tool_calls: bool | None = Field(
@@ -205,8 +207,8 @@ def _turn(item: Any, path: str) -> dict[str, Any]:
         case {"type": "custom_tool_call", "call_id": str() as call_id, "name": name, "input": text}:
             call = {"id": call_id, "type": "custom", "custom": {"name": name, "input": text}}
             return {"role": "assistant", "content": None, "tool_calls": [call]}
-        case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str() as call_id, "output": output}:
-            return {"role": "tool", "tool_call_id": call_id, "content": _content(output, path)}
+        case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str() as call, "output": output}:
+            return {"role": "tool", "tool_call_id": call, "content": _content(output, path)}
         case {"role": role, "content": content} if item.get("type", "message") == "message":
             return {"role": role, "content": _content(content, path)}
         case {"type": "reasoning"}:

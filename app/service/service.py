@@ -156,6 +156,7 @@ class Service:
             owner=context.owner,
             markers=params.markers,
             clamp_to_context=params.clamp_to_context,
+            prompt_log_probs=params.prompt_log_probs,
         )
         job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)

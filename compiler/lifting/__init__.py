@@ -16,7 +16,7 @@ from compiler.lifting.token_masks import TokenMasks
 from compiler.lifting.trie_walk import SparseTokenClasses, TokenClasses, sparse_token_classes, token_classes
 
 __all__ = [
-    "BUDGET_MAX", "DEAD_EFFECT", "UNREACHABLE", "UNSEEN", "ByteEffects", "SparseRows", "SparseTable", "SparseTokenClasses",
-    "TokenAutomaton", "TokenClasses", "TokenMasks", "from_table", "lift", "plain_states", "sparse_token_classes",
-    "token_classes",
+    "BUDGET_MAX", "DEAD_EFFECT", "UNREACHABLE", "UNSEEN", "ByteEffects", "SparseRows", "SparseTable",
+    "SparseTokenClasses", "TokenAutomaton", "TokenClasses", "TokenMasks", "from_table", "lift", "plain_states",
+    "sparse_token_classes", "token_classes",
 ]  # fmt: skip

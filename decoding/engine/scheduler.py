@@ -2,8 +2,8 @@
 
 Generations begin in their order of arrival, each once the memory that it may come to hold is free. Small ones may
 overtake a larger one that waits, within a share of the memory that no request may take, so that neither waits for ever.
-Several threads of an engine change this state, so all of it is under one lock. Checks of answers are scheduled here too, since they need
-memory beside the generations.
+Several threads of an engine change this state, so all of it is under one lock. Checks of answers are scheduled here
+too, since they need memory beside the generations.
 """
 
 from __future__ import annotations

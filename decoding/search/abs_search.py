@@ -30,7 +30,7 @@ from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.search.beam_search import BeamSearch
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import Candidates, best_candidates
-from decoding.tensors import Array, TokenStates, arange, library, like, take, top_k_stable, with_floor
+from decoding.tensors import TokenStates, arange, library, like, take, top_k_stable, with_floor
 
 
 @lru_cache(maxsize=256)

@@ -103,7 +103,8 @@ class SecurityMiddleware:
             yield
             return
         headers = Headers(scope=scope)
-        keys = [*map(bearer, headers.getlist("authorization")), *headers.getlist("x-api-key")]  # the latter: Anthropic's
+        # Anthropic's clients send the second field.
+        keys = [*map(bearer, headers.getlist("authorization")), *headers.getlist("x-api-key")]
         if len(keys) != 1:
             raise Unauthorized("send one header, Authorization: Bearer abs_...")
         key, state = self._ring.find(keys[0]), scope["state"]

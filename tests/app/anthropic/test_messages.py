@@ -17,6 +17,7 @@ from app.errors import InvalidRequest
 from tests.app.conftest import service_client
 from tests.app.openai.chat_models import family_files
 
+MODEL = "deepseek"
 FEED: Any = {"name": "feed", "description": "feeds", "input_schema": {
     "type": "object", "properties": {"animal": {"enum": ["dog", "cat"]}}, "required": ["animal"],
     "additionalProperties": False,
@@ -28,8 +29,9 @@ USER: Any = [{"role": "user", "content": "dog"}]
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    folder = tmp_path_factory.mktemp("deepseek")
-    family_files(folder, "deepseek-v3.1")
+    folder = tmp_path_factory.mktemp("models") / MODEL
+    folder.mkdir()
+    family_files(folder, "deepseek-v3.1", context_tokens=1_024)
     with service_client(model=str(folder)) as client:
         yield client
 
@@ -39,19 +41,15 @@ def ai(client: TestClient) -> Anthropic:
     return Anthropic(base_url="http://testserver", api_key="none", http_client=client, max_retries=0)
 
 
-def model_of(client: TestClient) -> str:
-    return str(client.get("/v1/models").json()["data"][0]["id"])
-
-
-def fields(ai: Anthropic, **options: Any) -> dict[str, Any]:
+def fields(**options: Any) -> dict[str, Any]:
     ours = {name: options.pop(name) for name in list(options) if name in ("seed", "beams", "regex")}
     ours |= {} if "beams" in ours or "regex" in ours else {"seed": ours.get("seed", 1)}
-    defaults = {"model": ai.models.list().data[0].id, "max_tokens": 120, "messages": USER, "thinking": {"type": "disabled"}}
-    return {**defaults, "extra_body": ours, **options}
+    defaults = {"max_tokens": 120, "messages": USER, "thinking": {"type": "disabled"}}
+    return {"model": MODEL, **defaults, "extra_body": ours, **options}
 
 
 def answer(ai: Anthropic, **options: Any) -> Message:
-    message = ai.messages.create(**fields(ai, **options))
+    message = ai.messages.create(**fields(**options))
     TypeAdapter(Message).validate_python(message.model_dump(by_alias=True))
     return message
 
@@ -59,7 +57,7 @@ def answer(ai: Anthropic, **options: Any) -> Message:
 def check_events(ai: Anthropic, **options: Any) -> None:
     """The events of a stream are Anthropic's, in their order, and make the message."""
     plain = answer(ai, **options)
-    events: list[Any] = list(ai.messages.create(**fields(ai, **options), stream=True))
+    events: list[Any] = list(ai.messages.create(**fields(**options), stream=True))
     for event in events:
         TypeAdapter(RawMessageStreamEvent).validate_python(event.model_dump(by_alias=True))
     assert [event.type for event in (events[0], *events[-2:])] == ["message_start", "message_delta", "message_stop"]
@@ -77,7 +75,7 @@ def check_events(ai: Anthropic, **options: Any) -> None:
             case other:
                 raise AssertionError(other)
     assert not inside
-    with ai.messages.stream(**fields(ai, **options)) as stream:
+    with ai.messages.stream(**fields(**options)) as stream:
         final = stream.get_final_message()
     strip = {"content": {"__all__": {"id"}}, "id": True}
     ours = {"automaton", "seed", "not_enforced", "approximate"}
@@ -131,7 +129,7 @@ def test_a_tool_is_used_and_its_result_read(ai: Anthropic) -> None:
 
 def test_several_calls_are_streamed_block_by_block(ai: Anthropic) -> None:
     counts = [
-        len(answer(ai, tools=[FEED], tool_choice={"type": "any"}, seed=seed).content) for seed in range(8)
+        len(answer(ai, tools=[FEED], tool_choice={"type": "any"}, seed=seed).content) for seed in range(4)
     ]
     assert max(counts) > 1
     check_events(ai, tools=[FEED], tool_choice={"type": "any"}, seed=counts.index(max(counts)))
@@ -156,7 +154,8 @@ def test_an_output_format_binds_the_text(ai: Anthropic) -> None:
 
 
 def test_tokens_are_counted_as_the_answer_counts_them(ai: Anthropic) -> None:
-    plain = {name: value for name, value in fields(ai, tools=[FEED]).items() if name not in ("extra_body", "max_tokens")}
+    sent = fields(tools=[FEED])
+    plain = {name: value for name, value in sent.items() if name not in ("extra_body", "max_tokens")}
     counted = ai.messages.count_tokens(**plain)
     assert counted.input_tokens == answer(ai, tools=[FEED]).usage.input_tokens
 
@@ -173,11 +172,11 @@ def test_errors_have_the_shape_that_the_client_reads(ai: Anthropic, client: Test
     assert body["error"]["type"] == "invalid_request_error"
     assert body["error"]["param"].startswith("output_config.format.schema")
     with pytest.raises(BadRequestError, match="did you mean"):
-        ai.messages.create(**{**fields(ai), "extra_body": {"regx": "a"}})
+        ai.messages.create(**{**fields(), "extra_body": {"regx": "a"}})
     with pytest.raises(APIStatusError) as small:
         answer(ai, max_tokens=2, regex="[a-z]{200}")
     assert small.value.body["error"]["code"] == "budget_too_small"  # type: ignore[index]
-    unread = client.post("/v1/messages", content=b"{").json()
+    unread = client.post("/v1/messages", content=b"{", headers={"content-type": "application/json"}).json()
     assert unread["type"] == "error" and unread["error"]["code"] == "invalid_json"
     long = client.post("/v1/messages", json={"messages": USER, "tools": [FEED], "stream": True, "max_tokens": 2,
                                              "tool_choice": {"type": "any"}})  # fmt: skip
@@ -207,7 +206,8 @@ def test_an_invalid_field_is_named(changed: dict[str, Any], path: str) -> None:
 def test_results_come_before_the_text_beside_them() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": "done"}
     call = {"type": "tool_use", "id": "a", "name": "feed", "input": {"animal": "dog"}}
-    turns = [*USER, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result, {"type": "text", "text": "b"}]}]
+    blocks = [result, {"type": "text", "text": "b"}]
+    turns = [*USER, {"role": "assistant", "content": [call]}, {"role": "user", "content": blocks}]
     chat = chat_of(MessagesRequest.model_validate({"messages": turns, "system": [{"type": "text", "text": "c"}]}))
     assert [message.role for message in chat.messages] == ["system", "user", "assistant", "tool", "user"]
     assert own_path("tools.1.function.parameters.type") == "tools.1.input_schema.type"

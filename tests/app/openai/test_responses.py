@@ -125,7 +125,7 @@ def test_what_needs_stored_state_is_refused(ai: OpenAI) -> None:
         ({"input": [{"role": "poet", "content": "a"}]}, "input.0.role"),
         ({"input": [{"type": "function_call", "call_id": "a", "name": "a", "arguments": "{"}]},
          "input.0.tool_calls.0.function.arguments"),
-        ({"tools": [{"type": "custom", "name": "a", "format": {"type": "grammar", "syntax": "ebnf", "definition": ""}}]},
+        ({"tools": [{"type": "custom", "name": "a", "format": {"type": "grammar", "syntax": "b", "definition": ""}}]},
          "tools.0.custom.format.grammar.syntax"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"tools": [{"type": "function", "name": "a b"}]}, "tools.0.function.name"), ({"max_tokens": 5}, "max_tokens"),
@@ -165,4 +165,5 @@ def test_paths_of_a_chat_become_those_of_a_response() -> None:
     assert own_path("tools.3.function.parameters.type") == "tools.3.parameters.type"
     assert own_path("max_completion_tokens") == "max_output_tokens" and own_path("regex") == "regex"
     assert own_path("tools.3.custom.format.grammar.definition") == "tools.3.format.definition"
-    assert own_path("tools.3.custom.name") == "tools.3.name" and own_path("tool_choice.custom.name") == "tool_choice.name"
+    assert own_path("tools.3.custom.name") == "tools.3.name"
+    assert own_path("tool_choice.custom.name") == "tool_choice.name"

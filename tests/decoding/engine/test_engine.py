@@ -154,7 +154,7 @@ def test_admission_is_bounded_by_memory_and_serves_every_request() -> None:
 def test_a_request_over_the_memory_is_refused_with_both_sizes() -> None:
     model, order = WatchedModel(), _long(beams=10)
     memory_bytes = order.bytes_held()  # of which a request may take a part
-    with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge, match="max_tokens, beams or n") as refusal:
+    with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge, match="lower max_tokens") as refusal:
         _generate(engine, order)
     most = request_bytes_max(memory_bytes)
     assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (order.bytes_held(), most)

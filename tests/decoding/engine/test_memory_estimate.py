@@ -20,8 +20,12 @@ from tests.decoding.random_automata import of_length
 from tests.decoding.random_models import V, llama_of
 from tests.decoding.recorded_operators import recorded_operators
 
-LENGTH = 300  # tokens before EOS
+LENGTH = 100  # tokens before EOS
 FACTOR_OF_SAMPLES, FACTOR_OF_SEARCHES = 4, 40  # rows of a search share most of what they read; the estimate ignores it
+
+
+def _model(**changes: int) -> HuggingFaceModel:
+    return HuggingFaceModel(llama_of(max_position_embeddings=128, **changes))
 
 
 def _constraint(model: HuggingFaceModel, length: int = LENGTH) -> PreparedConstraint:
@@ -44,7 +48,7 @@ def _search(constraint: PreparedConstraint, rows: int) -> Generation:
 def test_a_long_generation_uses_no_more_than_estimated(
     begin: Callable[[PreparedConstraint, int], Generation], rows: int, factor: int
 ) -> None:
-    model = HuggingFaceModel(llama_of(hidden_size=64, intermediate_size=96, max_position_embeddings=512))
+    model = _model(num_hidden_layers=8, num_key_value_heads=4, hidden_size=128)
     run = begin(_constraint(model), rows)
     announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
     model.prefill([1])  # what the library keeps for later
@@ -58,7 +62,7 @@ def test_the_history_of_rows_is_no_larger_than_estimated(
     begin: Callable[[PreparedConstraint, int], Generation], rows: int
 ) -> None:
     """tracemalloc sees the arrays of numpy and Python's objects, not the tensors of the model."""
-    model = HuggingFaceModel(llama_of(max_position_embeddings=512))
+    model = _model()
     run, snapshots = begin(_constraint(model), rows), list[Snapshot]()
     session, first = model.prefill([1, 2, 3])
     scores = Scores.of_prompt(first)

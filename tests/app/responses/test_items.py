@@ -16,6 +16,7 @@ from tests.app.conftest import service_client
 from tests.app.openai.chat_models import family_files
 from tests.app.openai.test_responses import TOOL
 
+MODEL = "deepseek"
 ASK = {"type": "custom", "name": "ask", "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "who"'}}
 TEXTS = {"reasoning": "reasoning_text", "message": "output_text", "function_call": "function_call_arguments",
          "custom_tool_call": "custom_tool_call_input"}  # fmt: skip
@@ -23,8 +24,9 @@ TEXTS = {"reasoning": "reasoning_text", "message": "output_text", "function_call
 
 @pytest.fixture(scope="module")
 def ai(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
-    folder = tmp_path_factory.mktemp("deepseek")
-    family_files(folder, "deepseek-v3.1")
+    folder = tmp_path_factory.mktemp("models") / MODEL
+    folder.mkdir()
+    family_files(folder, "deepseek-v3.1", context_tokens=1_024)
     with service_client(model=str(folder)) as client:
         yield OpenAI(base_url="http://testserver/v1", api_key="none", http_client=client, max_retries=0)
 
@@ -34,7 +36,7 @@ def fields(**options: Any) -> dict[str, Any]:
     body = {"seed": 1, "max_thinking_tokens": 0, **ours}
     if "beams" in body:
         del body["seed"]
-    return {"input": "dog", "max_output_tokens": 120, "extra_body": body, **options}
+    return {"model": MODEL, "input": "dog", "max_output_tokens": 120, "extra_body": body, **options}
 
 
 def respond(ai: OpenAI, **options: Any) -> Response:
@@ -80,14 +82,13 @@ def check_events(ai: OpenAI, **options: Any) -> None:
     done = [event.item.model_dump(exclude={"id", "call_id"}) for event in inner if event.type.endswith("item.done")]
     assert done == [item.model_dump(exclude={"id", "call_id"}) for item in events[-1].response.output]
     assert done == [item.model_dump(exclude={"id", "call_id"}) for item in plain.output]
-    streamed = {name: value for name, value in fields(**options).items()}
-    with ai.responses.stream(**streamed) as stream:
+    with ai.responses.stream(**fields(**options)) as stream:
         assert [text_of(item) for item in stream.get_final_response().output] == list(map(text_of, plain.output))
 
 
 def test_a_response_has_several_calls_by_default(ai: OpenAI) -> None:
     counts = []
-    for seed in range(8):
+    for seed in range(4):
         options = {"tools": [TOOL], "tool_choice": "required", "seed": seed}
         calls = respond(ai, **options).output
         assert all(json.loads(text_of(call))["animal"] in ("dog", "cat") for call in calls)
@@ -103,7 +104,8 @@ def test_a_thought_is_an_item_before_the_message(ai: OpenAI) -> None:
     response = respond(ai, max_thinking_tokens=8)
     assert [item.type for item in response.output] == ["reasoning", "message"]
     check_events(ai, max_thinking_tokens=8)
-    hidden = ai.responses.create(**{**fields(), "extra_body": {"seed": 1, "max_thinking_tokens": 8, "include_reasoning": False}})
+    ours = {"seed": 1, "max_thinking_tokens": 8, "include_reasoning": False}
+    hidden = ai.responses.create(**{**fields(), "extra_body": ours})
     assert [item.type for item in hidden.output] == ["message"]
     quiet = respond(ai, reasoning={"effort": "none"})
     assert [item.type for item in quiet.output] == ["message"] and quiet.reasoning and quiet.reasoning.effort == "none"
