@@ -67,10 +67,10 @@ class GenerateOptions(TypedDict, total=False):
     top_p: float | None  # sample: probability mass of the nucleus
     top_k: int | None  # sample: at most this many tokens
     min_p: float | None  # sample: the least probability, as a share of the best one
-    frequency_penalty: float | None  # sample: for each time that a token occurred
-    presence_penalty: float | None  # sample: once for a token that occurred
-    repetition_penalty: float | None  # sample: the factor of the log-prob of tokens that occurred
-    logit_bias: dict[int, float] | None  # sample: nats by token id
+    frequency_penalty: float | None  # taken off for each time that a token occurred
+    presence_penalty: float | None  # taken off once for a token that occurred
+    repetition_penalty: float | None  # the factor of the log-prob of tokens that occurred
+    logit_bias: dict[int, float] | None  # nats by token id
     seed: int | None  # sample: the result names the seed that was used
     trace: bool | None  # return the tokens of each text
     top_log_probs: int | None  # with trace: alternatives to list in the place of each token

@@ -15,6 +15,8 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from app import __version__
+from app.anthropic.errors import MESSAGES, MessagesErrorBody, messages_error_response
+from app.anthropic.routes import router as messages
 from app.api.dependencies import Components, components_of
 from app.api.documented_security import document_security
 from app.api.errors import PROBLEM_TYPE, refusal
@@ -33,7 +35,7 @@ from app.errors import AppError
 from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventBody
 from app.models import open_model_files
 from app.observability import metrics, tracing
-from app.openai.errors import OpenAIErrors, document_errors
+from app.openai.errors import PREFIX, ErrorFormat, document_error_body, document_errors, error_response
 from app.openai.native import router as native
 from app.openai.routes import router as openai
 from app.openai.token_routes import router as tokens
@@ -60,7 +62,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # FastAPI's own spans hold the query and its logs the messages of exceptions, and either may quote a prompt.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    for routes in (native, router, jobs, openai, tokens, operations, page):
+    for routes in (native, router, jobs, openai, tokens, messages, operations, page):
         app.include_router(routes)
     server = chosen.server
     app.add_middleware(
@@ -70,7 +72,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.components = Components()
     app.add_middleware(SecurityMiddleware, settings=chosen, ring=ring, limiter=limiter)
     app.add_middleware(RequestLogMiddleware)
-    app.add_middleware(OpenAIErrors)  # the last to be added is the first to see a request
+    # The last to be added is the first to see a request, so the format of the longer path stays.
+    app.add_middleware(ErrorFormat, prefix=MESSAGES, render=messages_error_response)
+    app.add_middleware(ErrorFormat, prefix=PREFIX, render=error_response)
     for kind in (RequestValidationError, HTTPException, AppError, CompileError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
@@ -125,6 +129,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 if PROBLEM_TYPE not in faults["content"]:
                     del operation["responses"]["422"]
         document_security(document)
+        document_error_body(document, MESSAGES, MessagesErrorBody)
         document_errors(document)
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)

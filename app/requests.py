@@ -13,6 +13,7 @@ from app.errors import InvalidRequest, RequestOverLimit
 from app.messages import GenerationOptions, Priority
 from app.models import ModelFiles
 from app.settings import Settings
+from compiler.lifting import BUDGET_MAX
 from compiler.spec import LabelsSpec, Spec
 
 _SEEDS = 2**53  # a double, as which many readers parse JSON numbers, is exact below it
@@ -29,6 +30,7 @@ class GenerateParams:
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
                         caller did not set
     answer              the JSON of an AnswerReader, if answers are read as messages
+    prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
     prompt: str | tuple[int, ...]
@@ -42,6 +44,7 @@ class GenerateParams:
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
+    prompt_log_probs: int | None = None
 
     @property
     def weight(self) -> int:
@@ -64,22 +67,22 @@ def seeded(options: GenerationOptions) -> GenerationOptions:
 
 
 def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:
-    """Raise RequestOverLimit if a generation exceeds a setting or the model's context."""
+    """Raise RequestOverLimit if a generation exceeds a setting or the model's context.
+
+    Its memory is estimated by the generate worker, which knows the model.
+    """
     options = params.options
     if not isinstance(params.prompt, str):
         require_ids(params.prompt, files.vocabulary.size, "prompt")
     require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.requests.prompt_chars_max)
     require_ids(tuple(options.logit_bias), files.vocabulary.size, "logit_bias")
-    caps = [("max_tokens", "max_tokens_max", settings.requests.max_tokens_max), ("n", "n_max", settings.requests.n_max)]
+    caps = [("max_tokens", "budget_max", BUDGET_MAX), ("n", "n_max", settings.requests.n_max)]
     if options.algorithm != "sample":
         caps += [("beams", "beams_max", settings.requests.beams_max), ("beams", "vocabulary", files.vocabulary.size)]
     if files.context_tokens is not None:
         caps.append(("max_tokens", "context_tokens", files.context_tokens))
     for path, limit, cap in caps:
         require_at_most(path, getattr(options, path), limit, cap)
-    # The product bounds the work of one request; each factor alone may be large.
-    rows = "n" if options.algorithm == "sample" else "beams"
-    require_at_most(f"{rows} * max_tokens", params.weight, "beam_tokens_max", settings.requests.beam_tokens_max)
 
 
 def require_at_most(path: str, value: float, limit: str, cap: float) -> None:

@@ -97,7 +97,8 @@ class InferenceSettings(_Group):
         "automaton; the same for all workers")
     generation_memory_bytes: Amount = _setting(
         MEASURED,
-        "memory of all generations on the model's device; 0: a quarter of what is free after the model is loaded")
+        "memory of all generations, of which one request may take seven eighths; 0: a quarter of what is free on the "
+        "model's device after it is loaded")
     device_table_cache_bytes: Count = _setting(
         256 * 2**20, "constraints' tables kept on the device for further requests")
 
@@ -178,10 +179,8 @@ class RequestSettings(_Group):
 
     prompt_chars_max: Count = _setting(32_768, "length of a prompt")
     text_chars_max: Count = _setting(32_768, "length of a text to check")
-    max_tokens_max: Count = _setting(512, "largest `max_tokens`")
     beams_max: Count = _setting(128, "largest `beams`")
     n_max: Count = _setting(16, "largest `n`")
-    beam_tokens_max: Count = _setting(16_384, "largest `beams` times `max_tokens`")
     matrix_rows_max: Count = _setting(4_096, "rows of the matrix of `/decode`, which are the labels of the answer")
     matrix_cells_max: Count = _setting(2**17, "rows times labels of that matrix")
     matrix_states_max: Count = _setting(

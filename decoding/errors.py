@@ -6,7 +6,7 @@
     |   |-- PromptEmpty           nothing to continue, and the model names no token to begin with
     |   |-- PromptTooLong         prompt and budget together pass the model's context
     |   |-- LengthImpossible      no sequence of the requested length satisfies the constraint; lists lengths that do
-    |   |-- RequestTooLarge       a request could need more memory than all requests together are given
+    |   |-- RequestTooLarge       a request could need more memory than one request may take
     |   `-- Cancelled             the caller no longer waits
     |-- MemoryShort             the model's device
     |   |-- OutOfMemory           too little memory for a request that ran alone; carries the bytes it may need
@@ -99,7 +99,7 @@ class LengthImpossible(GenerationInvalid):
 
 
 class RequestTooLarge(GenerationInvalid):
-    """A request may need more memory than the engine has in total. Amounts are in bytes."""
+    """A request may need more memory than one request may take. Amounts are in bytes."""
 
     facts = ErrorFacts(
         422, "request_too_large", "The request may need more memory than there is", ("needed_bytes", "memory_bytes"),
@@ -111,8 +111,9 @@ class RequestTooLarge(GenerationInvalid):
 
     def __init__(self, needed_bytes: int, memory_bytes: int) -> None:
         super().__init__(
-            f"the prompt and its beams may need {needed_bytes >> 20} MiB, more than the {memory_bytes >> 20} MiB that "
-            "all requests share; fewer beams, a lower max_tokens or a shorter prompt would fit",
+            f"the request may need {-(-needed_bytes >> 20)} MiB, more than the {memory_bytes >> 20} MiB that one "
+            "request may take: lower max_tokens, beams or n, or shorten the prompt; the operator may raise "
+            "ABS_GENERATION_MEMORY_BYTES, of which one request may take seven eighths",
             needed_bytes=needed_bytes, memory_bytes=memory_bytes,
         )
 

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from decoding.model import Scores
 
+_STEP_BYTES = 2**12  # of a step: the headers of its arrays, and its snapshot while it waits for a reader
+_ROW_BYTES = 2**8  # of a token of a row: back-pointers, its part of a snapshot, its ids and text in events of a reader
+
 TextOf = Callable[[tuple[int, ...]], bytes]
 """The bytes of an answer, from its ids without EOS: answers of equal bytes count once."""
 
@@ -95,11 +98,18 @@ class GenerationSize:
     rows           read side by side in one step
     max_tokens     of each row, so that its rows write at most rows * max_tokens nodes of a prefix tree
     scratch_bytes  made by `advance` beside the scores
+    states_bytes   of the automaton's states that it may meet
     """
 
     rows: int
     max_tokens: int
     scratch_bytes: int
+    states_bytes: int = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """What it keeps between two passes, on the host: states, and the history of its rows."""
+        return self.states_bytes + self.max_tokens * (_STEP_BYTES + self.rows * _ROW_BYTES)
 
 
 class Generation(Protocol):

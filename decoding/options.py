@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
-from typing import Literal
+from typing import Any, Literal
 
+from compiler.lifting import BUDGET_MAX
 from decoding.errors import OptionsInvalid
 
 Algorithm = Literal["abs", "banked"]
+BIAS_MAX = 100.0  # as OpenAI's
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class SearchOptions:
     rank_by         the last choice of "abs": by the model's own "log_prob", or by the pushed "score" as in the paper
     length_penalty  p: the last choice of "banked" divides the log-prob by len(tokens) ** p, so that above 0 longer
                     answers gain; 0.5 comes closest to texts that people write (benchmarks/quality)
+    frequency_penalty, presence_penalty, repetition_penalty, logit_bias
+                    see `penalties.PenalizedSearch`
 
     >>> SearchOptions(max_tokens=24, beams=8).algorithm
     'banked'
@@ -41,9 +46,13 @@ class SearchOptions:
     n: int = 1
     rank_by: Literal["score", "log_prob"] = "log_prob"
     length_penalty: float = 0.5
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require(self.max_tokens >= 1, "max_tokens", "at least 1")
+        require_budget(self.max_tokens)
         require(self.beams >= 1, "beams", "at least 1")
         require(self.algorithm in ("abs", "banked"), "algorithm", '"abs" or "banked"')
         require(0.0 <= self.alpha_min <= 1.0, "alpha_min", "between 0 and 1")
@@ -51,6 +60,7 @@ class SearchOptions:
         require(1 <= self.n <= self.beams, "n", f"between 1 and the number of beams, {self.beams}")
         require(self.rank_by in ("score", "log_prob"), "rank_by", '"score" or "log_prob"')
         require(0.0 <= self.length_penalty <= 2.0, "length_penalty", "between 0 and 2")
+        require_penalties(self)
 
     @property
     def length_power(self) -> float:
@@ -99,6 +109,21 @@ def require(holds: bool, field: str, expected: str) -> None:
     """Raise OptionsInvalid for an option that does not hold."""
     if not holds:
         raise OptionsInvalid(field, expected)
+
+
+def require_budget(max_tokens: int) -> None:
+    """Raise OptionsInvalid for a budget that is no number of tokens, or that distances do not reach."""
+    require(max_tokens >= 1, "max_tokens", "at least 1")
+    require(max_tokens <= BUDGET_MAX, "max_tokens", f"at most {BUDGET_MAX}")
+
+
+def require_penalties(options: Any) -> None:
+    """Raise OptionsInvalid for biases or penalties of a search or sampling that are out of their range."""
+    for name in ("frequency_penalty", "presence_penalty"):
+        require(abs(getattr(options, name)) <= 2.0, name, "between -2 and 2")
+    require(0.0 < options.repetition_penalty <= 10.0, "repetition_penalty", "above 0 and at most 10")
+    biases = options.logit_bias.values()
+    require(all(abs(bias) <= BIAS_MAX for bias in biases), "logit_bias", f"between {-BIAS_MAX:g} and {BIAS_MAX:g}")
 
 
 def push_up(distance: int, budget_before: int, alpha_min: float, gamma: float) -> float:

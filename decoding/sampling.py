@@ -21,8 +21,8 @@ from torch import Tensor
 from decoding.errors import ModelOutputInvalid, SearchExhausted
 from decoding.generation import BeamRow, BeamStep, GenerationSize, Hypothesis, Snapshot
 from decoding.model import Scores
-from decoding.options import require
-from decoding.penalties import BIAS_MAX, Penalties, most_probable
+from decoding.options import require, require_budget, require_penalties
+from decoding.penalties import Penalties, most_probable
 from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.tensors import LOG_PROB_FLOOR, arange, rows_at_a_time, scratch_bytes
 
@@ -61,18 +61,14 @@ class SamplingOptions:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require(self.max_tokens >= 1, "max_tokens", "at least 1")
+        require_budget(self.max_tokens)
         require(0 <= self.seed <= SEED_MAX, "seed", "between 0 and 2**63 - 1")
         require(self.n >= 1, "n", "at least 1")
         require(0.0 <= self.temperature <= TEMPERATURE_MAX, "temperature", f"between 0 and {TEMPERATURE_MAX:g}")
         require(0.0 < self.top_p <= 1.0, "top_p", "above 0 and at most 1")
         require(self.top_k >= -1, "top_k", "at least -1")
         require(0.0 <= self.min_p <= 1.0, "min_p", "between 0 and 1")
-        for name in ("frequency_penalty", "presence_penalty"):
-            require(abs(getattr(self, name)) <= 2.0, name, "between -2 and 2")
-        require(0.0 < self.repetition_penalty <= 10.0, "repetition_penalty", "above 0 and at most 10")
-        biases = self.logit_bias.values()
-        require(all(abs(bias) <= BIAS_MAX for bias in biases), "logit_bias", f"between {-BIAS_MAX:g} and {BIAS_MAX:g}")
+        require_penalties(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -113,14 +109,10 @@ class Sampling:
         self._states, self._options = constraint.begin_states(start, tensors=True), options
         self._token_class: Tensor = self._states.tokens.token_class
         device = self._token_class.device
-        self._penalties = Penalties.of(
-            logit_bias=options.logit_bias, frequency=options.frequency_penalty, presence=options.presence_penalty,
-            repetition=options.repetition_penalty, prompt_ids=prompt_ids, vocab_size=len(self._token_class),
-            device=device,
-        )  # fmt: skip
+        self._penalties = Penalties.of_options(options, prompt_ids, len(self._token_class), device)
         scratch = scratch_bytes(options.n, len(self._token_class), device)
         states_bytes = self._states.bytes_max(options.n, options.max_tokens)
-        self.size = GenerationSize(options.n, options.max_tokens, scratch + states_bytes)
+        self.size = GenerationSize(options.n, options.max_tokens, scratch, states_bytes)
         # Row i draws its t-th token with the uniform number i * T + t of the seed's stream, so a row's tokens do not
         # depend on the other rows. The numbers are numpy's: torch's generator takes 32 bits of a seed on the CPU.
         numbers = np.random.Generator(np.random.PCG64(options.seed))

@@ -50,11 +50,11 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "heuristic": "model",
         "prepared_constraint": "errors forced_tokens heuristic model options tensors",
         "logits_processor": "errors options prepared_constraint tensors",
-        "penalties": "errors tensors",
+        "penalties": "errors generation model tensors",
         "alternatives": "prepared_constraint tensors",
         "sampling": "errors generation model options penalties prepared_constraint tensors",
         "replay": "errors generation model options prepared_constraint sampling tensors",
-        "search": "errors forced_tokens generation heuristic model options prepared_constraint tensors",
+        "search": "errors forced_tokens generation heuristic model options penalties prepared_constraint tensors",
     },
     "app": {
         "errors": "",
@@ -74,11 +74,12 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "api": "auth broker errors formats messages observability requests service settings store tasks",
         "http_server": "api errors settings",
         "openai": "api auth broker errors formats messages models requests service tasks",
+        "anthropic": "api errors formats messages openai",
         "worker": "automaton_cache broker errors formats messages models observability requests settings store tasks",
         "wiring": "auth broker errors settings store worker",
         "local": "broker errors messages models settings wiring",
         "cli": "api auth errors http_server local messages models observability service settings wiring worker",
-        "main": "api auth cli errors messages models observability openai service settings wiring worker",
+        "main": "anthropic api auth cli errors messages models observability openai service settings wiring worker",
     },
     "abs_client": {},
     "benchmarks": {
@@ -102,7 +103,8 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
     },
 }
 FACELESS = (  # imported late, for what they load, or by module, for its state: their modules are named directly
-    "app.api", "app.openai", "app.cli", "app.local", "app.worker", "app.redis", "app.broker.redis", "app.store.redis",
+    "app.api", "app.openai", "app.anthropic", "app.cli", "app.local", "app.worker", "app.redis", "app.broker.redis",
+    "app.store.redis",
     "app.auth.redis_counters", "app.models.tokenizer", "app.observability",
 )  # fmt: skip
 MODULES_MAX = 20
@@ -115,7 +117,7 @@ VISIBLE = {  # what a package may see of another; a missing pair means all of it
 ONLY = {  # who may name a library: a module, or everything below it
     "torch": ("decoding",),
     "transformers": ("decoding",),
-    "fastapi": ("app.api", "app.openai", "app.main"),
+    "fastapi": ("app.api", "app.openai", "app.anthropic", "app.main"),
     "starlette": ("app.api", "app.main", "app.openai"),
     "jinja2": ("app.openai.chats.chat_template",),
     "redis": ("app.redis", "app.broker.redis", "app.store.redis"),
@@ -125,7 +127,10 @@ ONLY = {  # who may name a library: a module, or everything below it
     "pythonjsonlogger": ("app.observability.logs",),
     "decoding": (
         "decoding",
-        *(f"app.worker.handlers.{each}" for each in ("decode", "generate", "prompts", "step_events", "token_trace")),
+        *(
+            f"app.worker.handlers.{each}"
+            for each in ("decode", "engine", "generate", "prompts", "rescoring", "step_events", "token_trace")
+        ),
     ),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),

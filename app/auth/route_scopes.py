@@ -64,6 +64,8 @@ ROUTE_SCOPES = (
     RouteScope("POST", "/detokenize", ("generate",), counts_as_work=True),
     RouteScope("POST", "/v1/detokenize", ("generate",), counts_as_work=True),
     RouteScope("POST", "/v1/responses", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/v1/messages", ("generate",), counts_as_work=True),
+    RouteScope("POST", "/v1/messages/count_tokens", ("generate",), counts_as_work=True),
     RouteScope("POST", "/v1/embeddings", _ANY),
     RouteScope("POST", "/v1/completions", ("generate",), counts_as_work=True),
     RouteScope("POST", "/v1/chat/completions", ("generate",), counts_as_work=True),

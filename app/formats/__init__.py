@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from app.formats.answer_format import AnswerFormat, CallableTool, MarkerSplitter
 from app.formats.answer_reader import AnswerParts, AnswerReader, Thinking, ToolCall, call_id
+from app.formats.items import ItemProgress, OutputItem, output_items
 from app.formats.tool_arguments import (
     NO_ARGUMENTS,
     Arguments,
@@ -31,7 +32,7 @@ from app.formats.tool_formats import (
 
 __all__ = [
     "AUTO", "CHAT_FORMATS", "NO_ARGUMENTS", "PLAIN_CALLS", "THINK_FORMATS", "AnswerFormat", "AnswerParts",
-    "AnswerReader", "Arguments", "CallFormat", "CallableTool", "ChatFormat", "MarkerSplitter", "Part", "TextSplit",
-    "ThinkFormat", "Thinking", "ToolCall", "call_id", "chat_format", "raw_arguments", "schema_arguments",
-    "think_format",
+    "AnswerReader", "Arguments", "CallFormat", "CallableTool", "ChatFormat", "ItemProgress", "MarkerSplitter",
+    "OutputItem", "Part", "TextSplit", "ThinkFormat", "Thinking", "ToolCall", "call_id", "chat_format", "output_items",
+    "raw_arguments", "schema_arguments", "think_format",
 ]  # fmt: skip

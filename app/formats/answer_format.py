@@ -40,7 +40,6 @@ class AnswerFormat:
     tools      those that the answer may call
     required   whether the answer must call
     parallel   whether it may call several times
-    single     whether it is a reply or one call, not both
     reply      the text before a reply
     thinking   how the answer thinks, None if it does not
     stop_free  the constraint that a reply without a constraint of its own contains no stop string
@@ -52,7 +51,6 @@ class AnswerFormat:
     tools: tuple[CallableTool, ...] = ()
     required: bool = False
     parallel: bool = True
-    single: bool = False
     reply: str = ""
     thinking: Thinking | None = None
     stop_free: dict[str, Any] | None = None
@@ -74,7 +72,7 @@ class AnswerFormat:
         calls = self._calls(self.calls)
         if self.required:
             return calls
-        if reply is None and self.calls.trigger and not self.single:
+        if reply is None and self.calls.trigger:
             return _in_order([self._reply(None), {"optional": calls}])  # the reply may be empty
         return {"any": [calls, self._reply(reply)]}
 
@@ -102,7 +100,7 @@ class AnswerFormat:
             _in_order([*self.split.named("{name}" + behind, tool.name), *tool.arguments.parts]) for tool in self.tools
         ]
         each = _in_order([*self.split(before), {"any": called}, *self.split(calls.tail)])
-        if calls.separator is not None and self.parallel and not self.single:
+        if calls.separator is not None and self.parallel:
             separator = {"separator": calls.separator} if calls.separator else {}
             each = {"repeat": each, "min": 1, **separator}
         return _in_order([*self.split(calls.begin), each, *self.split(calls.end)])

@@ -77,15 +77,13 @@ from app.messages.parts import (
     AnsweredCallBody,
     AnsweredFunctionBody,
     AnswerMessageBody,
-    BrokenRuleBody,
     CaptureBody,
     ChoiceBody,
     ConjunctBody,
     GenerationOptions,
     LabelStepBody,
-    PolicyEvent,
-    PolicyStateBody,
     Priority,
+    PromptTokenBody,
     Reason,
     RejectedTokenBody,
     StepRowBody,
@@ -96,6 +94,7 @@ from app.messages.parts import (
     ViolationBody,
     WordBody,
 )
+from app.messages.policies import BrokenRuleBody, PolicyEvent, PolicyStateBody
 from app.messages.readiness import NotReadyCode, NotReadyReason
 from app.messages.signing import VERSION, Signatures, sign, signing_keys, verify
 
@@ -106,8 +105,8 @@ __all__ = [
     "CompileResponse", "CompiledEventBody", "ConjunctBody", "DecodeJob", "DecodeJobResult", "DecodeResponse",
     "DescribeJob", "DescribeJobResult", "ExplainJob", "ExplainJobResult", "Failure", "GenerateJob",
     "GenerateJobResult", "GeneratedBody", "GenerationOptions", "Job", "LabelStepBody", "NotReadyCode",
-    "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse",
-    "PolicyStateBody", "Priority", "Progress", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage",
+    "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse", "PolicyStateBody",
+    "Priority", "Progress", "PromptTokenBody", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage",
     "Result", "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel", "TimingsBody",
     "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WordBody", "automaton_hash",
     "automaton_key", "charge_key", "compile_job_key", "dump", "explain_job_key", "explanation_key", "failure_key",

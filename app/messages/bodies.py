@@ -11,12 +11,10 @@ from pydantic.dataclasses import dataclass
 
 from app.messages.parts import (
     CONFIG,
-    BrokenRuleBody,
     CaptureBody,
     ChoiceBody,
     ConjunctBody,
     LabelStepBody,
-    PolicyStateBody,
     RejectedTokenBody,
     StepRowBody,
     TimingsBody,
@@ -24,6 +22,7 @@ from app.messages.parts import (
     ViolationBody,
     WordBody,
 )
+from app.messages.policies import BrokenRuleBody, PolicyStateBody
 from compiler.diagnostics import ConstraintExplanation
 from compiler.grammars import GrammarWarning
 

@@ -25,7 +25,8 @@ from app.messages.bodies import (
     RestartEventBody,
     StepEventBody,
 )
-from app.messages.parts import CONFIG, GenerationOptions, PolicyEvent
+from app.messages.parts import CONFIG, GenerationOptions, PromptTokenBody
+from app.messages.policies import PolicyEvent
 from app.messages.signing import VERSION, verify
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
@@ -163,6 +164,7 @@ class GenerateJob(OwnedJob):
                         begins a text, too; None if the tokenizer finds and adds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     answer              the JSON of an AnswerReader, with which texts are read as messages; None if they are not
+    prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
     id: str
@@ -174,6 +176,7 @@ class GenerateJob(OwnedJob):
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
+    prompt_log_probs: int | None = None
     kind: Literal["generate"] = "generate"
 
 
@@ -271,10 +274,12 @@ class TokenizeJobResult(Versioned):
 class GenerateJobResult(GeneratedBody, Versioned):
     """The answers of a generation, best first, in the caller's names.
 
-    token_counts  how many tokens each choice has, with its end
+    token_counts   how many tokens each choice has, with its end
+    prompt_tokens  those of the prompt with their log-probs, if the job asks for them
     """
 
     token_counts: tuple[int, ...]
+    prompt_tokens: tuple[PromptTokenBody, ...] | None = None
     kind: Literal["generated"] = "generated"
 
 

@@ -75,13 +75,13 @@ class GenerationOptions(StrictModel):
     top_p: float = Field(1.0, gt=0, le=1, description="Of `sample`: the nucleus")
     top_k: int = Field(0, ge=-1, description="Of `sample`: at most this many tokens, among the allowed ones; 0: all")
     min_p: float = Field(0.0, ge=0, le=1, description="Of `sample`: the least probability, as a share of the best one")
-    frequency_penalty: float = Field(0.0, ge=-2, le=2, description="Of `sample`: for each time that a token occurred")
-    presence_penalty: float = Field(0.0, ge=-2, le=2, description="Of `sample`: once for a token that occurred")
+    frequency_penalty: float = Field(0.0, ge=-2, le=2, description="Taken off for each time that a token occurred")
+    presence_penalty: float = Field(0.0, ge=-2, le=2, description="Taken off once for a token that occurred")
     repetition_penalty: float = Field(
-        1.0, gt=0, le=10, description="Of `sample`: the factor of the log-prob of tokens in prompt or answer"
+        1.0, gt=0, le=10, description="The factor of the log-prob of tokens in prompt or answer"
     )
     logit_bias: LogitBias = Field(
-        default_factory=dict, description="Of `sample`: nats by token id, added before the constraint's mask"
+        default_factory=dict, description="Nats by token id, added before the constraint's mask"
     )
     seed: int | None = Field(None, ge=0, le=SEED_MAX, description="Of `sample`: drawn, and answered, where absent")
     trace: bool = Field(False, description="Whether the answers carry their traces")
@@ -117,10 +117,6 @@ USED_BY: Final[dict[str, tuple[Algorithm, ...]]] = {
     "top_p": ("sample",),
     "top_k": ("sample",),
     "min_p": ("sample",),
-    "frequency_penalty": ("sample",),
-    "presence_penalty": ("sample",),
-    "repetition_penalty": ("sample",),
-    "logit_bias": ("sample",),
     "seed": ("sample",),
 }
 """The algorithms that use an option; all use those that are not named here."""
@@ -226,46 +222,6 @@ class ViolationBody:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class PolicyEvent:
-    """An event of a conversation.
-
-    value    the arguments of a call, or the content of a result
-    message  the number of the message that it stands in
-    """
-
-    kind: Literal["call", "result", "reply"]
-    tool: str
-    value: JsonValue
-    message: int
-
-
-@dataclass(frozen=True, config=CONFIG)
-class BrokenRuleBody:
-    """A rule that a conversation does not satisfy.
-
-    event    the event after which it cannot be met any more; null where it only is not met yet
-    message  the number of the message that the event stands in
-    """
-
-    rule: str
-    event: str | None
-    message: int | None
-
-
-@dataclass(frozen=True, config=CONFIG)
-class PolicyStateBody:
-    """A state of a policy.
-
-    past  the fewest events that lead to it; the rest is what may come next
-    """
-
-    past: tuple[str, ...]
-    calls_needed: int | None
-    reply: bool
-    tools: tuple[str, ...]
-
-
-@dataclass(frozen=True, config=CONFIG)
 class AlternativeBody:
     """A token that could stand in some place.
 
@@ -332,6 +288,18 @@ class AnswerMessageBody:
     tool_calls: Annotated[tuple[AnsweredCallBody, ...] | None, Field(exclude_if=lambda calls: calls is None)] = None
     reasoning_content: Annotated[str | None, Field(exclude_if=lambda text: text is None)] = None
     role: Literal["assistant"] = "assistant"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class PromptTokenBody:
+    """One token of a prompt. Its log-probs are null for the first one, before which nothing is read.
+
+    top_log_probs  ids of the model's most probable tokens in this place, best first, and their log-probs
+    """
+
+    token: int
+    log_prob: float | None
+    top_log_probs: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -6,6 +6,7 @@ The format is the same for errors of routes, of middleware and of body parsing.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import Response
@@ -25,12 +26,17 @@ _PATH_FIELDS = ("field", "path")  # name the parameter if there is no `errors`
 
 def error_body(problem: bytes) -> bytes:
     """A problem document in OpenAI's format, with its further fields."""
-    fields = json.loads(problem)
-    status = int(fields["status"])
+    status, fields = error_fields(problem)
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    error = {"message": fields["detail"], "type": kind, "param": _param(fields), "code": fields["code"]}
+    return json.dumps({"error": {"message": fields.pop("message"), "type": kind, **fields}}, ensure_ascii=True).encode()
+
+
+def error_fields(problem: bytes) -> tuple[int, dict[str, Any]]:
+    """The status of a problem document, and its fields as errors below /v1 have them."""
+    fields = json.loads(problem)
+    error = {"message": fields["detail"], "param": _param(fields), "code": fields["code"]}
     further = {name: value for name, value in fields.items() if name not in _PROBLEM_FIELDS}
-    return json.dumps({"error": {**error, **further}}, ensure_ascii=True).encode()
+    return int(fields["status"]), {**error, **further}
 
 
 def _param(fields: dict[str, Any]) -> str | None:
@@ -39,37 +45,43 @@ def _param(fields: dict[str, Any]) -> str | None:
     return path if isinstance(path, str) else _CODE_PARAMS.get(fields["code"])
 
 
-def error_response(problem: Problem) -> Response:
-    """A problem as a response in OpenAI's format."""
-    response = Response(error_body(problem.body), problem.status_code, media_type=ERROR_TYPE)
+def error_response(problem: Problem, body: Callable[[bytes], bytes] = error_body) -> Response:
+    """A problem as a response in OpenAI's format, or in that of another body."""
+    response = Response(body(problem.body), problem.status_code, media_type=ERROR_TYPE)
     for name, value in problem.headers.items():
         response.headers.setdefault(name, value)
     return response
 
 
-class OpenAIErrors:
-    """ASGI middleware that sets OpenAI's format for problems below /v1.
+class ErrorFormat:
+    """ASGI middleware that sets the format of problems below a path.
 
     It surrounds all other middleware, because those answer with problems too.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, prefix: str, render: Callable[[Problem], Response]) -> None:
+        self._app, self._prefix, self._render = app, prefix, render
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(PREFIX):
-            scope.setdefault("state", {})["problem_format"] = error_response
+        if scope["type"] == "http" and scope["path"].startswith(self._prefix):
+            scope.setdefault("state", {})["problem_format"] = self._render
         await self._app(scope, receive, send)
 
 
 def document_errors(document: dict[str, Any]) -> None:
     """Adds OpenAI's errors and stream events to an OpenAPI document."""
-    document["components"]["schemas"] |= component_schemas(ErrorBody, CompletionResponse, ChatChunkBody)
+    document["components"]["schemas"] |= component_schemas(CompletionResponse, ChatChunkBody)
+    document_error_body(document, PREFIX, ErrorBody)
+
+
+def document_error_body(document: dict[str, Any], prefix: str, body: type) -> None:
+    """Puts the body of errors below a path into an OpenAPI document."""
+    document["components"]["schemas"] |= component_schemas(body)
     for path, operations in document["paths"].items():
-        if not path.startswith(PREFIX):
+        if not path.startswith(prefix):
             continue
         for operation in operations.values():
             for response in operation["responses"].values():
                 if PROBLEM_TYPE in response.get("content", {}):
-                    schema = {"schema": {"$ref": f"#/components/schemas/{ErrorBody.__name__}"}}
+                    schema = {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}
                     response["content"] = {ERROR_TYPE: schema}

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel
 
@@ -15,6 +15,7 @@ from app.formats import AnswerParts, ToolCall, call_id
 from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
 from app.openai.constraints import remove_stop
+from app.openai.errors import error_body
 from app.openai.responses import (
     ChatChoiceBody,
     ChatChunkBody,
@@ -44,13 +45,13 @@ class AnswerToken:
     """A token of an answer, or an alternative to it.
 
     bytes                 those of it in the text
-    log_prob              the model's own
+    log_prob              the model's own; None for the first token of a prompt
     constrained_log_prob  among the tokens that are allowed there; None if it is not one, or is not requested
     top                   the model's most probable tokens in its place
     """
 
     bytes: bytes
-    log_prob: float
+    log_prob: float | None
     constrained_log_prob: float | None = None
     top: tuple[AnswerToken, ...] = ()
 
@@ -60,6 +61,7 @@ class FinishedAnswer:
     """A finished answer. `tokens` excludes the end token, and is None unless log-probs are requested.
 
     index  its number among the answers to all prompts
+    stop   the stop string that was removed from its end; empty if there was none
     """
 
     text: str
@@ -67,6 +69,7 @@ class FinishedAnswer:
     tokens: tuple[AnswerToken, ...] | None
     parts: AnswerParts
     index: int = 0
+    stop: str = ""
 
 
 def generated(result: Result) -> GenerateJobResult:
@@ -89,7 +92,10 @@ def answers(
     budget = translated.params.options.max_tokens
     if translated.params.clamp_to_context:
         budget = budget_beside(budget, result.usage.prompt_tokens, files.context_tokens)
-    finished = tuple(_answer(choice, translated, files, cut=tokens == budget) for choice, tokens in choices)
+    prompt = _prompt_tokens(result, translated.prefix, files)
+    finished = tuple(
+        _answer(choice, translated, files, prompt=prompt, cut=tokens == budget) for choice, tokens in choices
+    )
     if translated.params.options.algorithm != "sample":
         # Texts that differ only in a removed stop string are one answer: the best stays.
         distinct = {answer.text: answer for answer in reversed(finished)}
@@ -113,17 +119,21 @@ def usage(result: GenerateJobResult) -> TokenUsageBody:
     return TokenUsageBody(prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated)
 
 
-def _answer(choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, cut: bool) -> FinishedAnswer:
-    """`cut`: the answer has as many tokens as the budget."""
+def _answer(
+    choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, *, prompt: tuple[AnswerToken, ...], cut: bool
+) -> FinishedAnswer:
+    """`cut`: the answer has as many tokens as the budget. `prompt`: the tokens of the echoed prompt."""
     whole = read_parts(translated, choice.text, finished=True)
-    text = choice.text if whole.calls else remove_stop(choice.text, translated.stops).removesuffix(translated.suffix)
-    tokens = _tokens(choice, text, files) if choice.trace is not None else None
+    kept = choice.text if whole.calls else remove_stop(choice.text, translated.stops)
+    stop, text = choice.text[len(kept) :], kept.removesuffix(translated.suffix)
     cut = cut and translated.unconstrained and text == choice.text
+    space = _space(choice, files) if translated.prefix else ""
+    tokens = (*prompt, *_tokens(choice, space + text, files, space)) if choice.trace is not None else None
     if translated.prefix:
-        text = translated.prefix + _space(choice, files) + text
+        text = translated.prefix + space + text
     parts = read_parts(translated, text, finished=True)
     reason: FinishReason = "tool_calls" if parts.calls else "length" if cut else "stop"
-    return FinishedAnswer(text, reason, tokens if translated.logprobs else None, parts)
+    return FinishedAnswer(text, reason, tokens if translated.logprobs else None, parts, stop=stop)
 
 
 def read_parts(translated: TranslatedRequest, text: str, finished: bool = False) -> AnswerParts:
@@ -159,11 +169,29 @@ def _space(choice: ChoiceBody, files: ModelFiles) -> str:
     return raw[: len(raw) - len(choice.text.encode())].decode()
 
 
-def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerToken, ...]:
-    """The tokens of the text. Its leading space and the removed stop string are excluded."""
-    skipped, left = len(_space(choice, files)), len(text.encode())
+def _prompt_tokens(result: GenerateJobResult, prompt: str, files: ModelFiles) -> tuple[AnswerToken, ...]:
+    """The tokens of an echoed prompt. A space that the tokenizer puts in front is excluded."""
+    tokens = [
+        AnswerToken(
+            files.vocabulary.written[token.token] or b"", token.log_prob,
+            top=tuple(AnswerToken(_bytes_or_name(other, files), value) for other, value in token.top_log_probs),
+        )
+        for token in result.prompt_tokens or ()
+    ]
+    raw = b"".join(token.bytes for token in tokens)
+    skipped = len(raw) - len(prompt.encode()) if raw.endswith(prompt.encode()) else 0
+    return _cut(tokens, skipped, len(raw) - skipped)
+
+
+def _tokens(choice: ChoiceBody, text: str, files: ModelFiles, space: str) -> tuple[AnswerToken, ...]:
+    """The tokens of the text, with the leading space that is part of it. The removed stop string is excluded."""
+    return _cut(_written_tokens(choice, files), len(_space(choice, files)) - len(space), len(text.encode()))
+
+
+def _cut(written: Sequence[AnswerToken], skipped: int, left: int) -> tuple[AnswerToken, ...]:
+    """The tokens without the first `skipped` bytes, and without those behind the next `left`."""
     tokens = []
-    for token in _written_tokens(choice, files):
+    for token in written:
         visible = token.bytes[skipped:][:left]
         skipped, left = max(0, skipped - len(token.bytes)), left - len(visible)
         # A token without bytes, a special one, stays in the list.
@@ -174,7 +202,16 @@ def _tokens(choice: ChoiceBody, text: str, files: ModelFiles) -> tuple[AnswerTok
 
 @dataclass(frozen=True, slots=True)
 class Writer(ABC):
-    """Renders the answers of one request."""
+    """Renders the answers of one request.
+
+    always_closes   whether a stream has the closing chunk without a request for it
+    ends_with_done  whether a stream ends with `[DONE]`
+    error_event     the name of an event with an error, which has the body of `error`; None without a name
+    """
+
+    always_closes: ClassVar[bool] = False
+    ends_with_done: ClassVar[bool] = True
+    error_event: ClassVar[str | None] = None
 
     job_id: str
     model: str
@@ -199,6 +236,10 @@ class Writer(ABC):
     @abstractmethod
     def closing(self, result: GenerateJobResult) -> BaseModel:
         """The chunk with the token counts."""
+
+    def error(self, problem: bytes) -> bytes:
+        """A problem in the format of the stream."""
+        return error_body(problem)
 
     def _head(self, prefix: str, counted: GenerateJobResult | None = None) -> dict[str, Any]:
         """The fields of every response and chunk. With a result they include what it tells of the whole answer."""
@@ -318,7 +359,9 @@ def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobsB
     return CompletionLogprobsBody(
         tokens=tuple(_token_text(token) for token in tokens), token_logprobs=tuple(token.log_prob for token in tokens),
         text_offset=tuple(offsets),
-        top_logprobs=tuple(_top_logprobs(token) for token in tokens) if any(token.top for token in tokens) else None,
+        top_logprobs=tuple(
+            None if token.log_prob is None else _top_logprobs(token) for token in tokens
+        ) if any(token.top for token in tokens) else None,
     )
 
 
@@ -327,8 +370,8 @@ def _top_logprobs(token: AnswerToken) -> dict[str, float]:
 
     Of equal texts the best one counts.
     """
-    ranked = sorted((*token.top, token), key=lambda other: other.log_prob)
-    return {_token_text(other): other.log_prob for other in ranked}
+    known = [(other.log_prob, _token_text(other)) for other in (*token.top, token) if other.log_prob is not None]
+    return {text: log_prob for log_prob, text in sorted(known, key=lambda pair: pair[0])}
 
 
 def _chat_logprobs(answer: FinishedAnswer) -> ChatLogprobsBody | None:

@@ -327,7 +327,23 @@ Tools = Annotated[list[ToolBody], Field(max_length=TOOLS_MAX, fail_fast=True)] |
 TemplateArguments = Annotated[dict[str, str | int | float | bool | None], _LIMITED_ENTRIES] | None
 
 
-class ChatRequest(OpenAIRequest):
+_EFFORTS = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+ReasoningEffort = Annotated[
+    _EFFORTS | None, Field(description="A variable of the chat template; `none`: no thoughts")
+]
+
+
+class ThinkingFields(OpenBody):
+    """Fields of other servers and ours for the thoughts before an answer."""
+
+    max_thinking_tokens: int | None = Field(None, ge=0, description="The budget of thoughts, within that of the answer")
+    thinking_token_budget: int | None = Field(None, ge=0, description="vLLM: max_thinking_tokens")
+    thinking_budget: int | None = Field(None, ge=0, description="Qwen: max_thinking_tokens")
+    include_reasoning: bool | None = Field(None, description="Whether answers contain the thoughts; true by default")
+    separate_reasoning: bool | None = Field(None, description="SGLang. No effect: thoughts are always apart")
+
+
+class ChatRequest(OpenAIRequest, ThinkingFields):
     """Messages to answer; the model's chat template makes a prompt of them."""
 
     model_config = BUILD_AT_ONCE
@@ -359,14 +375,7 @@ class ChatRequest(OpenAIRequest):
     audio: Any = unsupported(_TEXT_ONLY)
     prediction: Any = unsupported("no text is predicted: leave it out")
     web_search_options: Any = unsupported("there is no web search: leave it out")
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
-        None, description="A variable of the chat template; `none`: no thoughts"
-    )
-    max_thinking_tokens: int | None = Field(None, ge=0, description="The budget of thoughts, within that of the answer")
-    thinking_token_budget: int | None = Field(None, ge=0, description="vLLM: max_thinking_tokens")
-    thinking_budget: int | None = Field(None, ge=0, description="Qwen: max_thinking_tokens")
-    include_reasoning: bool | None = Field(None, description="Whether answers contain the thoughts; true by default")
-    separate_reasoning: bool | None = Field(None, description="SGLang. No effect: thoughts are always apart")
+    reasoning_effort: ReasoningEffort = None
     verbosity: Any = unsupported('use a constraint on the length, for example {"max_words": 20}', "medium")
     chat_template: Any = unsupported("the model's chat template is always used: leave it out")
     echo: Any = unsupported("the messages cannot be repeated: leave it out", False)

@@ -6,7 +6,7 @@ answer.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,12 +36,13 @@ class TokenUsageBody(DeferredModel):
 class CompletionLogprobsBody(DeferredModel):
     """Tokens of a text, their log-probabilities and their offsets in characters.
 
-    The log-probabilities are the model's own, without the constraint.
+    The log-probabilities are the model's own, without the constraint. Those of the first token of an echoed prompt are
+    null, because nothing is before it.
     """
 
     tokens: tuple[str, ...]
-    token_logprobs: tuple[float, ...]
-    top_logprobs: tuple[dict[str, float], ...] | None = None
+    token_logprobs: tuple[float | None, ...]
+    top_logprobs: tuple[dict[str, float] | None, ...] | None = None
     text_offset: tuple[int, ...]
 
 
@@ -185,6 +186,15 @@ class ChatChunkBody(_Response):
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
     choices: tuple[DeltaChoiceBody, ...]
     usage: TokenUsageBody | None
+
+
+Event = dict[str, Any]
+
+
+class EventGroup(BaseModel):
+    """Named events that are sent together."""
+
+    events: list[Event]
 
 
 class ErrorDetailBody(BaseModel):

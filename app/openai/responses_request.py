@@ -6,7 +6,7 @@ Nothing of a response is stored, so a conversation is sent whole: an id of an ea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -16,7 +16,15 @@ from app.api.conversations import PolicyBody
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import ALTERNATIVES_MAX
 from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported, validated
-from app.openai.requests import ChatRequest, MessageBody, ObjectOrString, OpenAIRequest, TemplateArguments
+from app.openai.requests import (
+    ChatRequest,
+    MessageBody,
+    ObjectOrString,
+    OpenAIRequest,
+    ReasoningEffort,
+    TemplateArguments,
+    ThinkingFields,
+)
 from app.openai.tool_bodies import ToolBody
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 
@@ -28,8 +36,10 @@ _TEXTS = ("input_text", "output_text", "text")
 _PATHS = (
     (re.compile(r"^response_format\.json_schema"), "text.format"), (re.compile(r"^response_format"), "text.format"),
     (re.compile(r"^messages"), "input"), (re.compile(r"^max_completion_tokens"), "max_output_tokens"),
-    (re.compile(r"^(tools\.[0-9*]+)\.function"), r"\1"), (re.compile(r"^tool_choice\.function"), "tool_choice"),
-    (re.compile(r"^tool_choice\.allowed_tools"), "tool_choice"),
+    (re.compile(r"^(tools\.[0-9*]+)\.custom\.format\.grammar"), r"\1.format"),
+    (re.compile(r"^(tools\.[0-9*]+)\.(function|custom)"), r"\1"),
+    (re.compile(r"^tool_choice\.(function|custom|allowed_tools)"), "tool_choice"),
+    (re.compile(r"^reasoning_effort"), "reasoning.effort"),
 )  # fmt: skip
 
 
@@ -43,29 +53,41 @@ class TextBody(OpenBody):
     verbosity: Literal["low", "medium", "high"] | None = Field(None, description="No effect")
 
 
-class ResponsesRequest(OpenAIRequest):
+class ReasoningBody(OpenBody):
+    """Whether the answer thinks."""
+
+    effort: ReasoningEffort = None
+    summary: str | None = Field(None, description="No effect: items of reasoning have the thoughts themselves")
+    generate_summary: str | None = Field(None, description="No effect")
+
+
+class ResponsesRequest(OpenAIRequest, ThinkingFields):
     """A conversation to answer with one response. The fields of a chat for constraints and searches are taken, too."""
 
     model_config = BUILD_AT_ONCE
 
-    input: ObjectOrString = Field(description="A text, or items: messages, calls and their outputs")
+    input: ObjectOrString = Field(description="A text, or items: messages, thoughts, calls and their outputs")
     instructions: str | None = Field(None, description="A message of the system before all others")
     max_output_tokens: int | None = Field(None, ge=1, description="The budget; default 256")
     text: TextBody | None = None
-    tools: list[dict[str, Any]] | None = Field(None, max_length=1024, description="Functions that may be called")
+    tools: list[dict[str, Any]] | None = Field(
+        None, max_length=1024, description="Functions and custom tools that may be called"
+    )
     tool_choice: ObjectOrString = None
     policy: PolicyBody | None = Field(None, description="Rules over the order of calls, results and replies")
-    parallel_tool_calls: bool | None = Field(None, description="No effect: a response has at most one call")
+    parallel_tool_calls: bool | None = Field(
+        None, description="Whether a response may have several calls, if the model's format has; true by default"
+    )
     include: list[str] | None = Field(None, max_length=64, description=f"{_LOGPROBS}; others have no effect")
     top_logprobs: int | None = Field(None, ge=0, le=ALTERNATIVES_MAX)
     chat_template_kwargs: TemplateArguments = None
-    reasoning: dict[str, Any] | None = Field(None, description="No effect")
+    reasoning: ReasoningBody | None = None
     truncation: Any = unsupported("no input is cut", "disabled", "auto")
     background: Any = unsupported("send `Prefer: respond-async` to /generate, or wait", False)
     previous_response_id: Any = unsupported(_NO_STATE)
     conversation: Any = unsupported(_NO_STATE)
     prompt: Any = unsupported("no prompts are stored: send `input`")
-    max_tool_calls: Any = unsupported("a response has at most one call", 1)
+    max_tool_calls: Any = unsupported("it counts calls of built-in tools, of which there are none")
 
     @property
     def top_log_probs(self) -> int | None:
@@ -81,7 +103,9 @@ def chat_of(request: ResponsesRequest) -> ChatRequest:
         if getattr(request, name) not in (None, 1):
             raise InvalidRequest(((name, f"is no field of this path: use {other}"),))
     shared = {name: getattr(request, name) for name in OpenAIRequest.model_fields}
+    shared |= {name: getattr(request, name) for name in ThinkingFields.model_fields}
     shared |= {"chat_template_kwargs": request.chat_template_kwargs, "parallel_tool_calls": request.parallel_tool_calls}
+    shared["reasoning_effort"] = None if request.reasoning is None else request.reasoning.effort
     if request.text is not None and request.text.format is not None:
         if request.response_format is not None:
             raise InvalidRequest((("text.format", "response_format is another constraint: give one"),))
@@ -97,7 +121,8 @@ def echoed_fields(request: ResponsesRequest) -> dict[str, Any]:
     """What a response repeats of its request, with defaults."""
     return {
         "instructions": request.instructions, "max_output_tokens": request.max_output_tokens,
-        "metadata": request.metadata or {}, "parallel_tool_calls": False, "reasoning": request.reasoning,
+        "metadata": request.metadata or {}, "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "reasoning": None if request.reasoning is None else request.reasoning.model_dump(exclude_unset=True),
         "temperature": _option(request, "temperature"), "text": {"format": {"type": "text"}} | _text(request),
         "tool_choice": request.tool_choice or "auto", "tools": [_echoed_tool(tool) for tool in request.tools or ()],
         "top_logprobs": request.top_logprobs or 0, "top_p": _option(request, "top_p"),
@@ -113,7 +138,7 @@ def _text(request: ResponsesRequest) -> dict[str, Any]:
 
 
 def _echoed_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    return {"parameters": None, "strict": True, **tool}
+    return {"parameters": None, "strict": True, **tool} if tool.get("type") == "function" else tool
 
 
 def _response_format(value: dict[str, Any]) -> dict[str, Any]:
@@ -127,18 +152,22 @@ def _tools(tools: list[dict[str, Any]] | None) -> list[ToolBody] | None:
         return None
     read = []
     for number, tool in enumerate(tools):
-        if tool.get("type") != "function":
-            raise InvalidRequest(((f"tools.{number}.type", "only functions are supported"),))
-        function = {name: item for name, item in tool.items() if name != "type"}
-        read.append(validated(ToolBody, {"type": "function", "function": function}, f"tools.{number}"))
+        kind = tool.get("type")
+        if kind not in ("function", "custom"):
+            raise InvalidRequest(((f"tools.{number}.type", "only functions and custom tools are supported"),))
+        body = {name: item for name, item in tool.items() if name != "type"}
+        match body:
+            case {"format": {"type": "grammar", **grammar}} if kind == "custom":
+                body["format"] = {"type": "grammar", "grammar": grammar}
+        read.append(validated(ToolBody, {"type": kind, kind: body}, f"tools.{number}"))
     return read
 
 
 def _tool_choice(choice: Any) -> Any:
     """The choice as a chat spells it, with names in objects."""
     match choice:
-        case {"type": "function", "name": name}:
-            return {"type": "function", "function": {"name": name}}
+        case {"type": "function" | "custom" as kind, "name": name}:
+            return {"type": kind, kind: {"name": name}}
         case {"type": "allowed_tools", "mode": mode, "tools": [*tools]}:
             allowed = {"mode": mode, "tools": [_tool_choice(tool) for tool in tools]}
             return {"type": "allowed_tools", "allowed_tools": allowed}
@@ -154,32 +183,46 @@ def _messages(request: ResponsesRequest) -> list[MessageBody]:
     if request.instructions is not None:
         turns.append({"role": "system", "content": request.instructions})
     places = [""] * len(turns)  # the item of each turn
+    thought = ""  # the items of reasoning before a turn
     for number, item in enumerate(items):
         turn = _turn(item, f"input.{number}")
-        if turn is None:
-            continue
-        if "tool_calls" in turn and turns and turns[-1]["role"] == "assistant":  # calls belong to the turn before
-            turns[-1].setdefault("tool_calls", []).extend(turn["tool_calls"])
+        if turn["role"] == "reasoning":
+            thought += turn["content"]
+        elif "tool_calls" in turn and turns and turns[-1]["role"] == "assistant" and not thought:
+            turns[-1].setdefault("tool_calls", []).extend(turn["tool_calls"])  # calls belong to the turn before
         else:
-            turns.append(turn)
+            turns.append(turn | {"reasoning_content": thought} if thought and turn["role"] == "assistant" else turn)
             places.append(f"input.{number}")
+            thought = ""
     return [validated(MessageBody, turn, place) for turn, place in zip(turns, places, strict=True)]
 
 
-def _turn(item: Any, path: str) -> dict[str, Any] | None:
-    """An item as a message of a chat. None for one that the model does not read."""
+def _turn(item: Any, path: str) -> dict[str, Any]:
+    """An item as a message of a chat. The role of a thought is "reasoning"."""
     match item:
         case {"type": "function_call", "call_id": str() as call_id, "name": name, "arguments": arguments}:
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
             return {"role": "assistant", "content": None, "tool_calls": [call]}
-        case {"type": "function_call_output", "call_id": str() as call_id, "output": output}:
-            return {"role": "tool", "tool_call_id": call_id, "content": _content(output, path)}
+        case {"type": "custom_tool_call", "call_id": str() as call_id, "name": name, "input": text}:
+            call = {"id": call_id, "type": "custom", "custom": {"name": name, "input": text}}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str() as call, "output": output}:
+            return {"role": "tool", "tool_call_id": call, "content": _content(output, path)}
         case {"role": role, "content": content} if item.get("type", "message") == "message":
             return {"role": role, "content": _content(content, path)}
         case {"type": "reasoning"}:
-            return None
-    message = "must be a message with role and content, a function_call or a function_call_output"
+            return {"role": "reasoning", "content": _thought(item.get("content"))}
+    message = "must be a message with role and content, reasoning, a call or the output of a call"
     raise InvalidRequest(((path, message),))
+
+
+def _thought(content: object) -> str:
+    """The text of an item of reasoning. A summary or an encrypted text is none."""
+    parts = content if isinstance(content, list) else []
+    return "".join(
+        part["text"] for part in parts if isinstance(part, dict) and part.get("type") == "reasoning_text"
+        and isinstance(part.get("text"), str)
+    )  # fmt: skip
 
 
 def _content(value: object, path: str) -> object:
@@ -202,7 +245,7 @@ def own_path(path: str) -> str:
 
 
 @contextmanager
-def own_paths() -> Iterator[None]:
+def own_paths(own_path: Callable[[str], str] = own_path) -> Iterator[None]:
     """Rewrites the fields of a chat's errors to those of the request."""
     try:
         yield

@@ -12,15 +12,24 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from app.formats import AnswerParts, call_id
+from app.formats import AnswerParts, ItemProgress, OutputItem, call_id, output_items
 from app.messages import GenerateJobResult
 from app.openai.render import FinishedAnswer, Writer, logprob_fields, read_parts, usage
+from app.openai.responses import Event, EventGroup
 
-Event = dict[str, Any]
+_PARTS = ("thought", "reply")  # items whose text is in a part
+_TYPES = {  # of items, and the beginnings of their ids
+    "thought": ("reasoning", "rs"), "reply": ("message", "msg"), "function": ("function_call", "fc"),
+    "custom": ("custom_tool_call", "ctc"),
+}  # fmt: skip
+_TEXT_EVENTS = {
+    "thought": "response.reasoning_text", "reply": "response.output_text",
+    "function": "response.function_call_arguments", "custom": "response.custom_tool_call_input",
+}  # fmt: skip
 
 
 class ResponseBody(BaseModel):
-    """A response. Its output is a message or a call. `store` is always false: nothing is kept for later requests."""
+    """A response. Its output has thoughts, a message, calls. `store` is always false: nothing is kept."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -41,19 +50,13 @@ class ResponseBody(BaseModel):
     seed: int | None = None
 
 
-class EventGroup(BaseModel):
-    """Events that are sent together."""
-
-    events: list[Event]
-
-
 @dataclass(slots=True)
 class _StreamState:
-    """What was sent of a response."""
+    """What was sent of a response: the number of events, and the items."""
 
-    number: int = 0  # of the next event
+    number: int = 0
+    items: ItemProgress = field(default_factory=ItemProgress)
     answer: FinishedAnswer | None = None
-    item: str = ""  # the id of the open item, empty before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,9 @@ class ResponsesWriter(Writer):
 
     echoed  fields of the request that a response repeats
     """
+
+    always_closes = True
+    ends_with_done = False
 
     echoed: dict[str, Any] = field(default_factory=dict)
     state: _StreamState = field(default_factory=_StreamState)
@@ -74,12 +80,10 @@ class ResponsesWriter(Writer):
         return self._group([{"type": f"response.{name}", "response": body} for name in ("created", "in_progress")])
 
     def chunk(self, index: int, sent: str, text: str, answer: FinishedAnswer | None = None) -> EventGroup | None:
-        former = read_parts(self.translated, sent)
         parts = read_parts(self.translated, text) if answer is None else answer.parts
-        events = list(self._deltas(former, parts, finished=answer is not None))
         if answer is not None:
             self.state.answer = answer
-            events += self._ends(answer)
+        events = list(self._progress(self._items(parts, answer is not None), answer))
         return self._group(events) if events else None
 
     def closing(self, result: GenerateJobResult) -> EventGroup:
@@ -92,41 +96,51 @@ class ResponsesWriter(Writer):
             self.state.number += 1
         return EventGroup(events=events)
 
-    def _deltas(self, former: AnswerParts, parts: AnswerParts, finished: bool) -> Iterator[Event]:
-        """The events of what the parts add to those that were sent."""
-        item = self._item(parts)
-        place = {"item_id": item["id"], "output_index": 0}
-        is_call, undecided = bool(parts.calls), not parts.calls and not parts.content
-        if undecided and not finished:
-            return
-        if not self.state.item:
-            self.state.item = item["id"]
-            empty: Event = {"arguments": ""} if is_call else {"content": []}
-            start = {**item, "status": "in_progress", **empty}
-            yield {"type": "response.output_item.added", "output_index": 0, "item": start}
-            if not is_call:
-                part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-                yield {"type": "response.content_part.added", **place, "content_index": 0, "part": part}
-        if parts.calls:
-            sent = former.calls[0].arguments if former.calls else ""
-            if delta := parts.calls[0].arguments[len(sent) :]:
-                yield {"type": "response.function_call_arguments.delta", **place, "delta": delta}
-        elif delta := parts.content[len(former.content) :]:
-            text = {"content_index": 0, "delta": delta, "logprobs": []}
-            yield {"type": "response.output_text.delta", **place, **text}
+    def _items(self, parts: AnswerParts, finished: bool) -> list[OutputItem]:
+        return output_items(parts, finished, self.translated.include_reasoning)
 
-    def _ends(self, answer: FinishedAnswer) -> Iterator[Event]:
-        item = self._item(answer.parts, answer)
-        place = {"item_id": item["id"], "output_index": 0}
-        if answer.parts.calls:
-            done = {"arguments": item["arguments"], "name": item["name"]}
-            yield {"type": "response.function_call_arguments.done", **place, **done}
-        else:
-            (part,) = item["content"]
-            text = {"text": part["text"], "logprobs": part["logprobs"], "content_index": 0}
-            yield {"type": "response.output_text.done", **place, **text}
-            yield {"type": "response.content_part.done", **place, "content_index": 0, "part": part}
-        yield {"type": "response.output_item.done", "output_index": 0, "item": item}
+    def _progress(self, items: list[OutputItem], answer: FinishedAnswer | None) -> Iterator[Event]:
+        """The events of what the items add to those that were sent."""
+        for step, number, added in self.state.items.advance(items, answer is not None):
+            item = items[number]
+            match step:
+                case "begin":
+                    yield from self._begin(item, number)
+                case "delta":
+                    yield self._event(f"{_TEXT_EVENTS[item.kind]}.delta", item, number, delta=added)
+                case "end":
+                    yield from self._end(item, number, answer)
+
+    def _begin(self, item: OutputItem, number: int) -> Iterator[Event]:
+        body = self._body_of(OutputItem(item.kind, "", item.name, item.call), number, None)
+        body |= {"content": []} if item.kind in _PARTS else {}
+        body |= {} if item.kind == "custom" else {"status": "in_progress"}
+        yield {"type": "response.output_item.added", "output_index": number, "item": body}
+        if item.kind in _PARTS:
+            part = self._part(item.kind, "", None)
+            yield self._event("response.content_part.added", item, number, part=part)
+
+    def _end(self, item: OutputItem, number: int, answer: FinishedAnswer | None) -> Iterator[Event]:
+        body = self._body_of(item, number, answer)
+        done = f"{_TEXT_EVENTS[item.kind]}.done"
+        match item.kind:
+            case "function":
+                yield self._event(done, item, number, arguments=item.text, name=item.name)
+            case "custom":
+                yield self._event(done, item, number, input=item.text)
+            case _:
+                (part,) = body["content"]
+                yield self._event(done, item, number, text=item.text)
+                yield self._event("response.content_part.done", item, number, part=part)
+        yield {"type": "response.output_item.done", "output_index": number, "item": body}
+
+    def _event(self, kind: str, item: OutputItem, number: int, **fields: Any) -> Event:
+        """An event of a part of an item."""
+        place: Event = {"type": kind, "item_id": self._item_id(item, number), "output_index": number}
+        place |= {"content_index": 0} if item.kind in _PARTS else {}
+        if kind.startswith("response.output_text"):
+            place["logprobs"] = self._logprobs(self.state.answer) if kind.endswith(".done") else []
+        return place | fields
 
     def _body(self, answer: FinishedAnswer | None, result: GenerateJobResult | None) -> ResponseBody:
         cut = answer is not None and answer.finish_reason == "length"
@@ -139,24 +153,41 @@ class ResponsesWriter(Writer):
         return ResponseBody(
             id=f"resp_{self.job_id}", created_at=self.created, model=self.model,
             status="in_progress" if answer is None else "incomplete" if cut else "completed",
-            output=[] if answer is None else [self._item(answer.parts, answer)],
+            output=[] if answer is None else [
+                self._body_of(item, number, answer) for number, item in enumerate(self._items(answer.parts, True))
+            ],
             usage=None if result is None else _usage(result),
             incomplete_details={"reason": "max_output_tokens"} if cut else None, **self.echoed, **extra,
         )  # fmt: skip
 
-    def _item(self, parts: AnswerParts, answer: FinishedAnswer | None = None) -> dict[str, Any]:
-        """The output item that the parts make."""
-        status = "incomplete" if answer is not None and answer.finish_reason == "length" else "completed"
-        number = hashlib.sha256(self.job_id.encode()).hexdigest()[:32]
-        if parts.calls:
-            return {
-                "type": "function_call", "id": f"fc_{number}", "call_id": call_id(self.job_id, 0, 0), "status": status,
-                "name": parts.calls[0].name, "arguments": parts.calls[0].arguments,
-            }
+    def _body_of(self, item: OutputItem, number: int, answer: FinishedAnswer | None) -> dict[str, Any]:
+        """An output item. Log-probs and a cut are those of the answer; None: it is not finished."""
+        cut = answer is not None and answer.finish_reason == "length" and item.kind == "reply"
+        body: dict[str, Any] = {"type": _TYPES[item.kind][0], "id": self._item_id(item, number)}
+        if item.kind != "custom":
+            body["status"] = "incomplete" if cut else "completed"
+        match item.kind:
+            case "function":
+                call = call_id(self.job_id, 0, item.call)
+                return {**body, "call_id": call, "name": item.name, "arguments": item.text}
+            case "custom":
+                return {**body, "call_id": call_id(self.job_id, 0, item.call), "name": item.name, "input": item.text}
+            case "thought":
+                return {**body, "summary": [], "content": [self._part("thought", item.text, answer)]}
+            case "reply":
+                return {**body, "role": "assistant", "content": [self._part("reply", item.text, answer)]}
+
+    def _part(self, kind: str, text: str, answer: FinishedAnswer | None) -> dict[str, Any]:
+        if kind == "thought":
+            return {"type": "reasoning_text", "text": text}
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs(answer)}
+
+    def _logprobs(self, answer: FinishedAnswer | None) -> list[dict[str, Any]]:
         tokens = () if answer is None or answer.tokens is None else answer.tokens
-        logprobs = [{**logprob_fields(token), "top_logprobs": list(map(logprob_fields, token.top))} for token in tokens]
-        content = {"type": "output_text", "text": parts.content, "annotations": [], "logprobs": logprobs}
-        return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": status, "content": [content]}
+        return [{**logprob_fields(token), "top_logprobs": list(map(logprob_fields, token.top))} for token in tokens]
+
+    def _item_id(self, item: OutputItem, number: int) -> str:
+        return f"{_TYPES[item.kind][1]}_{hashlib.sha256(f'{self.job_id} {number}'.encode()).hexdigest()[:32]}"
 
 
 def _usage(result: GenerateJobResult) -> dict[str, Any]:

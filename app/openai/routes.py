@@ -59,7 +59,7 @@ async def completions(
         suffix_tokens = len((await service.tokenize(body.suffix, body.model, add_special_tokens=False)).ids)
     # In a thread: reading a large constraint would block the event loop.
     translated = await asyncio.to_thread(translations, body, service.files, service.most_tokens, suffix_tokens)
-    return await _respond(request, service, body, translated, idempotency_key, CompletionWriter, ignored)
+    return await respond(request, service, body, translated, idempotency_key, CompletionWriter, ignored)
 
 
 @router.post(
@@ -70,8 +70,8 @@ async def chat_completions(
     request: Request, service: ServiceDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
-    translated = await _translated_chat(request, service, body)
-    return await _respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
+    translated = await translated_chat(request, service, body)
+    return await respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
 
 
 @router.post(
@@ -84,24 +84,20 @@ async def responses(
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     with own_paths():
         chat = await asyncio.to_thread(chat_of, body)
-        translated = await _translated_chat(request, service, chat, single=True)
+        translated = await translated_chat(request, service, chat)
         writer = functools.partial(ResponsesWriter, echoed=echoed_fields(body))
-        return await _respond(request, service, body, (translated,), idempotency_key, writer, ignored)
+        return await respond(request, service, body, (translated,), idempotency_key, writer, ignored)
 
 
-async def _translated_chat(
-    request: Request, service: Service, body: ChatRequest, single: bool = False
-) -> TranslatedRequest:
+async def translated_chat(request: Request, service: Service, body: ChatRequest) -> TranslatedRequest:
     """Translates a chat, whose policy is applied to its messages first."""
     policy = await applied_policy(request, service, body)
-    translate = functools.partial(
-        translate_chat, form=service.settings.inference.chat_format, single=single, policy=policy
-    )
+    translate = functools.partial(translate_chat, form=service.settings.inference.chat_format, policy=policy)
     # In a thread: reading a large constraint would block the event loop.
     return await asyncio.to_thread(translate, body, service.files, service.most_tokens)
 
 
-async def _respond(
+async def respond(
     request: Request,
     service: Service,
     body: OpenAIRequest,
@@ -110,6 +106,7 @@ async def _respond(
     writer_type: Callable[[str, str, TranslatedRequest], Writer],
     ignored: Mapping[str, str],
 ) -> Response:
+    """Runs a translated request, and renders its answers or their stream."""
     context, first = ContextFactory(request, key)(body), translated[0]
     with request_paths(first.constraint, first.renamed):
         submitted = await while_connected(request, _begin(service, translated, context))
@@ -120,7 +117,7 @@ async def _respond(
         if first.params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.
             await while_connected(request, EventSubscription(service, submitted[0]).wait_until_compiled())
-            closes = body.usage_in_stream or isinstance(writer, ResponsesWriter)
+            closes = body.usage_in_stream or writer.always_closes
             streamed = [
                 StreamedAnswer(service, job, one, replace(writer, translated=one), closes, number)
                 for job, one, number in zip(submitted, translated, firsts, strict=True)

@@ -106,12 +106,19 @@ class _FinishedTexts:
                 score = self._options.rank_value(row.log_prob, step.step)
                 spellings = self._best.setdefault(row.text.removeprefix(" "), {})
                 spellings[row.text] = max(score, spellings.get(row.text, score))
+        # Values only rise, so what is below the n best now will never be an answer.
+        minimum = self._minimum()
+        self._best = {text: spellings for text, spellings in self._best.items() if max(spellings.values()) >= minimum}
 
     def texts(self) -> list[str]:
         """The texts that may still be answers."""
-        ranked = sorted((max(spellings.values()) for spellings in self._best.values()), reverse=True)
-        minimum = ranked[self._options.n - 1] if len(ranked) >= self._options.n else float("-inf")
+        minimum = self._minimum()
         return [text for spellings in self._best.values() for text, score in spellings.items() if score >= minimum]
+
+    def _minimum(self) -> float:
+        """The value of the worst of the n best texts."""
+        ranked = sorted((max(spellings.values()) for spellings in self._best.values()), reverse=True)
+        return ranked[self._options.n - 1] if len(ranked) >= self._options.n else float("-inf")
 
 
 def _common_prefix(texts: Sequence[str]) -> str:

@@ -22,9 +22,8 @@ from app.api.sse import STORAGE_RETRY_MS, EventStream, paced
 from app.broker import JobEvent
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
-from app.openai.errors import error_body
 from app.openai.render import FinishedAnswer, Writer, answers, generated, merged
-from app.openai.responses_writer import EventGroup, ResponsesWriter
+from app.openai.responses import EventGroup
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.translate import TranslatedRequest, request_paths
 from app.service import Service, SubmittedJob
@@ -71,13 +70,15 @@ class ChunkStream(EventStream):
                         yield chunk
             if self._streamed[0].usage:
                 yield _data(self._streamed[0].writer.closing(merged(results)))
-            if not isinstance(self._streamed[0].writer, ResponsesWriter):
+            if self._streamed[0].writer.ends_with_done:
                 yield DONE
         except Exception as error:
             yield self._error(error)
 
     def _error(self, error: Exception) -> bytes:
-        return format_sse_event(data_str=error_body(refusal(error, self._request_id).body).decode())
+        writer = self._streamed[0].writer
+        body = writer.error(refusal(error, self._request_id).body)
+        return format_sse_event(data_str=body.decode(), event=writer.error_event)
 
 
 async def _chunks(streamed: StreamedAnswer, results: list[GenerateJobResult]) -> AsyncIterator[bytes]:

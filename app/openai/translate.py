@@ -34,7 +34,7 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "top_p": (1.0,), "top_k": (0, -1), "min_p": (0,), "frequency_penalty": (0,), "presence_penalty": (0,),
     "repetition_penalty": (1,), "logit_bias": ({},),
 }  # fmt: skip
-# Those that change the most probable text, too, so they have an effect at temperature 0.
+# Those of searches, too. Without an option of a search they request samples, at temperature 0 the most probable tokens.
 _CHANGES = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
 _FIRST, _STOP = "all.0.", "all.1."  # paths inside the constraint that combines the caller's with the stop strings
 _BEFORE_SUFFIX = "sequence.0."
@@ -54,8 +54,6 @@ _CONFLICTS: _Conflicts = (
      "cannot be combined with automaton: send the constraint itself"),
 )  # fmt: skip
 _COMPLETION_CONFLICTS: _Conflicts = (
-    ("echo", lambda request: request.echo and request.logprobs is not None,
-     "the prompt has no log-probabilities: leave out echo or logprobs"),
     ("prompt", lambda request: request.scope == "full" and not all(isinstance(text, str) for text in request.prompt),
      'token ids need not be those of a text: send the text, or leave out "scope": "full"'),
     ("suffix", lambda request: request.suffix and request.automaton is not None,
@@ -125,7 +123,8 @@ def translate_completion(request: CompletionRequest, max_tokens: int, suffix_tok
         request, fields, request.max_tokens, min(COMPLETION_TOKENS, max_tokens), bool(request.echo),
         suffix_tokens=suffix_tokens,
     )
-    params = dataclasses.replace(translated.params, prompt=request.prompt[0])
+    echoed = request.logprobs if request.echo else None
+    params = dataclasses.replace(translated.params, prompt=request.prompt[0], prompt_log_probs=echoed)
     if len(request.prompt) > 1:  # one seed, by which the whole request can be repeated
         params = dataclasses.replace(params, options=seeded(params.options))
     return dataclasses.replace(translated, params=params)
@@ -170,15 +169,14 @@ def _text(prompt: str | tuple[int, ...], files: ModelFiles) -> str:
 
 
 def translate_chat(
-    request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO, single: bool = False,
-    policy: AppliedPolicy | None = None,
+    request: ChatRequest, files: ModelFiles, max_tokens: int, *, form: str = AUTO, policy: AppliedPolicy | None = None
 ) -> TranslatedRequest:
-    """Translates a chat. For `form`, `single` and `policy` see `chat_turn`.
+    """Translates a chat. For `form` and `policy` see `chat_turn`.
 
     Raises what `translate_completion` and `chat_turn` raise.
     """
     check_chat(request)
-    turn = chat_turn(request, files, form=form, single=single, policy=policy)
+    turn = chat_turn(request, files, form=form, policy=policy)
     budget, default = request.max_completion_tokens or request.max_tokens, min(CHAT_TOKENS, max_tokens)
     fields = {"prompt": turn.prompt.text}
     return _translate(request, fields, budget, default, markers=turn.prompt.markers, answer=turn.answer)
@@ -288,7 +286,7 @@ def _algorithm_fields(request: OpenAIRequest, unconstrained: bool) -> dict[str, 
     requests sampling, and so does a request without a constraint, because the most probable of all texts is rarely
     wanted. All other requests are searches.
     """
-    options = {name: _option(request, name) for name in USED_BY}
+    options = {name: _option(request, name) for name in (*USED_BY, *_CHANGES)}
     options |= {name: None for name, neutral in _NEUTRAL.items() if options[name] in neutral}
     n, best_of = request.n or 1, request.best_of or 1
     algorithm = _option(request, "algorithm")
@@ -304,14 +302,13 @@ def _algorithm_fields(request: OpenAIRequest, unconstrained: bool) -> dict[str, 
 
 
 def _algorithm(options: Mapping[str, Any], beam_search: bool, unconstrained: bool) -> str:
-    search = {name for name, value in options.items() if value is not None and name not in _SAMPLING}
-    sampling = [name for name in _SAMPLING if options[name] is not None]
-    if options["temperature"] == 0:
-        sampling = [name for name in sampling if name in _CHANGES]
+    search = {name for name, value in options.items() if value is not None and name not in (*_SAMPLING, *_CHANGES)}
+    sampling = [name for name in _SAMPLING if options[name] is not None and options["temperature"] != 0]
+    changes = [name for name in _CHANGES if options[name] is not None]
     if search or beam_search:
         if sampling:
             raise InvalidRequest(((sampling[0], _SAMPLING_ONLY),))
-    elif sampling or unconstrained:
+    elif sampling or changes or unconstrained:
         return "sample"
     return "abs" if any(USED_BY[name] == ("abs",) for name in search) else "banked"
 

@@ -49,6 +49,7 @@ from app.service.policies import PolicyParams, apply_policy
 from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError, Undecided
+from compiler.lifting import BUDGET_MAX
 from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 
 CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
@@ -93,8 +94,7 @@ class Service:
     @property
     def most_tokens(self) -> int:
         """The largest budget that a request may have."""
-        tokens_max = self.settings.requests.max_tokens_max
-        return min(tokens_max, self.files.context_tokens or tokens_max)
+        return self.files.context_tokens or BUDGET_MAX
 
     async def begin_describe(
         self, spec: Spec, model: str | None, explain: bool, context: SubmissionContext
@@ -157,6 +157,7 @@ class Service:
             markers=params.markers,
             clamp_to_context=params.clamp_to_context,
             answer=params.answer,
+            prompt_log_probs=params.prompt_log_probs,
         )
         job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.formats import chat_format
 from app.models import ModelFiles
-from app.openai.formats import chat_format
+from app.openai.chats.chat_turn import answer_format
+from app.openai.chats.tools import ToolUse
 from app.openai.tool_bodies import ToolBody
-from app.openai.tools import ToolUse
-from app.openai.translate import answer_format
 from benchmarks.bfcl.suite import Tool
 from benchmarks.compiler.cases import Expression
 from compiler.vocab import Vocabulary

@@ -16,7 +16,9 @@ import numpy as np
 from compiler.automata import DEAD, UNREACHABLE, stable_order
 from compiler.lifting.distances import distances
 
-__all__ = ["DEAD_EDGE", "UNREACHABLE", "TokenAutomaton", "from_table"]
+__all__ = ["BUDGET_MAX", "DEAD_EDGE", "UNREACHABLE", "TokenAutomaton", "from_table"]
+
+BUDGET_MAX = 2**30  # tokens; the distances that stand for "unknown" and "unreachable" lie above it
 
 DEAD_EDGE = 0  # the edge to the dead state
 

@@ -8,10 +8,17 @@ on the others.
 from __future__ import annotations
 
 from decoding.engine.engine import Engine
-from decoding.engine.memory import describe_device, free_bytes, gpu_bytes, is_out_of_memory, release_memory
+from decoding.engine.memory import (
+    describe_device,
+    free_bytes,
+    gpu_bytes,
+    is_out_of_memory,
+    release_memory,
+    request_bytes_max,
+)
 from decoding.engine.top_tokens import TopTokensRecorder
 
 __all__ = [
     "Engine", "TopTokensRecorder", "describe_device", "free_bytes", "gpu_bytes", "is_out_of_memory",
-    "release_memory",
+    "release_memory", "request_bytes_max",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from decoding.engine.memory import ROWS_MAX, MemoryBudget, is_out_of_memory, release_memory
+from decoding.engine.memory import ROWS_MAX, MemoryBudget, is_out_of_memory, release_memory, request_bytes_max
 from decoding.engine.request import EngineOutcome, EngineRequest
 from decoding.engine.scheduler import Scheduler
 from decoding.errors import Cancelled, OutOfMemory, RequestTooLarge
@@ -57,8 +57,9 @@ class Engine:
     """One model and the generations that share it. Use as a context manager, or `close` it.
 
     model         obeys LanguageModel; only this engine's thread calls its prefill and step
-    memory_bytes  of all generations together: keys and values, and the log-probs of their rows. A generation waits
-                  until the most that it may come to hold is free, so that none runs out of memory half-way.
+    memory_bytes  of all generations together: keys and values, the log-probs of their rows, and what they keep on
+                  the host. A generation waits until the most that it may come to hold is free, so that none runs out
+                  of memory half-way.
     watch         receives every step and every lack of memory
 
     >>> with Engine(model, memory_bytes=2**20) as engine:
@@ -111,15 +112,16 @@ class Engine:
         self._checker.shutdown()
 
     def generate(
-        self, begin: Callable[[], Generation], prompt_ids: Sequence[int], *,
+        self, begin: Callable[[], Generation], prompt_ids: Sequence[int], *, extra_bytes: int = 0,
         on_step: Callable[[BeamStep], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> tuple[Hypothesis, ...]:
         """Drives a generation to its answers beside all others; blocks. Any number of threads may call at once.
 
-        begin      makes the generation; called again where it restarts for lack of memory
-        on_step    receives every beam, in the caller's thread; a slow one delays no other caller
-        cancelled  is called before every step, in the engine's thread; True frees the generation's memory at once
+        begin        makes the generation; called again where it restarts for lack of memory
+        extra_bytes  that the caller keeps beside the generation
+        on_step      receives every beam, in the caller's thread; a slow one delays no other caller
+        cancelled    is called before every step, in the engine's thread; True frees the generation's memory at once
 
         Raises RequestTooLarge where the generation could never be admitted, OutOfMemory where the device has too little
         for it alone, Cancelled, and the errors of the generation.
@@ -128,10 +130,9 @@ class Engine:
             begin=begin, prompt_ids=prompt_ids, cancelled=cancelled, has_listener=on_step is not None
         )
         size = request.generation.size
-        needed = self._model.bytes_for(max(1, len(prompt_ids)), size.rows, size.max_tokens, size.scratch_bytes)
-        if needed > self._memory_bytes:
-            raise RequestTooLarge(needed, self._memory_bytes)
-        request.bytes_max = needed
+        read = self._model.bytes_for(max(1, len(prompt_ids)), size.rows, size.max_tokens, size.scratch_bytes)
+        request.bytes_max = read + size.kept_bytes + extra_bytes
+        self._require_memory(request.bytes_max)
         # Without this an engine that was idle for an hour would seem stalled from its first request on.
         if not len(self._scheduler):
             self._progress_s = time.monotonic()
@@ -140,6 +141,14 @@ class Engine:
             return request.wait(on_step)
         finally:
             request.abandoned = True  # where `on_step` failed, the engine must end the generation
+
+    def require_memory(self, prompt_tokens: int, rows: int, max_tokens: int) -> None:
+        """Raise RequestTooLarge where a generation of these sizes could never be admitted, before it is made."""
+        self._require_memory(self._model.bytes_for(max(1, prompt_tokens), rows, max_tokens))
+
+    def _require_memory(self, needed_bytes: int) -> None:
+        if needed_bytes > (most := request_bytes_max(self._memory_bytes)):
+            raise RequestTooLarge(needed_bytes, most)
 
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None,

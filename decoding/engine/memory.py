@@ -15,6 +15,7 @@ from typing import TypeVar
 import torch
 
 ROWS_MAX = 2**62  # of a pass while no pass has failed
+SMALL_SHARE = 8  # requests of at most the memory divided by this are small
 OK_STEPS = 256  # after this many steps without failure, lowered limits rise by half
 _CGROUPS = (  # a container's limit and its use: version 2, version 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -24,6 +25,16 @@ _FAILURES = (  # in the messages of libraries that raise no class of their own f
     "out of memory", "can't allocate memory", "ALLOC_FAILED", "could not create a memory",
 )  # fmt: skip
 T = TypeVar("T")
+
+
+def small_bytes(memory_bytes: int) -> int:
+    """The size of a small request, and the memory that requests overtaking a larger one hold together."""
+    return memory_bytes // SMALL_SHARE
+
+
+def request_bytes_max(memory_bytes: int) -> int:
+    """The most that one request may take. It leaves room for small ones, so that no request keeps them waiting."""
+    return memory_bytes - small_bytes(memory_bytes)
 
 
 class MemoryBudget:

@@ -25,6 +25,7 @@ class EngineRequest:
     begin        makes its generation; again after a preemption, then steps that were already sent are not sent again
     bytes_max    the most that it may come to hold
     preemptions  how often it ran out of memory and went back to the queue
+    overtook     whether it began before a larger request that had waited longer
     feed         its input to the present step
     messages     to the caller's thread: a snapshot for each step, then the outcome
     """
@@ -36,6 +37,7 @@ class EngineRequest:
     has_listener: bool
     bytes_max: int = 0  # set before it is queued, from the size of the generation
     preemptions: int = 0
+    overtook: bool = False
     feed: StepInput[Any] | None = None
     messages: SimpleQueue[Snapshot | EngineOutcome] = field(default_factory=SimpleQueue)
     abandoned: bool = False

@@ -1,8 +1,9 @@
 """Admission control: which generations wait, which run, and which may begin.
 
-Generations begin in their order of arrival, each once the memory that it may come to hold is free. Several threads of
-an engine change this state, so all of it is under one lock. Checks of answers are scheduled here too, since they need
-memory beside the generations.
+Generations begin in their order of arrival, each once the memory that it may come to hold is free. Small ones may
+overtake a larger one that waits, within a share of the memory that no request may take, so that neither waits for ever.
+Several threads of an engine change this state, so all of it is under one lock. Checks of answers are scheduled here
+too, since they need memory beside the generations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from decoding.engine.memory import MemoryBudget
+from decoding.engine.memory import MemoryBudget, small_bytes
 from decoding.engine.request import EngineRequest
 from decoding.errors import Cancelled
 
@@ -76,11 +77,40 @@ class Scheduler:
         """The generations that begin now, in their order of arrival."""
         admitted = []
         with self._condition:
-            # First come, first served: a small request behind a large one waits, so that the large one never starves.
+            # First come, first served: a request waits for all that came before, so that a large one never starves.
             while self._waiting and self._may_begin(self._waiting[0]):
                 admitted.append(self._waiting.popleft())
                 self._running.append(admitted[-1])
+            for request in self._overtaking():
+                request.overtook = True
+                self._waiting.remove(request)
+                self._running.append(request)
+                admitted.append(request)
         return admitted
+
+    def _overtaking(self) -> list[EngineRequest]:
+        """The small requests that begin before the first waiting one, in their order of arrival.
+
+        Together they hold at most the share of the memory that the first one may not take. So it begins as soon as
+        those that it does not overtake have ended, however many small ones arrive.
+        """
+        memory_bytes = self._budget.memory_bytes
+        share = small_bytes(memory_bytes)
+        if not self._waiting or self._check_waits or self._waiting[0].bytes_max > memory_bytes - share:
+            return []
+        if any(request.exclusive for request in (self._waiting[0], *self._running)):
+            return []
+        free = memory_bytes - sum(running.bytes_max for running in self._running)
+        free = min(free, share - sum(running.bytes_max for running in self._running if running.overtook))
+        overtaking = list[EngineRequest]()
+        for request in list(self._waiting)[1:]:
+            if request.bytes_max > share:
+                continue
+            if request.bytes_max > free or request.exclusive:  # those behind it wait for it
+                break
+            free -= request.bytes_max
+            overtaking.append(request)
+        return overtaking
 
     def preempt(self, request: EngineRequest) -> bool:
         """Returns a request that ran out of memory to the queue. It regains its old place. False where it ran alone:
@@ -95,6 +125,7 @@ class Scheduler:
                 self._budget.on_request_oom(sum(others))
             # Sorted by time of creation, it regains its place before later requests.
             request.preemptions += 1
+            request.overtook = False
             self._running.remove(request)
             self._waiting = deque(sorted((request, *self._waiting), key=lambda waiting: waiting.created_s))
             self._condition.notify_all()

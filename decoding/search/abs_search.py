@@ -30,37 +30,27 @@ from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.search.beam_search import BeamSearch
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import Candidates, best_candidates
-from decoding.tensors import Array, TokenStates, arange, library, like, take, top_k_stable, with_floor
+from decoding.tensors import TokenStates, arange, library, like, take, top_k_stable, with_floor
 
 
-@lru_cache(maxsize=64)
-def push_up_table(max_tokens: int, distance_max: int, alpha_min: float, gamma: float) -> NDArray[np.float64]:
-    """alpha by budget_before and distance. Float64 [max_tokens + 1, distance_max + 1]; row 0 is never read."""
+@lru_cache(maxsize=256)
+def push_up_row(budget_before: int, distance_max: int, alpha_min: float, gamma: float) -> NDArray[np.float64]:
+    """alpha by distance, float64 [D + 1], for a budget. Beyond the last distance it is the last value."""
     # In Python floats: the vectorised powers of tensor libraries may differ in the last bit. A row within the budget
-    # has distance <= budget_before: beyond that alpha is 1.
-    distances, urgent = range(distance_max + 1), push_up(1, 1, alpha_min, gamma)
-    rows = [[push_up(d, b, alpha_min, gamma) if d < b else urgent for d in distances] for b in range(max_tokens + 1)]
-    return np.array(rows)
-
-
-def alpha_table(states: TokenStates, options: SearchOptions) -> Array:
-    """The push-up alpha by budget_before and distance.
-
-    The table is float64 [T+1, D+1], D the largest distance within the budget.
-    """
-    distance_max = min(states.distance_max, options.max_tokens)
-    alphas = push_up_table(options.max_tokens, distance_max, options.alpha_min, options.gamma)
-    return like(states.tokens.token_class, alphas)
+    # has distance <= budget_before: from there on alpha is 1. One row at a time, as a table grows with T squared.
+    urgent = push_up(1, 1, alpha_min, gamma)
+    distances = range(min(distance_max, budget_before) + 1)
+    return np.array([push_up(d, budget_before, alpha_min, gamma) if d < budget_before else urgent for d in distances])
 
 
 def step(
-    beams: Beams, log_probs: Tensor, states: TokenStates, alphas: Array, *, budget_before: int, count: int
+    beams: Beams, log_probs: Tensor, states: TokenStates, options: SearchOptions, *, budget_before: int, count: int
 ) -> Beams:
     """The next beam, best first, by Algorithm 1, lines 6-20. It has at most `count` rows; then comes padding.
 
     beams          the rows, finished ones (distance 0) among them
     log_probs      float32 [R, V]  Z, one row for each live row of `beams`, in their order
-    alphas         from `alpha_table`
+    options        their `alpha_min` and `gamma` make alpha
     budget_before  T - t + 1, the tokens left with this step's
 
     All scores are NaN where a row of log_probs holds NaN or has no finite best.
@@ -76,7 +66,8 @@ def step(
     d = take(distance, live)  # [R]  d(q)
     successors = states.successors(rows.state)  # q' (line 11), the same for all tokens of a class
     next_d = successors.distance  # [R, C]  d(q')
-    alpha = take(alphas[budget_before], d.clip(max=alphas.shape[1] - 1))  # [R]  line 9
+    alphas = push_up_row(budget_before, states.distance_max, options.alpha_min, options.gamma)
+    alpha = take(like(d, alphas), d.clip(max=len(alphas) - 1))  # [R]  line 9
     push = xp.where(next_d < d[:, None], alpha[:, None], 0.0)  # [R, C]  alpha where the token makes progress
     # Lines 12-15: z = bonus + weight * Z[i, x] with bonus = push * max Z[i] and weight = 1 - push.
     bonus = xp.where(next_d >= budget_before, DEAD_SCORE, push * with_floor(max_z)[:, None])  # [R, C]
@@ -106,12 +97,11 @@ class AbsSearch(BeamSearch):
         text_of: TextOf | None = None,
     ) -> None:
         super().__init__(options, options.beams, constraint.begin_states(start), text_of=text_of)
-        self._alphas = alpha_table(self._states, options)
 
     def advance(self, scores: Scores) -> list[Snapshot]:
         """One step."""
         budget, count = self._budget_before, self._options.beams
-        beams = step(self._beams, scores.log_probs, self._states, self._alphas, budget_before=budget, count=count)
+        beams = step(self._beams, scores.log_probs, self._states, self._options, budget_before=budget, count=count)
         return [self._take(beams, keep_finished=True)]
 
     def answers(self) -> tuple[Hypothesis, ...]:
@@ -119,4 +109,7 @@ class AbsSearch(BeamSearch):
         return self._n_best.answers(None)
 
     def _alpha(self, distance: int, budget_before: int) -> float:
-        return float(self._alphas[budget_before][min(distance, self._alphas.shape[1] - 1)])
+        alphas = push_up_row(
+            budget_before, self._states.distance_max, self._options.alpha_min, self._options.gamma
+        )
+        return float(alphas[min(distance, len(alphas) - 1)])

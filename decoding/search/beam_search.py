@@ -58,6 +58,10 @@ class NBest:
         """Whether there are n answers."""
         return len(self._best) >= self._options.n
 
+    def excludes(self, log_prob: float, score: float, tokens: int) -> bool:
+        """Whether an answer with these sums and this length is surely not among the best."""
+        return self.complete and self._values(log_prob, score, tokens)[0] > max(self._best.values())[0][0]
+
     @property
     def floor(self) -> float:
         """The log-prob that a row must exceed to enter the n-best list.
@@ -84,10 +88,14 @@ class NBest:
 
         It compares `rank_by`, then the other sum, then fewer tokens, then lower ids.
         """
-        divisor = len(answer.tokens) ** self._options.length_power
-        values = answer.log_prob / divisor, answer.score / divisor
-        first, second = reversed(values) if self._options.rank_by == "score" else values
-        return -first, -second, len(answer.tokens), answer.tokens
+        first, second = self._values(answer.log_prob, answer.score, len(answer.tokens))
+        return first, second, len(answer.tokens), answer.tokens
+
+    def _values(self, log_prob: float, score: float, tokens: int) -> tuple[float, float]:
+        """The first two parts of a sort key."""
+        divisor = tokens**self._options.length_power
+        values = -(log_prob / divisor), -(score / divisor)
+        return values[::-1] if self._options.rank_by == "score" else values
 
 
 class Search(Generation, Protocol):
@@ -112,7 +120,7 @@ class BeamSearch(ABC):
         self._eos_ids = tuple(states.tokens.eos_ids.tolist())
         scratch = scratch_bytes(rows, len(states.tokens.token_class), self._device)
         states_bytes = states.bytes_max(rows, options.max_tokens)
-        self.size = GenerationSize(rows, options.max_tokens, scratch + states_bytes)
+        self.size = GenerationSize(rows, options.max_tokens, scratch, states_bytes)
         # The beam lies on the device as `_beams` and on the host as `_host`; `_host_before` is the one before it.
         self._beams = Beams.start(states.start, states.tokens.token_class)
         self._host = self._host_before = HostBeams.of(self._beams, states)
@@ -162,6 +170,13 @@ class BeamSearch(ABC):
         self._beams = beams if retained == len(beams.token) else beams.select(arange(beams.token, retained))
         # With finished rows in the beam a later step may still push them out, so the last beam alone decides.
         if not keep_finished or self.done:
+            if not keep_finished:  # these rows end here, so their values are known without their ids
+                length = len(self._history)
+                finished = np.array(
+                    [row for row in finished.tolist()
+                     if not self._n_best.excludes(float(host.log_prob[row]), float(host.score[row]), length)],
+                    dtype=np.int64,
+                )  # fmt: skip
             texts = self._history.tokens(finished, len(self._history), self._eos_ids)
             for row, ids in zip(finished.tolist(), texts, strict=True):
                 self._n_best.add(

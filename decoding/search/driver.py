@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,10 +12,12 @@ from decoding.errors import Cancelled
 from decoding.generation import BeamStep, Generation, Hypothesis, TextOf
 from decoding.model import LanguageModel, Scores, StepInput
 from decoding.options import DEFAULT, Heuristics, SearchOptions
+from decoding.penalties import PenalizedSearch, Penalties
 from decoding.prepared_constraint import Automaton, PreparedConstraint, Start
 from decoding.search.abs_search import AbsSearch
 from decoding.search.banked_search import BankedSearch
 from decoding.search.beam_search import Search
+from decoding.tensors import ExplicitStates
 
 
 def generate(
@@ -42,14 +45,22 @@ def generate(
     if not isinstance(automaton, PreparedConstraint):
         automaton = PreparedConstraint.prepare(automaton, model.device)
     automaton.refuse_early(model, len(prompt_ids), options.max_tokens)
-    return drive(model, prompt_ids, search_of(automaton, options, text_of=text_of), on_step, cancelled=cancelled)
+    search = search_of(automaton, options, text_of=text_of, prompt_ids=prompt_ids)
+    return drive(model, prompt_ids, search, on_step, cancelled=cancelled)
 
 
 def search_of(
     constraint: PreparedConstraint, options: SearchOptions, *, start: Start | None = None,
-    text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT,
+    text_of: TextOf | None = None, heuristics: Heuristics = DEFAULT, prompt_ids: Sequence[int] = (),
 ) -> Search:
-    """The search that `options.algorithm` names."""
+    """The search that `options.algorithm` names. The prompt counts for `repetition_penalty`."""
+    tables = constraint.tables
+    ids: Any = (tables.tokens if isinstance(tables, ExplicitStates) else tables).token_class
+    penalties = Penalties.of_options(options, prompt_ids, len(ids), ids.device)
+    if penalties is not None:
+        own = replace(options, frequency_penalty=0.0, presence_penalty=0.0, repetition_penalty=1.0, logit_bias={})
+        search = search_of(constraint, own, start=start, text_of=text_of, heuristics=replace(heuristics, forced=False))
+        return PenalizedSearch(search, penalties, len(ids), ids.device)
     if options.algorithm == "abs":
         return AbsSearch(constraint, options, start=start, text_of=text_of)
     return BankedSearch(constraint, options, start=start, text_of=text_of, heuristics=heuristics)

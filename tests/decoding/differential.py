@@ -186,11 +186,9 @@ class Case:
         return history
 
     def _abs_step(self, states: TokenStates) -> Step:
-        alphas = abs_search.alpha_table(states, self.options)
-
         def advance(beams: Beams, log_probs: Tensor, budget_before: int, floor: float) -> tuple[Beams, float]:
             return abs_search.step(
-                beams, log_probs, states, alphas, budget_before=budget_before, count=self.options.beams
+                beams, log_probs, states, self.options, budget_before=budget_before, count=self.options.beams
             ), DEAD_SCORE
 
         return advance

@@ -105,10 +105,12 @@ class SecurityMiddleware:
         if self._ring is None or is_public(method, path, self._settings.auth.public_paths):
             yield
             return
-        credentials = Headers(scope=scope).getlist("authorization")
-        if len(credentials) != 1:
+        headers = Headers(scope=scope)
+        # Anthropic's clients send the second field.
+        keys = [*map(bearer, headers.getlist("authorization")), *headers.getlist("x-api-key")]
+        if len(keys) != 1:
             raise Unauthorized("send one header, Authorization: Bearer abs_...")
-        key, state = self._ring.find(bearer(credentials[0])), scope["state"]
+        key, state = self._ring.find(keys[0]), scope["state"]
         state["owner"], state["policy"] = key.name, key.policy
         state["charges"] = KeyCharges(self._limiter, key) if self._limiter else None
         # The scope is checked before the rate limit, so a forbidden request is not counted.

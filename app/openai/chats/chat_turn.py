@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.errors import InvalidRequest
 from app.formats import AUTO, AnswerFormat, ChatFormat, MarkerSplitter, Thinking, chat_format, think_format
@@ -29,13 +29,11 @@ class ChatTurn:
 
 
 def chat_turn(
-    request: ChatRequest, files: ModelFiles, *, form: str = AUTO, single: bool = False,
-    policy: AppliedPolicy | None = None,
+    request: ChatRequest, files: ModelFiles, *, form: str = AUTO, policy: AppliedPolicy | None = None,
 ) -> ChatTurn:
     """The turn of the model after the messages.
 
     form    the name of the model's chat format
-    single  whether the answer is a reply or one call, not both
     policy  the policy of the request, or of its API key, applied to the messages
     Raises what `tool_use`, `render_prompt` and `under_policy` raise.
     """
@@ -48,8 +46,6 @@ def chat_turn(
         tools = under_policy(tools, policy)
     thinking = thinking_of(request, think_format(files.chat_template), prompt.text)
     answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
-    if answer is not None and single:
-        answer = replace(answer, single=True)
     return ChatTurn(prompt, answer)
 
 

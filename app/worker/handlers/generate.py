@@ -35,7 +35,7 @@ from app.models import ModelFiles, checked_model, open_model_files
 from app.models.tokenizer import PromptEncoder, Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside, check_paths
-from app.settings import MEASURED, Settings
+from app.settings import Settings
 from app.worker.handlers.answers import with_messages
 from app.worker.handlers.base import (
     Context,
@@ -48,7 +48,9 @@ from app.worker.handlers.base import (
     word_trace,
 )
 from app.worker.handlers.decode import decode_matrix, label_path
+from app.worker.handlers.engine import EngineWatch, memory_bytes, trace_bytes
 from app.worker.handlers.prompts import PromptTokenizer, prompt_text
+from app.worker.handlers.rescoring import prompt_tokens, rescored, with_own_log_probs
 from app.worker.handlers.step_events import StepEventBuilder
 from app.worker.handlers.token_trace import token_trace
 from compiler.artifact import CompiledConstraint
@@ -58,7 +60,6 @@ from decoding.alternatives import AlternativesRecorder
 from decoding.engine import (
     Engine,
     TopTokensRecorder,
-    free_bytes,
     gpu_bytes,
     is_out_of_memory,
     release_memory,
@@ -75,13 +76,13 @@ from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
+from decoding.penalties import Penalties, changes_log_probs
 from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits
 from decoding.replay import TraceStep, replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 
 _OPENINGS = 16  # locks: at most as many constraints are prepared at the same time
-FREE_SHARE = 4  # generations may use the free memory divided by this
 log = logging.getLogger(__name__)
 
 
@@ -98,23 +99,6 @@ def open_handler(settings: Settings) -> Handler:
         "generate", {GenerateJob: generator.run, DecodeJob: generator.decode, TokenizeJob: generator.prompts.tokenize}
     )
     return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
-
-
-class EngineWatch:
-    """Reports the engine's progress to the metrics. Lack of memory goes to the log. Called by the engine's thread."""
-
-    def began(self, seconds: float) -> None:
-        metrics.FIRST_STEP_SECONDS.observe(seconds)
-        metrics.LAST_STEP.set_to_current_time()
-
-    def stepped(self, seconds: float, rows: int) -> None:
-        metrics.STEP_SECONDS.observe(seconds)
-        metrics.BATCH_SIZE.observe(rows)
-        metrics.LAST_STEP.set_to_current_time()
-
-    def ran_out(self, action: str) -> None:
-        metrics.OUT_OF_MEMORY.labels(action).inc()
-        log.warning("the memory of the model's device ran out: %s", action.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +144,7 @@ class Generator:
         self._opening = [threading.Lock() for _ in range(_OPENINGS)]
         self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
         self._endings = find_endings(model, self._prior)
-        self._engine = Engine(model, _memory_bytes(model, settings), EngineWatch())
+        self._engine = Engine(model, memory_bytes(model, settings), EngineWatch())
 
     def close(self) -> None:
         """End the engine's thread."""
@@ -196,10 +180,11 @@ class Generator:
         task = _Task(job, constraint, prepared, prompt_ids, self._start(job, constraint, context.cancelled))
         prepared.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
         rows, max_tokens = _rows(task.options), task.options.max_tokens
+        self._engine.require_memory(len(prompt_ids), rows, max_tokens)
         started = time.perf_counter()
         with tracing.span("decode", rows=rows, max_tokens=max_tokens):
             hypotheses = self._engine.generate(
-                lambda: self._generation(task), prompt_ids,
+                lambda: self._generation(task), prompt_ids, extra_bytes=trace_bytes(task.options),
                 on_step=self._listener(task, context), cancelled=context.cancelled,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
@@ -209,6 +194,7 @@ class Generator:
         result = GenerateJobResult(
             job.automaton, choices, task.options.seed, usage, timings, counts,
             not_enforced=constraint.not_enforced, approximate=constraint.approximate,
+            prompt_tokens=prompt_tokens(self._engine, prompt_ids, job.prompt_log_probs, context.cancelled),
         )
         return named_generation(with_messages(result, job), job.names)
 
@@ -273,7 +259,9 @@ class Generator:
         if isinstance(options, SamplingOptions):
             run = Sampling(task.prepared, options, start=task.start, prompt_ids=task.prompt_ids)
         else:
-            run = search_of(task.prepared, options, start=task.start, text_of=self._answers(task))
+            run = search_of(
+                task.prepared, options, start=task.start, text_of=self._answers(task), prompt_ids=task.prompt_ids
+            )
         return TopTokensRecorder(run, task.options.rejected_top_k) if task.options.rejected_top_k else run
 
     def _answer(self, tokens: Sequence[int], task: _Task) -> str:
@@ -283,13 +271,15 @@ class Generator:
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """A function from a row's ids to its answer. Rows that differ only in a leading space are one answer."""
-        # Cached, because the search calls it for every finished row at every step.
-        return functools.cache(lambda tokens: self._answer(tokens, task).encode())
+        return lambda tokens: self._answer(tokens, task).encode()
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
         """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
         recorder = self._recorder(hypothesis, task)
         steps = self._replay(hypothesis, task, cancelled, recorder)
+        log_prob = hypothesis.log_prob
+        if task.options.algorithm != "sample" and changes_log_probs(task.options):  # the search's is of another model
+            log_prob = sum(step.log_prob for step in steps)
         text = self._answer(hypothesis.tokens, task)
         check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:
@@ -298,7 +288,7 @@ class Generator:
         if task.options.trace:
             trace = token_trace(steps, recorder, task.constraint, vocabulary=self._tokens, before=task.before)
         return ChoiceBody(
-            text=text, finish_reason=hypothesis.finish_reason, log_prob=hypothesis.log_prob, score=hypothesis.score,
+            text=text, finish_reason=hypothesis.finish_reason, log_prob=log_prob, score=hypothesis.score,
             satisfied=check.satisfied, words=word_trace(check), proven_gap=hypothesis.proven_gap,
             trace=trace,
             captures=self._captures(hypothesis, task, (task.before or "") + text),
@@ -325,13 +315,20 @@ class Generator:
     def _replay(
         self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool], recorder: AlternativesRecorder | None
     ) -> tuple[TraceStep, ...]:
-        """The search's trace, checked against a second pass of the model."""
-        rescored = self._engine.check(task.prompt_ids, hypothesis.tokens, cancelled, recorder)
+        """The search's trace, checked against a second pass of the model. Its log-probs are the model's own."""
         tokens, options = task.constraint.tokens, _decoding_options(task.options)
-        return replay(
-            tokens, hypothesis, rescored, options, tolerance=self._model.tolerance, start=task.start,
+        penalties = None
+        if isinstance(options, SearchOptions):
+            penalties = Penalties.of_options(options, task.prompt_ids, self._model.vocab_size, self._model.device)
+        own, scored = rescored(
+            self._engine, task.prompt_ids, hypothesis.tokens, recorder=recorder, penalties=penalties,
+            cancelled=cancelled,
+        )  # fmt: skip
+        steps = replay(
+            tokens, hypothesis, scored, options, tolerance=self._model.tolerance, start=task.start,
             limits=task.prepared.limits,
         )
+        return steps if own is scored else with_own_log_probs(steps, own)
 
     def _listener(self, task: _Task, context: Context) -> Callable[[BeamStep], None] | None:
         """The function that publishes each step. None if the job publishes no events."""
@@ -382,12 +379,3 @@ def _decoding_options(options: GenerationOptions) -> SearchOptions | SamplingOpt
 def _fields(options: GenerationOptions, kind: type[SearchOptions | SamplingOptions]) -> dict[str, Any]:
     """The options that decoding has under the same names."""
     return {field.name: getattr(options, field.name) for field in fields(kind) if hasattr(options, field.name)}
-
-
-def _memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
-    """The memory in bytes for all generations together."""
-    if settings.inference.generation_memory_bytes != MEASURED:
-        return settings.inference.generation_memory_bytes
-    share = free_bytes(model.device) // FREE_SHARE
-    log.info("generations may hold %d MiB on %s; ABS_GENERATION_MEMORY_BYTES sets it", share >> 20, model.device)
-    return share

@@ -171,7 +171,7 @@ def test_an_engine_with_a_dead_thread_stays_stuck(monkeypatch: pytest.MonkeyPatc
         def bytes_for(self, *_: int) -> int:
             return 0
 
-    engine, run = Engine(Model(), 1), SimpleNamespace(size=GenerationSize(1, 1, 0))  # type: ignore[arg-type]
+    engine, run = Engine(Model(), 2**20), SimpleNamespace(size=GenerationSize(1, 1, 0))  # type: ignore[arg-type]
     assert engine.stalled_s == 0.0
     monkeypatch.setattr(engine._scheduler, "admit", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):

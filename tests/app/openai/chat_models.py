@@ -18,8 +18,11 @@ TEMPLATES: dict[str, dict[str, Any]] = {
 }
 
 
-def family_files(folder: Path, name: str) -> ModelFiles:
-    """The files of a model of a family, in a folder. Its markers take the ids of the rarest pieces."""
+def family_files(folder: Path, name: str, context_tokens: int | None = None) -> ModelFiles:
+    """The files of a model of a family, in a folder. Its markers take the ids of the rarest pieces.
+
+    context_tokens  None: the built-in model's own
+    """
     family = TEMPLATES[name]
     for file in ("config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"):
         shutil.copy(Path(BUILT_IN_MODEL) / file, folder / file)
@@ -30,6 +33,10 @@ def family_files(folder: Path, name: str) -> ModelFiles:
     model["merges"] = model["merges"][: len(model["merges"]) - count]
     add_markers(tokenizer, family["special"], family["added"])
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    if context_tokens is not None:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config["max_position_embeddings"] = context_tokens
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "chat_template.jinja").write_text(family["text"], encoding="utf-8")
     open_model_files.cache_clear()
     return open_model_files(str(folder))

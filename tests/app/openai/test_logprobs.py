@@ -85,3 +85,49 @@ def test_truncations_to_one_token_take_the_most_probable(option: dict[str, Any],
     best = ask(client, COMPLETIONS, prompt="sentence:", temperature=0, algorithm="sample")["choices"][0]["text"]
     answer = ask(client, COMPLETIONS, prompt="sentence:", temperature=1.0, seed=9, n=2, **option)
     assert {choice["text"] for choice in answer["choices"]} == {best}
+
+
+@pytest.mark.parametrize("options", [{"seed": 2}, {"regex": "[a-z ]{3,20}", "n": 2}])
+def test_an_echoed_prompt_has_the_model_s_log_probs(options: dict[str, Any], client: TestClient) -> None:
+    """Tokens that the model wrote have the same log-probs where they are sent as a part of the prompt."""
+    first = {"prompt": "sentence:", "constraint": {"min_words": 3}, "algorithm": "sample", "seed": 5, "max_tokens": 9}
+    written = client.post("/generate", json={**first, "trace": True}).json()["choices"][0]["trace"][:-1]
+    ids = client.post("/tokenize", json={"prompt": "sentence:"}).json()["tokens"]
+    prompt = [*ids, *(step["token"] for step in written)]
+    answer = ask(client, COMPLETIONS, prompt=prompt, echo=True, logprobs=3, max_tokens=5, **options)
+    plain = ask(client, COMPLETIONS, prompt=prompt, echo=True, max_tokens=5, **options)
+    for choice, other in zip(answer["choices"], plain["choices"], strict=True):
+        logprobs, text = choice["logprobs"], choice["text"]
+        assert "".join(logprobs["tokens"]) == text == other["text"]
+        pairs = zip(logprobs["text_offset"], logprobs["tokens"], strict=True)
+        assert all(text[at : at + len(token)] == token for at, token in pairs)
+        assert logprobs["token_logprobs"][0] is None and logprobs["top_logprobs"][0] is None
+        found = logprobs["token_logprobs"][len(ids) : len(prompt)]
+        assert found == pytest.approx([step["log_prob"] for step in written], abs=1e-3)
+        for token, value, top in list(zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"],
+                                          strict=True))[1:]:  # fmt: skip
+            assert top[token] >= value - 1e-9 and max(top.values()) >= value
+    by_text = ask(client, COMPLETIONS, prompt="sentence:", echo=True, logprobs=0, max_tokens=5, **options)
+    assert by_text["choices"][0]["logprobs"]["token_logprobs"][1 : len(ids)] == pytest.approx(
+        answer["choices"][0]["logprobs"]["token_logprobs"][1 : len(ids)], abs=1e-3
+    )
+
+
+def test_a_search_takes_penalties(client: TestClient) -> None:
+    """The changed model decides the text; the log-probs stay the model's own."""
+    body = {"prompt": "sentence:", "regex": "([a-z]+ ){4}[a-z]+", "beams": 8, "max_tokens": 16, "logprobs": 0}
+    plain = ask(client, COMPLETIONS, **body)["choices"][0]
+    for penalty in ({"frequency_penalty": 2}, {"presence_penalty": 2}, {"repetition_penalty": 5}):
+        choice = ask(client, COMPLETIONS, **body, **penalty)["choices"][0]
+        assert len(choice["text"].split()) == 5
+        assert sum(choice["logprobs"]["token_logprobs"]) <= 0
+    first = client.post("/tokenize", json={"prompt": " " + plain["text"].split()[0]}).json()["tokens"]
+    bias = dict.fromkeys(map(str, first), -100)
+    assert ask(client, COMPLETIONS, **body, logit_bias=bias)["choices"][0]["text"] != plain["text"]
+    direct = {"prompt": "sentence:", "constraint": {"regex": "([a-z]+ ){4}[a-z]+"}, "max_tokens": 16, "trace": True}
+    for algorithm in ("banked", "abs"):
+        for more in ({"presence_penalty": 1.5}, {"logit_bias": bias}):
+            answer = client.post("/generate", json={**direct, "algorithm": algorithm, **more}).json()["choices"][0]
+            assert answer["satisfied"] and answer["log_prob"] == pytest.approx(
+                sum(step["log_prob"] for step in answer["trace"]), abs=1e-6
+            )

@@ -125,6 +125,8 @@ def test_what_needs_stored_state_is_refused(ai: OpenAI) -> None:
         ({"input": [{"role": "poet", "content": "a"}]}, "input.0.role"),
         ({"input": [{"type": "function_call", "call_id": "a", "name": "a", "arguments": "{"}]},
          "input.0.tool_calls.0.function.arguments"),
+        ({"tools": [{"type": "custom", "name": "a", "format": {"type": "grammar", "syntax": "b", "definition": ""}}]},
+         "tools.0.custom.format.grammar.syntax"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"tools": [{"type": "function", "name": "a b"}]}, "tools.0.function.name"), ({"max_tokens": 5}, "max_tokens"),
         ({"n": 2}, "n"),
@@ -144,7 +146,24 @@ def test_calls_join_the_turn_before_them() -> None:
     assert [called.id for called in chat.messages[-1].tool_calls or ()] == ["a", "c"]
 
 
+def test_thoughts_belong_to_the_turn_behind_them() -> None:
+    thought = {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    call = {"type": "custom_tool_call", "call_id": "a", "name": "ask", "input": "who"}
+    output = {"type": "custom_tool_call_output", "call_id": "a", "output": "me"}
+    user, reply = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+    items = [user, thought, call, output, thought, reply, thought, user]
+    chat = chat_of(ResponsesRequest.model_validate({"input": items}))
+    assert [(turn.role, turn.reasoning_content) for turn in chat.messages] == [
+        ("user", None), ("assistant", "hm"), ("tool", None), ("assistant", "hm"), ("user", None),
+    ]  # fmt: skip
+    (made,) = chat.messages[1].tool_calls or ()
+    assert made.custom and made.custom.input == "who"
+
+
 def test_paths_of_a_chat_become_those_of_a_response() -> None:
     assert own_path("response_format.json_schema.schema.properties") == "text.format.schema.properties"
     assert own_path("tools.3.function.parameters.type") == "tools.3.parameters.type"
     assert own_path("max_completion_tokens") == "max_output_tokens" and own_path("regex") == "regex"
+    assert own_path("tools.3.custom.format.grammar.definition") == "tools.3.format.definition"
+    assert own_path("tools.3.custom.name") == "tools.3.name"
+    assert own_path("tool_choice.custom.name") == "tool_choice.name"

@@ -12,12 +12,18 @@ import torch
 
 from app.settings import Settings
 from app.worker.handlers.generate import Generator
-from decoding.engine import Engine
+from decoding.engine import Engine, request_bytes_max
 from decoding.errors import MemoryTaken, OutOfMemory, RequestTooLarge
+from decoding.generation import GenerationSize
 from decoding.options import SearchOptions
 from decoding.search import rows_of
 from tests.app.worker.fake_context import FakeContext
 from tests.app.worker.generators import a_job, open_generator
+
+
+def _needed_bytes(rows: int) -> int:
+    """The estimate for rows of 6 tokens behind 2 of the prompt."""
+    return 8 * (2 + rows * 6) + GenerationSize(rows, 6, 0).kept_bytes  # HashModel.bytes_for, and the history
 
 
 @pytest.mark.parametrize(("generations", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])
@@ -60,14 +66,22 @@ def test_a_check_that_runs_out_of_memory_is_retried(
 
 
 def test_a_request_over_the_memory_is_refused(settings: Settings, context: FakeContext) -> None:
-    needed_bytes = 8 * (2 + 6 * 6)  # HashModel.bytes_for: 2 beams keep 6 rows
+    needed_bytes = _needed_bytes(6)  # 2 beams keep 6 rows
     small_settings = settings.changed(generation_memory_bytes=needed_bytes + needed_bytes // 2)
     with open_generator(small_settings) as generator, ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda job: generator.run(job, context), [a_job(small_settings, context)] * 4))
         assert len({result.choices for result in results}) == 1
         with pytest.raises(RequestTooLarge) as refusal:
             generator.run(a_job(small_settings, context, beams=8), context)
-    assert refusal.value.memory_bytes == small_settings.inference.generation_memory_bytes
+    assert refusal.value.memory_bytes == request_bytes_max(small_settings.inference.generation_memory_bytes)
+
+
+def test_admission_counts_the_trace(settings: Settings, context: FakeContext) -> None:
+    small_settings = settings.changed(generation_memory_bytes=2 * _needed_bytes(6))
+    with open_generator(small_settings) as generator:
+        assert generator.run(a_job(small_settings, context), context).choices
+        with pytest.raises(RequestTooLarge, match="lower max_tokens"):
+            generator.run(a_job(small_settings, context, trace=True, top_log_probs=20), context)
 
 
 @pytest.mark.parametrize(("options", "rows"), [
@@ -79,16 +93,16 @@ def test_admission_counts_all_rows_of_the_algorithm(
     settings: Settings, context: FakeContext, options: dict[str, Any], rows: int
 ) -> None:
     job = a_job(settings, context, max_tokens=6, **options)
-    needed_bytes = 8 * (2 + rows * 6)  # HashModel.bytes_for
-    with open_generator(settings.changed(generation_memory_bytes=needed_bytes)) as generator:
+    needed_bytes = _needed_bytes(rows)
+    with open_generator(settings.changed(generation_memory_bytes=8 * needed_bytes // 7 + 1)) as generator:
         with mock.patch.object(generator._engine, "generate", wraps=generator._engine.generate) as generate:
             assert generator.run(job, context).choices
         size = generate.call_args.args[0]().size
         assert (size.rows, size.max_tokens) == (rows, 6)
-    small_settings = settings.changed(generation_memory_bytes=needed_bytes - 1)
+    small_settings = settings.changed(generation_memory_bytes=8 * needed_bytes // 7 - 8)
     with open_generator(small_settings) as generator, pytest.raises(RequestTooLarge) as refusal:
         generator.run(job, context)
-    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (needed_bytes, needed_bytes - 1)
+    assert refusal.value.needed_bytes == needed_bytes > refusal.value.memory_bytes
 
 
 @pytest.mark.parametrize("beams", [1, 2, 5])

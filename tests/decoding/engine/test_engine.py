@@ -15,6 +15,7 @@ from torch import Tensor
 
 from compiler.lifting import TokenAutomaton
 from decoding.engine import Engine
+from decoding.engine.memory import request_bytes_max
 from decoding.errors import Cancelled, ModelOutputInvalid, RequestTooLarge
 from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.model import Scores, StepInput
@@ -66,7 +67,12 @@ class Order:
 
     def bytes_held(self) -> int:
         """What an engine keeps free for it."""
-        return WatchedModel().bytes_for(len(self.prompt), rows_of(self.options), self.options.max_tokens)
+        read = WatchedModel().bytes_for(len(self.prompt), rows_of(self.options), self.options.max_tokens)
+        return read + self.run().size.kept_bytes
+
+    def memory(self) -> int:
+        """An engine's memory of which one request may take what this one needs."""
+        return -(-8 * self.bytes_held() // 7)
 
 
 def _order(seed: int, *, slack: int = 6) -> Order:
@@ -147,17 +153,18 @@ def test_admission_is_bounded_by_memory_and_serves_every_request() -> None:
 
 def test_a_request_over_the_memory_is_refused_with_both_sizes() -> None:
     model, order = WatchedModel(), _long(beams=10)
-    memory_bytes = order.bytes_held() - 1
-    with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge) as refusal:
+    memory_bytes = order.bytes_held()  # of which a request may take a part
+    with Engine(model, memory_bytes) as engine, pytest.raises(RequestTooLarge, match="lower max_tokens") as refusal:
         _generate(engine, order)
-    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (order.bytes_held(), memory_bytes)
+    most = request_bytes_max(memory_bytes)
+    assert (refusal.value.needed_bytes, refusal.value.memory_bytes) == (order.bytes_held(), most)
     assert not model.opened
 
 
 def test_a_cancelled_generation_frees_its_memory_for_the_next() -> None:
     cancellation = threading.Event()
     model = WatchedModel()
-    bytes_each = _long(max_tokens=200).bytes_held()
+    memory_bytes = _long(max_tokens=200).memory()
     steps: list[BeamStep] = []
 
     def watch(event: BeamStep) -> None:
@@ -165,15 +172,15 @@ def test_a_cancelled_generation_frees_its_memory_for_the_next() -> None:
         if len(steps) == 3:
             cancellation.set()
 
-    with Engine(model, bytes_each) as engine, ThreadPoolExecutor(2) as callers:
+    with Engine(model, memory_bytes) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
         first = callers.submit(_generate, engine, _long(max_tokens=200), on_step=watch, cancelled=cancellation.is_set)
         _wait_for(lambda: len(model.opened) == 1)
-        second = callers.submit(_generate, engine, _long(max_tokens=12))
+        second = callers.submit(_generate, engine, _long(max_tokens=60))
         model.may_step.set()
         with pytest.raises(Cancelled):
             first.result()
-        assert second.result() == _long(max_tokens=12).alone()
+        assert second.result() == _long(max_tokens=60).alone()
     assert len(model.opened) == 2
     pass_numbers = [number for number, batch in enumerate(model.batches) if model.opened[0] in batch]
     assert pass_numbers == list(range(len(pass_numbers))) and len(pass_numbers) < 199
@@ -182,7 +189,7 @@ def test_a_cancelled_generation_frees_its_memory_for_the_next() -> None:
 
 def test_a_generation_cancelled_while_waiting_never_starts() -> None:
     model = WatchedModel()
-    with Engine(model, _long(max_tokens=30).bytes_held()) as engine, ThreadPoolExecutor(2) as callers:
+    with Engine(model, _long(max_tokens=30).memory()) as engine, ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
         first = callers.submit(_generate, engine, _long(max_tokens=30))
         _wait_for(lambda: len(model.opened) == 1)
@@ -267,7 +274,7 @@ def test_a_failed_pass_fails_its_requests_and_the_engine_continues() -> None:
 
 def test_close_cancels_all_requests_and_refuses_new_ones() -> None:
     model = WatchedModel()
-    engine = Engine(model, _long(max_tokens=200).bytes_held())
+    engine = Engine(model, _long(max_tokens=200).memory())
     with ThreadPoolExecutor(2) as callers:
         model.may_step.clear()
         answers = [callers.submit(_generate, engine, _long(max_tokens=200)) for _ in range(2)]

@@ -170,7 +170,7 @@ def test_a_request_too_large_alone_fails_and_the_others_finish(limits: dict[str,
         answers = [callers.submit(_generate, engine, order) for order in (small_run, large_run, small_run, small_run)]
         with pytest.raises(OutOfMemory, match="fewer beams") as refusal:
             answers.pop(1).result(S_MAX)
-        assert refusal.value.needed_bytes == model.bytes_for(1, 5, 20)
+        assert refusal.value.needed_bytes == large_run.bytes_held()
         assert refusal.value.__context__ is None  # it would hold what the pass had made
         assert all(answer.result(S_MAX) == small_run.alone() for answer in answers)
         assert _generate(engine, small_run) == small_run.alone()

@@ -27,7 +27,7 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from decoding.generation import BeamStep
 from decoding.options import SearchOptions, push_up
 from decoding.search import generate
-from decoding.search.abs_search import alpha_table, step
+from decoding.search.abs_search import step
 from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.tensors import ExplicitStates
 from tests.fake_models import ScriptedModel
@@ -78,9 +78,9 @@ def _pushed_logits(text: str) -> dict[str, float]:
     automaton, log_probs, device = _automaton(), _model().log_probs((0, *_ids(text))), torch.device("cpu")
     state = reduce(automaton.advance, _ids(text), automaton.start)
     states = ExplicitStates.from_automaton(automaton, device)
-    alphas = alpha_table(states, SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25))
+    options = SearchOptions(max_tokens=T, algorithm="abs", alpha_min=0.25)
     successor = step(
-        Beams.start(state, states.distance), log_probs[None], states, alphas, budget_before=T - len(_ids(text)),
+        Beams.start(state, states.distance), log_probs[None], states, options, budget_before=T - len(_ids(text)),
         count=99,
     )
     word, logit = next(iter(LOGITS[text].items()))

@@ -191,8 +191,8 @@ def _banked(
 
 
 def _abs(states: TokenStates, start: Beams, log_probs: Tensor, budget: int, beams: int = 3) -> Beams:
-    alphas = abs_search.alpha_table(states, SearchOptions(max_tokens=9, beams=beams, algorithm="abs"))
-    return abs_search.step(start, log_probs, states, alphas, budget_before=budget, count=beams)
+    options = SearchOptions(max_tokens=9, beams=beams, algorithm="abs")
+    return abs_search.step(start, log_probs, states, options, budget_before=budget, count=beams)
 
 
 STEPS: dict[str, Callable[[TokenStates, Beams, Tensor, int], Beams]] = {"abs": _abs, "banked": _banked}

@@ -1,0 +1,61 @@
+"""The routes of Anthropic's Messages API."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from app.anthropic.errors import MESSAGES
+from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path
+from app.anthropic.writer import MessagesAnswerBody, MessagesWriter
+from app.api.dependencies import IdempotencyKey, ServiceDependency, while_connected
+from app.api.openapi import Responses, errors
+from app.formats import chat_format
+from app.openai.chats.chat_turn import chat_prompt
+from app.openai.chats.tools import tool_use
+from app.openai.responses_request import own_paths
+from app.openai.routes import respond, translated_chat
+from app.openai.unknown_fields import header_of, ignored_fields
+
+_EVENT = {
+    "type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["event", "data"],
+}
+_STREAM: Responses = {
+    200: {
+        "description": "With `stream`, events of the Messages API, or `error` (as MessagesErrorBody)",
+        "content": {"text/event-stream": {"schema": _EVENT}},
+    }
+}
+router = APIRouter()
+
+
+@router.post(
+    MESSAGES, responses=_STREAM | errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507),
+    response_model=MessagesAnswerBody, summary="Answer messages (Anthropic)",
+)
+async def messages(
+    request: Request, service: ServiceDependency, body: MessagesRequest, idempotency_key: IdempotencyKey = None
+) -> Response:
+    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    with own_paths(own_path):
+        chat = await asyncio.to_thread(chat_of, body)
+        translated = await translated_chat(request, service, chat)
+        return await respond(request, service, body, (translated,), idempotency_key, MessagesWriter, ignored)
+
+
+@router.post(
+    f"{MESSAGES}/count_tokens", responses=errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504),
+    summary="Count the tokens of messages (Anthropic)",
+)
+async def count_tokens(
+    request: Request, response: Response, service: ServiceDependency, body: MessagesRequest
+) -> CountTokensResponse:
+    response.headers.update(header_of(ignored_fields(body, service.settings.requests.unknown_fields)))
+    with own_paths(own_path):
+        chat = await asyncio.to_thread(chat_of, body)
+        family = chat_format(service.files.chat_template, service.settings.inference.chat_format)
+        prompt = await asyncio.to_thread(chat_prompt, chat, service.files, tool_use(chat), family)
+        counted = service.tokenize(prompt.text, body.model, add_special_tokens=False, markers=prompt.markers)
+        return CountTokensResponse(input_tokens=len((await while_connected(request, counted)).ids))
