@@ -108,7 +108,7 @@ class GenerationSize:
 
     @property
     def kept_bytes(self) -> int:
-        """What it keeps between two passes, on the host: states, and the history of its rows."""
+        """What it keeps on the host: states, and its rows' history."""
         return self.states_bytes + self.max_tokens * (_STEP_BYTES + self.rows * _ROW_BYTES)
 
 

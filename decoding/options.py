@@ -112,13 +112,13 @@ def require(holds: bool, field: str, expected: str) -> None:
 
 
 def require_budget(max_tokens: int) -> None:
-    """Raise OptionsInvalid for a budget that is no number of tokens, or that distances do not reach."""
+    """Raise OptionsInvalid for a budget that no distance can reach."""
     require(max_tokens >= 1, "max_tokens", "at least 1")
     require(max_tokens <= BUDGET_MAX, "max_tokens", f"at most {BUDGET_MAX}")
 
 
 def require_penalties(options: Any) -> None:
-    """Raise OptionsInvalid for biases or penalties of a search or sampling that are out of their range."""
+    """Raise OptionsInvalid for biases or penalties out of their range."""
     for name in ("frequency_penalty", "presence_penalty"):
         require(abs(getattr(options, name)) <= 2.0, name, "between -2 and 2")
     require(0.0 < options.repetition_penalty <= 10.0, "repetition_penalty", "above 0 and at most 10")

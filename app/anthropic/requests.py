@@ -42,7 +42,10 @@ class MessagesToolBody(OpenBody):
 
 
 class MessagesToolChoiceBody(OpenBody):
-    """Whether an answer calls: `auto` (a text or calls), `any` (a call), `tool` (a call of that one), `none`."""
+    """Whether an answer calls.
+
+    It is `auto` (a text or calls), `any` (a call), `tool` (a call of that one) or `none`.
+    """
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None

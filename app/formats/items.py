@@ -46,7 +46,10 @@ class ItemProgress:
     def advance(
         self, items: Sequence[OutputItem], finished: bool
     ) -> Iterator[tuple[Literal["begin", "delta", "end"], int, str]]:
-        """The steps from what was sent to these items, each with an item's number; a delta has the added text."""
+        """The steps from what was sent to these items.
+
+        Each has an item's number, and a delta has the added text.
+        """
         for number in range(self.ended, len(items)):
             if number == self.begun:
                 self.begun, self.text = number + 1, ""

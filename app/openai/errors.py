@@ -32,7 +32,7 @@ def error_body(problem: bytes) -> bytes:
 
 
 def error_fields(problem: bytes) -> tuple[int, dict[str, Any]]:
-    """The status of a problem document, and its fields as errors below /v1 have them."""
+    """The status of a problem document, and its fields below /v1."""
     fields = json.loads(problem)
     error = {"message": fields["detail"], "param": _param(fields), "code": fields["code"]}
     further = {name: value for name, value in fields.items() if name not in _PROBLEM_FIELDS}
@@ -46,7 +46,7 @@ def _param(fields: dict[str, Any]) -> str | None:
 
 
 def error_response(problem: Problem, body: Callable[[bytes], bytes] = error_body) -> Response:
-    """A problem as a response in OpenAI's format, or in that of another body."""
+    """A problem as a response, by default in OpenAI's format."""
     response = Response(body(problem.body), problem.status_code, media_type=ERROR_TYPE)
     for name, value in problem.headers.items():
         response.headers.setdefault(name, value)

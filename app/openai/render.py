@@ -184,12 +184,12 @@ def _prompt_tokens(result: GenerateJobResult, prompt: str, files: ModelFiles) ->
 
 
 def _tokens(choice: ChoiceBody, text: str, files: ModelFiles, space: str) -> tuple[AnswerToken, ...]:
-    """The tokens of the text, with the leading space that is part of it. The removed stop string is excluded."""
+    """The tokens of the text, which may begin with a space. The removed stop string is excluded."""
     return _cut(_written_tokens(choice, files), len(_space(choice, files)) - len(space), len(text.encode()))
 
 
 def _cut(written: Sequence[AnswerToken], skipped: int, left: int) -> tuple[AnswerToken, ...]:
-    """The tokens without the first `skipped` bytes, and without those behind the next `left`."""
+    """The tokens of the `left` bytes behind the first `skipped` ones."""
     tokens = []
     for token in written:
         visible = token.bytes[skipped:][:left]

@@ -52,7 +52,7 @@ class ResponseBody(BaseModel):
 
 @dataclass(slots=True)
 class _StreamState:
-    """What was sent of a response: the number of events, and the items."""
+    """What was sent of a response: how many events, and the items."""
 
     number: int = 0
     items: ItemProgress = field(default_factory=ItemProgress)

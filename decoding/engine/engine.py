@@ -143,7 +143,7 @@ class Engine:
             request.abandoned = True  # where `on_step` failed, the engine must end the generation
 
     def require_memory(self, prompt_tokens: int, rows: int, max_tokens: int) -> None:
-        """Raise RequestTooLarge where a generation of these sizes could never be admitted, before it is made."""
+        """Raise RequestTooLarge where no such generation could be admitted."""
         self._require_memory(self._model.bytes_for(max(1, prompt_tokens), rows, max_tokens))
 
     def _require_memory(self, needed_bytes: int) -> None:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def small_bytes(memory_bytes: int) -> int:
-    """The size of a small request, and the memory that requests overtaking a larger one hold together."""
+    """The size of a small request. Those that overtake hold it together."""
     return memory_bytes // SMALL_SHARE
 
 

@@ -89,7 +89,7 @@ class Scheduler:
         return admitted
 
     def _overtaking(self) -> list[EngineRequest]:
-        """The small requests that begin before the first waiting one, in their order of arrival.
+        """The small requests that begin before the first waiting one.
 
         Together they hold at most the share of the memory that the first one may not take. So it begins as soon as
         those that it does not overtake have ended, however many small ones arrive.

@@ -59,7 +59,7 @@ class NBest:
         return len(self._best) >= self._options.n
 
     def excludes(self, log_prob: float, score: float, tokens: int) -> bool:
-        """Whether an answer with these sums and this length is surely not among the best."""
+        """Whether an answer with these sums is surely not among the best."""
         return self.complete and self._values(log_prob, score, tokens)[0] > max(self._best.values())[0][0]
 
     @property

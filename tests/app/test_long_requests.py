@@ -1,4 +1,4 @@
-"""Requests of thousands of tokens: the built-in model's files with a longer context."""
+"""Requests of thousands of tokens. The built-in model gets a longer context."""
 
 from __future__ import annotations
 

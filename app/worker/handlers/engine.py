@@ -1,4 +1,4 @@
-"""The memory that the engine of a generate worker may use, and the reports of its progress."""
+"""The memory of the engine, and the reports of its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Scores finished answers and prompts by separate passes of the model, for replays, traces and echoed prompts."""
+"""Scores answers and prompts by separate passes of the model.
+
+Replays, traces and echoed prompts need them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def rescored(
     engine: Engine, prompt_ids: Sequence[int], tokens: Sequence[int], *, recorder: AlternativesRecorder | None,
     penalties: Penalties | None, cancelled: Callable[[], bool],
 ) -> tuple[ScoredSequence, ScoredSequence]:
-    """The log-probs of an answer's tokens: the model's own, and those of the model that penalties make of it."""
+    """The log-probs of an answer's tokens: own ones, and changed ones."""
     changed = None if penalties is None else PenalizedScores(penalties, tokens)
     observers = [each for each in (recorder, changed) if each is not None]
 

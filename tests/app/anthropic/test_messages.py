@@ -1,4 +1,4 @@
-"""`/v1/messages` through Anthropic's client, with a model whose template has tools and thoughts."""
+"""`/v1/messages` through Anthropic's client. The model's template has tools and thoughts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def answer(ai: Anthropic, **options: Any) -> Message:
 
 
 def check_events(ai: Anthropic, **options: Any) -> None:
-    """The events of a stream are Anthropic's, in their order, and make the message."""
+    """The events of a stream are in order, and make the message."""
     plain = answer(ai, **options)
     events: list[Any] = list(ai.messages.create(**fields(**options), stream=True))
     for event in events:

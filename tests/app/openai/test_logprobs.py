@@ -89,7 +89,7 @@ def test_truncations_to_one_token_take_the_most_probable(option: dict[str, Any],
 
 @pytest.mark.parametrize("options", [{"seed": 2}, {"regex": "[a-z ]{3,20}", "n": 2}])
 def test_an_echoed_prompt_has_the_model_s_log_probs(options: dict[str, Any], client: TestClient) -> None:
-    """Tokens that the model wrote have the same log-probs where they are sent as a part of the prompt."""
+    """Written tokens have the same log-probs as a part of the prompt."""
     first = {"prompt": "sentence:", "constraint": {"min_words": 3}, "algorithm": "sample", "seed": 5, "max_tokens": 9}
     written = client.post("/generate", json={**first, "trace": True}).json()["choices"][0]["trace"][:-1]
     ids = client.post("/tokenize", json={"prompt": "sentence:"}).json()["tokens"]

@@ -1,4 +1,4 @@
-"""Items of `/v1/responses`: thoughts, replies, several calls and custom tools, with a model whose template has them."""
+"""Items of `/v1/responses`: thoughts, replies, several calls and custom tools."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def text_of(item: Any) -> str:
 
 
 def check_events(ai: OpenAI, **options: Any) -> None:
-    """The events of a stream are OpenAI's, in their order, and make the response."""
+    """The events of a stream are in order, and make the response."""
     plain = respond(ai, **options)
     events: list[Any] = list(ai.responses.create(**fields(**options), stream=True))
     for event in events:

@@ -71,7 +71,7 @@ class Order:
         return read + self.run().size.kept_bytes
 
     def memory(self) -> int:
-        """An engine's memory of which one request may take what this one needs."""
+        """An engine's memory that just admits this request."""
         return -(-8 * self.bytes_held() // 7)
 
 

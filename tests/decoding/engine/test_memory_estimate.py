@@ -61,7 +61,7 @@ def test_a_long_generation_uses_no_more_than_estimated(
 def test_the_history_of_rows_is_no_larger_than_estimated(
     begin: Callable[[PreparedConstraint, int], Generation], rows: int
 ) -> None:
-    """tracemalloc sees the arrays of numpy and Python's objects, not the tensors of the model."""
+    """tracemalloc sees numpy's arrays and Python's objects, not tensors."""
     model = _model()
     run, snapshots = begin(_constraint(model), rows), list[Snapshot]()
     session, first = model.prefill([1, 2, 3])

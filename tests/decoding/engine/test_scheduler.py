@@ -64,7 +64,7 @@ def test_nothing_overtakes_an_exclusive_request() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_request_begins_whatever_arrives(seed: int) -> None:
-    """The oldest waiting request begins once those that ran when it became the oldest have ended."""
+    """The oldest one begins once those that ran before have ended."""
     draw = random.Random(seed)
     scheduler, _ = _scheduler()
     oldest, running_before = None, set[int]()

@@ -1,4 +1,4 @@
-"""A search with biases and penalties against all texts of the changed model."""
+"""A search with biases and penalties against all changed texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def slow_log_probs(model: PrefixModel, text: Text, options: SearchOptions) -> li
 
 
 def all_texts(model: PrefixModel, automaton: TokenAutomaton, options: SearchOptions) -> dict[Text, float]:
-    """The changed model's log-prob of each text that is accepted within the budget."""
+    """The changed model's log-prob of each text within the budget."""
     finished, open_texts = dict[Text, float](), [((), automaton.start, 0.0)]
     while open_texts:
         text, state, total = open_texts.pop()
