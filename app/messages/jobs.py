@@ -39,7 +39,7 @@ from compiler.spec import Spec, spec_to_json
 class Versioned:
     """What every message carries beside its kind."""
 
-    version: Literal[3] = VERSION
+    version: Literal[4] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
