@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +100,19 @@ def checks_section(run: dict[str, Any]) -> str:
 def summary_line() -> str:
     """The README's line: what compiles, and what is valid when cut."""
     by_engine = _by_engine(stored_rows())
-    shares = {name: share_of(sum(map(is_compiled, rows)), len(rows)) for name, rows in by_engine.items()}
-    compiled = ", ".join(f"{name} {share}" for name, share in shares.items())
+    compiled = _compiled_shares(by_engine)
+    if whole := _compiled_shares(_by_engine(stored_rows(COMPILE_ROWS))):
+        compiled += f"; of the whole final part, {whole}"
     cuts = ", ".join(f"{name} {share_of(*cut_verdicts(rows, 'hurried', -1))}" for name, rows in by_engine.items())
     return (
         f"Public JSON schemas (MaskBench) that compile: {compiled}. Valid when a generation that prefers to end is cut "
         f"at twice the least budget: {cuts}."
     )
+
+
+def _compiled_shares(by_engine: Mapping[str, Sequence[Row]]) -> str:
+    shares = {name: share_of(sum(map(is_compiled, rows)), len(rows)) for name, rows in by_engine.items()}
+    return ", ".join(f"{name} {share}" for name, share in shares.items())
 
 
 def is_compiled(row: Row) -> bool:
