@@ -35,11 +35,11 @@ def output_items(parts: AnswerParts, finished: bool, with_thought: bool) -> list
 class ItemProgress:
     """How much of a list of items was sent.
 
-    begun, ended  numbers of items
-    text          what was sent of the open one
+    started, ended  numbers of items
+    text            what was sent of the open one
     """
 
-    begun: int = 0
+    started: int = 0
     ended: int = 0
     text: str = ""
 
@@ -51,8 +51,8 @@ class ItemProgress:
         Each has an item's number, and a delta has the added text.
         """
         for number in range(self.ended, len(items)):
-            if number == self.begun:
-                self.begun, self.text = number + 1, ""
+            if number == self.started:
+                self.started, self.text = number + 1, ""
                 yield "begin", number, ""
             if added := items[number].text[len(self.text) :]:
                 self.text = items[number].text

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks.bfcl.forms import calls_are_valid
 from benchmarks.compiler.engine_process import MeasureRequest, Outcome, serve
-from benchmarks.compiler.engines import ExpressionRefused, MaskEngine, Masks, OurEngine, OurMasks
-from benchmarks.maskbench.measure import CLOSING, refusal
-from compiler.errors import CompileCancelled
-from compiler.limits import DEFAULT_LIMITS
+from benchmarks.compiler.engines import ExpressionRefused, MaskEngine, Masks, OurMasks
+from benchmarks.maskbench.measure import CLOSING, timed_compile
 
 CUT, WHOLE = "cut", "whole"
 CUT_TIMES = 2  # the budget of a text that may be cut, as a multiple of the least
@@ -96,23 +94,14 @@ def measure_request(engine: MaskEngine, request: MeasureRequest) -> Iterator[Out
     The request's case has `schemas` by name, `seed`, `calls` (0: the compile alone) and `min_tokens`. That is None for
     our engine, which finds the number, and where ours does not compile.
     """
-    start = time.process_time()
-    if isinstance(engine, OurEngine):  # the service limits wall time, which other work on the machine would change
-        engine.limits = replace(DEFAULT_LIMITS, compile_s_max=request.seconds_max)
-        engine.cancelled = lambda: time.process_time() - start > DEFAULT_LIMITS.compile_s_max
-    try:
-        masks = engine.compile(request.expression)
-    except MemoryError:
-        raise
-    except Exception as error:  # a library raises errors of its own
-        yield refusal(error, is_ours=isinstance(engine, OurEngine))
+    compiled = timed_compile(engine, request)
+    if isinstance(compiled, Outcome):
+        yield compiled
         return
-    figures: dict[str, float] = {"ms": (time.process_time() - start) * 1e3}
+    masks, milliseconds = compiled
+    figures = {"ms": milliseconds}
     min_tokens = request.case["min_tokens"]
     if isinstance(masks, OurMasks):
-        if figures["ms"] > DEFAULT_LIMITS.compile_s_max * 1e3:
-            yield refusal(CompileCancelled("over the service's limit"), is_ours=True)
-            return
         min_tokens = masks.tokens.min_tokens
         figures |= {name: engine.figures(masks)[name] for name in ("min_tokens", "states", "table_bytes")}
     details: dict[str, Any] = {}

@@ -161,11 +161,11 @@ class LstmModel(RowModel):
     def _loss(self, traces: Sequence[Trace]) -> Tensor:
         """The mean negative log-prob of an activity or end."""
         targets = self._padded([(*trace, self.eos_ids[0]) for trace in traces], -1)
-        logits = self._network(self._begun(traces))
+        logits = self._network(self._with_start(traces))
         loss: Tensor = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
         return loss
 
-    def _begun(self, rows: Sequence[Trace]) -> Tensor:
+    def _with_start(self, rows: Sequence[Trace]) -> Tensor:
         """The rows behind the id that begins a trace. They are int64 [N, T], padded at their ends."""
         return self._padded([(self.vocab_size, *row) for row in rows], 0)
 
@@ -175,7 +175,7 @@ class LstmModel(RowModel):
 
     @torch.no_grad()
     def score_rows(self, rows: Sequence[Trace]) -> Tensor:
-        logits = self._network(self._begun(rows))
-        at = torch.tensor([len(row) for row in rows])  # the place of a row's last id, behind the one that begins it
+        logits = self._network(self._with_start(rows))
+        at = torch.tensor([len(row) for row in rows])  # the place of a row's last id, as each row has one more in front
         found: Tensor = logits[torch.arange(len(rows)), at].log_softmax(dim=1)
         return found

@@ -124,23 +124,13 @@ class SchemaMeasurement:
 
     def __call__(self, engine: MaskEngine, request: MeasureRequest) -> Iterator[Outcome]:
         schema, seed, min_tokens = (request.case[name] for name in ("schema", "seed", "min_tokens"))
-        start = time.process_time()
-        if isinstance(engine, OurEngine):
-            # The service limits wall time, which other work on the machine would change.
-            engine.limits = replace(DEFAULT_LIMITS, compile_s_max=request.seconds_max)
-            engine.cancelled = lambda: time.process_time() - start > DEFAULT_LIMITS.compile_s_max
-        try:
-            masks = engine.compile(request.expression)
-        except MemoryError:
-            raise
-        except Exception as error:  # a library raises errors of its own
-            yield refusal(error, is_ours=request.expression.kind == "constraint")
+        compiled = timed_compile(engine, request)
+        if isinstance(compiled, Outcome):
+            yield compiled
             return
-        figures: dict[str, float] = {"ms": (time.process_time() - start) * 1e3}
+        masks, milliseconds = compiled
+        figures = {"ms": milliseconds}
         if isinstance(masks, OurMasks):
-            if figures["ms"] > DEFAULT_LIMITS.compile_s_max * 1e3:
-                yield refusal(CompileCancelled("over the service's limit"), is_ours=True)
-                return
             figures["min_tokens"] = min_tokens = masks.tokens.min_tokens
             figures["states"] = engine.figures(masks)["states"]
         details: _Details = {}
@@ -182,6 +172,29 @@ def passes_check(constraint: object, text: str) -> bool | None:
         return value_violation(spec, text, NATIVE, ResourceGuard(Limits())) is None
     except LimitExceeded:
         return None
+
+
+def timed_compile(engine: MaskEngine, request: MeasureRequest) -> tuple[Masks, float] | Outcome:
+    """The masks of a request, or why it has none.
+
+    The number is milliseconds of the processor. Ours keep the service's limits, but `compile_s_max` in processor time:
+    the service limits wall time, which other work on the machine would change.
+    """
+    start = time.process_time()
+    is_ours = isinstance(engine, OurEngine)
+    if isinstance(engine, OurEngine):
+        engine.limits = replace(DEFAULT_LIMITS, compile_s_max=request.seconds_max)
+        engine.cancelled = lambda: time.process_time() - start > DEFAULT_LIMITS.compile_s_max
+    try:
+        masks = engine.compile(request.expression)
+    except MemoryError:
+        raise
+    except Exception as error:  # a library raises errors of its own
+        return refusal(error, is_ours=is_ours)
+    milliseconds = (time.process_time() - start) * 1e3
+    if is_ours and milliseconds > DEFAULT_LIMITS.compile_s_max * 1e3:
+        return refusal(CompileCancelled("over the service's limit"), is_ours=True)
+    return masks, milliseconds
 
 
 def refusal(error: Exception, *, is_ours: bool) -> Outcome:
