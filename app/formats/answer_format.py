@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking
+from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking, head_of
 from app.formats.tool_arguments import Arguments, Part
 from app.formats.tool_formats import CallFormat
 from app.models import ModelFiles
@@ -20,6 +20,8 @@ from app.models import ModelFiles
 LITERAL_CHARS = 5  # of text beside which a part of its own saves nothing
 _ANY_REPLY = {"regex": r"(?:\S(?s:.*))?"}
 """A reply in words: any text that does not begin with white space."""
+# The beginnings of JSON texts, and some others.
+_BEGINS_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[\]{"\-0-9tfn]|["\-0-9tfn])')
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,15 @@ class CallableTool:
 class AnswerFormat:
     """The format of the answers to one request.
 
-    split      splits text into literal text and single tokens
-    calls      how calls are written; None if the answer calls nothing
-    tools      those that the answer may call
-    required   whether the answer must call
-    parallel   whether it may call several times
-    reply      the text before a reply
-    thinking   how the answer thinks, None if it does not
-    stop_free  the constraint that a reply without a constraint of its own contains no stop string
+    split       splits text into literal text and single tokens
+    calls       how calls are written; None if the answer calls nothing
+    tools       those that the answer may call
+    required    whether the answer must call
+    parallel    whether it may call several times
+    reply       the text before a reply
+    thinking    how the answer thinks, None if it does not
+    reply_spec  the request's own constraint, which a reply satisfies; None for a reply in words
+    stop_free   the constraint that a reply in words contains no stop string
     """
 
     split: MarkerSplitter
@@ -53,39 +56,41 @@ class AnswerFormat:
     parallel: bool = True
     reply: str = ""
     thinking: Thinking | None = None
+    reply_spec: dict[str, Any] | None = None
     stop_free: dict[str, Any] | None = None
 
-    def constraint(self, reply: dict[str, Any] | None) -> dict[str, Any]:
-        """The constraint of an answer. `reply` is the request's own constraint, which a reply in words satisfies."""
+    def constraint(self) -> dict[str, Any]:
+        """The constraint of an answer."""
         thought: list[Part] = [] if self.thinking is None else [self._thought(self.thinking)]
-        return {"sequence": [*thought, self._body(reply)]}
+        if self.reply_spec is not None and not self.required and (beginnings := self._beginnings_of(self.reply_spec)):
+            calls = [] if self.calls is None else [{"sequence": [*thought, self._calls(self.calls)]}]
+            return {"any": [*calls, *self._distinct_replies(self.reply_spec, beginnings)]}
+        return {"sequence": [*thought, self._body()]}
 
-    def reply_path(self) -> str:
+    def reply_paths(self) -> tuple[str, ...]:
         """Where the request's own constraint stands in the constraint."""
-        body = "sequence.0." if self.thinking is None else "sequence.1."
-        body += "" if self.calls is None else "any.1."
-        return f"{body}sequence.{len(self.split(self.reply))}." if self.reply else body
+        return () if self.reply_spec is None else tuple(_paths_of(self.reply_spec, self.constraint()))
 
-    def _body(self, reply: dict[str, Any] | None) -> Part:
+    def _body(self) -> Part:
         if self.calls is None:
-            return self._reply(reply)
+            return self._reply()
         calls = self._calls(self.calls)
         if self.required:
             return calls
-        if reply is None and self.calls.trigger:
-            return _in_order([self._reply(None), {"optional": calls}])  # the reply may be empty
-        return {"any": [calls, self._reply(reply)]}
+        if self.reply_spec is None and self.calls.trigger:
+            return _in_order([self._reply(), {"optional": calls}])  # the reply may be empty
+        return {"any": [calls, self._reply()]}
 
-    def _reply(self, reply: dict[str, Any] | None) -> Part:
+    def _reply(self) -> Part:
         before = self.split(self.reply)
-        if reply is not None:
-            return _in_order([*before, reply])
-        excluded = [{"not": {"regex": f"{pattern}(?s:.*)"}} for pattern in self._beginnings()]
+        if self.reply_spec is not None:
+            return _in_order([*before, self.reply_spec])
+        excluded = [{"not": {"regex": f"{pattern}(?s:.*)"}} for pattern in self._beginnings_of_words()]
         excluded += [] if self.stop_free is None else [self.stop_free]
         return _in_order([*before, {"all": [_ANY_REPLY, *excluded]} if excluded else _ANY_REPLY])
 
-    def _beginnings(self) -> Iterator[str]:
-        """Patterns with which no reply begins, because calls or thoughts do."""
+    def _beginnings_of_words(self) -> Iterator[str]:
+        """Patterns with which calls or thoughts begin, but no reply in words."""
         if self.reply:
             return
         if self.calls is not None:
@@ -93,6 +98,30 @@ class AnswerFormat:
             yield f"(?s:.*){re.escape(trigger)}" if trigger else re.escape(first)
         if self.thinking is not None and not self.thinking.opened:
             yield re.escape(self.thinking.format.begin.strip())
+
+    def _beginnings_of(self, reply: dict[str, Any]) -> tuple[list[str], list[str]] | None:
+        """The beginnings of calls and thoughts that constrained replies may have. None without any."""
+        heads = [] if self.calls is None else [self.calls.begin + head_of(self.calls, tool.name) for tool in self.tools]
+        thought = [] if self.thinking is None or self.thinking.opened else [self.thinking.format.begin]
+        if self.reply:
+            return None
+        if "json_schema" in reply:
+            heads, thought = (list(filter(_BEGINS_JSON.match, texts)) for texts in (heads, thought))
+        return (heads, thought) if heads or thought else None
+
+    def _distinct_replies(
+        self, reply: dict[str, Any], beginnings: tuple[list[str], list[str]]
+    ) -> Iterator[dict[str, Any]]:
+        """The replies that do not begin as calls and thoughts do."""
+        heads, thought = beginnings
+        if self.thinking is not None:
+            form = self.thinking.format
+            ended = f"(?:(?!{re.escape(form.mark)})(?s:.))*{re.escape(form.end)}"
+            parts = self._full_thought(self.thinking)
+            begin = "" if self.thinking.opened else re.escape(form.begin)
+            yield _without({"sequence": [parts, reply]}, f"{begin}{ended}", heads)
+        if self.thinking is None or not self.thinking.opened:
+            yield _without({"sequence": [reply]}, "", [*heads, *thought])
 
     def _calls(self, calls: CallFormat) -> Part:
         before, _, behind = calls.head.partition("{name}")
@@ -106,18 +135,23 @@ class AnswerFormat:
         return _in_order([*self.split(calls.begin), each, *self.split(calls.end)])
 
     def _thought(self, thinking: Thinking) -> Part:
+        thought = self._full_thought(thinking)
+        return thought if thinking.opened else {"optional": thought}
+
+    def _full_thought(self, thinking: Thinking) -> Part:
         budget = {} if thinking.max_tokens is None else {"max_tokens": thinking.max_tokens}
         free: Part = {"free": {"without": [thinking.format.mark], **budget}} if thinking.max_tokens != 0 else ""
-        end = self.split(thinking.format.end)
-        if thinking.opened:
-            return _in_order([free, *end])
-        return {"optional": _in_order([*self.split(thinking.format.begin), free, *end])}
+        begin = [] if thinking.opened else self.split(thinking.format.begin)
+        return _in_order([*begin, free, *self.split(thinking.format.end)])
 
     @cached_property
     def reader(self) -> AnswerReader:
         """Reads the answers."""
         tools = tuple(ReadableTool(tool.name, tool.arguments.reader, tool.custom) for tool in self.tools)
-        return AnswerReader(self.calls, tools, self.reply, self.thinking)
+        calls = self.calls
+        if calls is not None and self.reply_spec is not None:
+            calls = replace(calls, trigger="")  # nothing is called behind a reply
+        return AnswerReader(calls, tools, self.reply, self.thinking)
 
     def read(self, text: str, finished: bool) -> AnswerParts:
         """The parts of an answer, or of its beginning."""
@@ -153,6 +187,23 @@ class MarkerSplitter:
 
 def _literal(piece: str) -> Part:
     return {"choice": [piece]} if len(piece) > LITERAL_CHARS else piece
+
+
+def _without(texts: dict[str, Any], before: str, beginnings: Sequence[str]) -> dict[str, Any]:
+    """The texts without those that begin with a pattern and a beginning."""
+    if not beginnings:
+        return texts
+    return {"all": [texts, {"not": {"regex": f"{before}(?:{'|'.join(map(re.escape, beginnings))})(?s:.*)"}}]}
+
+
+def _paths_of(value: object, inside: object, path: str = "") -> Iterator[str]:
+    """Where a value stands inside another one."""
+    if inside is value:
+        yield path
+        return
+    fields = inside.items() if isinstance(inside, dict) else enumerate(inside) if isinstance(inside, list) else ()
+    for name, each in fields:
+        yield from _paths_of(value, each, f"{path}{name}.")
 
 
 def _in_order(parts: Sequence[Part]) -> Part:

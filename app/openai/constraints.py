@@ -39,13 +39,13 @@ _HARMLESS = {  # fields of structured_outputs that are accepted with these value
 class ParsedConstraint:
     """A constraint as POST /generate accepts it.
 
-    path        the field of the request that holds the value of the form's own field; errors name it. Empty if they
-                name fields of the constraint itself
-    form        the form's own field
-    deprecated  whether clients should no longer use this spelling
-    reply       the request's own constraint, of a reply; this one then has it as a part
-    reply_path  where it stands in this one
-    prefix      path of this constraint within the constraint that includes the suffix
+    path         the field of the request that holds the value of the form's own field; errors name it. Empty if they
+                 name fields of the constraint itself
+    form         the form's own field
+    deprecated   whether clients should no longer use this spelling
+    reply        the request's own constraint, of a reply; this one then has it as a part
+    reply_paths  where it stands in this one
+    prefix       path of this constraint within the constraint that includes the suffix
     """
 
     constraint: dict[str, Any]
@@ -54,12 +54,13 @@ class ParsedConstraint:
     deprecated: bool = False
     reply: ParsedConstraint | None = None
     prefix: str = ""
-    reply_path: str = ""
+    reply_paths: tuple[str, ...] = ()
 
     def path_of(self, field: str) -> str:
         """The request's path of a field of the constraint."""
-        if self.reply is not None and field.startswith(self.reply_path):
-            return self.reply.path_of(field.removeprefix(self.reply_path))
+        path = next(filter(field.startswith, self.reply_paths), None)
+        if self.reply is not None and path is not None:
+            return self.reply.path_of(field.removeprefix(path))
         if not self.path:
             return field
         if self.path == "constraint":

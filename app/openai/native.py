@@ -99,12 +99,13 @@ def translate_messages(
     """Translates a request with messages. Raises what `chat_turn` raises, and SpecSyntaxError."""
     turn = chat_turn(chat, files, form=form, policy=policy)
     parsed = None if body.constraint is None else ParsedConstraint(body.constraint, "", "")
+    reader = _TEXT_READER
     if turn.answer is not None and body.automaton is None:
-        parsed = answer_constraint(turn.answer, parsed)
+        answer = replace(turn.answer, reply_spec=body.constraint)
+        parsed, reader = answer_constraint(answer, parsed), answer.reader
     if body.automaton is None:
         body = body.model_copy(update={"constraint": ANY_ANSWER if parsed is None else parsed.constraint})
     with request_paths(parsed):
         params = body.to_params()
-    reader = _TEXT_READER if turn.answer is None or body.automaton is not None else turn.answer.reader
     params = replace(params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict())
     return ConversationRequest(params, parsed)

@@ -208,7 +208,9 @@ def _translate(
     free_stops = request.stop if answer is not None and parsed is None else ()  # those of any text bind the reply alone
     if answer is not None:
         free = stop_constraint(free_stops, True, "forbid") if free_stops else None
-        parsed = answer_constraint(dataclasses.replace(answer, stop_free=free), parsed)
+        own = None if parsed is None else parsed.constraint
+        answer = dataclasses.replace(answer, reply_spec=own, stop_free=free)
+        parsed = answer_constraint(answer, parsed)
     fields = prompt | _algorithm_fields(request, unconstrained)
     fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
     # An echoed prompt needs the trace: it holds the space that was removed before the answer.

@@ -75,8 +75,9 @@ def chat_prompt(
 
 
 def answer_constraint(answer: AnswerFormat, reply: ParsedConstraint | None) -> ParsedConstraint:
-    """The constraint of an answer. The request's own one binds the reply."""
-    constraint = answer.constraint(None if reply is None else reply.constraint)
+    """The constraint of an answer. Its `reply_spec` is the request's own constraint, if there is one."""
     deprecated = reply is not None and reply.deprecated
     bound = None if answer.required else reply
-    return ParsedConstraint(constraint, "tools", "", deprecated, reply=bound, reply_path=answer.reply_path())
+    return ParsedConstraint(
+        answer.constraint(), "tools", "", deprecated, reply=bound, reply_paths=answer.reply_paths()
+    )

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -118,9 +119,9 @@ def check_continues(former: AnswerParts, current: AnswerParts) -> None:
         assert call.name == before.name and call.arguments.startswith(before.arguments)
 
 
-def answers_of(files: ModelFiles, answer: AnswerFormat, reply: Any = None, seeds: int = 3) -> Iterator[str]:
+def answers_of(files: ModelFiles, answer: AnswerFormat, seeds: int = 3) -> Iterator[str]:
     """Answers by all decoders, from the least budget up."""
-    constraint = compile_spec(spec_from_json(answer.constraint(reply)), files.vocabulary)
+    constraint = compile_spec(spec_from_json(answer.constraint()), files.vocabulary)
     assert not isinstance(constraint.tokens, LazyProduct)
     eos = files.vocabulary.eos_ids
     for seed in range(seeds):
@@ -159,7 +160,7 @@ def test_a_format_is_found_and_its_example_read(files: ModelFiles) -> None:
     assert (think_format(files.chat_template) is not None) == TEMPLATES[family.name].get("think", False)
     calls = EXAMPLE_CALLS if family.calls.separator is not None else EXAMPLE_CALLS[:1]
     assert read_in_pieces(answer, family.example) == AnswerParts(calls=calls)
-    constraint = compile_spec(spec_from_json(answer.constraint(None)), files.vocabulary)
+    constraint = compile_spec(spec_from_json(answer.constraint()), files.vocabulary)
     assert check_text(constraint.text, family.example).satisfied
     assert check_text(constraint.text, family.reply + "Done.").satisfied
     assert read_in_pieces(answer, family.reply + "Done.") == AnswerParts("Done.")
@@ -212,7 +213,8 @@ def test_thoughts_end_within_their_budget(thinking_files: ModelFiles) -> None:
         family, answer = format_of(thinking_files, Thinking(form, opened, budget), tools=TOOLS[-1:])
         schema = {"json_schema": {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"],
                                   "additionalProperties": False}}  # fmt: skip
-        for text in answers_of(thinking_files, answer, schema, seeds=2):
+        answer = replace(answer, reply_spec=schema)
+        for text in answers_of(thinking_files, answer, seeds=2):
             parts = read_in_pieces(answer, text)
             assert form.mark not in parts.reasoning and (budget != 0 or not parts.reasoning)
             assert parts.calls or set(json.loads(parts.content)) == {"a"}
@@ -228,3 +230,54 @@ def test_replies_and_calls_are_distinguished(small_files: ModelFiles) -> None:
         check_calls(parts.calls)
         assert parts.calls or text == family.reply + parts.content
         assert not family.calls.trigger or family.calls.trigger not in parts.content
+
+
+ANY_TEXT = {"regex": r"(?s:.*)"}
+ANY_OBJECT = {"json_schema": {"type": "object"}}
+BRACKETS = {"grammar": 'root ::= "{" [^{}]* root? [^{}]* "}" | "[" [^{}]* "]" | "<" [^{}]* root?', "syntax": "gbnf"}
+
+
+@pytest.mark.parametrize("own", [ANY_TEXT, ANY_OBJECT, BRACKETS], ids=["text", "object", "brackets"])
+def test_no_constrained_reply_begins_as_a_call(small_files: ModelFiles, own: dict[str, Any]) -> None:
+    family, answer = format_of(small_files)
+    answer = replace(answer, reply_spec=own)
+    text = compile_spec(spec_from_json(answer.constraint()), small_files.vocabulary).text
+    replies = compile_spec(spec_from_json(own), small_files.vocabulary).text
+    call = family.calls.begin + family.calls.head.replace("{name}", "notify")
+    assert check_text(text, family.example).satisfied
+    of_calls = (call, call + "}", call + "1}}", call + '{"a": 1}}', call[:-1], call[:-1] + "}")
+    for written in (*of_calls, '{"a": 1}', "[", "<"):
+        is_reply = check_text(replies, written).satisfied and not (not family.reply and written.startswith(call))
+        assert check_text(text, family.reply + written).satisfied == is_reply, written
+        if is_reply:
+            assert read_in_pieces(answer, family.reply + written) == AnswerParts(written)
+
+
+@pytest.mark.parametrize("own", [ANY_TEXT, ANY_OBJECT, BRACKETS], ids=["text", "object", "brackets"])
+def test_constrained_replies_satisfy_their_constraint(small_files: ModelFiles, own: dict[str, Any]) -> None:
+    _, answer = format_of(small_files)
+    answer = replace(answer, reply_spec=own)
+    replies = compile_spec(spec_from_json(own), small_files.vocabulary).text
+    for text in answers_of(small_files, answer):
+        parts = read_in_pieces(answer, text)
+        check_calls(parts.calls)
+        assert (not parts.content) if parts.calls else check_text(replies, parts.content).satisfied
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_no_constrained_reply_begins_as_a_thought(thinking_files: ModelFiles, opened: bool) -> None:
+    form = think_format(thinking_files.chat_template)
+    assert form is not None
+    family, answer = format_of(thinking_files, Thinking(form, opened, None))
+    answer = replace(answer, reply_spec=ANY_TEXT)
+    text = compile_spec(spec_from_json(answer.constraint()), thinking_files.vocabulary).text
+    call, thought = family.calls.begin + family.calls.head.replace("{name}", "notify"), form.begin + "hm" + form.end
+    for before in ([thought.removeprefix(form.begin)] if opened else ["", thought]):
+        for body in ("", "x", call, call + "1}", thought[:-1], form.begin, form.end + call, "x" + thought + call):
+            is_call = not family.reply and body.startswith(call)
+            is_thought = not family.reply and not before and body.startswith(form.begin)
+            written = before + family.reply + body
+            assert check_text(text, written).satisfied is not (is_call or is_thought), (before, body)
+            if not (is_call or is_thought):
+                parts = read_in_pieces(answer, written)
+                assert parts.content == body and bool(parts.reasoning) is bool(before) and not parts.calls
