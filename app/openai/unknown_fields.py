@@ -22,22 +22,28 @@ HEADER = "x-ignored-fields"
 _PROTECTED = (
     *CONSTRAINT_FIELDS, "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "parameters",
     "tool_calls", "tool_call_id", "policy", "max_tokens", "max_completion_tokens", "min_tokens", "stop", "scope",
-    "stop_token_ids", "structural_tag", "logit_bias", "ignore_eos", "timeout_s",
+    "stop_token_ids", "structural_tag", "logit_bias", "ignore_eos", "timeout_s", "max_thinking_tokens",
+    "thinking_token_budget", "thinking_budget", "reasoning_effort",
 )  # fmt: skip
 _FORMAT, _CONSTRAINT, _BUDGET, _TOOLS = "response_format", "constraint", "max_tokens", "tool_choice"
+# The forms of `constraint`, which stand inside it.
+_FORMS = (
+    "ltlf", "keywords", "infill", "sequence", "all", "any", "not", "dfa", "labels", "propositions", "min_words",
+    "max_words", "max_chars", "sentences",
+)  # fmt: skip
 # Names of constraints, budgets and tools on other servers that are not read here: what to send in their place.
-_ELSEWHERE = {
+_ELSEWHERE = dict.fromkeys(_FORMS, _CONSTRAINT) | {
     # Ollama, Together, Anyscale, Gemini, Anthropic, the Responses API
     "format": _FORMAT, "schema": _FORMAT, "json_mode": _FORMAT, "json_object": _FORMAT, "json": _FORMAT,
     "response_schema": _FORMAT, "response_json_schema": _FORMAT, "response_mime_type": _FORMAT,
     "generation_config": _FORMAT, "output_format": _FORMAT, "output_config": _FORMAT, "output_schema": _FORMAT,
     "text": _FORMAT, "text_format": _FORMAT,
-    # vLLM, SGLang, llama.cpp, TGI, Hugging Face
+    # vLLM, SGLang, llama.cpp, TGI, NVIDIA NIM, Hugging Face
     "guided_decoding": "structured_outputs", "guided_options_request": "structured_outputs",
     "guided_json_object": _FORMAT, "guided_whitespace_pattern": _CONSTRAINT, "structural_tags": _FORMAT,
     "choice": "structured_outputs", "choices": "structured_outputs", "bnf": "grammar", "gbnf": "grammar",
     "lark": "structured_outputs", "grammar_string": "grammar", "grammar_lazy": "grammar",
-    "grammar_triggers": _FORMAT, "guidance": "grammar",
+    "grammar_triggers": _FORMAT, "guidance": "grammar", "nvext": "structured_outputs",
     "bad_words": _CONSTRAINT, "bad_words_ids": _CONSTRAINT, "force_words_ids": _CONSTRAINT,
     "allowed_token_ids": _CONSTRAINT, "suppress_tokens": _CONSTRAINT, "begin_suppress_tokens": _CONSTRAINT,
     "no_repeat_ngram_size": _CONSTRAINT, "constraints": _CONSTRAINT, "logits_processors": _CONSTRAINT,
@@ -47,7 +53,8 @@ _ELSEWHERE = {
     # budgets
     "max_new_tokens": _BUDGET, "max_output_tokens": _BUDGET, "max_length": _BUDGET, "max_tokens_to_sample": _BUDGET,
     "n_predict": _BUDGET, "num_predict": _BUDGET, "min_new_tokens": _CONSTRAINT, "min_length": _CONSTRAINT,
-    "truncate_prompt_tokens": "prompt", "timeout": "timeout_s",
+    "truncate_prompt_tokens": "prompt", "timeout": "timeout_s", "thinking": "max_thinking_tokens",
+    "thinking_config": "max_thinking_tokens", "budget_tokens": "max_thinking_tokens", "reasoning": "reasoning_effort",
     # tools
     "allowed_tools": _TOOLS, "tool_config": _TOOLS, "tool_mode": _TOOLS, "function_calling_config": _TOOLS,
     "disable_parallel_tool_use": "parallel_tool_calls", "max_tool_calls": "parallel_tool_calls",

@@ -51,6 +51,18 @@ def test_no_misspelling_of_a_constraint_is_ignored(name: str) -> None:
         assert "did you mean" in refused.value.errors[0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("nvext", "structured_outputs"), ("thinking", "max_thinking_tokens"), ("reasoning", "reasoning_effort"),
+        ("max_thinking_token", "max_thinking_tokens"), ("ltlf", "constraint"), ("keywords", "constraint"),
+    ],
+)  # fmt: skip
+def test_constraints_and_budgets_elsewhere_are_refused(name: str, meant: str) -> None:
+    with pytest.raises(UnknownField, match=meant):
+        ignored_fields(chat(**{name: {}}), "ignore")
+
+
 def test_a_setting_refuses_all_unknown_fields() -> None:
     with pytest.raises(InvalidRequest) as refused:
         ignored_fields(chat(mirostat=2, title="a"), "refuse")
