@@ -1,4 +1,4 @@
-"""Runs the demo. It starts the service on a free port, sends three requests over HTTP and shows the answers."""
+"""Runs the demo. It starts the service on a free port and answers three questions by requests over HTTP."""
 
 from __future__ import annotations
 
@@ -8,47 +8,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO
 
 from rich.console import Console
 
 from abs_client import Client, ConnectionFailedError, Readiness
+from app.cli.demo_questions import REQUEST_S_MAX, compare_with_and_without, hold_an_agent, refuse_the_impossible
 from app.cli.in_process import ONCE
-from app.cli.render import show_generated
 from app.settings import BUILT_IN_MODEL, PREFIX, environment_with
 
 LISTENING = "listening on "  # precedes the URL in the output of `abs serve` and `abs up`
 START_S_MAX = 120.0
-REQUEST_S_MAX = 60.0
-PROMPT = "sentence:"
-REQUESTS: tuple[tuple[str, dict[str, Any]], ...] = (
-    (
-        "temporal logic: coffee, then cat, then toy, in this order",
-        {
-            "prompt": PROMPT,
-            "constraint": {"ltlf": "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))"},
-            "max_tokens": 24,
-        },
-    ),
-    (
-        "a regular expression: a sentence that ends with a time of day",
-        {
-            "prompt": PROMPT,
-            "constraint": {"regex": r"[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\."},
-            "max_tokens": 28,
-        },
-    ),
-    (
-        "keywords in order, any of the given forms",
-        {
-            "prompt": "concepts: dog, frisbee, catch\nsentence:",
-            "constraint": {"keywords": ["dog", ["catch", "catches", "caught"], "frisbee"], "ordered": True},
-            "max_tokens": 24,
-        },
-    ),
+QUESTIONS = (
+    ("the same model, prompt and budget, without and with a constraint", compare_with_and_without),
+    ("what no text can satisfy is refused before the first token", refuse_the_impossible),
+    ("an agent keeps its policy, whatever it is asked", hold_an_agent),
 )
-
-
 class ServerFailed(Exception):
     """The service did not start, or it stopped. The message ends with its log."""
 
@@ -56,12 +31,17 @@ class ServerFailed(Exception):
 def run_demo(console: Console) -> None:
     """Runs the demo. Raises ServerFailed, or AbsError if a request fails."""
     began = time.perf_counter()
-    console.print("[dim]starting the service with the built-in model ...[/]")
-    with _server() as url, Client(url, "", timeout_s=REQUEST_S_MAX, retry=ONCE) as client:
-        console.print(f"[dim]ready at {url} after {time.perf_counter() - began:.1f} s[/]")
-        for number, (title, body) in enumerate(REQUESTS, 1):
-            console.rule(f"{number} of {len(REQUESTS)}: {title}", align="left")
-            show_generated(console, client.generate(**body, trace=True).raw)
+    with contextlib.ExitStack() as stack:
+        with console.status("loading the built-in model"):
+            url = stack.enter_context(_server())
+            client = stack.enter_context(Client(url, "", timeout_s=REQUEST_S_MAX, retry=ONCE))
+        console.print(f"[dim]the service is ready at {url} after {time.perf_counter() - began:.1f} s[/]")
+        for number, (title, answer) in enumerate(QUESTIONS, 1):
+            started = time.perf_counter()
+            console.rule(f"{number} of {len(QUESTIONS)}: {title}", align="left")
+            for line in answer(client, url):
+                console.print(line)
+            console.print(f"[dim]{time.perf_counter() - started:.1f} s[/]")
     console.print(f"[dim]stopped; the demo took {time.perf_counter() - began:.1f} s[/]")
 
 

@@ -29,7 +29,7 @@ from rich.text import Text
 from abs_client import AbsError
 from app import __version__
 from app.auth import read_keys
-from app.cli.demo import REQUESTS
+from app.cli.demo_questions import CATCH, SENTENCE_PROMPT
 from app.cli.in_process import CreateApp, in_process
 from app.errors import AppError, ModelChanged
 from app.http_server import exposure_warning, require_guarded
@@ -311,14 +311,13 @@ def _round_trip(create_app: CreateApp, settings: Settings) -> Iterator[Finding]:
 
 async def _compile_and_generate(create_app: CreateApp, settings: Settings) -> dict[str, float]:
     """The durations in s. Raises the first error."""
-    request = REQUESTS[0][1]
     times = {"begin": time.perf_counter()}
     try:
         async with asyncio.timeout(DEEP_S_MAX), in_process(create_app, settings, QUEUES, lambda _: None) as client:
             times["loading"] = time.perf_counter()
-            await client.compile(request["constraint"])
+            await client.compile(CATCH)
             times["compiling"] = time.perf_counter()
-            answer = await client.generate(**request)
+            answer = await client.generate(SENTENCE_PROMPT, CATCH, max_tokens=24)
             times["generating"] = time.perf_counter()
     except AbsError as error:
         raise AppError(f"rejected: {error.detail}") from error

@@ -210,7 +210,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
 
     @app.command()
     def demo() -> None:
-        """Start the service, send three requests, show the answers, and stop. It uses the built-in model."""
+        """Start the service with the built-in model, answer three questions, and stop."""
         run_demo(Console(highlight=False))
 
     @app.command()

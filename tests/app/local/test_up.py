@@ -18,7 +18,7 @@ import httpx2
 import psutil
 import pytest
 
-from app.cli.demo import REQUESTS
+from app.cli.demo_questions import CATCH, PROMPT, RECORD, SENTENCE, SENTENCE_PROMPT
 from app.errors import SettingsInvalid
 from app.local.folder import open_folder
 from app.local.server import find_server
@@ -30,6 +30,12 @@ from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.forkserver import run_process
 from tests.servers.processes import until
 from tests.servers.redis_server import old_server_program
+
+REQUESTS = (
+    {"prompt": SENTENCE_PROMPT, "constraint": CATCH, "max_tokens": 24},
+    {"prompt": SENTENCE_PROMPT, "constraint": SENTENCE, "max_tokens": 24},
+    {"prompt": PROMPT, "constraint": RECORD, "max_tokens": 50},
+)
 
 COMMAND_S_MAX = 120.0
 EAGER = {"ABS_NICE": "1"}  # with the default niceness a start takes minutes beside the other tests
@@ -68,9 +74,9 @@ def cluster(folder: Path) -> Iterator[Up]:
         yield cluster
 
 
-def test_it_answers_the_requests_of_the_readme(cluster: Up) -> None:
+def test_it_answers_the_requests_of_the_demo(cluster: Up) -> None:
     assert sorted(cluster.pids) == ["api", "compile-1", "generate-1", "server"]
-    for _, body in REQUESTS:
+    for body in REQUESTS:
         assert ask(cluster, body).json()["choices"][0]["text"]
 
 
@@ -155,13 +161,13 @@ def test_a_killed_process_is_restarted(cluster: Up, name: str) -> None:
 
 def _is_answered(cluster: Up) -> bool:
     try:
-        return ask(cluster, REQUESTS[0][1]).is_success
+        return ask(cluster, REQUESTS[0]).is_success
     except httpx2.TransportError:
         return False
 
 
 def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folder: Path) -> None:
-    automaton = ask(cluster, REQUESTS[0][1]).json()["automaton"]
+    automaton = ask(cluster, REQUESTS[0]).json()["automaton"]
     secret = (cluster.data / "secret").read_text()
     tree = cluster.tree()
     assert {cluster.pids[name] for name in cluster.pids} < {process.pid for process in tree}
