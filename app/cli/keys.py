@@ -24,9 +24,9 @@ Limit = Annotated[int | None, Opt(min=0, help="instead of the service's limit; 0
 def key_commands() -> typer.Typer:
     """The group of commands."""
     app = typer.Typer(no_args_is_help=True, help="The keys of the API; a running service reloads their file.")
-    app.command(name="new")(_new)
-    app.command(name="list")(_list)
-    app.command(name="revoke")(_revoke)
+    app.command(name="new", epilog="abs keys new alice --scope generate --expires 2027-01-31")(_new)
+    app.command(name="list", epilog="abs keys list")(_list)
+    app.command(name="revoke", epilog="abs keys revoke KEY_ID")(_revoke)
     return app
 
 

@@ -20,9 +20,11 @@ from rich.console import Console
 from rich.status import Status
 
 from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
-from app import http_server
+from app import __version__, http_server
 from app.api.middleware.body import read_json
+from app.cli.batch import add_batch
 from app.cli.demo import LISTENING, ServerFailed, run_demo
+from app.cli.exit_status import FAILED, OK, UNSATISFIED, UNSATISFIED_CODES, USAGE
 from app.cli.in_process import ONCE, CreateApp, Observer, followed, in_process
 from app.cli.keys import key_commands
 from app.cli.processes import Model, add_processes
@@ -34,8 +36,6 @@ from app.settings import QUEUES, Settings, read_settings
 from app.wiring import check_storage, open_broker, open_store
 from app.worker.handler_loader import exit_if_still_loading
 
-OK, USAGE, UNSATISFIED, FAILED = 0, 2, 3, 4  # exit statuses
-UNSATISFIED_CODES = ("constraint_unsatisfiable", "budget_too_small")
 Opt = typer.Option
 
 EXTRAS = {  # the extra that installs each optional library
@@ -87,9 +87,11 @@ def _print_error(message: str) -> None:
 
 
 def _commands(create_app: CreateApp) -> typer.Typer:
-    app = typer.Typer(name="abs", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    app = typer.Typer(name="abs", no_args_is_help=True, pretty_exceptions_enable=False,
                       help="Text from a language model that satisfies a constraint, within a token budget.")
+    app.callback(invoke_without_command=True)(_options)
     _add_generate(app, create_app)
+    add_batch(app, create_app, _settings)
     _add_requests(app, create_app)
     _add_service(app, create_app)
     add_processes(app, _settings)
@@ -97,10 +99,15 @@ def _commands(create_app: CreateApp) -> typer.Typer:
     return app
 
 
+def _options(version: Annotated[bool, Opt("--version", is_eager=True, help="print the version")] = False) -> None:
+    if version:
+        print(f"abs-server {__version__}")
+        raise typer.Exit
+
 def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
     """Adds the command that needs the model."""
 
-    @app.command()
+    @app.command(epilog='abs generate "sentence:" --ltlf "F(dog) & G(!cat)" --max-tokens 20')
     def generate(
         prompt: Annotated[str, typer.Argument(help="the text to continue")],
         ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
@@ -145,7 +152,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
 def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
     """Adds the commands that need no model."""
 
-    @app.command(name="compile")
+    @app.command(name="compile", epilog="abs compile --regex '[A-Z][a-z ]+[.]'")
     def compile_(
         ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
         grammar: Grammar = None, constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None,
@@ -160,7 +167,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
 
         _send(sender, send, show_compiled)
 
-    @app.command()
+    @app.command(epilog='echo "A cat in a hat" | abs check - --keyword cat --keyword hat --ordered')
     def check(
         text: Annotated[str, typer.Argument(help="the text, or - for standard input")],
         ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
@@ -183,7 +190,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
 def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
     """Adds the commands that run or check the service."""
 
-    @app.command()
+    @app.command(epilog="abs serve --port 8000")
     def serve(
         host: str | None = None, port: Annotated[int | None, Opt(help="0 for a free port")] = None,
         model: Model = None, log_level: str | None = None,
@@ -191,7 +198,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         """Run the service."""
         _serve(create_app, _settings(host=host, port=port, model=model, log_level=log_level))
 
-    @app.command()
+    @app.command(epilog="abs doctor --deep")
     def doctor(
         deep: Annotated[bool, Opt("--deep", help="also load the model, compile and generate")] = False,
         as_json: Annotated[bool, Opt("--json", help="print the findings as JSON")] = False,
@@ -208,12 +215,12 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         if any(finding.state == "failed" for finding in findings):
             raise typer.Exit(FAILED)
 
-    @app.command()
+    @app.command(epilog="abs demo")
     def demo() -> None:
         """Start the service with the built-in model, answer three questions, and stop."""
         run_demo(Console(highlight=False))
 
-    @app.command()
+    @app.command(epilog="abs openapi --output openapi.json")
     def openapi(output: Annotated[Path | None, Opt(help="write to this file")] = None) -> None:
         """Print the OpenAPI document."""
         text = json.dumps(create_app(Settings()).openapi(), indent=2) + "\n"

@@ -21,7 +21,7 @@ Model = Annotated[str | None, typer.Option(help="a folder or a Hugging Face name
 def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
     """Adds the commands. `chosen` makes settings of the environment and the options."""
 
-    @app.command()
+    @app.command(epilog="ABS_BROKER=redis://localhost ABS_STORE=redis://localhost abs worker generate")
     def worker(
         queue: Annotated[Queue, typer.Argument(help="its queue")],
         model: Model = None, log_level: str | None = None,
@@ -31,7 +31,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
 
         run_worker(queue, chosen(model=model, log_level=log_level))
 
-    @app.command()
+    @app.command(epilog="abs up --workers-generate 2")
     def up(
         host: str | None = None, port: Annotated[int | None, typer.Option(help="0 for a free port")] = None,
         data: Annotated[Path | None, typer.Option(help="a folder for the server's data, secrets and logs")] = None,

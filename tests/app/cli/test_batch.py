@@ -1,0 +1,71 @@
+"""Requests from a file, answered, interrupted and resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abs_client import AsyncClient
+from app.cli.batch import run_batch
+from app.errors import AppError
+from tests.app.cli.test_commands import abs_command
+from tests.servers.service_process import ServiceProcess
+
+DOG = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 12}
+CALL = {"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "notify"}}],
+        "policy": {"rules": ["init(notify)"], "max_calls": 1}, "max_tokens": 32}  # fmt: skip
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write(path: Path, *lines: object) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines), "utf-8")
+    return path
+
+
+def test_each_request_has_an_answer_or_an_error(tmp_path: Path, running_service: ServiceProcess) -> None:
+    requests = write(tmp_path / "requests", DOG, "", DOG | {"max_tokens": 1}, CALL, DOG | {"max_tokens": -1})
+    command = ("batch", str(requests), str(tmp_path / "answers"), "--url", running_service.url)
+    result = abs_command(*command)
+    assert result.returncode == 4 and "2 answered, 1 cannot be satisfied, 1 failed" in result.stderr
+    answers = {line["line"]: line for line in lines_of(tmp_path / "answers")}
+    assert sorted(answers) == [1, 3, 4, 5]
+    choices = {line: answers[line]["answer"]["choices"][0] for line in (1, 4)}
+    assert choices[1]["satisfied"] and choices[4]["message"]["tool_calls"]
+    assert [answers[line]["error"]["code"] for line in (3, 5)] == ["budget_too_small", "invalid_request"]
+    write(requests, DOG, "", DOG | {"max_tokens": 1}, CALL)
+    assert abs_command(*command).returncode == 3
+
+
+def test_a_further_run_sends_what_has_no_answer(tmp_path: Path, running_service: ServiceProcess) -> None:
+    requests, answers = write(tmp_path / "requests", DOG, DOG, DOG), tmp_path / "answers"
+    answers.write_text('{"line": 2, "answer": {}}\n{"line": 1, "error": {}}\n{"line": 3, "answ', encoding="utf-8")
+
+    def connect() -> AsyncClient:
+        return AsyncClient(running_service.url, "")
+
+    assert run_batch(requests, answers, connect, 2) == [None, None]
+    written = lines_of(answers)
+    assert [line["line"] for line in written[:2]] == [2, 1] and {line["line"] for line in written[2:]} == {1, 3}
+    assert run_batch(requests, answers, connect, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "JSON"), ("[]", "must be a JSON object"), ({"prompt": 1}, "a prompt"), ({}, "or messages"),
+        (DOG | CALL, "a prompt"), (DOG | {"policy": {"rule": []}}, "policy is an object with"),
+        (DOG | {"policy": []}, "policy is an object"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_request_is_named(tmp_path: Path, line: object, message: str) -> None:
+    requests = write(tmp_path / "requests", DOG, line)
+    with pytest.raises(AppError, match=f"line 2: .*{message}"):
+        run_batch(requests, tmp_path / "answers", contextlib.nullcontext, 1)  # type: ignore[arg-type]
+    assert not (tmp_path / "answers").exists()
