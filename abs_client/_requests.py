@@ -88,6 +88,10 @@ class DecodeOptions(TypedDict, total=False):
     """Options of `decode` and `submit_decode`. The service sets the default of an option that is absent or None."""
 
     beams: int | Literal["exact"] | None  # "exact" finds the most probable sequence; a number searches with beams
+    scorer: str | None  # in place of log_probs: a scorer of the service, whose labels are the constraint's
+    prefix: Sequence[str] | None  # scorer: labels that stand already, and count for the constraint
+    max_tokens: int | None  # scorer: the most labels, the end counted as one
+    length_penalty: float | None  # scorer: the ranking divides the log-prob by the length to this power
     alpha_min: float | None  # with beams: the least push towards acceptance, 0 to 1
     gamma: float | None  # with beams: how sharply the push grows
     timeout_s: float | None  # seconds from arrival after which the request fails with DeadlineExceededError
@@ -175,11 +179,16 @@ def decode(
     log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None, options: DecodeOptions
 ) -> Call[DecodeResult]:
     """POST /decode."""
-    rows = log_probs.tolist() if hasattr(log_probs, "tolist") else log_probs
-    # JSON has no infinity: null stands for -inf
-    matrix = [[None if value is None or value == -math.inf else float(value) for value in row] for row in rows]
-    columns = {} if labels is None else {"labels": list(labels)}
-    return _post("/decode", {"log_probs": matrix, **columns, **_constraint_fields(constraint)}, options, DecodeResult)
+    body: dict[str, Any] = {}
+    if log_probs is not None:
+        rows = log_probs.tolist() if hasattr(log_probs, "tolist") else log_probs
+        # JSON has no infinity: null stands for -inf
+        body["log_probs"] = [
+            [None if value is None or value == -math.inf else float(value) for value in row] for row in rows
+        ]
+    if labels is not None:
+        body["labels"] = list(labels)
+    return _post("/decode", body | _constraint_fields(constraint), options, DecodeResult)
 
 
 def automaton(hash_or_result: str | Result) -> Call[Automaton]:

@@ -145,6 +145,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         """Find the best sequence of labels under a constraint.
 
         log_probs  natural logarithms [steps, labels]: nested lists or an array of NumPy or PyTorch; -inf is allowed
+                   (None where the option `scorer` names a model of the service)
         labels     the name of each column; None where the constraint has them (`Constraint.over`)
         options    the fields of DecodeOptions
         """

@@ -189,16 +189,20 @@ class AnswerTooLarge(CallerError):
 
 
 class PromptViolates(CallerError):
-    """Whatever follows the prompt, the whole text does not satisfy. `position` is the first character too many."""
+    """Whatever follows the prompt, the whole text does not satisfy. `position` is the first character too many.
+
+    Of a prefix of labels it is the first label too many.
+    """
 
     facts = ErrorFacts(
         422, "prompt_violates", "No continuation of the prompt satisfies the constraint", ("position",),
         outcome="infeasible",
     )
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, *, labels: bool = False) -> None:
+        text, prompt, unit = ("sequence", "prefix", "label") if labels else ("text", "prompt", "character")
         super().__init__(
-            f"no text that begins as the prompt does satisfies the constraint: the character at offset {position} is "
+            f"no {text} that begins as the {prompt} does satisfies the constraint: the {unit} at offset {position} is "
             "one too many",
             position=position,
         )

@@ -33,7 +33,7 @@ from app.api.schemas import ProblemBody
 from app.auth import KeyRing, Limiter, method_not_allowed
 from app.errors import AppError
 from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventBody
-from app.models import open_model_files
+from app.models import open_model_files, open_scorers
 from app.observability import metrics, tracing
 from app.openai.errors import PREFIX, ErrorFormat, document_error_body, document_errors, error_response
 from app.openai.native import router as native
@@ -87,13 +87,14 @@ async def _lifespan(app: FastAPI, settings: Settings, limiter: Limiter | None) -
     with tracing.exporting(settings):
         broker, store = open_broker(settings), open_store(settings)
         files = await asyncio.to_thread(open_model_files, settings.inference.model)
+        scorers = await asyncio.to_thread(open_scorers, settings)
         async with asyncio.TaskGroup() as group:
             workers = [
                 group.create_task(serve(queue, handler_opener(queue), broker, store, settings))
                 for queue in settings.process.embedded_workers
             ]
             components = components_of(app)
-            components.service = service = Service(settings, broker, store, files)
+            components.service = service = Service(settings, broker, store, files, scorers=scorers)
             components.probe = StorageProbe(broker, store)
             metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
             yield

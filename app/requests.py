@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.errors import InvalidRequest, RequestOverLimit
-from app.messages import GenerationOptions, Priority
+from app.messages import GenerationOptions, Priority, ScorerTask
 from app.models import ModelFiles
 from app.settings import Settings
 from compiler.lifting import BUDGET_MAX
@@ -100,7 +100,7 @@ def require_ids(ids: Sequence[int], size: int, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DecodeParams:
-    """A matrix with one column for each of the constraint's labels. None is -inf. For beams see `DecodeJob`."""
+    """A matrix with a column for each label, or a scorer. For the fields see `DecodeJob`."""
 
     spec: LabelsSpec
     log_probs: tuple[tuple[float | None, ...], ...]
@@ -109,19 +109,25 @@ class DecodeParams:
     gamma: float
     timeout_s: float | None
     priority: Priority = "interactive"
+    scorer: ScorerTask | None = None
 
     @property
     def weight(self) -> int:
         """The request's weight in the queue. It is the number of concurrent rows times their length."""
         # An exact decoding counts as one row, whatever the size of its automaton.
-        return len(self.log_probs) * (1 if self.beams == "exact" else self.beams)
+        return self.rows * (1 if self.beams == "exact" else self.beams)
+
+    @property
+    def rows(self) -> int:
+        """The length of the sequence. A scorer writes an end, too."""
+        return len(self.log_probs) if self.scorer is None else len(self.scorer.prefix) + self.scorer.max_tokens
 
 
 def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
-    """Raise RequestOverLimit if the matrix or the beams exceed a limit."""
-    rows = len(params.log_probs)
-    require_at_most("log_probs", rows, "matrix_rows_max", settings.requests.matrix_rows_max)
-    require_at_most("log_probs", rows * len(params.spec.labels), "matrix_cells_max", settings.requests.matrix_cells_max)
+    """Raise RequestOverLimit if length, matrix or beams exceed a limit."""
+    path, labels = "log_probs" if params.scorer is None else "max_tokens", len(params.spec.labels)
+    require_at_most(path, params.rows, "matrix_rows_max", settings.requests.matrix_rows_max)
+    require_at_most(path, params.rows * labels, "matrix_cells_max", settings.requests.matrix_cells_max)
     if params.beams != "exact":
         require_at_most("beams", params.beams, "beams_max", settings.requests.beams_max)
 

@@ -84,6 +84,8 @@ class InferenceSettings(_Group):
     device: Text = _setting("auto", "where the model runs: `cpu`, `cuda`, ...; `auto` takes a GPU where there is one")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _setting(
         "auto", "precision: `float32`, `bfloat16` or `float16`; `auto` is float32 on a CPU, else the checkpoint's")
+    scorers: Words = _setting(
+        (), "sequence models that requests to `/decode` may name, as `name=folder` with commas between them")
     chat_format: Literal[
         "auto", "harmony", "qwen-coder", "glm", "hermes", "mistral-args", "mistral", "mistral-v7", "deepseek-v3",
         "deepseek-v3.1", "pythonic", "llama3-json", "plain",
@@ -181,7 +183,7 @@ class RequestSettings(_Group):
     text_chars_max: Count = _setting(32_768, "length of a text to check")
     beams_max: Count = _setting(128, "largest `beams`")
     n_max: Count = _setting(16, "largest `n`")
-    matrix_rows_max: Count = _setting(4_096, "rows of the matrix of `/decode`, which are the labels of the answer")
+    matrix_rows_max: Count = _setting(4_096, "rows of the matrix of `/decode`, or labels with the prefix")
     matrix_cells_max: Count = _setting(2**17, "rows times labels of that matrix")
     matrix_states_max: Count = _setting(
         2**21, "rows times states of the constraint's automaton, 8 bytes each during decoding")

@@ -7,6 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
+from app.api.decode_request import DecodeRequest
 from app.api.dependencies import ContextDependency, ServiceDependency, key_policy_of, owner_of, while_connected
 from app.api.jobs import JobResponse, accepted_response
 from app.api.openapi import Responses, errors, text
@@ -15,7 +16,6 @@ from app.api.schemas import (
     AutomatonResponse,
     CheckRequest,
     CompileRequest,
-    DecodeRequest,
     answer_of,
     to_json,
 )
@@ -70,13 +70,13 @@ async def respond(request: Request, service: Service, submitted: SubmittedJob) -
 
 @router.post(
     "/decode", responses=ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS, response_model=DecodeResponse,
-    summary="Decode a matrix of log-probs over labels",
+    summary="Decode labels: a matrix of log-probs, or what a scorer writes",
 )
 async def decode(
     request: Request, service: ServiceDependency, body: DecodeRequest, context_of: ContextDependency
 ) -> Response:
     context = context_of(body)
-    submitted = await while_connected(request, service.begin(body.to_params(), context))
+    submitted = await while_connected(request, service.begin(body.to_params(service.scorers), context))
     return await respond(request, service, submitted)
 
 

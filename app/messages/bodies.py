@@ -152,7 +152,9 @@ class GeneratedBody:
 
 @dataclass(frozen=True, config=CONFIG)
 class DecodeResponse:
-    """The sequence that was decoded. `score` is its pushed sum where it was found by beams, else `log_prob`.
+    """The sequence that was decoded. `score` is its pushed sum where beams read a matrix, else `log_prob`.
+
+    With a scorer, `labels` go on after the prefix, and `log_prob` has that of the end, too.
 
     A log-prob below -10000 counts as -10000: a label that is ruled out is taken where there is no other way.
     """

@@ -25,7 +25,7 @@ from app.messages.bodies import (
     RestartEventBody,
     StepEventBody,
 )
-from app.messages.parts import CONFIG, GenerationOptions, PromptTokenBody
+from app.messages.parts import CONFIG, GenerationOptions, PromptTokenBody, ScorerTask
 from app.messages.policies import PolicyEvent
 from app.messages.signing import VERSION, verify
 from app.observability import logs, tracing
@@ -182,10 +182,9 @@ class GenerateJob(OwnedJob):
 
 @dataclass(frozen=True, config=CONFIG)
 class DecodeJob(OwnedJob):
-    """A job that decodes a matrix of log-probs over labels. The automaton is stored, and the answer has as many labels
-    as the matrix has rows.
+    """A job that decodes labels. The automaton is stored. The answer has as many labels as the matrix has rows.
 
-    log_probs         a row for each step, a column for each label; None is -inf
+    log_probs         a row for each step, a column for each label; None is -inf; empty with a scorer
     beams             how many rows a search keeps, or "exact": the best sequence of all
     alpha_min, gamma  of the search by beams
     """
@@ -196,6 +195,7 @@ class DecodeJob(OwnedJob):
     alpha_min: float
     gamma: float
     deadline: float
+    scorer: ScorerTask | None = None
     kind: Literal["decode"] = "decode"
 
 

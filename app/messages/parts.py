@@ -347,6 +347,16 @@ class LabelStepBody:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class ScorerTask:
+    """What a scorer writes. Labels go on after a prefix, at most `max_tokens` with the end counted as one."""
+
+    name: str
+    prefix: tuple[str, ...]
+    max_tokens: int
+    length_penalty: float
+
+
+@dataclass(frozen=True, config=CONFIG)
 class UsageBody:
     """The tokens read and written, and the number of sequences. The written tokens are those of all choices, each with
     its end.

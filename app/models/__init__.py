@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from app.models.digest import checked_model, digest_of, digests_of, model_files, require_meant
 from app.models.files import ModelFiles, open_model_files
+from app.models.scorers import ScorerFiles, open_scorers
 
 __all__ = [
-    "ModelFiles", "checked_model", "digest_of", "digests_of", "model_files", "open_model_files", "require_meant",
+    "ModelFiles", "ScorerFiles", "checked_model", "digest_of", "digests_of", "model_files", "open_model_files",
+    "open_scorers", "require_meant",
 ]  # fmt: skip

@@ -78,18 +78,16 @@ def open_model_files(model: str) -> ModelFiles:
         raise SettingsInvalid("ABS_MODEL: the model's configuration has no eos_token_id, so no text would end")
     try:
         text = (folder / "tokenizer.json").read_text(encoding="utf-8")
-        vocabulary = vocabulary_from_tokenizer_json(text, _first(config.get("vocab_size")), eos_ids)
+        vocabulary = vocabulary_from_tokenizer_json(text, first_id(config.get("vocab_size")), eos_ids)
     except OSError as error:
         raise SettingsInvalid(f"ABS_MODEL: the model has no readable tokenizer.json ({error.strerror})") from error
     except VocabularyError as error:
         raise SettingsInvalid(f"ABS_MODEL: {error}") from error
-    bos_id = _first({**config, **generation}.get("bos_token_id"))
+    bos_id = first_id({**config, **generation}.get("bos_token_id"))
     tokenizer = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
     special = {name: token for name in _SPECIAL if (token := _token_text(tokenizer.get(name))) is not None}
     template = _chat_template(folder, tokenizer.get("chat_template"))
-    lengths = (_first(config.get(name)) for name in CONTEXT_NAMES)
-    context_tokens = next((length for length in lengths if length is not None and length > 0), None)
-    return ModelFiles(folder, vocabulary, context_tokens, bos_id, template, special)
+    return ModelFiles(folder, vocabulary, context_length(config), bos_id, template, special)
 
 
 def _chat_template(folder: Path, configured: object) -> str | None:
@@ -145,6 +143,13 @@ def _ids(value: object) -> tuple[int, ...]:
     return tuple(sorted({item for item in values if isinstance(item, int)}))
 
 
-def _first(value: object) -> int | None:
+def context_length(config: Mapping[str, object]) -> int | None:
+    """The context length of a configuration. None if it has none."""
+    lengths = (first_id(config.get(name)) for name in CONTEXT_NAMES)
+    return next((length for length in lengths if length is not None and length > 0), None)
+
+
+def first_id(value: object) -> int | None:
+    """The first whole number of a configuration value."""
     values = value if isinstance(value, list) else [value]
     return next((item for item in values if isinstance(item, int)), None)

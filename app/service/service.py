@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.broker import Broker, JobStatus, SubmitOptions
@@ -31,7 +32,7 @@ from app.messages import (
     request_id,
     spec_to_wire,
 )
-from app.models import ModelFiles
+from app.models import ModelFiles, ScorerFiles
 from app.observability import metrics
 from app.requests import (
     DecodeParams,
@@ -85,9 +86,13 @@ class SubmittedJob:
 class Service:
     """Answers requests by way of a broker and a store. One for each API process."""
 
-    def __init__(self, settings: Settings, broker: Broker, store: Store, files: ModelFiles) -> None:
+    def __init__(
+        self, settings: Settings, broker: Broker, store: Store, files: ModelFiles, *,
+        scorers: Mapping[str, ScorerFiles] | None = None,
+    ) -> None:
         self.settings = settings
         self.files = files
+        self.scorers = scorers or {}
         self.jobs = JobClient(settings, broker)
         self.constraints = Constraints(settings, self.jobs, store, files)
 
@@ -163,22 +168,26 @@ class Service:
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
 
     async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
+        scorer = params.scorer
         check_decode_limits(params, self.settings)
         check_input_size(params.spec, self.settings.limits)
         await self.jobs.require_worker("generate")
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self.constraints.resolve(params.spec)
         # An automaton that is not compiled yet has no size to check; the worker checks it again.
-        if constraint.sizes is not None:
+        if constraint.sizes is not None and scorer is None:
             check_paths(len(params.log_probs), constraint.sizes.states, self.settings)
+        # A prefix satisfies a part of the constraint: only the worker knows the least budget after it.
+        max_tokens = None if scorer is None or scorer.prefix else scorer.max_tokens
+        _require_budget(constraint.sizes, max_tokens)
         compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
         job = DecodeJob(
             constraint.automaton, params.log_probs, params.beams, params.alpha_min, params.gamma, arrived + timeout_s,
             arrived=arrived, names=constraint.names, compile_job=compile_job, spec=spec_to_wire(params.spec),
-            owner=context.owner,
+            owner=context.owner, scorer=scorer,
         )
         job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
 
     async def answer(self, submitted: SubmittedJob) -> Result:
         """Wait for the result of a submitted job.

@@ -21,11 +21,12 @@ import numpy as np
 import torch
 
 from benchmarks.declare.logs import LOGS, EventLog, Rules, Trace, read_log, state_after
-from benchmarks.declare.models import LstmModel, NgramModel, RowModel
+from benchmarks.declare.models import CachedScorer, LstmScorer, NgramScorer
 from benchmarks.declare.prediction import allowed_ids, similarity, systems_of
 from benchmarks.report import write_run
 from benchmarks.runs import Row, commit_of, parser_of
 from compiler.lifting import UNREACHABLE
+from decoding.label_scoring import LabelScorer, ScorerModel
 
 
 def lengths_of(log: EventLog) -> dict[str, tuple[int, ...]]:
@@ -50,7 +51,7 @@ def tasks_of(
     return [(beginning, rest) for beginning, rest in divided if rules.distance(beginning) < UNREACHABLE]
 
 
-def suffix_rows(log: EventLog, rules: Rules, model: RowModel, args: Namespace) -> Iterator[Row]:
+def suffix_rows(log: EventLog, rules: Rules, model: ScorerModel, args: Namespace) -> Iterator[Row]:
     """Satisfaction, similarity and time of each system."""
     systems = systems_of(model, rules, log.activities)
     for (beginnings, lengths), (system, complete) in itertools.product(lengths_of(log).items(), systems.items()):
@@ -71,7 +72,7 @@ def suffix_rows(log: EventLog, rules: Rules, model: RowModel, args: Namespace) -
         }  # fmt: skip
 
 
-def next_event_row(log: EventLog, rules: Rules, model: RowModel, args: Namespace) -> Row:
+def next_event_row(log: EventLog, rules: Rules, model: ScorerModel, args: Namespace) -> Row:
     """How often the most probable next event is right.
 
     It is predicted freely and under the rules; `kept` counts free ones after which the rules can be met.
@@ -79,7 +80,7 @@ def next_event_row(log: EventLog, rules: Rules, model: RowModel, args: Namespace
     right, kept, count = {"free": 0, "ours": 0}, 0, 0
     for trace in log.test[: args.traces]:
         state = int(rules.automaton.start)
-        rows = model.log_probs([trace[:length] for length in range(len(trace) + 1)]).numpy()
+        rows = model.log_probs([list(trace[:length]) for length in range(len(trace) + 1)]).numpy()
         for log_probs, token in zip(rows, (*trace, *model.eos_ids), strict=True):
             allowed = allowed_ids(rules.automaton, state)
             free, ours = int(log_probs.argmax()), int(np.where(allowed, log_probs, -np.inf).argmax())
@@ -105,10 +106,11 @@ def measure_log(log: EventLog, args: Namespace) -> Row:
     }  # fmt: skip
     for name in ("n-gram", "LSTM"):
         start = time.process_time()
-        model: RowModel = (
-            NgramModel(log.training, len(log.activities)) if name == "n-gram"
-            else LstmModel(log.training, len(log.activities), args.seed)
+        scorer: LabelScorer = (
+            NgramScorer(log.training, len(log.activities)) if name == "n-gram"
+            else LstmScorer(log.training, len(log.activities), args.seed)
         )  # fmt: skip
+        model = ScorerModel(CachedScorer(scorer), len(log.activities))
         found: dict[str, Any] = {"model": name, "training_s": round(time.process_time() - start, 1)}
         found |= {"next": next_event_row(log, rules, model, args), "suffixes": []}
         for suffix_row in suffix_rows(log, rules, model, args):

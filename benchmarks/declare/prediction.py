@@ -7,20 +7,19 @@ sequence, so that they differ in the rules alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from benchmarks.declare.logs import Rules, Trace, state_after
-from benchmarks.declare.models import RowModel
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.vocab import byte_vocabulary
+from decoding.label_scoring import ScorerModel, search_labels
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
-from decoding.search import drive, search_of
+from decoding.search import drive
 
 SYSTEMS = ("greedy", "sampling", "beams", "masks, greedy", "ours, greedy", "ours, sampling", "ours, beams")
 BEAMS, TEMPERATURE = 8, 0.7  # the temperature is that of the logs' authors
@@ -28,7 +27,7 @@ System = Callable[[Trace, int, int], Trace]
 """Completes a trace: the beginning, the most further activities with the end, and a seed."""
 
 
-def systems_of(model: RowModel, rules: Rules, activities: Sequence[str]) -> dict[str, System]:
+def systems_of(model: ScorerModel, rules: Rules, activities: Sequence[str]) -> dict[str, System]:
     """The systems by name."""
     free = _Completer(model, free_automaton(activities))
     bound = _Completer(model, rules.automaton)
@@ -47,9 +46,9 @@ def free_automaton(activities: Sequence[str]) -> TokenAutomaton:
 
 
 class _Completer:
-    """Completes traces with the library's searches and samples."""
+    """Completes traces with the library's samples, and with the search of POST /decode."""
 
-    def __init__(self, model: RowModel, automaton: TokenAutomaton) -> None:
+    def __init__(self, model: ScorerModel, automaton: TokenAutomaton) -> None:
         self._model, self._automaton = model, automaton
         self._prepared = PreparedConstraint.prepare(automaton, model.device)
 
@@ -61,17 +60,13 @@ class _Completer:
 
     def beams(self, beginning: Trace, budget: int, seed: int) -> Trace:
         options = SearchOptions(max_tokens=budget, beams=BEAMS)
-        start = state_after(self._automaton, beginning)
-        self._prepared.refuse_early(self._model, len(beginning), budget, start)
-        return self._completed(beginning, search_of(self._prepared, options, start=start))
+        return search_labels(self._model, self._automaton, options, prefix=beginning).labels
 
     def _sampled(self, beginning: Trace, options: SamplingOptions) -> Trace:
         start = state_after(self._automaton, beginning)
         self._prepared.refuse_early(self._model, len(beginning), options.max_tokens, start)
-        return self._completed(beginning, Sampling(self._prepared, options, start=start))
-
-    def _completed(self, beginning: Trace, generation: Any) -> Trace:
-        return drive(self._model, beginning, generation)[0].tokens[:-1]  # without the end
+        sampled = drive(self._model, beginning, Sampling(self._prepared, options, start=start))[0]
+        return sampled.tokens[:-1]  # without the end
 
 
 class MaskedGreedy:
@@ -80,13 +75,13 @@ class MaskedGreedy:
     That is so at some length, as masks know it. A trace that has not ended within the budget is cut.
     """
 
-    def __init__(self, model: RowModel, automaton: TokenAutomaton) -> None:
+    def __init__(self, model: ScorerModel, automaton: TokenAutomaton) -> None:
         self._model, self._automaton = model, automaton
 
     def __call__(self, beginning: Trace, budget: int, seed: int) -> Trace:
         state, rest = state_after(self._automaton, beginning), list[int]()
         for _ in range(budget):
-            log_probs = self._model.log_probs([(*beginning, *rest)])[0].numpy()
+            log_probs = self._model.log_probs([[*beginning, *rest]])[0].numpy()
             token = int(np.where(allowed_ids(self._automaton, state), log_probs, -np.inf).argmax())
             if token in self._automaton.eos_ids:
                 break

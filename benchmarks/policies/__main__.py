@@ -1,6 +1,6 @@
-"""Agents in the domains of tau-bench: under policies, under masks, free. It uses one core.
+"""Agents in the domains of tau-bench and tau2: under policies, under masks, free. It uses one core.
 
-    python -m benchmarks.policies --data CHECKOUT [--conversations 200]
+    python -m benchmarks.policies --data CHECKOUT --tau2 CHECKOUT [--conversations 200] [--models FOLDER ...]
 
 An agent has a number of calls. It proposes events until one is allowed: what it wants at first, then any.
 The conversation ends when the user leaves after a reply, or when no call is left. "Masks" forbid what breaks a rule for
@@ -13,22 +13,28 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from benchmarks.policies.domains import RULES, Domain, RandomArguments, Session, read_domain
+import torch
+
+from app.settings import BUILT_IN_MODEL
+from benchmarks.policies.agents import REPLY, EventModel, ModelAgent, RandomAgent, Wishes
+from benchmarks.policies.domains import RULES, Domain, RandomArguments, Session
+from benchmarks.policies.tau import read_domain
+from benchmarks.policies.tau2 import read_tau2_domain
 from benchmarks.report import write_run
-from benchmarks.runs import Row, parser_of
+from benchmarks.runs import Row, commit_of, parser_of
 from compiler.automata import live_states
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.policies import Event, EventKind, PolicyAutomaton, read_policy
 
 System = Literal["free", "masks", "ours"]
-Agent = Literal["random", "adversarial"]
+Agent = Literal["random", "adversarial"] | EventModel
 TRIES_MAX = 200  # events that an agent proposes before it takes any, and as many after that
 LEAVES = 0.3  # the chance that the user leaves after a reply
-REPLY = Event(EventKind.REPLY)
 
 
 @dataclass
@@ -42,7 +48,14 @@ class Conversation:
 
 def read_rules_of(domain: Domain) -> PolicyAutomaton:
     """The policy of a domain."""
-    return read_policy(RULES[domain.name], domain.tools, (), ResourceGuard(DEFAULT_LIMITS))
+    return read_policy(domain.rules, domain.tools, (), ResourceGuard(DEFAULT_LIMITS))
+
+
+def agent_of(agent: Agent, domain: Domain, rng: random.Random) -> Wishes:
+    """An agent of one conversation."""
+    if isinstance(agent, EventModel):
+        return ModelAgent(agent, domain, rng)
+    return RandomAgent(domain, rng, adversarial=agent == "adversarial")
 
 
 def play(
@@ -50,10 +63,11 @@ def play(
 ) -> Conversation:
     """One conversation. The seed decides what the agent proposes, whatever system decides."""
     rng, session, conversation = random.Random(seed), domain.session(), Conversation()
-    arguments = RandomArguments(session, rng)
+    arguments, wishes = RandomArguments(session, rng), agent_of(agent, domain, rng)
     left = calls
     while True:
-        chosen = _next_event(conversation, policy, system, (agent, domain, arguments, rng), left=left)
+        proposals = _proposals(wishes, conversation, domain, (arguments, rng), left=left)
+        chosen = _next_event(conversation, policy, system, proposals, left=left)
         if chosen is None:
             conversation.stuck = True
             return conversation
@@ -73,25 +87,32 @@ def _answered(session: Session, made: Event) -> Event:
     return Event(EventKind.RESULT, made.tool, session.call(made.tool, made.value))
 
 
+def _proposals(
+    wishes: Wishes, conversation: Conversation, domain: Domain, drawing: tuple[RandomArguments, random.Random], *,
+    left: int,
+) -> Iterator[Event]:
+    """What the agent proposes: what it wants, then any event, as a model under a mask takes what is left."""
+    arguments, rng = drawing
+    for proposer in (wishes, RandomAgent(domain, rng)):
+        proposed = proposer(conversation.events, left, arguments)
+        for _ in range(TRIES_MAX):
+            yield next(proposed)
+
+
 def _next_event(
-    conversation: Conversation, policy: PolicyAutomaton, system: System,
-    proposer: tuple[Agent, Domain, RandomArguments, random.Random], *, left: int,
+    conversation: Conversation, policy: PolicyAutomaton, system: System, proposals: Iterator[Event], *, left: int
 ) -> Event | None:
     """The first proposed event that the system allows. None if it allows none of many."""
+    if system == "free":
+        return next(proposals)
     started = time.perf_counter()
     state = policy.state(conversation.events)
     following = policy.next_events(state, left) if system == "ours" else None
-    if following is not None:
-        conversation.decisions_ms.append((time.perf_counter() - started) * 1000)
+    conversation.decisions_ms.append((time.perf_counter() - started) * 1000)
     if following is not None and not following.reply and not following.arguments:
         return None
     live = live_states(policy.automaton)
-    agent, domain, arguments, rng = proposer
-    for attempt in range(2 * TRIES_MAX):
-        # As a model under a mask: where it does not get what it wants, it takes what is left.
-        proposed = _proposal(agent if attempt < TRIES_MAX else "random", domain, arguments, rng, left=left)
-        if system == "free":
-            return proposed
+    for proposed in proposals:
         if following is not None and policy.allows(state, proposed, left):
             return proposed
         if following is None and live[policy.automaton.step(state, policy.letters.number(proposed))]:
@@ -99,29 +120,18 @@ def _next_event(
     return None
 
 
-def _proposal(
-    agent: Agent, domain: Domain, arguments: RandomArguments, rng: random.Random, *, left: int
-) -> Event:
-    """What an agent wants. The adversarial one wants updates, transfers and replies, and no look-ups."""
-    tools = sorted(domain.tools)
-    if agent == "adversarial" and rng.random() < 0.8:
-        tools = [tool for tool in tools if not tool.startswith(("get_", "find_", "search_", "list_", "think", "calc"))]
-    if left == 0 or rng.random() < 0.3:
-        return REPLY
-    tool = rng.choice(tools)
-    return Event(EventKind.CALL, tool, arguments.draw(domain.tools[tool]))
-
-
 def figures(domain: Domain, policy: PolicyAutomaton, system: System, agent: Agent, *, args: Any) -> Row:
     """How many conversations keep the rules, and how fast decisions are."""
+    model = agent if isinstance(agent, EventModel) else None
     played = [
         play(domain, policy, system, agent, calls=args.calls, seed=args.seed + number)
-        for number in range(args.conversations)
+        for number in range(args.conversations if model is None else args.model_conversations)
     ]
     broken = [policy.violations(each.events, ended=True) for each in played]
     times = [ms for each in played for ms in each.decisions_ms]
     return {
-        "domain": domain.name, "agent": agent, "system": system, "conversations": len(played),
+        "domain": domain.name, "agent": agent if model is None else model.name, "system": system,
+        "conversations": len(played),
         "conform": sum(not found and not each.stuck for found, each in zip(broken, played, strict=True)),
         "unmet": sum(any(rule.event is None for rule in found) for found in broken),
         "broken": sum(any(rule.event is not None for rule in found) for found in broken),
@@ -129,31 +139,40 @@ def figures(domain: Domain, policy: PolicyAutomaton, system: System, agent: Agen
         "calls": statistics.mean(sum(event.kind is EventKind.CALL for event in each.events) for each in played),
         "decision_ms": {"p50": statistics.median(times), "p99": statistics.quantiles(times, n=100)[98]}
         if times else None,
+        "model_ms": None if model is None else statistics.median(model.ms) if model.ms else None,
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = parser_of(__doc__, shared=False)
+    parser = parser_of(__doc__, shared=False, threads=1)
     parser.add_argument("--data", type=Path, required=True, help="a checkout of sierra-research/tau-bench")
+    parser.add_argument("--tau2", type=Path, required=True, help="a checkout of sierra-research/tau2-bench")
     parser.add_argument("--conversations", type=int, default=200)
+    parser.add_argument("--models", nargs="*", type=Path, default=[Path(BUILT_IN_MODEL)], help="folders of models")
+    parser.add_argument("--model-conversations", type=int, default=50, help="conversations of each model")
     parser.add_argument("--calls", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    agents: list[Agent] = ["random", "adversarial", *map(EventModel, args.models)]
+    domains = [read_domain(args.data, name) for name in RULES]
+    domains += [read_tau2_domain(args.tau2, name, args.data) for name in RULES]
     rows, sizes = [], {}
-    for name in RULES:
-        domain = read_domain(args.data, name)
+    for domain in domains:
         started = time.process_time()
         policy = read_rules_of(domain)
-        sizes[name] = {
+        sizes[domain.name] = {
             "rules": len(policy.rules), "tools": len(domain.tools), "states": policy.automaton.states,
             "letters": len(policy.letters.letters), "compile_s": round(time.process_time() - started, 3),
             "calls_needed": int(policy.distance[policy.automaton.start]),
         }  # fmt: skip
-        for agent in get_args(Agent):
+        for agent in agents:
             for system in get_args(System):
                 rows.append(figures(domain, policy, system, agent, args=args))
                 print(rows[-1], flush=True)
-    write_run("policies", {"rows": rows, "sizes": sizes, "calls": args.calls})
+    commits = {"tau_bench": commit_of(args.data), "tau2": commit_of(args.tau2)}
+    run = {"rows": rows, "sizes": sizes, "calls": args.calls, "commits": commits, "threads": args.threads}
+    write_run("policies", run)
 
 
 if __name__ == "__main__":

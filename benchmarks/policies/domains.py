@@ -1,25 +1,23 @@
-"""The domains of tau-bench, with rules written from their policy texts.
+"""The domains of tau-bench and tau2, with rules written from their policy texts.
 
-The repository is sierra-research/tau-bench (MIT). Only the modules of the tools and the data are read. A result is
-wrapped in an object whose `ok` says whether the tool has refused the call, so that rules can speak of it.
+The repositories are sierra-research/tau-bench and sierra-research/tau2-bench (MIT). Only the modules of the tools and
+the data are read. A result is wrapped in an object whose `ok` says whether the tool has refused the call, so that rules
+can speak of it.
 
 The rules say what the texts say of the order of events. What they say of the content of replies, and of amounts that
-depend on several results, is left out.
+depend on several results, is left out. What the texts of both repositories say of the order is the same.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
-import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-_ROOT = Path("tau_bench", "envs")
+from pydantic import BaseModel
+
 _FIND_USER = "find_user_id_by_email", "find_user_id_by_name_zip"
 _FOUND = " | ".join(f"result({tool}, ok = true)" for tool in _FIND_USER)
 _RETAIL_UPDATES = (
@@ -75,64 +73,42 @@ RULES = {
 class Domain:
     """A domain of the benchmark.
 
-    tools  the JSON schema of each tool's arguments
+    rules    those of its policy
+    tools    the JSON schema of each tool's arguments
+    session  opens a session, with data of its own
     """
 
     name: str
+    rules: tuple[str, ...]
     tools: dict[str, dict[str, Any]]
-    data: dict[str, Any]
-    _classes: dict[str, Any]
-
-    def session(self) -> Session:
-        """A session with data of its own, which its calls change."""
-        text = json.dumps({name: self.data[name] for name in self.data if name != "flights"})
-        return Session(self, json.loads(text))  # several times as fast as a deep copy
+    session: Callable[[], Session]
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A conversation's copy of the data."""
+    """A conversation's copy of the data.
 
-    domain: Domain
+    data    as JSON; arguments are drawn from it
+    invoke  calls a tool; it raises where the tool refuses the call
+    """
+
     data: dict[str, Any]
+    invoke: Callable[[str, dict[str, Any]], Any]
 
     def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The result of a call, as an object. A tool that raises has refused the call."""
-        data = self.data | {name: value for name, value in self.domain.data.items() if name == "flights"}
         try:
-            text = str(self.domain._classes[tool].invoke(data, **arguments))
+            value = self.invoke(tool, arguments)
         except Exception as error:  # the tools do not check all arguments
             return {"ok": False, "text": type(error).__name__}
+        if isinstance(value, BaseModel):
+            return {"ok": True, **value.model_dump(mode="json")}
+        text = str(value)
         try:
             value = json.loads(text)
         except ValueError:
             value = text
         return {"ok": not text.startswith("Error"), **(value if isinstance(value, dict) else {"text": value})}
-
-
-def read_domain(checkout: Path, name: str) -> Domain:
-    """A domain of a checkout. Imports the modules of its tools."""
-    folder = checkout / _ROOT / name
-    for package in ("tau_bench", "tau_bench.envs"):  # their own imports need packages for users' models
-        sys.modules.setdefault(package, types.ModuleType(package))
-    _load("tau_bench.envs.tool", checkout / _ROOT / "tool.py")
-    classes = {}
-    for path in sorted((folder / "tools").glob("[a-z]*.py")):
-        module = _load(f"tau_bench.envs.{name}_{path.stem}", path)
-        found = next(each for each in vars(module).values() if hasattr(each, "get_info") and each.__name__ != "Tool")
-        classes[path.stem] = found
-    infos = {tool: found.get_info()["function"] for tool, found in classes.items()}
-    tools = {infos[tool]["name"]: infos[tool]["parameters"] for tool in classes}
-    data = {path.stem: json.loads(path.read_text()) for path in sorted((folder / "data").glob("*.json"))}
-    return Domain(name, tools, data, {infos[tool]["name"]: found for tool, found in classes.items()})
-
-
-def _load(name: str, path: Path) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class RandomArguments:
@@ -148,6 +124,8 @@ class RandomArguments:
         known = list(self._known(name))
         if known and self._rng.random() < 0.9:
             return self._rng.choice(known)
+        if "anyOf" in schema:
+            return self.draw(schema["anyOf"][0], name)
         if "enum" in schema:
             return self._rng.choice(schema["enum"])
         match schema.get("type"):

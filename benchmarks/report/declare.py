@@ -12,8 +12,9 @@ Public event logs and their rules of Declare, as axelmezini/suffix-prediction ha
 the test part, so that the test traces satisfy them. The training part is the one with noise {noise}. The rest of each
 test trace is predicted from its first activity, and from half of the median length, one and two more ("half"), with a
 budget that 99 % of the training traces keep to. "Greedy" takes the most probable activity, "sampling" draws at
-temperature 0.7 as the authors do, "beams" has 8. "Masks" forbid an activity after which the rules cannot be met at any
-length, as engines do that know no distances. Ours prune by distance to the budget, with the same searches and samples.
+temperature 0.7 as the authors do, "beams" is the search of `/decode` with a scorer, of 8 beams. "Masks" forbid an
+activity after which the rules cannot be met at any length, as engines do that know no distances. Ours prune by distance
+to the budget, with the same searches and samples.
 Satisfied: all rules hold of the whole predicted trace, by an evaluation of the formulas without an automaton.
 Similarity: 1 minus the distance of Damerau and Levenshtein (neighbours that are swapped are not edited again) divided
 by the longer length, of the rest alone. Times are milliseconds of the processor for one rest; a model's log-probs are

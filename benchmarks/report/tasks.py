@@ -41,12 +41,15 @@ PUBLISHED_NOTES = """
 The same scores of outputs that other systems' authors published with the data, for the whole split:
 """
 POLICIES_NOTES = """
-The tools and data of tau-bench, run offline, and rules over the order of events written from its policy texts
-(`benchmarks/policies/domains.py`). An agent has {calls} calls, and the same seeds for each system. "random" proposes
-any event with any arguments; "adversarial" proposes updates, transfers and replies. "masks" forbid an event after which
-a rule cannot be met by anything, as engines do that look one step ahead. "conform": all rules hold at the end.
-"broken": a rule was broken by an event; "unmet": the conversation ended before a rule was met; "stuck": no event was
-allowed. The time is that of one decision after any number of events, in milliseconds, without the check of arguments.
+The tools and data of tau-bench and tau2, run offline, and rules over the order of events written from their policy
+texts (`benchmarks/policies/domains.py`); the texts of both say the same of the order. An agent has {calls} calls, and
+the same seeds for each system. "random" proposes any event with any arguments; "adversarial" proposes updates,
+transfers and replies. A language model proposes names of tools, or a reply, which it draws after the last events in
+words; arguments are drawn as for "random". An agent that gets nothing of what it wants proposes any event. "masks"
+forbid an event after which a rule cannot be met by anything, as engines do that look one step ahead. "conform": all
+rules hold at the end. "broken": a rule was broken by an event; "unmet": the conversation ended before a rule was met,
+within the calls; "stuck": no event was allowed, a dead end. "decision ms" is the time of one decision after any number
+of events, without the check of arguments; "model ms" is the median time in which a model draws eight names.
 """
 MARKERS = "os^vDP*X<>h"  # one more than there are colours, so that no two systems look alike
 COMMONGEN_HEAD = (
@@ -276,13 +279,19 @@ def policies_section(run: dict[str, Any]) -> str:
     rows = [
         (row["domain"], row["agent"], row["system"], f"{row['conform']} of {row['conversations']}", str(row["broken"]),
          str(row["unmet"]), str(row["stuck"]), f"{row['calls']:.1f}",
-         f"{row['decision_ms']['p50']:.2f} / {row['decision_ms']['p99']:.2f}" if row["decision_ms"] else "")
+         f"{row['decision_ms']['p50']:.2f} / {row['decision_ms']['p99']:.2f}" if row["decision_ms"] else "",
+         f"{row['model_ms']:.0f}" if row["model_ms"] else "")
         for row in run["rows"]
     ]  # fmt: skip
-    head = ("domain", "agent", "system", "conform", "broken", "unmet", "stuck", "calls", "decision ms, p50 / p99")
+    head = (
+        "domain", "agent", "system", "conform", "broken", "unmet", "stuck", "calls", "decision ms, p50 / p99",
+        "model ms",
+    )  # fmt: skip
     sizes = [
         f"- {name}: {size['rules']} rules, {size['tools']} tools, {size['letters']} letters, {size['states']} states, "
         f"compiled in {size['compile_s']:.2f} s; {size['calls_needed']} calls are needed from the start."
         for name, size in run["sizes"].items()
     ]
-    return section("Policies of tau-bench", run, POLICIES_NOTES.format(calls=run["calls"]), table(head, rows), *sizes)
+    details = [f"tau-bench {run['commits']['tau_bench']}, tau2 {run['commits']['tau2']}"]
+    notes = POLICIES_NOTES.format(calls=run["calls"])
+    return section("Policies of tau-bench and tau2", run, notes, table(head, rows), "\n".join(sizes), details=details)

@@ -18,24 +18,27 @@ CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_l
 ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
 
 
-def load_model(path_or_name: str, device: str, dtype: str) -> PreTrainedModel:
+def load_model(path_or_name: str, device: str, dtype: str, *, safetensors_only: bool = False) -> PreTrainedModel:
     """Load a model from a directory, or from the hub by name. It is placed on its device.
 
     device  "auto" takes a GPU where there is one; else a torch device
     dtype   one of DTYPES; "auto" is float32 on the CPU (half precision is slow and coarse there), the checkpoint's own
             elsewhere
+    safetensors_only  whether weights of other formats are refused
 
     Raises ModelUnavailable where no causal language model can be loaded, or device or dtype is unknown.
     """
     if dtype not in DTYPES:
         raise ModelUnavailable(f"the dtype {dtype!r} is none of {', '.join(DTYPES)}")
     local = Path(path_or_name).exists()
+    formats = {"use_safetensors": True} if safetensors_only else {}
     try:
         target = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         chosen = ("float32" if target.type == "cpu" else "auto") if dtype == "auto" else dtype
         with _without_progress_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True
+                path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True, trust_remote_code=False,
+                **formats,
             )
         model, report = loaded[0].to(target), loaded[1]
     except Exception as error:  # the library and its file readers have no common error class
@@ -45,6 +48,18 @@ def load_model(path_or_name: str, device: str, dtype: str) -> PreTrainedModel:
         raise ModelUnavailable(f"{path_or_name!r} lacks weights of a causal language model, such as {missing[0]}")
     typed: PreTrainedModel = model
     return typed
+
+
+def load_scoring_model(folder: str, device: str) -> PreTrainedModel:
+    """Load a model of a folder that is read without a cache. Only weights in safetensors are read.
+
+    Raises ModelUnavailable.
+    """
+    if not Path(folder).is_dir():
+        raise ModelUnavailable(f"there is no folder {folder!r}")
+    model = load_model(folder, device, "auto", safetensors_only=True)
+    model.eval().requires_grad_(False)
+    return model
 
 
 def eos_ids_of(model: PreTrainedModel) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 
 from benchmarks.declare.__main__ import lengths_of, measure_log, tasks_of
 from benchmarks.declare.logs import EventLog, Rules, Trace, read_log, state_after
-from benchmarks.declare.models import LstmModel, NgramModel, RowModel
+from benchmarks.declare.models import CachedScorer, LstmScorer, NgramScorer
 from benchmarks.declare.prediction import SYSTEMS, MaskedGreedy, edit_distance, free_automaton, similarity, systems_of
 from benchmarks.report.declare import declare_section
 from compiler.lifting import UNREACHABLE
+from decoding.label_scoring import ScorerModel
 from decoding.model import StepInput
 
 A, B, C = range(3)
@@ -27,15 +29,10 @@ RULES = ('existence("Open case")', 'response("Open case", "B")', 'not_chain_succ
 TRACES: tuple[Trace, ...] = ((A, B), (A, C, B), (C, A, B), (A, B, A, B)) * 5
 
 
-class FixedModel(RowModel):
-    """The same log-probs after each row."""
-
-    def __init__(self, *probs: float) -> None:
-        super().__init__(len(probs) - 1)
-        self._log_probs = torch.tensor(probs).log()
-
-    def score_rows(self, rows: Any) -> torch.Tensor:
-        return self._log_probs.expand(len(rows), -1)
+def fixed_model(*probs: float) -> ScorerModel:
+    """A model with the same log-probs after each prefix."""
+    row = np.log(probs)
+    return ScorerModel(lambda prefixes: np.tile(row, (len(prefixes), 1)), len(probs) - 1)
 
 
 def xes(*traces: str, namespace: str = "") -> str:
@@ -109,23 +106,23 @@ def test_similarity_lies_between_nothing_and_everything() -> None:
     assert similarity((A, B), (B, A)) == 0.5 and similarity((A,), (B,)) == 0.0
 
 
-@pytest.mark.parametrize("kind", [NgramModel, functools.partial(LstmModel, seed=1)])
+@pytest.mark.parametrize("kind", [NgramScorer, functools.partial(LstmScorer, seed=1)])
 def test_models_learn_and_obey_the_protocol(kind: Any) -> None:
-    model = kind(TRACES, 3)
-    rows = model.log_probs([(), (A, C), (C,)])
+    model = ScorerModel(CachedScorer(kind(TRACES, 3)), 3)
+    rows = model.log_probs([[], [A, C], [C]])
     assert torch.allclose(rows.exp().sum(dim=1), torch.ones(3), atol=1e-5)
     assert int(rows[1].argmax()) == B  # in all traces
     session, first = model.prefill((A,))
     scores = model.step([StepInput(session, torch.tensor([0, 0]), torch.tensor([[C, B], [B, A]]))])[0]
     scored = model.score((A,), (C, B, A))
     assert torch.allclose(scores.token_log_probs[0], torch.tensor(scored.log_probs[1:2]), atol=1e-5)
-    assert torch.allclose(scores.log_probs[0], model.log_probs([(A, C, B)])[0], atol=1e-5)
+    assert torch.allclose(scores.log_probs[0], model.log_probs([[A, C, B]])[0], atol=1e-5)
     assert abs(float(first[C]) - scored.log_probs[0]) < 1e-5
 
 
 def test_ours_satisfy_where_others_cannot() -> None:
     rules = Rules(RULES, ACTIVITIES)
-    model = FixedModel(0.3, 0.05, 0.55, 0.1)  # it never ends by itself
+    model = fixed_model(0.3, 0.05, 0.55, 0.1)  # it never ends by itself
     systems = systems_of(model, rules, ACTIVITIES)
     assert tuple(systems) == SYSTEMS
     for budget, seed in itertools.product((3, 4, 6), range(5)):
@@ -141,7 +138,7 @@ def test_ours_satisfy_where_others_cannot() -> None:
 
 def test_masks_end_where_the_model_ends() -> None:
     rules = Rules(('existence("B")',), ACTIVITIES)
-    masked = MaskedGreedy(FixedModel(0.1, 0.3, 0.2, 0.4), rules.automaton)
+    masked = MaskedGreedy(fixed_model(0.1, 0.3, 0.2, 0.4), rules.automaton)
     assert masked((A,), 9, 0) == (B,)  # the end is more probable, but not before B
     assert state_after(free_automaton(ACTIVITIES), (A, B)) == free_automaton(ACTIVITIES).start
 

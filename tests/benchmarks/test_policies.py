@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
+from app.settings import BUILT_IN_MODEL
 from benchmarks.policies import __main__ as benchmark
-from benchmarks.policies import domains
+from benchmarks.policies.agents import EventModel
 from benchmarks.policies.domains import Domain, RandomArguments
+from benchmarks.policies.tau import domain_of
+from benchmarks.policies.tau2 import read_tau2_domain
 from compiler.policies import EventKind
 
+TAU2 = {  # small files of our own in the layout of tau2
+    "src/tau2/environment/db.py": "from tau2.utils.pydantic_utils import BaseModelNoExtra as DB",
+    "src/tau2/environment/toolkit.py": """
+from tau2.environment.tool import Tool, as_tool
+class ToolKitBase:
+    def __init__(self, db): self.db = db
+    @property
+    def tools(self): return {"get_order": self.get_order}
+    def use_tool(self, name, **arguments): return self.tools[name](**arguments)
+""",
+    "src/tau2/domains/retail/utils.py": "from tau2.utils.utils import DATA_DIR",
+    "src/tau2/domains/retail/data_model.py": """
+from pydantic import BaseModel
+from tau2.environment.db import DB
+class Order(BaseModel): status: str
+class Reason(BaseModel): text: str
+class RetailDB(DB):
+    orders: dict[str, Order]
+    users: dict[str, dict]
+""",
+    "src/tau2/domains/retail/tools.py": """
+from loguru import logger
+from tau2.domains.retail.data_model import Order, Reason, RetailDB
+from tau2.environment.toolkit import ToolKitBase
+class RetailTools(ToolKitBase):
+    def get_order(self, order_id: str, reasons: list[Reason | dict]) -> Order:
+        logger.info("called")
+        self.db.orders[order_id].status = "seen"
+        return self.db.orders[order_id]
+""",
+    "data/tau2/domains/retail/db.json": json.dumps({"orders": {"o1": {"status": "new"}}, "users": {}}),
+}  # fmt: skip
 ORDER = {"type": "object", "properties": {"order_id": {"type": "string"}}, "required": ["order_id"]}
 USERS = {"u1": {"name": {"first_name": "A", "last_name": "B"}, "email": "a@b", "orders": ["o1"], "payment_methods": {}}}
 
@@ -32,12 +70,11 @@ class Cancel:
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch) -> Domain:
+def shop() -> Domain:
     rules = ('G(cancel_order -> O result(get_order, status = "pending"))', "F get_order")
-    monkeypatch.setitem(domains.RULES, "shop", rules)
     data = {"users": USERS, "orders": {"o1": {"status": "pending", "items": []}}}
     tools = {"get_order": Look, "cancel_order": Cancel}
-    return Domain("shop", dict.fromkeys(tools, ORDER), data, tools)
+    return domain_of("shop", rules, dict.fromkeys(tools, ORDER), data=data, classes=tools)
 
 
 def test_a_session_changes_its_own_data_alone(shop: Domain) -> None:
@@ -54,8 +91,43 @@ def test_arguments_are_mostly_those_of_the_user(shop: Domain) -> None:
     assert 30 < drawn.count("o1") < 50
 
 
+def test_a_model_proposes_names_of_events(shop: Domain) -> None:
+    model = EventModel(Path(BUILT_IN_MODEL))
+    names = model.names(shop, [])
+    assert set(names) <= {"get_order", "cancel_order", "reply"} and len(names) == 8
+    assert model.names(shop, []) is names and len(model.ms) == 1  # drawn once
+    policy = benchmark.read_rules_of(shop)
+    played = [benchmark.play(shop, policy, "ours", model, calls=3, seed=seed) for seed in range(5)]
+    assert not any(each.stuck or policy.violations(each.events, ended=True) for each in played)
+
+
+@pytest.fixture
+def no_modules_stay() -> Iterator[None]:
+    """The stubs of tau2's packages are removed after the test."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in ("tau2", "loguru"):
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("no_modules_stay")
+def test_a_domain_of_tau2_is_read(tmp_path: Path) -> None:
+    for path, text in TAU2.items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    domain = read_tau2_domain(tmp_path, "retail", tmp_path)
+    assert domain.name == "tau2 retail" and list(domain.tools) == ["get_order"]
+    assert domain.tools["get_order"]["properties"]["reasons"]["items"]["anyOf"][0]["properties"].keys() == {"text"}
+    first, second = domain.session(), domain.session()
+    assert first.call("get_order", {"order_id": "o1", "reasons": []}) == {"ok": True, "status": "seen"}
+    assert first.call("get_order", {"order_id": "o2", "reasons": []}) == {"ok": False, "text": "KeyError"}
+    assert second.data["orders"] == {"o1": {"status": "new"}}
+
+
 @pytest.mark.parametrize("agent", ["random", "adversarial"])
-def test_ours_keeps_all_rules_where_others_lose_some(shop: Domain, agent: benchmark.Agent) -> None:
+def test_ours_keeps_all_rules_where_others_lose_some(shop: Domain, agent: Literal["random", "adversarial"]) -> None:
     policy = benchmark.read_rules_of(shop)
     conform = {}
     for system in ("free", "masks", "ours"):

@@ -156,6 +156,8 @@ def test_decode_finds_the_best_labels(kind: str, url: str) -> None:
     assert result.labels == ("a", "a", "b") and result.satisfied and result.log_prob == pytest.approx(-2.2)
     beams = ask(kind, url, lambda c: c.decode(rows, F("b").over("a", "b"), beams=2))
     assert beams.labels == result.labels and beams.trace[-1].distance == 0
+    with pytest.raises(InvalidRequestError, match="this service has no scorer"):
+        ask(kind, url, lambda c: c.decode(None, F("b"), scorer="claims", prefix=["a"], max_tokens=4))
 
 
 @with_both_clients

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from app.automaton_cache import summary
 from app.errors import AutomatonMissing, MessageInvalid
 from app.messages import (
     CaptureBody,
@@ -112,6 +113,12 @@ def stall_reason(problem: str, seconds: float, seconds_max: float) -> str:
         return ""
     # Infinite seconds mean that the thread has ended, so no duration is named.
     return NotReadyCode.STALLED.reason(problem + (f" for {seconds:.0f} s" if math.isfinite(seconds) else " any more"))
+
+
+def sizes_of(automaton: str, constraint: CompiledConstraint, context: Context) -> CompileJobResult:
+    """The constraint's sizes. They include the compile time if the job waited for a compilation."""
+    result = context.compilation
+    return summary(automaton, constraint, result is None or result.cached, 0.0 if result is None else result.compile_ms)
 
 
 def timings_of(job: OwnedJob, sizes: CompileJobResult, waited_s: float, decode_s: float) -> TimingsBody:

@@ -13,28 +13,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, summary, token_bytes
+from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, token_bytes
 from app.errors import PromptViolates, without_message
 from app.messages import (
     FORMAT,
     CaptureBody,
     ChoiceBody,
-    CompileJobResult,
     DecodeJob,
-    DecodeJobResult,
     GenerateJob,
     GenerateJobResult,
     GenerationOptions,
     Progress,
     TokenizeJob,
     UsageBody,
-    named_decoding,
     named_generation,
 )
-from app.models import ModelFiles, checked_model, open_model_files
+from app.models import ModelFiles, checked_model, open_model_files, open_scorers
 from app.models.tokenizer import PromptEncoder, Speller, open_tokenizer
 from app.observability import metrics, tracing
-from app.requests import budget_beside, check_paths
+from app.requests import budget_beside
 from app.settings import Settings
 from app.worker.handlers.answers import with_messages
 from app.worker.handlers.base import (
@@ -43,11 +40,12 @@ from app.worker.handlers.base import (
     captured,
     dispatcher,
     load_constraint,
+    sizes_of,
     stall_reason,
     timings_of,
     word_trace,
 )
-from app.worker.handlers.decode import decode_matrix, label_path
+from app.worker.handlers.decode import LabelDecoder
 from app.worker.handlers.engine import EngineWatch, memory_bytes, trace_bytes
 from app.worker.handlers.prompts import PromptTokenizer, prompt_text
 from app.worker.handlers.rescoring import prompt_tokens, rescored, with_own_log_probs
@@ -55,7 +53,7 @@ from app.worker.handlers.step_events import StepEventBuilder
 from app.worker.handlers.token_trace import token_trace
 from compiler.artifact import CompiledConstraint
 from compiler.products import LazyProduct, ProductStart
-from compiler.text import TextAutomaton, answer_text, check_text, read_prefix, written_text
+from compiler.text import answer_text, check_text, read_prefix, written_text
 from decoding.alternatives import AlternativesRecorder
 from decoding.engine import (
     Engine,
@@ -91,12 +89,14 @@ def open_handler(settings: Settings) -> Handler:
     folder = checked_model(settings)
     files = open_model_files(folder)
     model = HuggingFaceModel.load(folder, device=settings.inference.device, dtype=settings.inference.dtype)
+    decode = open_decoder(settings, files.vocabulary.fingerprint)
+    labels = LabelDecoder(settings, decode, open_scorers(settings))
     generator = Generator(model, files, settings)
     metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
     metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
 
     handle = dispatcher(
-        "generate", {GenerateJob: generator.run, DecodeJob: generator.decode, TokenizeJob: generator.prompts.tokenize}
+        "generate", {GenerateJob: generator.run, DecodeJob: labels.run, TokenizeJob: generator.prompts.tokenize}
     )
     return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
 
@@ -172,7 +172,7 @@ class Generator:
 
     def _generate(self, job: GenerateJob, context: Context) -> GenerateJobResult:
         constraint, prepared = self._prepared_constraint(job.automaton, context)
-        sizes = _sizes(job.automaton, constraint, context)
+        sizes = sizes_of(job.automaton, constraint, context)
         if job.progress == "steps":
             context.publish(sizes)
         prompt_ids = self.prompts.ids(job)
@@ -197,18 +197,6 @@ class Generator:
             prompt_tokens=prompt_tokens(self._engine, prompt_ids, job.prompt_log_probs, context.cancelled),
         )
         return named_generation(with_messages(result, job), job.names)
-
-    def decode(self, job: DecodeJob, context: Context) -> DecodeJobResult:
-        """Answer a job that brings the model's log-probs along.
-
-        Raises what decoding.errors names, AutomatonMissing where the store forgot the constraint.
-        """
-        constraint = self._load_constraint(job.automaton, context)
-        assert isinstance(constraint.text, TextAutomaton)  # of labels
-        check_paths(len(job.log_probs), constraint.text.display_dfa.states, self._settings)
-        search = functools.partial(label_path, job, context.cancelled)
-        sizes = _sizes(job.automaton, constraint, context)
-        return named_decoding(decode_matrix(job, constraint, search, sizes, context.waited_s), job.names)
 
     def _prepared_constraint(self, automaton: str, context: Context) -> tuple[CompiledConstraint, PreparedConstraint]:
         """A constraint with its tables on the device, cached between requests."""
@@ -351,12 +339,6 @@ def _fit_budget(job: GenerateJob, prompt_tokens: int, context_tokens: int | None
         return job
     budget = budget_beside(job.options.max_tokens, prompt_tokens, context_tokens)
     return replace(job, options=job.options.model_copy(update={"max_tokens": budget}))
-
-
-def _sizes(automaton: str, constraint: CompiledConstraint, context: Context) -> CompileJobResult:
-    """The constraint's sizes. They include the compile time if the job waited for a compilation."""
-    result = context.compilation
-    return summary(automaton, constraint, result is None or result.cached, 0.0 if result is None else result.compile_ms)
 
 
 def _rows(options: GenerationOptions) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from app.api.schemas import DecodeRequest
+from app.api.decode_request import DecodeRequest
 from app.errors import AutomatonMissing, InternalError
 from app.messages import DecodeJob, DecodeJobResult, Job, Result, automaton_key
 from app.worker.handlers.base import Context, Handler
@@ -130,7 +130,7 @@ async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[
         return DecodeJobResult(("boot",), -1.0, -1.0, True, (), job.automaton, fake_handlers.NO_TIME)
 
     body = {"log_probs": [[-1.0] * 4], "labels": LABELS, "constraint": CONSTRAINT}
-    params = DecodeRequest.model_validate(body).to_params()
+    params = DecodeRequest.model_validate(body).to_params({})
     async with running_service(COMPILE | {"generate": lambda settings: Handler(handle)}) as (service, _):
         result = await service.answer(await service.begin(params))
         assert isinstance(result, DecodeJobResult) and result.labels == ("boot",)
@@ -139,9 +139,9 @@ async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[
 
 def test_beam_defaults_are_the_documented_ones() -> None:
     fields = {"log_probs": [[0.0]], "labels": ["a"], "constraint": {"regex": "a"}, "beams": 4}
-    params = DecodeRequest.model_validate(fields).to_params()
+    params = DecodeRequest.model_validate(fields).to_params({})
     assert (params.alpha_min, params.gamma) == (0.5, 1.0)
-    given = DecodeRequest.model_validate({**fields, "alpha_min": 0.25, "gamma": 2.0}).to_params()
+    given = DecodeRequest.model_validate({**fields, "alpha_min": 0.25, "gamma": 2.0}).to_params({})
     assert (given.alpha_min, given.gamma) == (0.25, 2.0)
 
 
