@@ -30,6 +30,7 @@ class GenerateParams:
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
                         caller did not set
     answer              the JSON of an AnswerReader, if answers are read as messages
+    reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
@@ -44,6 +45,7 @@ class GenerateParams:
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
+    reply_paths: tuple[str, ...] | None = None
     prompt_log_probs: int | None = None
 
     @property

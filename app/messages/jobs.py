@@ -164,6 +164,7 @@ class GenerateJob(OwnedJob):
                         begins a text, too; None if the tokenizer finds and adds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     answer              the JSON of an AnswerReader, with which texts are read as messages; None if they are not
+    reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
@@ -176,6 +177,7 @@ class GenerateJob(OwnedJob):
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
+    reply_paths: tuple[str, ...] | None = None
     prompt_log_probs: int | None = None
     kind: Literal["generate"] = "generate"
 

@@ -13,13 +13,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.api.conversations import PolicyBody
+from app.api.schemas import ObjectOrString
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import ALTERNATIVES_MAX
 from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported, validated
 from app.openai.requests import (
     ChatRequest,
     MessageBody,
-    ObjectOrString,
     OpenAIRequest,
     ReasoningEffort,
     TemplateArguments,
