@@ -112,6 +112,7 @@ def translate_messages(
         params = body.to_params()
     paths = None if parsed is None or not parsed.path else parsed.reply_paths
     params = replace(
-        params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), reply_paths=paths
-    )
+        params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), messages=True,
+        reply_paths=paths,
+    )  # fmt: skip
     return ConversationRequest(params, parsed)

@@ -157,6 +157,7 @@ class Service:
             markers=params.markers,
             clamp_to_context=params.clamp_to_context,
             answer=params.answer,
+            messages=params.messages,
             reply_paths=params.reply_paths,
             prompt_log_probs=params.prompt_log_probs,
         )
