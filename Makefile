@@ -1,7 +1,7 @@
 # All commands run in .venv, which is made from locks/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up environment check test tests test-long image image-files compose-test chaos reference bench load abuse fuzz measure docs lock audit lowest pythons distributions clean bench-long hmm
+.PHONY: help setup demo serve up environment check test tests test-long image image-files compose-test chaos reference bench load abuse fuzz measure docs lock audit lowest pythons clients distributions clean bench-long hmm
 
 PYTHON ?= python3
 VENV := .venv
@@ -43,6 +43,7 @@ help:
 	@echo "  make audit        licences and a bill of materials of what is installed, known vulnerabilities of locks/"
 	@echo "  make lowest       run the tests with the lowest versions that pyproject.toml allows (minutes)"
 	@echo "  make pythons      run tests on Python 3.12 to 3.14, where there is an interpreter (minutes)"
+	@echo "  make clients      OpenAI clients, agents and frameworks in their default modes, each in an environment of its own (minutes)"
 	@echo "  make distributions install the wheel and the sdist with pip into new environments, and run the demo (minutes)"
 	@echo "  make clean        delete $(VENV) and all caches"
 
@@ -104,7 +105,7 @@ test-long: $(ORACLES)
 	$(BIN)/python -m tests.references.search --cases 5000
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long.chaos --record
 	$(MAKE) --no-print-directory abuse
-	$(MAKE) --no-print-directory lowest pythons distributions audit compose-test
+	$(MAKE) --no-print-directory lowest pythons clients distributions audit compose-test
 	$(MAKE) --no-print-directory fuzz N=100000
 
 measure: $(INSTALLED)
@@ -193,6 +194,10 @@ lowest: $(UV)/.installed
 # Newer versions of Python, with the packages of locks/ but PyTorch.
 pythons: $(UV)/.installed
 	$(UV)/bin/python -m tools.pythons .cache/pythons
+
+# Clients of others in their default modes against a service; one that cannot be installed is named and left out.
+clients: $(INSTALLED)
+	$(BIN)/python -m tests.long.clients
 
 # As a user installs them: pip resolves all but PyTorch from the metadata.
 distributions: $(INSTALLED)

@@ -80,6 +80,8 @@ class GenerateOptions(TypedDict, total=False):
     model: str | None  # UnknownModelError unless this model is served
     automaton: str | None  # the hash of a compiled constraint, instead of a constraint
     tools: Sequence[Mapping[str, Any]] | None  # with messages: the tools that may be called, as in the chat API
+    tool_choice: str | Mapping[str, Any] | None  # with tools: "auto", "required", "none", one function, allowed_tools
+    parallel_tool_calls: bool | None  # with tools: whether an answer may have several calls
     policy: Policy | None  # with tools: rules over the order of calls, results and replies
     idempotency_key: str | None  # equal keys of equal requests share one job
 

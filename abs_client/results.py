@@ -122,15 +122,15 @@ class GeneratedText:
 
 @dataclass(frozen=True)
 class Usage:
-    """The work of a request.
+    """The work of a request. The completion tokens are those of all texts, their ends and thoughts included.
 
-    completion_tokens  over all texts, the end of each included
-    sequences          texts that were written in parallel
+    sequences  texts that were written in parallel
     """
 
     prompt_tokens: int
     completion_tokens: int
     sequences: int
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True)

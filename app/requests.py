@@ -29,7 +29,9 @@ class GenerateParams:
                         tokenizer finds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves; for a budget that the
                         caller did not set
-    answer              the JSON of an AnswerReader, if answers are read as messages
+    answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
+    messages            whether each choice has the message that the reader finds in it
+    reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
@@ -44,6 +46,8 @@ class GenerateParams:
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
+    messages: bool = False
+    reply_paths: tuple[str, ...] | None = None
     prompt_log_probs: int | None = None
 
     @property

@@ -149,6 +149,8 @@ DISTRIBUTION = {  # where the import name is not the distribution's; the first t
     "lmformatenforcer": "lm-format-enforcer",
     "outlines_core": "outlines-core",
     "PIL": "pillow",
+    "llama_index.core": "llama-index-core",
+    "llama_index.llms.openai_like": "llama-index-llms-openai-like",
     "pydantic_ai": "pydantic-ai-slim",
     "yaml": "pyyaml",
     "opentelemetry.exporter": "opentelemetry-exporter-otlp-proto-http",
@@ -351,13 +353,15 @@ def _distribution(name: str) -> str:
 def test_every_import_is_declared_and_every_declaration_imported() -> None:
     used = foreign(PACKAGES) - {"starlette"} - BY_HAND  # starlette is fastapi's own floor
     assert used | PROGRAMS == declared("compile", "inference", "onnx", "redis", "up", "otel")
-    assert foreign(("tests",)) - used <= declared("dev") | {"starlette"}
-    assert foreign(("benchmarks",)) - used - BY_HAND - of_other_systems() <= declared("reference")
+    clients = pinned_in("tests/long/clients/requirements")
+    assert foreign(("tests",)) - used - clients <= declared("dev") | {"starlette"}
+    systems = pinned_in("benchmarks/systems/requirements")
+    assert foreign(("benchmarks",)) - used - BY_HAND - systems <= declared("reference")
 
 
-def of_other_systems() -> set[str]:
-    """What the environments hold of the systems that are measured beside ours."""
-    files = (ROOT / "benchmarks" / "systems" / "requirements").glob("*.txt")
+def pinned_in(folder: str) -> set[str]:
+    """What the environments hold of the systems or clients of others that a folder has requirements of."""
+    files = (ROOT / folder).glob("*.txt")
     return {line.partition("==")[0] for file in files for line in file.read_text(encoding="utf-8").splitlines()}
 
 

@@ -8,9 +8,15 @@ from app.api.openapi import problem_response
 from app.auth import HEALTH, ROUTE_SCOPES
 
 Document = dict[str, Any]
-KEY = "key"
-_SCHEME = {
-    "type": "http", "scheme": "bearer", "description": "A key as `abs keys new` makes it, where the service has keys"
+KEY, KEY_FIELD = "key", "key_field"
+_SCHEMES = {
+    KEY: {
+        "type": "http", "scheme": "bearer",
+        "description": "A key as `abs keys new` makes it, where the service has keys",
+    },
+    KEY_FIELD: {
+        "type": "apiKey", "in": "header", "name": "x-api-key", "description": "The key, as Anthropic's clients send it"
+    },
 }
 _ANYWHERE = {
     "400": "malformed_request, invalid_json", "403": "origin_refused", "408": "request_timeout",
@@ -35,7 +41,7 @@ _LINKS = (  # of an answer: name, method, path and parameters of what it leads t
 
 def document_security(document: Document) -> None:
     """Add security, refusals and links to a document of the routes."""
-    document["components"].setdefault("securitySchemes", {})[KEY] = _SCHEME
+    document["components"].setdefault("securitySchemes", {}).update(_SCHEMES)
     scopes = {(route.method.lower(), route.path): route.scopes for route in ROUTE_SCOPES}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -43,7 +49,7 @@ def document_security(document: Document) -> None:
             if (method.upper(), path) == HEALTH:  # public in every configuration
                 continue
             _may_answer(operation["responses"], _WITH_KEYS)
-            operation["security"] = [{KEY: []}]
+            operation["security"] = [{KEY: []}, {KEY_FIELD: []}]
             operation["x-scopes"] = list(scopes.get((method, path), ()))
     for method, path, status, links in _LINKS:
         responses = document["paths"].get(path, {}).get(method, {}).get("responses", {})

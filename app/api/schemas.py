@@ -45,6 +45,8 @@ from compiler.spec import Spec, spec_from_json
 
 Constraint = Annotated[dict[str, Any], WithJsonSchema(CONSTRAINT_SCHEMA)]
 Strings = Annotated[list[str], Field(fail_fast=True)]  # reporting a million faults would take seconds
+_EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
+ObjectOrString = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]
 AutomatonHash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 POLICY_STATES_MAX = 1_000  # that POST /compile lists
 
@@ -145,6 +147,12 @@ class GenerateRequest(Body, GenerationOptions):
     prompt: str | None = None
     messages: Messages | None = Field(None, min_length=1, description="A conversation to continue, as in the chat API")
     tools: Tools | None = Field(None, description="With messages: the tools that may be called, as in the chat API")
+    tool_choice: ObjectOrString = Field(
+        None, description='With tools: "auto" (a reply or calls), "required", "none", one function, or allowed_tools'
+    )
+    parallel_tool_calls: bool | None = Field(
+        None, description="With tools: whether an answer may have several calls; true by default"
+    )
     policy: PolicyBody | None = Field(None, description="With tools: rules over the order of calls, results, replies")
     constraint: Constraint | None = None
     automaton: AutomatonHash | None = None
@@ -180,8 +188,9 @@ class GenerateRequest(Body, GenerationOptions):
             raise ValueError("give one of constraint and automaton")
         elif self.scope == "full":
             raise ValueError('scope "full" goes with prompt')
-        if self.policy is not None and self.tools is None:
-            raise ValueError("policy goes with messages and tools")
+        for name in ("policy", "tool_choice", "parallel_tool_calls"):
+            if getattr(self, name) is not None and self.tools is None:
+                raise ValueError(f"{name} goes with messages and tools")
         if self.algorithm != "sample" and self.n > self.beams:
             raise ValueError("n must not exceed beams")
         if self.rejected_top_k and not self.stream:

@@ -93,19 +93,27 @@ class AnswerReader:
         parts = self._read_body(text[at:], finished)
         return AnswerParts(parts.content, parts.calls, reasoning)
 
+    def thought_span(self, text: str) -> tuple[int, int] | None:
+        """Where the thought stands in an answer, in characters and without markers. None before its end is written."""
+        if self.thinking is None:
+            return None
+        begin = "" if self.thinking.opened else self.thinking.format.begin
+        end = text.find(self.thinking.format.end, len(begin)) if text.startswith(begin) else -1
+        return None if end < 0 else (len(begin), end)
+
     def _read_thought(self, text: str, finished: bool) -> tuple[str, int | None]:
         """The thought, and where the text behind it begins. None if this is not certain yet."""
         if self.thinking is None:
             return "", 0
+        span = self.thought_span(text)
+        if span is not None:
+            return text[slice(*span)].lstrip("\n"), span[1] + len(self.thinking.format.end)
         begin = "" if self.thinking.opened else self.thinking.format.begin
         if not text.startswith(begin):
             return "", None if not finished and begin.startswith(text) else 0
-        thought, end = text[len(begin) :], self.thinking.format.end
-        mark = thought.find(end)
-        if mark >= 0:
-            return thought[:mark].lstrip("\n"), len(begin) + mark + len(end)
         # A finished text without an end is a reply that begins like a thought.
-        return ("", 0) if finished else (without_beginning(thought, end).lstrip("\n"), None)
+        thought = without_beginning(text[len(begin) :], self.thinking.format.end)
+        return ("", 0) if finished else (thought.lstrip("\n"), None)
 
     def _read_body(self, text: str, finished: bool) -> AnswerParts:
         if self.calls is not None:

@@ -155,15 +155,15 @@ class TokenizeJob(JobHeader):
 
 @dataclass(frozen=True, config=CONFIG)
 class GenerateJob(OwnedJob):
-    """Continue `prompt` with a text that the stored automaton accepts.
-
-    prompt              a text, or token ids
+    """Continue `prompt`, text or ids, with a text of the stored automaton.
 
     progress            the events to publish: none, the progress, or every step's beams
     markers             start and end of each token that structures a chat template's prompt, which has the token that
                         begins a text, too; None if the tokenizer finds and adds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
-    answer              the JSON of an AnswerReader, with which texts are read as messages; None if they are not
+    answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
+    messages            whether each choice has the message that the reader finds in it
+    reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     """
 
@@ -176,13 +176,19 @@ class GenerateJob(OwnedJob):
     markers: tuple[tuple[int, int], ...] | None = None
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
+    messages: bool = False
+    reply_paths: tuple[str, ...] | None = None
     prompt_log_probs: int | None = None
     kind: Literal["generate"] = "generate"
 
 
 @dataclass(frozen=True, config=CONFIG)
 class DecodeJob(OwnedJob):
+<<<<<<< HEAD
     """A job that decodes labels. The automaton is stored. The answer has as many labels as the matrix has rows.
+=======
+    """Decode a matrix of log-probs over labels by a stored automaton. The answer has a label for each row.
+>>>>>>> clients-and-agent-page
 
     log_probs         a row for each step, a column for each label; None is -inf; empty with a scorer
     beams             how many rows a search keeps, or "exact": the best sequence of all

@@ -360,11 +360,14 @@ class ScorerTask:
 class UsageBody:
     """The tokens read and written, and the number of sequences. The written tokens are those of all choices, each with
     its end.
+
+    `reasoning_tokens` are those of thoughts among the written ones, without their markers; left out if there are none.
     """
 
     prompt_tokens: int
     completion_tokens: int
     sequences: int
+    reasoning_tokens: Annotated[int, Field(exclude_if=lambda tokens: tokens == 0)] = 0
 
 
 @dataclass(frozen=True, config=CONFIG)

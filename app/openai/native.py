@@ -58,11 +58,13 @@ async def generate(
         params, paths = translated.params, request_paths(translated.constraint, {"prompt": "messages"})
     with paths:
         submitted = await while_connected(request, service.begin(params, context))
-        if context.respond_async or not body.stream:
-            return await respond(request, service, submitted)
         reader = EventSubscription(service, submitted)
-        # An earlier failure gets a plain response instead of events.
-        await while_connected(request, reader.wait_until_compiled())
+        if not context.respond_async:
+            # An earlier failure gets a plain response instead of events. Its paths are those of the whole constraint,
+            # unlike the paths in a failure of the job.
+            await while_connected(request, reader.wait_until_compiled())
+    if context.respond_async or not body.stream:
+        return await respond(request, service, submitted)
     headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}
     return JobEvents(reader, request.state.request_id, headers=headers)
 
@@ -88,8 +90,9 @@ def chat_of(body: GenerateRequest) -> ChatRequest:
         for number, tool in enumerate(body.tools)
     ]
     return ChatRequest.model_construct(
-        messages=messages, tools=tools, policy=body.policy, constraint=body.constraint, automaton=body.automaton
-    )
+        messages=messages, tools=tools, tool_choice=body.tool_choice, parallel_tool_calls=body.parallel_tool_calls,
+        policy=body.policy, constraint=body.constraint, automaton=body.automaton,
+    )  # fmt: skip
 
 
 def translate_messages(
@@ -107,5 +110,9 @@ def translate_messages(
         body = body.model_copy(update={"constraint": ANY_ANSWER if parsed is None else parsed.constraint})
     with request_paths(parsed):
         params = body.to_params()
-    params = replace(params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict())
+    paths = None if parsed is None or not parsed.path else parsed.reply_paths
+    params = replace(
+        params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), messages=True,
+        reply_paths=paths,
+    )  # fmt: skip
     return ConversationRequest(params, parsed)

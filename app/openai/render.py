@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel
@@ -29,6 +29,7 @@ from app.openai.responses import (
     DeltaBody,
     DeltaChoiceBody,
     FinishReason,
+    TokenDetailsBody,
     TokenLogprobBody,
     TokenUsageBody,
     ToolCallBody,
@@ -105,18 +106,17 @@ def answers(
 
 def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
     """The results of several prompts as one: their tokens are added up."""
-    usages = [result.usage for result in results]
-    total = UsageBody(
-        sum(usage.prompt_tokens for usage in usages), sum(usage.completion_tokens for usage in usages),
-        sum(usage.sequences for usage in usages),
-    )  # fmt: skip
-    return replace(results[0], usage=total)
+    counts = zip(*(astuple(result.usage) for result in results), strict=True)
+    return replace(results[0], usage=UsageBody(*map(sum, counts)))
 
 
 def usage(result: GenerateJobResult) -> TokenUsageBody:
     """The token counts of a request, including samples that were not chosen."""
     prompt, generated = result.usage.prompt_tokens, result.usage.completion_tokens
-    return TokenUsageBody(prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated)
+    return TokenUsageBody(
+        prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated,
+        completion_tokens_details=TokenDetailsBody(reasoning_tokens=result.usage.reasoning_tokens),
+    )  # fmt: skip
 
 
 def _answer(

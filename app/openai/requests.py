@@ -21,7 +21,7 @@ from pydantic import (
 
 from app.api.conversations import PolicyBody
 from app.api.middleware.body import read_json
-from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, Strings
+from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, ObjectOrString, Strings
 from app.errors import InvalidJson
 from app.messages import ALTERNATIVES_MAX, GenerationOptions
 from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, unsupported
@@ -103,8 +103,6 @@ _STOPS_SCHEMA = {
     ]
 }
 Stops = Annotated[tuple[str, ...], BeforeValidator(_stops), WithJsonSchema(_STOPS_SCHEMA)]
-_EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
-ObjectOrString = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]
 Schema = ObjectOrString  # a JSON schema, as an object or as a string of JSON
 _DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 

@@ -25,12 +25,19 @@ class DeferredModel(StrictModel):
     model_config = ConfigDict(defer_build=True)
 
 
+class TokenDetailsBody(DeferredModel):
+    """The generated tokens that are thoughts, without the markers around these."""
+
+    reasoning_tokens: int
+
+
 class TokenUsageBody(DeferredModel):
     """Prompt tokens, and generated tokens of all answers including end tokens."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    completion_tokens_details: TokenDetailsBody
 
 
 class CompletionLogprobsBody(DeferredModel):

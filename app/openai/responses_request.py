@@ -13,13 +13,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.api.conversations import PolicyBody
+from app.api.schemas import ObjectOrString
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
 from app.messages import ALTERNATIVES_MAX
 from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported, validated
 from app.openai.requests import (
     ChatRequest,
     MessageBody,
-    ObjectOrString,
     OpenAIRequest,
     ReasoningEffort,
     TemplateArguments,
@@ -212,7 +212,10 @@ def _turn(item: Any, path: str) -> dict[str, Any]:
             return {"role": role, "content": _content(content, path)}
         case {"type": "reasoning"}:
             return {"role": "reasoning", "content": _thought(item.get("content"))}
-    message = "must be a message with role and content, reasoning, function_call or function_call_output"
+        case {"type": "item_reference"}:
+            message = "no item is stored: send the item itself, as clients do with `store: false`"
+        case _:
+            message = "must be a message with role and content, reasoning, function_call or function_call_output"
     raise InvalidRequest(((path, message),))
 
 

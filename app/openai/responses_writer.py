@@ -194,6 +194,7 @@ def _usage(result: GenerateJobResult) -> dict[str, Any]:
     tokens = usage(result)
     return {
         "input_tokens": tokens.prompt_tokens, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": tokens.completion_tokens, "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens": tokens.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": tokens.completion_tokens_details.reasoning_tokens},
         "total_tokens": tokens.total_tokens,
     }

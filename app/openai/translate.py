@@ -232,7 +232,8 @@ def _translate(
     best_by_token = params.options.algorithm == "sample" and params.options.n > n
     if best_by_token and request.stream:
         raise InvalidRequest((("best_of", "the best of several samples cannot be streamed: leave out best_of"),))
-    params = dataclasses.replace(params, markers=markers, clamp_to_context=budget is None)
+    reader = None if answer is None or answer.thinking is None else answer.reader.as_dict()
+    params = dataclasses.replace(params, markers=markers, clamp_to_context=budget is None, answer=reader)
     renamed = _renamed(request, params)
     return TranslatedRequest(
         params, n, free_stops or stops, logprobs, "", best_by_token, unconstrained, parsed, renamed, answer,

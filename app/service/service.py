@@ -162,6 +162,8 @@ class Service:
             markers=params.markers,
             clamp_to_context=params.clamp_to_context,
             answer=params.answer,
+            messages=params.messages,
+            reply_paths=params.reply_paths,
             prompt_log_probs=params.prompt_log_probs,
         )
         job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)

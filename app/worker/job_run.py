@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from app.broker import Broker, Delivery
@@ -154,7 +154,7 @@ def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
     if isinstance(job, OwnedJob) and job.compile_job is not None:
         compilation = context.compilation_result(job.compile_job)
         if isinstance(compilation, Failure):
-            return compilation
+            return _with_request_path(compilation, job)
         context.compilation = compilation
     result = _call_handler(handler, job, context)
     if not (_lacks_automaton(result) and isinstance(job, GenerateJob | DecodeJob) and job.spec is not None):
@@ -168,6 +168,19 @@ def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
     result = _call_handler(handler, job, context)
     # A store that loses a value at once is broken, and a third attempt would not help.
     return failure_of(StorageDown()) if _lacks_automaton(result) else result
+
+
+def _with_request_path(failure: Failure, job: OwnedJob) -> Failure:
+    """The failure of a compilation, with the field of the job's request.
+
+    Requests with tools share compilations with requests that state the same constraint, so only the job has the path.
+    """
+    field = failure.fields.get("field")
+    if not isinstance(job, GenerateJob) or job.reply_paths is None or not isinstance(field, str):
+        return failure
+    path = next(filter(field.startswith, job.reply_paths), None)
+    request_field = "tools" if path is None else field.removeprefix(path)
+    return replace(failure, fields=failure.fields | {"field": request_field})
 
 
 def _lacks_automaton(result: Result) -> bool:

@@ -1,7 +1,7 @@
 // The page: creates its parts and connects them.
 
 import { Answers, TokensView } from "./answers/answers.js";
-import { RequestError, askJson, hasKey, isKey, onKeyNeeded, setKey } from "./api.js";
+import { RequestError, askJson, hasKey } from "./api.js";
 import { AutomatonView } from "./automaton/automaton.js";
 import { Checker } from "./answers/checker.js";
 import { CodeDialog } from "./answers/code-dialog.js";
@@ -12,13 +12,11 @@ import { ConstraintForm } from "./forms/forms.js";
 import { LatticeView } from "./lattice/lattice.js";
 import { LiveCompiler } from "./live.js";
 import { Options } from "./options.js";
+import { initKeyForm, initThemeButton } from "./page-shell.js";
 import { isLink, linkOf, readLink } from "./permalink.js";
 import { PRESETS } from "./presets.js";
 import { sentence } from "./problems.js";
 import { Run } from "./run.js";
-
-const THEME_NAMES = { "": "Auto", light: "Light", dark: "Dark" };
-const NEXT_THEME = { "": "light", light: "dark", dark: "" };
 
 class Playground {
   constructor() {
@@ -136,11 +134,7 @@ class Playground {
       this.generate();
     });
     window.addEventListener("hashchange", () => this.#followLink());
-    onKeyNeeded(() => (byId("key-form").hidden = false));
-    byId("key-form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#useKey(byId("key").value.trim());
-    });
+    initKeyForm((problem) => this.showProblem(problem), () => this.#useKey());
   }
 
   #onEdit() {
@@ -259,39 +253,12 @@ class Playground {
     }
   }
 
-  async #useKey(key) {
-    if (!isKey(key)) return this.showProblem({ code: "unauthorized" });
-    setKey(key);
-    byId("key-form").hidden = true;
-    byId("key").value = "";
+  async #useKey() {
     this.showProblem(null);
     this.setStatus("The key is used for this tab.");
     await this.#loadModel();
     await this.live.compile();
   }
-}
-
-/** Lets a button cycle through the colour schemes: system, light, dark. */
-function initThemeButton(button) {
-  const { dataset } = document.documentElement;
-  const show = () => {
-    const theme = dataset.theme ?? "";
-    button.textContent = `◐ ${THEME_NAMES[theme]}`;
-    button.setAttribute("aria-label", `Colours: ${THEME_NAMES[theme]}. Change to ${THEME_NAMES[NEXT_THEME[theme]]}`);
-  };
-  button.addEventListener("click", () => {
-    const next = NEXT_THEME[dataset.theme ?? ""];
-    if (next) dataset.theme = next;
-    else delete dataset.theme;
-    try {
-      if (next) localStorage.setItem("abs.theme", next);
-      else localStorage.removeItem("abs.theme");
-    } catch {
-      // without storage the choice lasts for this page
-    }
-    show();
-  });
-  show();
 }
 
 const playground = new Playground();

@@ -1,23 +1,45 @@
-"""Reads the texts of a generation as messages of a conversation."""
+"""Reads the texts of a generation: their messages and their thoughts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from app.formats import AnswerReader, call_id
 from app.messages import AnsweredCallBody, AnsweredFunctionBody, AnswerMessageBody, GenerateJob, GenerateJobResult
 
 
-def with_messages(result: GenerateJobResult, job: GenerateJob) -> GenerateJobResult:
-    """The result with a message in each choice. Of a job whose answers are texts it stays as it is."""
+def with_parts(
+    result: GenerateJobResult, job: GenerateJob, token_sizes: Sequence[Sequence[int]]
+) -> GenerateJobResult:
+    """The result with the tokens of thoughts counted, and with messages if the job requests them.
+
+    token_sizes  the bytes of each token of each choice, without the end token
+    """
     if job.answer is None:
         return result
-    reader = AnswerReader.of(job.answer)
-    choices = tuple(
-        replace(choice, message=_message(reader, choice.text, job.id, number))
-        for number, choice in enumerate(result.choices)
-    )
-    return replace(result, choices=choices)
+    reader, choices = AnswerReader.of(job.answer), result.choices
+    counts = [
+        _thought_tokens(reader, choice.text, sizes) for choice, sizes in zip(choices, token_sizes, strict=True)
+    ]
+    if job.messages:
+        choices = tuple(
+            replace(choice, message=_message(reader, choice.text, job.id, number))
+            for number, choice in enumerate(choices)
+        )
+    return replace(result, choices=choices, usage=replace(result.usage, reasoning_tokens=sum(counts)))
+
+
+def _thought_tokens(reader: AnswerReader, text: str, sizes: Sequence[int]) -> int:
+    """How many tokens begin inside the thought of an answer."""
+    span = reader.thought_span(text)
+    if span is None:
+        return 0
+    start, end = (len(text[:char].encode()) for char in span)
+    # The text may lack a space that the first token has written.
+    places = accumulate(sizes[:-1], initial=len(text.encode()) - sum(sizes))
+    return sum(start <= max(place, 0) < end for place in places)
 
 
 def _message(reader: AnswerReader, text: str, job_id: str, number: int) -> AnswerMessageBody:

@@ -33,7 +33,7 @@ from app.models.tokenizer import PromptEncoder, Speller, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside
 from app.settings import Settings
-from app.worker.handlers.answers import with_messages
+from app.worker.handlers.answers import with_parts
 from app.worker.handlers.base import (
     Context,
     Handler,
@@ -196,7 +196,8 @@ class Generator:
             not_enforced=constraint.not_enforced, approximate=constraint.approximate,
             prompt_tokens=prompt_tokens(self._engine, prompt_ids, job.prompt_log_probs, context.cancelled),
         )
-        return named_generation(with_messages(result, job), job.names)
+        token_sizes = [[len(self._tokens[token] or b"") for token in each.tokens[:-1]] for each in hypotheses]
+        return named_generation(with_parts(result, job, token_sizes), job.names)
 
     def _prepared_constraint(self, automaton: str, context: Context) -> tuple[CompiledConstraint, PreparedConstraint]:
         """A constraint with its tables on the device, cached between requests."""

@@ -202,6 +202,22 @@ def test_two_authorization_headers_are_refused(tmp_path: Path) -> None:
     assert asyncio.run(response_to(middleware_of(tmp_path), "GET", "/v1/models", [field, field]))[0] == 401
 
 
+def test_a_key_may_stand_in_the_field_of_anthropic(tmp_path: Path) -> None:
+    text, app = add_key(tmp_path, "compile"), RecordingApp()
+    middleware = middleware_of(tmp_path, app)
+
+    def status_of(*fields: tuple[str, str]) -> int:
+        encoded = [(name.encode(), value.encode()) for name, value in fields]
+        return asyncio.run(response_to(middleware, "POST", "/compile", encoded))[0]
+
+    assert status_of(("x-api-key", text)) == 200
+    assert [state["owner"] for state in app.states] == ["anna"]
+    for value in (text[:-1] + "x", f"Bearer {text}", ""):
+        assert status_of(("x-api-key", value)) == 401
+    for second in (("x-api-key", text), ("authorization", f"Bearer {text}")):
+        assert status_of(("x-api-key", text), second) == 401, "which key counts is not left to chance"
+
+
 def test_a_key_opens_its_scopes_and_sets_the_owner(tmp_path: Path) -> None:
     text = add_key(tmp_path, "compile")
     app = RecordingApp()

@@ -53,8 +53,11 @@ def test_logs_and_errors_contain_no_secret_or_caller_text(
     wrong_key = key[:-8] + MARK + "00"
     successes = 0
     with httpx2.Client(base_url=process.url, timeout=START_S_MAX) as http:
-        for authorization in (f"Bearer {key}", f"Bearer {wrong_key}", f"Basic {MARK}", ""):
-            headers = {"authorization": authorization, "x-request-id": "a b", "cookie": MARK, "user-agent": MARK}
+        for field, value in (
+            ("authorization", f"Bearer {key}"), ("authorization", f"Bearer {wrong_key}"),
+            ("authorization", f"Basic {MARK}"), ("authorization", ""), ("x-api-key", key), ("x-api-key", wrong_key),
+        ):
+            headers = {field: value, "x-request-id": "a b", "cookie": MARK, "user-agent": MARK}
             for method, path, body in REQUESTS:
                 answer = http.request(method, path, json=body or None, headers=headers)
                 successes += answer.is_success

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from openai import OpenAI
 from openai.types import Completion
 from openai.types.chat import ChatCompletion
-from pydantic import BaseModel
 
 S_MAX = 120.0
 PATTERN = r"[A-Z][a-z]+( [a-z]+){2,8}\."
@@ -40,11 +39,3 @@ def chunks(ai: OpenAI, **options: Any) -> Iterator[Completion]:
 def chat(ai: OpenAI, messages: Any = USER, **options: Any) -> ChatCompletion:
     ours = {name: options.pop(name) for name in list(options) if name in OURS - {"response_format"}}
     return ai.chat.completions.create(model="captions", messages=messages, extra_body=ours, **options)
-
-
-class Pet(BaseModel):
-    """A typed answer."""
-
-    animal: Literal["dog", "cat"]
-    colour: Literal["black", "white", "brown"]
-    age: Literal[1, 2, 3]

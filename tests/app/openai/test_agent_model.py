@@ -24,6 +24,8 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {
     "additionalProperties": False,
 }}}  # fmt: skip
 
+SEARCH: dict[str, Any] = {"beams": 2, "seed": None}
+
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
@@ -96,6 +98,32 @@ def test_thoughts_are_left_out_on_request(client: TestClient) -> None:
     quiet = answer(client, max_thinking_tokens=8, include_reasoning=False)["message"]
     assert "reasoning_content" not in quiet and quiet["content"] == loud["content"]
     assert not streamed(client, max_thinking_tokens=8, include_reasoning=False)["reasoning_content"]
+
+
+def test_usage_has_the_tokens_of_thoughts(client: TestClient) -> None:
+    counts = set()
+    for fields in ({"n": 3}, {"response_format": SCHEMA}, {"tools": [FEED], "tool_choice": "required"}, SEARCH):
+        body = send(client, max_thinking_tokens=6, logprobs=True, **fields).json()
+        counts.add(sum(thought_tokens(choice) for choice in body["choices"]))
+        assert body["usage"]["completion_tokens_details"]["reasoning_tokens"] in counts
+        assert body["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 6 * len(body["choices"])
+    assert max(counts) > 6, "several answers are added up"
+    quiet = send(client, reasoning_effort="none").json()["usage"]
+    assert quiet["completion_tokens_details"] == {"reasoning_tokens": 0}
+    request = {"input": "dog", "max_output_tokens": 60, "max_thinking_tokens": 6, "seed": 3}
+    usage = client.post("/v1/responses", json=request).json()["usage"]
+    assert 0 < usage["output_tokens_details"]["reasoning_tokens"] <= 6
+
+
+def thought_tokens(choice: dict[str, Any]) -> int:
+    """The tokens that begin between the markers of a thought, by the listed log-probabilities."""
+    begins, text = [], b""
+    for token in choice["logprobs"]["content"]:
+        begins.append(len(text))
+        text += bytes(token["bytes"])
+    start, end = len(b"<think>") if text.startswith(b"<think>") else 0, text.find(b"</think>")
+    assert text[start:max(end, start)].decode().lstrip("\n") == choice["message"].get("reasoning_content", "")
+    return sum(start <= begin < end for begin in begins)
 
 
 def test_markers_in_messages_are_counted_as_their_characters(client: TestClient) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,10 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from tests.app.openai.client_requests import NAMED, PATTERN, S_MAX, SCHEMA, USER, Pet, chat, chunks, complete
+from tests.app.openai.client_requests import NAMED, PATTERN, S_MAX, SCHEMA, USER, chat, chunks, complete
+from tests.long.clients import openai_client
+from tests.long.clients.__main__ import CLIENT_S_MAX, ROOT
+from tests.long.clients.checks import Check
 
 
 @pytest.mark.parametrize(
@@ -286,23 +291,6 @@ async def test_the_async_client_sends_many_requests_and_streams(url: str, ai: Op
     assert "".join(parts) == texts[0]
 
 
-async def test_pydantic_ai_gets_a_typed_answer(url: str) -> None:
-    async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
-        # Imported here, because it takes a second and every process of a run imports this file.
-        from pydantic_ai import Agent, NativeOutput
-        from pydantic_ai.models.openai import OpenAIChatModel
-        from pydantic_ai.providers.openai import OpenAIProvider
-
-        model = OpenAIChatModel("captions", provider=OpenAIProvider(openai_client=client))
-        agent = Agent(model, output_type=NativeOutput(Pet), instructions="Name a pet.", retries=0)
-        assert isinstance((await agent.run("dog in the snow")).output, Pet)
-
-
-def test_openai_parsing_gets_a_typed_answer(ai: OpenAI) -> None:
-    parsed_chat = ai.chat.completions.parse(model="captions", messages=USER, response_format=Pet, temperature=0.7)
-    assert isinstance(parsed_chat.choices[0].message.parsed, Pet)
-
-
 def test_an_error_is_the_clients_exception_with_our_code(ai: OpenAI) -> None:
     error_cases: list[tuple[type[openai.APIStatusError], str, str | None, dict[str, Any]]] = [
         (openai.UnprocessableEntityError, "budget_too_small", "max_tokens", {"regex": "a{40}", "max_tokens": 4}),
@@ -322,3 +310,17 @@ def test_an_error_is_the_clients_exception_with_our_code(ai: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
         ai.completions.create(model="gpt-4", prompt="a")
     assert unknown.value.code == "unknown_model"
+
+
+@pytest.mark.parametrize("check", openai_client.CHECKS, ids=lambda check: check.__name__)
+def test_the_checks_of_the_openai_client_pass(check: Check, url: str) -> None:
+    check(url)
+
+
+def test_the_checks_of_pydantic_ai_pass(url: str) -> None:
+    # In a process of its own, as by `make clients`: it does not close the connections of its default client.
+    command = [sys.executable, "-m", "tests.long.clients.pydantic_ai_client", url]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=CLIENT_S_MAX, check=False)
+    results = [json.loads(line) for line in process.stdout.splitlines()]
+    assert results, process.stderr
+    assert [result for result in results if result["error"]] == []

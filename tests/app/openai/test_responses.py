@@ -108,6 +108,8 @@ def test_what_needs_stored_state_is_refused(ai: OpenAI) -> None:
     for fields in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"background": True}):
         with pytest.raises(UnprocessableEntityError, match=next(iter(fields))):
             respond(ai, **fields)
+    with pytest.raises(UnprocessableEntityError, match="no item is stored: send the item itself"):
+        ai.responses.create(model="captions", input=[{"type": "item_reference", "id": "msg_1"}])
     with pytest.raises(NotFoundError):
         ai.responses.retrieve("resp_1")
     with pytest.raises(BadRequestError, match="did you mean"):

@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 
-from tests.app.openai.client_requests import NAMED, S_MAX, SCHEMA, USER, Pet, chat
+from tests.app.openai.client_requests import NAMED, SCHEMA, USER, chat
 
 FEED: Any = {
     "type": "function", "function": {
@@ -93,14 +93,3 @@ def test_faulty_parameters_of_a_tool_are_named(ai: OpenAI) -> None:
     with pytest.raises(openai.UnprocessableEntityError) as error:
         chat(ai, tools=[WALK, faulty])
     assert error.value.code == "constraint_syntax" and error.value.param == "tools"
-
-
-async def test_pydantic_ai_calls_a_tool_and_answers_by_one(url: str) -> None:
-    async with AsyncOpenAI(base_url=url, api_key="none", timeout=S_MAX) as client:
-        from pydantic_ai import Agent
-        from pydantic_ai.models.openai import OpenAIChatModel
-        from pydantic_ai.providers.openai import OpenAIProvider
-
-        model = OpenAIChatModel("captions", provider=OpenAIProvider(openai_client=client))
-        agent = Agent(model, output_type=Pet, retries=0)  # its default mode: the answer is a call
-        assert isinstance((await agent.run("dog")).output, Pet)

@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.playground.chromium import PHONE, WIDE, Scheme, chromium_path, open_page, running_chromium
-from tests.app.playground.shell import visit
+from tests.app.playground.shell import run_agent, visit, visit_agent
 from tests.servers.service_process import serving
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "images"
@@ -35,6 +35,7 @@ def main() -> int:
             _whole_page(browser, service.url, WIDE, scheme, f"playground-{scheme}.png")
         _whole_page(browser, service.url, PHONE, "light", "playground-phone.png")
         _parts(browser, service.url)
+        _agent(browser, service.url)
     sizes = {path.name: path.stat().st_size for path in sorted(FOLDER.glob("playground-*.png"))}
     for name, size in sizes.items():
         print(f"{name}  {size:,} bytes")
@@ -66,6 +67,13 @@ def _parts(browser: Browser, url: str) -> None:
         page.get_by_role("textbox", name=re.compile("^Formula")).fill("F(dog & X(F(ball))")
         expect(page.locator(".fault:visible")).to_be_visible()
         _save(page.locator("#ask").screenshot(), "playground-fault.png")
+
+
+def _agent(browser: Browser, url: str) -> None:
+    """The page of the agent after its first example."""
+    with open_page(browser, url, WIDE, reduced_motion="reduce") as web_page:
+        run_agent(visit_agent(web_page.page))
+        _save(web_page.page.locator("#events-panel").screenshot(), "playground-agent.png")
 
 
 def _generate(page: Page, preset: str) -> None:

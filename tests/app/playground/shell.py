@@ -10,6 +10,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.app.playground.chromium import WAIT_MS, WatchedPage
 
+RUN_MS = 120_000  # a conversation takes several generations
 FORMULA = "F(dog) & G(!cat)"
 expect.set_options(timeout=WAIT_MS)
 
@@ -19,6 +20,18 @@ def visit(page: Page, fragment: str = "") -> Page:
     page.goto(f"/{fragment}")
     expect(page.locator("html")).to_have_attribute("data-ready", "yes")
     return page
+
+
+def visit_agent(page: Page) -> Page:
+    """Open the page of the agent with its policy compiled."""
+    page.goto("/static/agent.html")
+    expect(page.locator("html")).to_have_attribute("data-ready", "yes")
+    return page
+
+
+def run_agent(page: Page) -> None:
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator("#status")).to_have_text("Done.", timeout=RUN_MS)
 
 
 def tab(page: Page, name: str) -> None:

@@ -57,10 +57,10 @@ def open_client() -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture
-def page(open_client: TestClient) -> Tags:
+@pytest.fixture(params=["/", "/static/agent.html"])
+def page(request: pytest.FixtureRequest, open_client: TestClient) -> Tags:
     tags = Tags()
-    tags.feed(open_client.get("/").text)
+    tags.feed(open_client.get(request.param).text)
     return tags
 
 
@@ -155,7 +155,7 @@ def test_the_page_has_no_inline_code_or_foreign_file(page: Tags) -> None:
         assert "style" not in attributes and not [name for name in attributes if name.startswith("on")], tag
         for name in ("src", "href"):
             target = attributes.get(name) or "#"
-            assert target.startswith("#") or target.removeprefix("/static/") in files, target
+            assert target.startswith("#") or target == "/" or target.removeprefix("/static/") in files, target
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for _, attributes in page.tags:

@@ -75,12 +75,51 @@ def test_streams_and_jobs_end_with_the_message(client: TestClient) -> None:
     done = next(event for event in events if "event: done" in event)
     data = next(line.removeprefix("data: ") for line in done.splitlines() if line.startswith("data: "))
     assert shape(json.loads(data)["choices"][0]["message"]) == shape(waited)
-    job = client.post("/generate", json=body, headers={"prefer": "respond-async"}).json()
+    assert shape(finished_job(client, body)["result"]["choices"][0]["message"]) == shape(waited)
+
+
+def finished_job(client: TestClient, body: dict[str, Any]) -> dict[str, Any]:
+    """The job of an asynchronous request, once it is over."""
+    job: dict[str, Any] = client.post("/generate", json=body, headers={"prefer": "respond-async"}).json()
     until = time.monotonic() + 30
-    while job["state"] != "done" and time.monotonic() < until:
+    while job["state"] in ("waiting", "running") and time.monotonic() < until:
         time.sleep(0.05)
         job = client.get(f"/jobs/{job['id']}").json()
-    assert shape(job["result"]["choices"][0]["message"]) == shape(waited)
+    return job
+
+
+def test_tool_choice_requires_names_and_forbids_calls(client: TestClient) -> None:
+    def answered(choice: object) -> Any:
+        return client.post("/generate", json=body_of(USER, policy={"rules": []}, tool_choice=choice))
+
+    def names(choice: object) -> list[str]:
+        message = answered(choice).json()["choices"][0]["message"]
+        return [call["function"]["name"] for call in message.get("tool_calls") or ()]
+
+    named = {"type": "function", "function": {"name": "notify"}}
+    assert names("required") and names(named) == ["notify"] and names("none") == []
+    permitted = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
+    assert set(names(permitted)) == {"notify"}
+    for choice, path in ((named | {"function": {"name": "fly"}}, "tool_choice.function.name"), (5, "tool_choice")):
+        refused = answered(choice)
+        assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"constraint": {"all": [{"regex": "[a-z]+"}, {"json_schema": {"type": 5}}]}}, "all.1.json_schema.type"),
+        ({"constraint": {"grammar": "root ::= x", "syntax": "gbnf"}}, "grammar"),
+        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": 5}}}]}, "tools"),
+    ],
+)  # fmt: skip
+def test_answers_streams_and_jobs_name_the_same_field(
+    client: TestClient, fields: dict[str, Any], path: str
+) -> None:
+    body = {"messages": USER, "tools": TOOLS, **fields}
+    assert client.post("/generate", json=body).json()["field"] == path
+    assert client.post("/generate", json={**body, "stream": True}).json()["field"] == path
+    assert finished_job(client, body)["error"]["field"] == path
 
 
 def test_an_answer_to_a_prompt_has_no_message(client: TestClient) -> None:

@@ -29,6 +29,10 @@ CONVERSATIONS = [
     [USER, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "done"}],
 ]  # fmt: skip
 CONSTRAINTS: list[dict[str, Any]] = [{}, {"constraint": {"regex": "[a-z]+"}}, {"constraint": {"keywords": ["dog"]}}]
+TOOL_FIELDS: list[dict[str, Any]] = [
+    {}, {"tools": TOOLS}, {"tools": TOOLS, "policy": {"rules": ["response(refund, notify)"]}},
+    {"tools": TOOLS, "tool_choice": "required"}, {"tools": TOOLS, "parallel_tool_calls": False},
+]  # fmt: skip
 DECISION = PolicyResponse(
     False, (), ("response(refund, notify)",), False, {"notify": {"type": "object", "maxProperties": 0}}, 1, (), ()
 )  # fmt: skip
@@ -38,7 +42,7 @@ DECISION = PolicyResponse(
 def test_a_generation_and_a_chat_are_one_request(name: str, tmp_path: Path) -> None:
     files = family_files(tmp_path, name)
     for messages in CONVERSATIONS:
-        for tools in ({}, {"tools": TOOLS}, {"tools": TOOLS, "policy": {"rules": ["response(refund, notify)"]}}):
+        for tools in TOOL_FIELDS:
             for constraint in CONSTRAINTS:
                 body: dict[str, Any] = {"messages": messages, **tools, **constraint, "max_tokens": 40}
                 request = GenerateRequest.model_validate(body)

@@ -1,0 +1,75 @@
+"""Runs clients of others against a service: python -m tests.long.clients [NAME ...]
+
+The service is that of `abs serve`, with the built-in model. A client has an environment under .cache/clients with the
+packages of its file under requirements/ alone, where its module runs. A client that cannot be installed is left out,
+with the reason. A failed check fails the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.long.clients.environments import ClientUnavailable, command, names, version
+from tests.servers.service_process import serving
+
+ROOT = Path(__file__).resolve().parents[3]
+CLIENT_S_MAX = 1800.0  # a client takes less than a minute on a free machine
+REQUEST_S = 300.0  # `timeout_s` of requests: no check of a slow machine fails by a deadline
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """A check of a client. The error is empty where it passed."""
+
+    check: str
+    error: str
+
+
+def check_client(name: str, url: str) -> list[CheckResult]:
+    """Runs the checks of a client in its environment. Raises ClientUnavailable."""
+    try:
+        process = subprocess.run(
+            [*command(name), url], cwd=ROOT, capture_output=True, text=True, timeout=CLIENT_S_MAX, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        return [CheckResult("run", str(error))]
+    checks = [CheckResult(**json.loads(line)) for line in process.stdout.splitlines() if line.startswith('{"check"')]
+    if process.returncode or not checks:
+        checks.append(CheckResult("run", process.stderr or process.stdout))
+    return checks
+
+
+def run(chosen: Sequence[str]) -> int:
+    """Prints the result of each check. Returns 1 if one fails."""
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as folder, serving(
+        Path(folder), log_level="warning", timeout_s_default=REQUEST_S
+    ) as service:
+        service.wait_until_ready()
+        for name in chosen:
+            try:
+                results = check_client(name, f"{service.url}/v1")
+            except ClientUnavailable as reason:
+                print(f"{name}: left out: {reason}", flush=True)
+                continue
+            for result in results:
+                print(f"{name} {version(name)}: {result.check} {'fails' if result.error else 'passes'}", flush=True)
+                if result.error:
+                    print(result.error, flush=True)
+            failed += sum(bool(result.error) for result in results)
+            passed += sum(not result.error for result in results)
+    print(f"{passed} checks passed, {failed} failed")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names())}; default: all")
+    sys.exit(run(parser.parse_args().names or names()))

@@ -1,0 +1,23 @@
+"""What the checks of all clients share. It runs in the environments of the clients, so it imports none of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+MODEL = "captions"
+PROMPT = "dog, frisbee, catch"
+Check = Callable[[str], None]
+
+
+def main(checks: Sequence[Check]) -> None:
+    """Runs each check on the URL of the command line, and prints a line of JSON for it."""
+    for check in checks:
+        error = ""
+        try:
+            check(sys.argv[1])
+        except Exception:  # of any class: it is shown, and the other checks run
+            error = traceback.format_exc()
+        print(json.dumps({"check": check.__name__, "error": error}), flush=True)

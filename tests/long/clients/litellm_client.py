@@ -1,0 +1,55 @@
+"""LiteLLM's calls of servers with OpenAI's paths."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import litellm
+from pydantic import BaseModel
+
+from tests.long.clients.checks import MODEL, PROMPT, main
+
+
+class Pet(BaseModel):
+    """A pet."""
+
+    animal: Literal["dog", "cat"]
+    age: int
+
+
+TOOL = {"type": "function", "function": {"name": "feed", "parameters": Pet.model_json_schema()}}
+
+
+def _options(url: str) -> dict[str, Any]:
+    return {"model": f"openai/{MODEL}", "api_base": url, "api_key": "none"}
+
+
+def _ask(url: str, **fields: Any) -> Any:
+    return litellm.completion(messages=[{"role": "user", "content": PROMPT}], **_options(url), **fields)
+
+
+def chat(url: str) -> None:
+    assert _ask(url).choices[0].message.content
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in _ask(url, stream=True))
+
+
+def response_format(url: str) -> None:
+    Pet.model_validate_json(_ask(url, response_format=Pet).choices[0].message.content)
+
+
+def tools(url: str) -> None:
+    (call, *_) = _ask(url, tools=[TOOL], tool_choice="required").choices[0].message.tool_calls
+    Pet.model_validate_json(call.function.arguments)
+    chunks = list(_ask(url, tools=[TOOL], tool_choice="required", stream=True))
+    (call, *_) = litellm.stream_chunk_builder(chunks).choices[0].message.tool_calls
+    Pet.model_validate_json(call.function.arguments)
+
+
+def responses(url: str) -> None:
+    assert litellm.responses(input=PROMPT, **_options(url)).output
+
+
+CHECKS = (chat, response_format, tools, responses)
+
+if __name__ == "__main__":
+    main(CHECKS)
