@@ -360,7 +360,7 @@ def test_every_import_is_declared_and_every_declaration_imported() -> None:
 
 
 def pinned_in(folder: str) -> set[str]:
-    """What the environments hold of the systems or clients of others that a folder has requirements of."""
+    """The packages that a folder of requirements pins."""
     files = (ROOT / folder).glob("*.txt")
     return {line.partition("==")[0] for file in files for line in file.read_text(encoding="utf-8").splitlines()}
 

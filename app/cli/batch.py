@@ -126,7 +126,7 @@ def _checked(path: Path, line: int, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of JSON lines, by the numbers of their lines, from 1 on."""
+    """The objects of JSON lines, by their numbers from 1 on."""
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
             continue

@@ -158,8 +158,7 @@ class GenerateJob(OwnedJob):
     """Continue `prompt`, text or ids, with a text of the stored automaton.
 
     progress            the events to publish: none, the progress, or every step's beams
-    markers             start and end of each token that structures a chat template's prompt, which has the token that
-                        begins a text, too; None if the tokenizer finds and adds them
+    markers             start and end of each special token of a chat's prompt; None if the tokenizer finds and adds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
     messages            whether each choice has the message that the reader finds in it
@@ -184,11 +183,7 @@ class GenerateJob(OwnedJob):
 
 @dataclass(frozen=True, config=CONFIG)
 class DecodeJob(OwnedJob):
-<<<<<<< HEAD
-    """A job that decodes labels. The automaton is stored. The answer has as many labels as the matrix has rows.
-=======
-    """Decode a matrix of log-probs over labels by a stored automaton. The answer has a label for each row.
->>>>>>> clients-and-agent-page
+    """Find the best labels, one for each row.
 
     log_probs         a row for each step, a column for each label; None is -inf; empty with a scorer
     beams             how many rows a search keeps, or "exact": the best sequence of all
