@@ -13,7 +13,7 @@ from app.messages import AnsweredCallBody, AnsweredFunctionBody, AnswerMessageBo
 def with_parts(
     result: GenerateJobResult, job: GenerateJob, token_sizes: Sequence[Sequence[int]]
 ) -> GenerateJobResult:
-    """The result with the tokens of thoughts counted, and with messages if the job requests them.
+    """The result with thoughts counted, and messages if the job requests them.
 
     token_sizes  the bytes of each token of each choice, without the end token
     """
