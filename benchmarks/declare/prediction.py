@@ -46,7 +46,7 @@ def free_automaton(activities: Sequence[str]) -> TokenAutomaton:
 
 
 class _Completer:
-    """Completes traces with the library's samples, and with the search of POST /decode."""
+    """Completes traces by the library's samples and the search of POST /decode."""
 
     def __init__(self, model: ScorerModel, automaton: TokenAutomaton) -> None:
         self._model, self._automaton = model, automaton

@@ -1,4 +1,4 @@
-"""Agents in the domains of tau-bench and tau2: under policies, under masks, free. It uses one core.
+"""Agents of tau-bench and tau2: under policies, under masks, free. It uses one core.
 
     python -m benchmarks.policies --data CHECKOUT --tau2 CHECKOUT [--conversations 200] [--models FOLDER ...]
 
@@ -91,7 +91,7 @@ def _proposals(
     wishes: Wishes, conversation: Conversation, domain: Domain, drawing: tuple[RandomArguments, random.Random], *,
     left: int,
 ) -> Iterator[Event]:
-    """What the agent proposes: what it wants, then any event, as a model under a mask takes what is left."""
+    """What the agent proposes: what it wants, then any event."""
     arguments, rng = drawing
     for proposer in (wishes, RandomAgent(domain, rng)):
         proposed = proposer(conversation.events, left, arguments)

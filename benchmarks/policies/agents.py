@@ -55,7 +55,7 @@ class RandomAgent:
 
 
 class EventModel:
-    """A small language model that draws names of the next event after the last events.
+    """A small language model that draws the name of the next event.
 
     ms  how long each draw took
     """

@@ -1,4 +1,4 @@
-"""The domains of tau-bench and tau2, with rules written from their policy texts.
+"""The domains of tau-bench and tau2, with rules of their policy texts.
 
 The repositories are sierra-research/tau-bench and sierra-research/tau2-bench (MIT). Only the modules of the tools and
 the data are read. A result is wrapped in an object whose `ok` says whether the tool has refused the call, so that rules

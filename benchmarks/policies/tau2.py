@@ -60,7 +60,7 @@ def _data_of_tau_bench(checkout: Path, name: str) -> dict[str, Any]:
 
 
 def _schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON schema of a tool's arguments, from its signature, with the definitions in place."""
+    """The JSON schema of a tool's arguments, from its signature."""
     parameters = list(inspect.signature(function, eval_str=True).parameters.values())[1:]  # without self
     fields: dict[str, Any] = {
         each.name: (each.annotation, ... if each.default is each.empty else each.default) for each in parameters
@@ -93,7 +93,7 @@ class _Silent:
 
 
 def _stub_packages(checkout: Path) -> None:
-    """Modules that stand for the packages' own, whose imports need packages for users' models."""
+    """Modules in place of the packages' own, which import users' models."""
 
     def stub(name: str, **members: object) -> None:
         module = sys.modules.setdefault(name, types.ModuleType(name))

@@ -1,4 +1,4 @@
-"""The clients that `make clients` runs, and what the documentation says of them."""
+"""The clients of `make clients`, and what the documentation says of them."""
 
 from __future__ import annotations
 

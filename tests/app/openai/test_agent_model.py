@@ -116,7 +116,7 @@ def test_usage_has_the_tokens_of_thoughts(client: TestClient) -> None:
 
 
 def thought_tokens(choice: dict[str, Any]) -> int:
-    """The tokens that begin between the markers of a thought, by the listed log-probabilities."""
+    """The tokens that begin between the markers of a thought."""
     begins, text = [], b""
     for token in choice["logprobs"]["content"]:
         begins.append(len(text))

@@ -1,4 +1,4 @@
-"""The page of the agent in a real browser: wanted, allowed and written events."""
+"""The agent's page in a browser: wanted, allowed and written events."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Check = Callable[[str], None]
 
 
 def main(checks: Sequence[Check]) -> None:
-    """Runs each check on the URL of the command line, and prints a line of JSON for it."""
+    """Runs each check on a URL, and prints its line of JSON."""
     for check in checks:
         error = ""
         try:

@@ -27,7 +27,7 @@ def names() -> list[str]:
 
 
 def version(name: str) -> str:
-    """The version of a client, whose package is the first that its requirements name."""
+    """The version of a client, the first of its requirements."""
     if _uses_node(name):
         package = json.loads((REQUIREMENTS / name / "package.json").read_text(encoding="utf-8"))
         return str(next(iter(package["dependencies"].values())))
