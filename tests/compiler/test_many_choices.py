@@ -1,4 +1,4 @@
-"""Sizes of choices that compile under the default limits, but for the time."""
+"""Sizes of choices that compile, given the time."""
 
 from __future__ import annotations
 
