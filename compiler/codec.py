@@ -42,20 +42,20 @@ from compiler.text import (
     WordTraceAutomaton,
 )
 
-MAGIC = b"ABSDFA05"  # an explicit automaton
-PUSHDOWN_MAGIC = b"ABSPDA03"
-PRODUCT_MAGIC = b"ABSLZY02"
+MAGIC = b"ABSDFA06"  # an explicit automaton
+PUSHDOWN_MAGIC = b"ABSPDA04"
+PRODUCT_MAGIC = b"ABSLZY03"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
-_TRANSDUCER = ("byte_class", "next_state", "output", "final_output")
+_TRANSDUCER = ("byte_class", "next_state", "final_output")
 _DFA = ("symbol_class", "next_state", "accepting")
 _LETTER_AUTOMATA: dict[str, type[TextAutomaton]] = {  # by kind, of those that display their letter DFA
     automaton.kind: automaton for automaton in (WordTraceAutomaton, PerCharacterAutomaton, LabelAutomaton)
 }
 _TOKENS = (
-    "token_class", "edge_boundary", "dense_row", "sparse_class", "sparse_edge", "edge_midchar", "edge_target",
-    "edge_function", "function", "distance",
+    "token_class", "edge_boundary", "dense_row", "sparse_first", "sparse_class", "sparse_edge", "edge_midchar",
+    "edge_target", "edge_function", "function", "distance",
 )  # fmt: skip
 
 
@@ -144,6 +144,8 @@ def _text_parts(text: PartText) -> _Stored:
         return machine, {"machine": text.machine.numbers(), "text_start": text.text_start}
     arrays = {
         **_arrays("transducer", text.transducer, _TRANSDUCER),
+        # Without letters each output is the empty one, number 0.
+        **(_arrays("transducer", text.transducer, ("output",)) if len(text.transducer.outputs) > 1 else {}),
         **_arrays("letters", text.letters, _DFA),
         **(_arrays("dfa", text.whole_dfa, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
         "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
@@ -325,8 +327,10 @@ def _rebuild_text(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Pa
     def take(prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
         return {name: arrays[f"{prefix}.{name}"] for name in names}
 
+    next_state = arrays["transducer.next_state"]
     transducer = ByteTransducer(
         **take("transducer", _TRANSDUCER),
+        output=arrays["transducer.output"] if len(document["outputs"]) > 1 else np.zeros_like(next_state),
         boundary_states=document["boundary_states"],
         outputs=tuple(tuple(string) for string in document["outputs"]),
         start=starts["transducer"],

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 
 import numpy as np
 
 from compiler.automata.characters import CharDfa, minterms, single
 from compiler.automata.dfa import Dfa, canonical
-from compiler.automata.interning import unique_rows
+from compiler.automata.interning import stable_order
 from compiler.limits import ResourceGuard
 
 _DEAD = 0
+_END = -1  # the symbol at the end of each word
+_TARGET_BITS = 32  # of an edge's number
 _ENTRY_BYTES = 4  # of an int32
 
 
-def words_dfa(words: Iterable[Sequence[int]], symbols: int, guard: ResourceGuard) -> Dfa:
+def words_dfa(words: Iterable[Iterable[int]], symbols: int, guard: ResourceGuard) -> Dfa:
     """The minimal complete DFA of exactly these words, in canonical form.
 
     symbols  how many symbols there are: 0 .. symbols - 1
@@ -29,29 +32,32 @@ def words_dfa(words: Iterable[Sequence[int]], symbols: int, guard: ResourceGuard
     >>> tapes.states, tapes.accepts((3, 1, 2)), tapes.accepts((3, 1))
     (5, True, False)
     """
-    # A finished state is known by whether a word ends there and its edges (symbol, state).
-    numbers: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
-    # Of each prefix of the last word: whether a word ends there, and the edges to finished states.
-    path: list[tuple[bool, list[tuple[int, int]]]] = [(False, [])]
-    last: Sequence[int] = ()
-
-    def finish(length: int) -> None:
-        """Numbers the states of the last word's prefixes beyond `length`."""
-        while len(path) > length + 1:
-            ends, edges = path.pop()
-            number = numbers.setdefault((ends, tuple(edges)), 1 + len(numbers))
-            path[-1][1].append((last[len(path) - 1], number))
-
-    for word in sorted(set(map(tuple, words))):
-        shared = next((i for i, pair in enumerate(zip(last, word, strict=False)) if pair[0] != pair[1]), len(last))
-        finish(shared)
-        path += [(False, []) for _ in word[shared:]]
-        path[-1] = (True, path[-1][1])
-        last = word
+    # A finished state is known by its edges: one number, or a tuple of several. States are numbered from 1.
+    numbers: dict[int | tuple[int, ...], int] = {}
+    # A word ends with a symbol of its own, which leads nowhere: so no word begins with another.
+    ordered = sorted({(*word, _END) for word in words})
+    # Of each prefix that the last word shares with another one: its edges to finished states.
+    path: list[list[int]] = [[]]
+    for last, word in pairwise([*ordered, ()]):
+        shared = next((i for i, pair in enumerate(zip(last, word, strict=False)) if pair[0] != pair[1]), 0)
+        path += [[] for _ in range(len(path), shared + 1)]
+        # What only the last word has is a chain. Most states are in chains, and no list is built for them.
+        branch, state = len(path) - 1, _DEAD
+        for symbol in last[:branch:-1]:
+            state = numbers.setdefault(_edge(symbol, state), len(numbers) + 1)
+        path[branch].append(_edge(last[branch], state))
+        while len(path) > shared + 1:
+            edges = path.pop()
+            state = numbers.setdefault(tuple(edges) if len(edges) > 1 else edges[0], len(numbers) + 1)
+            path[-1].append(_edge(last[len(path) - 1], state))
         guard.check_time()
-        guard.check("table_bytes_max", (len(numbers) + len(path)) * _ENTRY_BYTES)
-    finish(0)
-    return canonical(_table([*numbers, (path[0][0], tuple(path[0][1]))], symbols, guard))
+        guard.check("table_bytes_max", len(numbers) * _ENTRY_BYTES)
+    return canonical(_table([*numbers, tuple(path[0])], symbols, guard))
+
+
+def _edge(symbol: int, target: int) -> int:
+    """An edge as one number."""
+    return (symbol + 1) << _TARGET_BITS | target
 
 
 def texts_dfa(texts: Sequence[str], guard: ResourceGuard) -> CharDfa:
@@ -64,25 +70,29 @@ def texts_dfa(texts: Sequence[str], guard: ResourceGuard) -> CharDfa:
     characters = "".join(sorted(set().union(*texts)))
     alphabet = minterms([single(ord(char)) for char in characters])
     symbol = dict(zip(characters, alphabet.word(characters), strict=True))
-    return CharDfa(words_dfa(([symbol[char] for char in text] for text in texts), alphabet.count, guard), alphabet)
+    return CharDfa(words_dfa((map(symbol.__getitem__, text) for text in texts), alphabet.count, guard), alphabet)
 
 
-def _table(rows: list[tuple[bool, tuple[tuple[int, int], ...]]], symbols: int, guard: ResourceGuard) -> Dfa:
+def _table(rows: list[int | tuple[int, ...]], symbols: int, guard: ResourceGuard) -> Dfa:
     """The DFA of states 1, 2, .. given by their edges. The last one is the start.
 
     Without words the start has no edge either, and is the dead state.
     """
-    edges = np.array(
-        [(state, *edge) for state, (_, edges) in enumerate(rows, 1) for edge in edges], dtype=np.int32
-    ).reshape(-1, 3)
-    # Symbols that no word has share column 0, which leads to the dead state.
-    used = np.unique(edges[:, 1])
-    symbol_class = np.zeros(symbols, dtype=np.int32)
-    symbol_class[used] = 1 + np.arange(len(used))
-    guard.check("table_bytes_max", (1 + len(rows)) * (1 + len(used)) * _ENTRY_BYTES)
-    next_state = np.full((1 + len(rows), 1 + len(used)), _DEAD, dtype=np.int32)
-    next_state[edges[:, 0], symbol_class[edges[:, 1]]] = edges[:, 2]
-    accepting = np.array([False, *(ends for ends, _ in rows)])
-    first, merged = unique_rows(next_state.T)
-    start = len(rows) if accepting.any() else _DEAD
-    return Dfa(merged[symbol_class].astype(np.int32), next_state[:, first], accepting, start)
+    edges = np.fromiter(chain.from_iterable((row,) if isinstance(row, int) else row for row in rows), dtype=np.int64)
+    counts = [1 if isinstance(row, int) else len(row) for row in rows]
+    state, symbol = np.repeat(np.arange(1, 1 + len(rows)), counts), (edges >> _TARGET_BITS) - 1
+    ends, accepting = symbol == _END, np.zeros(1 + len(rows), dtype=bool)
+    accepting[state[ends]] = True
+    state, symbol, target = state[~ends], symbol[~ends], edges[~ends] & ((1 << _TARGET_BITS) - 1)
+    # Symbols with the same edges share a column. Those that no word has read column 0, which is dead.
+    order = stable_order(symbol)
+    used, lengths = np.unique(symbol, return_counts=True)
+    symbol_class, columns, begin = np.zeros(symbols, dtype=np.int32), dict[bytes, int](), 0
+    for each, count in zip(used.tolist(), lengths.tolist(), strict=True):
+        alike = order[begin : begin + count]
+        content = np.append(state[alike], target[alike]).tobytes()
+        symbol_class[each], begin = columns.setdefault(content, 1 + len(columns)), begin + count
+    guard.check("table_bytes_max", (1 + len(rows)) * (1 + len(columns)) * _ENTRY_BYTES)
+    next_state = np.full((1 + len(rows), 1 + len(columns)), _DEAD, dtype=np.int32)
+    next_state[state, symbol_class[symbol]] = target
+    return Dfa(symbol_class, next_state, accepting, len(rows) if edges.size else _DEAD)

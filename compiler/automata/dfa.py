@@ -141,9 +141,9 @@ def canonical(dfa: Dfa) -> Dfa:
     """
     columns_read, symbol_class = _columns_read(dfa)
     keep = _breadth_first(columns_read, dfa.start)
-    index = np.zeros(dfa.states, dtype=np.int64)
+    index = np.zeros(dfa.states, dtype=np.int32)
     index[keep] = np.arange(len(keep))
-    return Dfa(symbol_class.astype(np.int32), index[columns_read[keep]].astype(np.int32), dfa.accepting[keep], 0)
+    return Dfa(symbol_class.astype(np.int32), index[columns_read[keep]], dfa.accepting[keep], 0)
 
 
 def complement(dfa: Dfa) -> Dfa:

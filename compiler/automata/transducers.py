@@ -126,19 +126,21 @@ def to_byte_transducer(transducer: CharTransducer, start: int, guard: ResourceGu
     opaque code to the expansion, which ends a character's last byte with it.
     """
     states, outputs = len(transducer.final_output), len(transducer.outputs)
-    # The output on the way to the dead state is never read; as 0 it makes no distinction.
-    silent = np.where(transducer.next_state == DEAD, 0, transducer.output)
-    pairs = np.concatenate([[DEAD], (transducer.next_state.astype(np.int64) * outputs + silent).reshape(-1)])
-    arrivals, code = ranks(pairs, states * outputs)  # the dead arrival sorts first: its code is DEAD
-    expanded = expand(code[1:].reshape(transducer.next_state.shape), transducer.minterms, DEAD, guard)
-    target_of, emission_of = (part.astype(np.int32) for part in np.divmod(arrivals, outputs))
-    # An entry below 0 leads to a state inside a character, which writes nothing.
-    completed = np.maximum(expanded.table, 0)
-    target, output = target_of[completed], emission_of[completed]
-    inside = expanded.table < 0
+    if outputs == 1:  # an arrival is a state
+        expanded = expand(transducer.next_state, transducer.minterms, DEAD, guard)
+        target, output = expanded.table, np.zeros_like(expanded.table)
+    else:
+        # The output on the way to the dead state is never read; as 0 it makes no distinction.
+        silent = np.where(transducer.next_state == DEAD, 0, transducer.output)
+        pairs = np.concatenate([[DEAD], (transducer.next_state.astype(np.int64) * outputs + silent).reshape(-1)])
+        arrivals, code = ranks(pairs, states * outputs)  # the dead arrival sorts first: its code is DEAD
+        expanded = expand(code[1:].reshape(transducer.next_state.shape), transducer.minterms, DEAD, guard)
+        # An entry below 0 leads to a state inside a character, which writes nothing.
+        completed = arrivals[np.maximum(expanded.table, 0)]
+        target, output = (part.astype(np.int32) for part in np.divmod(completed, outputs))
+        output[expanded.table < 0] = 0
     # The entry -(1 + i) stands for inner state i, which follows the states between characters.
-    target[inside] = states - 1 - expanded.table[inside]
-    output[inside] = 0
+    target = np.where(expanded.table < 0, states - 1 - expanded.table, target).astype(np.int32)
     final_output = np.concatenate([transducer.final_output, np.full(expanded.inner, NO_END)])
     return ByteTransducer(
         byte_class=expanded.byte_class.astype(np.int32), next_state=target, output=output,

@@ -11,12 +11,12 @@ from compiler.lifting.construction import lift
 from compiler.lifting.effects import DEAD_EFFECT, UNSEEN
 from compiler.lifting.rows import ByteEffects, SparseRows, SparseTable
 from compiler.lifting.sparse_walk import plain_states
-from compiler.lifting.token_automaton import BUDGET_MAX, UNREACHABLE, TokenAutomaton, from_table
+from compiler.lifting.token_automaton import BUDGET_MAX, DEAD_EDGE, UNREACHABLE, TokenAutomaton, from_table
 from compiler.lifting.token_masks import TokenMasks
 from compiler.lifting.trie_walk import SparseTokenClasses, TokenClasses, sparse_token_classes, token_classes
 
 __all__ = [
-    "BUDGET_MAX", "DEAD_EFFECT", "UNREACHABLE", "UNSEEN", "ByteEffects", "SparseRows", "SparseTable",
+    "BUDGET_MAX", "DEAD_EDGE", "DEAD_EFFECT", "UNREACHABLE", "UNSEEN", "ByteEffects", "SparseRows", "SparseTable",
     "SparseTokenClasses", "TokenAutomaton", "TokenClasses", "TokenMasks", "from_table", "lift", "plain_states",
     "sparse_token_classes", "token_classes",
 ]  # fmt: skip

@@ -14,15 +14,17 @@ import numpy as np
 from compiler.automata import DEAD, NO_END, ByteTransducer, Dfa, distinct, ranks, spread, stable_order
 from compiler.lifting.distances import distances
 from compiler.lifting.effects import DEAD_EFFECT, IDENTITY, Effects, LetterMaps
+from compiler.lifting.rows import SparseTable
 from compiler.lifting.sparse_walk import SparseTokens, sparse_tokens
-from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton, padded_rows
-from compiler.lifting.trie_walk import TokenClasses, token_classes
+from compiler.lifting.token_automaton import DEAD_EDGE, TokenAutomaton, entry_rows
+from compiler.lifting.trie_walk import SparseTokenClasses, TokenClasses, sparse_token_classes, token_classes
 from compiler.limits import ResourceGuard
 from compiler.vocab import Vocabulary
 
 _SPARSE = 8  # in a table with less than one live entry in this many, the live entries are collected first
 _BLOCK_CELLS = 1 << 17  # of a table under construction: what fits a core's cache
-_ENTRIES_MAX = 48  # of a state without a row of its own
+_ENTRIES_MAX = 48  # of a state without a row of its own, or a share of a row, if that is more
+_ROW_SHARE = 32
 _CELL_BYTES, _STATE_BYTES = 2, 4  # what an edge and a distance take in the finished tables
 
 
@@ -48,10 +50,14 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
     trie = vocabulary.boundary_trie
     outlines = vocabulary.counted_outlines if sparse.counts_plain else vocabulary.outlines
     # Each group has a walk of its own: the digits of numbers do not cost as much as the words of strings.
-    walks = _Walks(outlines.of_id, *(
-        token_classes(effects, _initial(effects, between[states]), byte_class, over, guard=guard)
-        for states, over in ((sparse.plain, outlines.trie), (sparse.wide, trie), (sparse.narrow, trie))
-    ))  # fmt: skip
+    plain, wide, narrow = (
+        _initial(effects, between[states]) for states in (sparse.plain, sparse.wide, sparse.narrow)
+    )
+    walks = _Walks(
+        outlines.of_id, token_classes(effects, plain, byte_class, outlines.trie, guard=guard),
+        token_classes(effects, wide, byte_class, trie, guard=guard),
+        sparse_token_classes(effects, narrow, byte_class, trie, guard=guard),
+    )  # fmt: skip
     boundary = _merged(walks, sparse, effects=len(effects))
     midchar = token_classes(effects, _initial(effects, within), byte_class, vocabulary.midchar_trie, guard=guard)
     cells = boundary.dense.size + 2 * len(boundary.state) + midchar.effects.size
@@ -102,21 +108,19 @@ class _Walks(NamedTuple):
     outline: np.ndarray
     plain: TokenClasses
     wide: TokenClasses
-    narrow: TokenClasses
+    narrow: SparseTokenClasses
 
 
 def _merged(walks: _Walks, sparse: SparseTokens, *, effects: int) -> _Boundary:
     """The token classes over all states. Two ids share a class where they act alike in each of them."""
     classes, token_class = _classes(walks, sparse, effects=effects)
-    plain, wide, narrow = (walk.effects for walk in walks[1:])
+    plain, wide = walks.plain.effects, walks.wide.effects
+    narrow = _entries_of(walks.narrow.effects, classes.narrow, np.flatnonzero(sparse.narrow))
     # Narrow states are listed by entries like the sparse ones, unless they have many.
-    states, live = np.flatnonzero(sparse.narrow), narrow != DEAD_EFFECT
-    order = stable_order(classes.narrow)
-    first = np.searchsorted(classes.narrow[order], np.arange(live.shape[1] + 1))
-    many = live @ np.diff(first) > _ENTRIES_MAX
-    row, column = (live & ~many[:, None]).nonzero()
-    place, count = spread(first[column], first[column + 1])
-    parts = (np.flatnonzero(sparse.plain), np.flatnonzero(sparse.wide), states[many], np.flatnonzero(sparse.copied))
+    most = max(_ENTRIES_MAX, len(classes.wide) // _ROW_SHARE)
+    many = np.bincount(narrow.state, minlength=len(sparse.base)) > most
+    has_many = many[narrow.state]
+    parts = tuple(map(np.flatnonzero, (sparse.plain, sparse.wide, many, sparse.copied)))
     owner = np.concatenate([[DEAD], *parts])
     dense_row = np.zeros(len(sparse.base), dtype=np.int32)
     dense_row[owner] = np.arange(len(owner))
@@ -124,7 +128,7 @@ def _merged(walks: _Walks, sparse: SparseTokens, *, effects: int) -> _Boundary:
     at = np.cumsum([1, *map(len, parts)])
     dense[at[0] : at[1]] = plain[:, classes.plain]
     dense[at[1] : at[2]] = wide[:, classes.wide]
-    dense[at[2] : at[3]] = narrow[many][:, classes.narrow]
+    dense[dense_row[narrow.state[has_many]], narrow.column[has_many]] = narrow.effect[has_many]
     dense[at[3] :] = dense[dense_row[sparse.base[parts[-1]]]]
     of_copied = sparse.copied[classes.state]
     dense[dense_row[classes.state[of_copied]], classes.column[of_copied]] = classes.effect[of_copied]
@@ -132,11 +136,33 @@ def _merged(walks: _Walks, sparse: SparseTokens, *, effects: int) -> _Boundary:
         dense_row=np.where((sparse.base == DEAD) | sparse.copied, dense_row, dense_row[sparse.base]),
         owner=owner,
         dense=dense,
-        state=np.concatenate([classes.state[~of_copied], np.repeat(states[row], count)]),
-        column=np.concatenate([classes.column[~of_copied], order[place]]),
-        effect=np.concatenate([classes.effect[~of_copied], np.repeat(narrow[row, column], count)]),
+        state=np.append(classes.state[~of_copied], narrow.state[~has_many]),
+        column=np.append(classes.column[~of_copied], narrow.column[~has_many]),
+        effect=np.append(classes.effect[~of_copied], narrow.effect[~has_many]),
         token_class=token_class,
     )
+
+
+class _NarrowEntries(NamedTuple):
+    """What classes do in states, in N entries: int [N] each."""
+
+    state: np.ndarray
+    column: np.ndarray
+    effect: np.ndarray
+
+
+def _entries_of(effects: SparseTable, part: np.ndarray, states: np.ndarray) -> _NarrowEntries:
+    """The entries of some states.
+
+    effects  by class among those of these states alone, and by place in `states`
+    part     int [C0]  the class of each class among those
+    """
+    classes = np.arange(len(effects.first))
+    order = stable_order(part)
+    first = np.searchsorted(part[order], classes)
+    row = np.repeat(classes[:-1], np.diff(effects.first))
+    place, count = spread(first[row], first[row + 1])
+    return _NarrowEntries(np.repeat(states[effects.place], count), order[place], np.repeat(effects.effect, count))
 
 
 class _Classes(NamedTuple):
@@ -161,11 +187,12 @@ def _classes(walks: _Walks, sparse: SparseTokens, *, effects: int) -> tuple[_Cla
     token_class = column.take(walks.outline)
     groups = np.zeros((3, walks.plain.effects.shape[1]), dtype=np.int64)  # the class among those of each group
     groups[0] = np.arange(groups.shape[1])
-    for group, walk in enumerate((walks.wide, walks.narrow), 1):
+    walked = (walks.wide.ids, walks.wide.column), (walks.narrow.ids, walks.narrow.column)
+    for group, (ids, column) in enumerate(walked, 1):
         # Ids that live in these states get further classes, by their pair of columns.
-        live, count, columns = walk.column != 0, groups.shape[1], walk.effects.shape[1]
-        ids = walk.ids[live]
-        pairs, number = ranks(token_class[ids] * np.int64(columns) + walk.column[live], count * columns)
+        live, count, columns = column != 0, groups.shape[1], 1 + int(column.max(initial=0))
+        ids = ids[live]
+        pairs, number = ranks(token_class[ids] * np.int64(columns) + column[live], count * columns)
         token_class[ids] = count + number
         groups = np.concatenate([groups, groups[:, pairs // columns]], axis=1)
         groups[group, count:] = pairs % columns
@@ -239,8 +266,8 @@ def _assemble(
     for edges, table in ((edge_boundary, boundary.dense), (edge_midchar[1:], midchar)):
         for rows in _row_blocks(table):
             edges[rows] = number.take(table[rows])
-    sparse_class, sparse_edge = padded_rows(
-        boundary.state, boundary.column, number[boundary.effect], len(boundary.dense_row)
+    sparse_first, sparse_class, sparse_edge = entry_rows(
+        boundary.state, boundary.column, number[boundary.effect], states=len(boundary.dense_row)
     )
     # The state after EOS moves between the two groups.
     state, eos_state = effects.state[used_effects], transducer.boundary_states
@@ -259,6 +286,7 @@ def _assemble(
         token_class=boundary.token_class,
         edge_boundary=edge_boundary,
         dense_row=boundary.dense_row,
+        sparse_first=sparse_first,
         sparse_class=sparse_class,
         sparse_edge=sparse_edge,
         edge_midchar=edge_midchar,

@@ -129,8 +129,9 @@ class Effects:
     def _add(self, function: np.ndarray, state: np.ndarray) -> None:
         count = self._count + len(state)
         if count > len(self.state):
-            # Arrays grow by half, so that the copying costs a constant for each entry.
-            capacity = max(count, len(self.state) * 3 // 2)
+            # Arrays grow by half, so that the copying costs a constant for each entry, but not beyond all pairs.
+            pairs = len(self.letter_maps.alive()) * self._numbers.shape[1]
+            capacity = max(count, min(len(self.state) * 3 // 2, pairs))
             self.guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
             self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
             self._after = grown(self._after, capacity, UNSEEN)

@@ -25,13 +25,15 @@ DEAD_EDGE = 0  # the edge to the dead state
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TokenAutomaton:
-    """A DFA over the ids of a vocabulary. V ids, C token classes, L transducer states, Q letter states, P edges.
+    """A DFA over the ids of a vocabulary. V ids, C token classes, L transducer states, Q letter states, P edges,
+    N entries.
 
     token_class    int32 [V]          the column each id reads; ids that act alike everywhere share one
     edge_boundary  int [D, C0]        edge by class, in rows that the B transducer states between characters share
     dense_row      int32 [B]          the row of edge_boundary for l = 0..B-1; row 0 is all DEAD_EDGE
-    sparse_class   int [B, W]         classes with another edge than in that row; padded with 0
-    sparse_edge    int [B, W]         their edges; padded with DEAD_EDGE
+    sparse_first   int64 [B+1]        the entries of l are sparse_first[l] .. sparse_first[l + 1] - 1
+    sparse_class   int [N]            by entry, a class with another edge than in that row
+    sparse_edge    int [N]            and its edge
     edge_midchar   int [L-B+1, C1]    edge by class inside a UTF-8 character, l = B..L-1; row 0 is all DEAD_EDGE
     edge_target    int32 [P]          the transducer state an edge leads to; edge 0 is DEAD_EDGE, to l = 0
     edge_function  int32 [P]          the row of `function` that an edge applies to q
@@ -42,8 +44,8 @@ class TokenAutomaton:
 
     The state (l, q) has the number l * Q + q. Classes 0..C0-1 are those of edge_boundary, C0..C-1 those of
     edge_midchar: tokens whose first byte continues a character live only inside one, so two small tables replace one
-    that is mostly dead. With W > 0 class 0 is dead in every state. Raises ValueError where a shape, an index or the
-    dead state's rows are off.
+    that is mostly dead. Class 0 is dead in every state if there are entries. Raises ValueError where a shape, an index
+    or the dead state's rows are off.
 
     >>> table, accepting = np.array([[1], [1]]), np.array([False, True])  # at least one token of id 0, then EOS (id 1)
     >>> automaton = from_table(np.array([0, 0]), table, accepting, start=0, eos_ids=(1,))
@@ -54,6 +56,7 @@ class TokenAutomaton:
     token_class: np.ndarray
     edge_boundary: np.ndarray
     dense_row: np.ndarray
+    sparse_first: np.ndarray
     sparse_class: np.ndarray
     sparse_edge: np.ndarray
     edge_midchar: np.ndarray
@@ -82,12 +85,15 @@ class TokenAutomaton:
         _check_range("function", self.function, letter_states)
         if self.edge_function.shape != self.edge_target.shape:
             raise ValueError("edge_function and edge_target are [P]")
-        if self.sparse_class.shape != self.sparse_edge.shape or len(self.sparse_class) != len(self.dense_row):
-            raise ValueError("sparse_class and sparse_edge are [B, W], dense_row is [B]")
-        pads = self.sparse_class == 0
-        if pads.size and (self.edge_boundary[:, 0].any() or self.sparse_edge[pads].any()):
-            raise ValueError("class 0, which pads sparse_class, is not dead")
-        dead_rows = self.edge_boundary[0], self.edge_midchar[0], self.dense_row[DEAD], self.sparse_edge[DEAD]
+        if self.sparse_class.ndim != 1 or self.sparse_class.shape != self.sparse_edge.shape:
+            raise ValueError("sparse_class and sparse_edge are [N]")
+        if self.sparse_first.shape != (len(self.dense_row) + 1,) or (np.diff(self.sparse_first) < 0).any():
+            raise ValueError("sparse_first is [B+1] and ascends")
+        if self.sparse_first[0] != 0 or self.sparse_first[-1] != len(self.sparse_edge):
+            raise ValueError("sparse_first is not 0 .. N: an entry belongs to no state")
+        if self.sparse_class.size and (self.edge_boundary[:, 0].any() or not self.sparse_class.all()):
+            raise ValueError("class 0 is not dead in every state")
+        dead_rows = self.edge_boundary[0], self.edge_midchar[0], self.dense_row[DEAD], self.sparse_first[DEAD + 1]
         if self.edge_target[DEAD_EDGE] != DEAD or any(row.any() for row in dead_rows):
             raise ValueError("the dead state is left, or edge 0 does not lead to it")
         if (self.distance < 0).any() or (self.distance[:letter_states] != UNREACHABLE).any():
@@ -104,17 +110,18 @@ class TokenAutomaton:
         token_class = np.where(self.token_class < columns, self.token_class, self.token_class + len(ids))
         token_class[ids] = np.arange(columns, columns + len(ids))
         edge_boundary = np.concatenate([self.edge_boundary, self.edge_boundary[:, columns_of_ids]], axis=1)
-        state, place = self.sparse_class.nonzero()
-        column, edge = self.sparse_class[state, place], self.sparse_edge[state, place]
-        # Each sparse entry of the class of such an id is an entry of its own class, too.
-        number, own = np.nonzero(columns_of_ids[:, None] == column)
-        sparse_class, sparse_edge = padded_rows(
-            np.append(state, state[own]), np.append(column, columns + number), np.append(edge, edge[own]),
-            self.boundary_states,
+        state = np.repeat(np.arange(self.boundary_states), np.diff(self.sparse_first))
+        # Each entry of the class of such an id is an entry of its own class, too.
+        entries = np.flatnonzero(np.isin(self.sparse_class, columns_of_ids))
+        number, own = np.nonzero(columns_of_ids[:, None] == self.sparse_class[entries])
+        own = entries[own]
+        sparse_first, sparse_class, sparse_edge = entry_rows(
+            np.append(state, state[own]), np.append(self.sparse_class, columns + number),
+            np.append(self.sparse_edge, self.sparse_edge[own]), states=self.boundary_states,
         )
         return replace(
-            self, token_class=token_class, edge_boundary=edge_boundary, sparse_class=sparse_class,
-            sparse_edge=sparse_edge,
+            self, token_class=token_class, edge_boundary=edge_boundary, sparse_first=sparse_first,
+            sparse_class=sparse_class, sparse_edge=sparse_edge,
         )
 
     @property
@@ -147,8 +154,8 @@ class TokenAutomaton:
     def table_bytes(self) -> int:
         """Bytes of everything but the map from ids to classes. All automata of a vocabulary share that map."""
         edges = (
-            self.edge_boundary, self.dense_row, self.sparse_class, self.sparse_edge, self.edge_midchar,
-            self.edge_target, self.edge_function,
+            self.edge_boundary, self.dense_row, self.sparse_first, self.sparse_class, self.sparse_edge,
+            self.edge_midchar, self.edge_target, self.edge_function,
         )  # fmt: skip
         return sum(int(table.nbytes) for table in (*edges, self.function, self.distance))
 
@@ -157,7 +164,8 @@ class TokenAutomaton:
         boundary = transducer_state if transducer_state < self.boundary_states else DEAD
         midchar = transducer_state - self.boundary_states + 1 if transducer_state >= self.boundary_states else 0
         edges = np.concatenate([self.edge_boundary[self.dense_row[boundary]], self.edge_midchar[midchar]])
-        edges[self.sparse_class[boundary]] = self.sparse_edge[boundary]
+        entries = slice(self.sparse_first[boundary], self.sparse_first[boundary + 1])
+        edges[self.sparse_class[entries]] = self.sparse_edge[entries]
         return edges
 
     def live_entries(self, cells: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -168,7 +176,11 @@ class TokenAutomaton:
         outer, inner = self.edge_boundary.shape[1], max(1, self.edge_midchar.shape[1])
         for states in _blocks(0, self.boundary_states, cells // outer):
             edges = self.edge_boundary[self.dense_row[states]]
-            np.put_along_axis(edges, self.sparse_class[states].astype(np.intp), self.sparse_edge[states], axis=1)
+            first = self.sparse_first[states.start : states.stop + 1]
+            entries = slice(first[0], first[-1])
+            edges[np.repeat(np.arange(len(edges)), np.diff(first)), self.sparse_class[entries]] = (
+                self.sparse_edge[entries]
+            )
             row, column = edges.nonzero()
             yield row + states.start, column, edges[row, column].astype(np.int64)
         for states in _blocks(1, len(self.edge_midchar), cells // inner):
@@ -222,22 +234,17 @@ def _blocks(first: int, end: int, length: int) -> Iterator[slice]:
     return (slice(begin, min(begin + max(1, length), end)) for begin in range(first, end, max(1, length)))
 
 
-def padded_rows(
-    state: np.ndarray, token_class: np.ndarray, edge: np.ndarray, states: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The arrays `sparse_class` and `sparse_edge` of entries.
+def entry_rows(
+    state: np.ndarray, token_class: np.ndarray, edge: np.ndarray, *, states: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays `sparse_first`, `sparse_class` and `sparse_edge` of entries.
 
     state, token_class, edge  int [N]  the entries, in any order
     """
     order = stable_order(state)
-    state = state[order]
-    counts = np.bincount(state, minlength=states)
-    place = np.arange(len(state)) - np.repeat(np.cumsum(counts) - counts, counts)
-    shape = states, int(counts.max(initial=0))
     narrow = np.min_scalar_type(-1 - int(token_class.max(initial=1)))  # signed: torch has few unsigned types
-    sparse_class, sparse_edge = np.zeros(shape, dtype=narrow), np.zeros(shape, dtype=edge.dtype)
-    sparse_class[state, place], sparse_edge[state, place] = token_class[order], edge[order]
-    return sparse_class, sparse_edge
+    first = np.append(0, np.cumsum(np.bincount(state, minlength=states)))
+    return first, token_class[order].astype(narrow), edge[order]
 
 
 def _check_range(name: str, values: np.ndarray, end: int) -> None:
@@ -272,13 +279,14 @@ def from_table(
     target[:, np.setdiff1d(np.arange(columns), ids)] = DEAD  # no id reads these columns: they shorten no distance
     accept = (np.arange(states + 2) == end)[:, None]
     source, used = np.divmod(np.unique(np.arange(states + 2)[:, None] * (states + 2) + target), states + 2)
-    edge_target, no_entries = np.arange(states + 2, dtype=np.int32), np.zeros((states + 2, 0), dtype=np.int32)
+    edge_target, no_entries = np.arange(states + 2, dtype=np.int32), np.zeros(0, dtype=np.int32)
     effect, function = np.zeros(states + 2, dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
     live = (source != DEAD) & (used != DEAD)
     distance = distances(source[live], used[live], edge_target, effect, function=function, accepting=accept)
     return TokenAutomaton(
         token_class=ids, edge_boundary=target.astype(np.int32), dense_row=edge_target,
-        sparse_class=no_entries, sparse_edge=no_entries, edge_midchar=np.zeros((1, 0), dtype=np.int32),
+        sparse_first=np.zeros(states + 3, dtype=np.int64), sparse_class=no_entries, sparse_edge=no_entries,
+        edge_midchar=np.zeros((1, 0), dtype=np.int32),
         edge_target=edge_target, edge_function=effect, function=function, distance=distance.reshape(-1),
         start=start + 1, eos_ids=eos_ids,
     )

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.automata import spread
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.products.formula import Formula, estimate, fold, has_alternatives, least, needed
 from compiler.pushdown import Configurations, ExitCosts, PushdownAutomaton, Stacks
@@ -94,9 +95,10 @@ class ExplicitPart:
         edge = np.zeros(len(states), dtype=np.int64)
         outer = np.flatnonzero(boundary & (classes < columns))
         edge[outer] = tables.edge_boundary[tables.dense_row[row[outer]], classes[outer]]
-        if tables.sparse_class.shape[1]:
-            place, entry = np.nonzero(tables.sparse_class[row[outer]] == classes[outer, None])
-            edge[outer[place]] = tables.sparse_edge[row[outer[place]], entry]
+        entry, counts = spread(tables.sparse_first[row[outer]], tables.sparse_first[row[outer] + 1])
+        owner = np.repeat(outer, counts)
+        found = tables.sparse_class[entry] == classes[owner]
+        edge[owner[found]] = tables.sparse_edge[entry[found]]
         inner = np.flatnonzero(~boundary & (classes >= columns))
         edge[inner] = tables.edge_midchar[row[inner] - tables.boundary_states + 1, classes[inner] - columns]
         letters = tables.function[tables.edge_function[edge], letter]

@@ -67,7 +67,8 @@ class _Counting:
         self._first = tables.states + np.cumsum(more) - more
         self._states = tables.states + int(more.sum())
         guard.check("dfa_states_max", self._states)
-        edges = int((np.diff(tables.edge_first) * np.maximum(self._budget, 1)).sum())
+        counts = np.diff(tables.edge_first)
+        edges = int(counts.sum() + ((counts + counts[tables.base]) * self._budget).sum())
         guard.check("table_bytes_max", 8 * edges)
 
     def _at(self, state: np.ndarray, left: np.ndarray) -> np.ndarray:
@@ -94,12 +95,14 @@ class _Counting:
         landing_state = np.append(plain, np.maximum(state, 0))
         landing_below = np.append(np.full(states, NO_LANDING), np.maximum(moved, 0))
         landing_symbol = np.append(np.zeros(states, dtype=np.int64), tables.landing_symbol[pushed])
+        base = np.where(self._budget > 0, plain[: tables.states], tables.base)
         source, edge_class, arrival, items = self._edges(added)
         order = np.lexsort((edge_class, source))
         lengths = np.concatenate([np.full(len(block), block.shape[1]) for block in items])
         return replace(
             tables, edge_first=np.searchsorted(source[order], np.arange(states + 1)),
             edge_class=edge_class[order].astype(np.int32), edge_arrival=arrival[order].astype(np.int32),
+            base=_int32(np.append(base, plain[tables.states :])),
             item_first=np.concatenate([[0], np.cumsum(lengths)]),
             item=_int32(np.concatenate([block.reshape(-1) for block in items])),
             landing_state=_int32(landing_state), landing_below=_int32(landing_below),
@@ -121,7 +124,7 @@ class _Counting:
         numbers: dict[tuple[int, int], np.ndarray] = {}  # of an arrival by what is left, for a budget
         for state in np.flatnonzero(self._budget > 0).tolist():
             budget = int(self._budget[state])
-            for edge in range(tables.edge_first[state], tables.edge_first[state + 1]):
+            for edge in tables.edges_of(np.array([state]))[1].tolist():
                 key = int(arrival[edge]), budget
                 if key not in numbers:
                     found = self._staying(tables.items(key[0]).astype(np.int64), budget, added)
@@ -133,7 +136,9 @@ class _Counting:
                 arrivals.append(numbers[key])
         alive = np.concatenate([np.full(len(block), block.shape[1] > 0) for block in blocks])
         source, edge_class, arrival = (np.concatenate(each) for each in (sources, classes, arrivals))
-        live = alive[arrival]
+        # A class that a state cannot read hides that of its base, which is in the same component.
+        hides = (tables.base != np.arange(tables.states)) & (self._budget == 0)
+        live = alive[arrival] | np.append(hides, np.zeros(added, dtype=bool))[source]
         return source[live], edge_class[live], arrival[live], blocks
 
     def _entering(self, items: np.ndarray, added: int) -> np.ndarray:

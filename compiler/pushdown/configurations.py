@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.automata import grown, spread
+from compiler.automata import grown
 from compiler.lifting import UNREACHABLE
 from compiler.pushdown.machine import ACCEPTED, BOTTOM, NOWHERE, Configuration, StackNodes, digest_above
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton
@@ -227,10 +227,10 @@ class Configurations:
         vectors.update()
         states, place = np.unique(states, return_inverse=True)
         row, control, node = self._flat(states)
-        edge, counts = spread(self.tables.edge_first[control], self.tables.edge_first[control + 1])
-        least = vectors.least(vectors.costs.arrivals, self.tables.edge_arrival[edge], np.repeat(node, counts))
+        of_row, edge = self.tables.edges_of(control)
+        least = vectors.least(vectors.costs.arrivals, self.tables.edge_arrival[edge], node[of_row])
         found = np.full((len(states), self.classes), vectors.costs.infinite, dtype=vectors.costs.dtype)
-        cell = np.repeat(row * self.classes, counts) + self.tables.edge_class[edge]
+        cell = row[of_row] * self.classes + self.tables.edge_class[edge]
         if len(row) > len(states):
             np.minimum.at(found.reshape(-1), cell, least)
         else:  # a state has at most one configuration, and that has no class twice
@@ -243,11 +243,10 @@ class Configurations:
         self._vectors.update()
         states, classes = np.divmod(np.array(keys, dtype=np.int64), self.classes)
         row, control, node = self._flat(states)
-        edge = control * self.classes + classes[row]
-        place = np.searchsorted(self._automaton.edge_key, edge)
-        read = np.flatnonzero(self._automaton.edge_key[place] == edge)
+        edge = self._automaton.find_edges(control, classes[row])
+        read = np.flatnonzero(edge >= 0)
         arrivals = [list[Configuration]() for _ in keys]
-        columns = row[read], self.tables.edge_arrival[place[read]], node[read]
+        columns = row[read], self.tables.edge_arrival[edge[read]], node[read]
         for number, arrival, above in zip(*(column.tolist() for column in columns), strict=True):
             arrivals[number].append((arrival, above))
         landings = [self._landings(pairs) for pairs in arrivals]

@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from compiler.automata import distinct, ranks
+from compiler.automata import distinct, ranks, stable_order
 from compiler.lifting import SparseRows, SparseTable, SparseTokenClasses, plain_states, sparse_token_classes
 from compiler.limits import ResourceGuard
 from compiler.pushdown.arrivals import BASE, Arrivals, Exit, Item, Landing
 from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, PushdownMachine
-from compiler.pushdown.near_states import UNLIKE_DEAD, edges_by_state, near_states, without_likeness
+from compiler.pushdown.near_states import UNLIKE_DEAD, near_states, without_likeness
 from compiler.pushdown.tables import NO_LANDING, PushdownTables
 from compiler.vocab import PLAIN_CHARACTERS, Trie, Vocabulary
 
 _CONTINUATION = slice(0x80, 0xC0)
+_NOTHING = 0  # the arrival without items, in place of UNLIKE_DEAD
 _MEANINGLESS = 0  # the symbol of a landing that pushed none
 
 
@@ -45,7 +46,8 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
         rows = SparseRows(machine.states, guard)
         token_class = rows.add(without_likeness(table, base))[token_class]
         table = rows.table
-    edge_first, edge_class, edge_arrival = edges_by_state(table, base, guard)
+    order = stable_order(table.place)
+    read = np.repeat(np.arange(len(table.first) - 1, dtype=np.int32), np.diff(table.first))
     merged_entries = {
         (symbol, items.pending[exit_]): items.arrival(reached)
         for exit_, behind in entries.items()
@@ -54,7 +56,8 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     }
     entry = _int32([value for key in sorted(merged_entries) for value in (*key, merged_entries[key])]).reshape(-1, 3)
     return PushdownTables(
-        token_class=token_class, edge_first=edge_first, edge_class=edge_class, edge_arrival=edge_arrival,
+        token_class=token_class, edge_first=np.searchsorted(table.place[order], np.arange(machine.states + 1)),
+        edge_class=read[order], edge_arrival=np.maximum(table.effect[order], _NOTHING), base=base.astype(np.int32),
         entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
         symbols=len(machine.resume), pendings=count, start=machine.start,
         eos_ids=vocabulary.eos_ids, **items.arrays(),

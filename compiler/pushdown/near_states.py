@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compiler.automata import spread, stable_order
+from compiler.automata import spread
 from compiler.lifting import SparseRows, SparseTable, SparseTokenClasses
 from compiler.limits import ResourceGuard
 from compiler.pushdown.arrivals import Arrivals
@@ -124,41 +124,3 @@ def without_likeness(table: SparseTable, base: np.ndarray) -> SparseTable:
     alike = table.effect[own] == np.where(key[at] == in_base, table.effect[at], UNLIKE_DEAD)
     kept = np.delete(np.arange(len(key)), own[alike])
     return SparseTable(np.searchsorted(rows[kept], np.arange(len(table.first))), table.place[kept], table.effect[kept])
-
-
-def edges_by_state(
-    table: SparseTable, base: np.ndarray, guard: ResourceGuard
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The edges in the order of their states.
-
-    Returns where those of each state begin, int64 [Q+1], then classes and arrivals, int32 [E].
-
-    table  what states do by class; near states as in `NearStates`
-    """
-    classes, states = len(table.first) - 1, np.arange(len(base))
-    read = np.repeat(np.arange(classes, dtype=np.int32), np.diff(table.first))
-    order = stable_order(table.place)
-    read, arrival = read[order], table.effect[order]
-    first = np.searchsorted(table.place[order], np.arange(len(base) + 1))
-    near = np.flatnonzero(base != states)
-    if not near.size:
-        return first, read, arrival
-    # A near state has the edges of its base but for its own entries.
-    counts = first[base + 1] - first[base]
-    guard.check("table_bytes_max", int(counts.sum()) * read.itemsize)
-    copied, _ = spread(first[base], first[base + 1])
-    edge_class, edge_arrival = read[copied], arrival[copied]
-    own, own_counts = spread(first[near], first[near + 1])
-    state = np.repeat(near, own_counts)
-    key = np.repeat(states * classes, np.diff(first)) + read
-    own_key = base[state] * classes + read[own]
-    at = np.searchsorted(key, own_key)
-    known = key[np.minimum(at, len(key) - 1)] == own_key
-    place = (np.cumsum(counts) - counts)[state] + at - first[base[state]]
-    edge_arrival[place[known]] = arrival[own[known]]
-    edge_class = np.insert(edge_class, place[~known], read[own[~known]])
-    edge_arrival = np.insert(edge_arrival, place[~known], arrival[own[~known]])
-    live = edge_arrival != UNLIKE_DEAD
-    counts += np.bincount(state[~known], minlength=len(base))
-    counts -= np.bincount(state[arrival[own] == UNLIKE_DEAD], minlength=len(base))
-    return np.append(0, np.cumsum(counts)), edge_class[live], edge_arrival[live]

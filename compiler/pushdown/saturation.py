@@ -35,6 +35,7 @@ STEPS_MAX = 1 << 24  # in tokens: no budget is larger; the distances of a gramma
 _BEYOND = math.nextafter(STEPS_MAX, math.inf)
 _TICK_EVERY = 1 << 12  # values settled between two looks at the time
 _BLOCK = 1 << 20  # readers that are looked at together
+_STATES = 256  # whose edges are
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -172,14 +173,20 @@ def _edges_to_items(tables: PushdownTables, cost: np.ndarray | None) -> tuple[np
     Returns states, items and costs, [N] each. A pair of a state and an arrival gives the items once.
     """
     arrivals = len(tables.item_first) - 1
-    key = np.repeat(np.arange(tables.states) * arrivals, np.diff(tables.edge_first)) + tables.edge_arrival
-    if cost is None:
-        pairs = distinct(key, tables.states * arrivals)
-        least = np.ones(len(pairs), dtype=np.int32)
-    else:
-        order = np.argsort(key, kind="stable")
-        first = np.flatnonzero(np.diff(key[order], prepend=-1))
-        pairs, least = key[order[first]], np.minimum.reduceat(cost[order], first) if len(first) else cost[:0]
+    found = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32 if cost is None else cost.dtype))]
+    # Many states at once would have as many edges as if each had its own.
+    for begin in range(0, tables.states, _STATES):
+        states = np.arange(begin, min(begin + _STATES, tables.states))
+        place, edge = tables.edges_of(states)
+        key = states[place] * arrivals + tables.edge_arrival[edge]
+        if cost is None:
+            pairs = distinct(key)
+            found.append((pairs, np.ones(len(pairs), dtype=np.int32)))
+        elif len(key):
+            order = np.argsort(key, kind="stable")
+            first = np.flatnonzero(np.diff(key[order], prepend=-1))
+            found.append((key[order[first]], np.minimum.reduceat(cost[edge[order]], first)))
+    pairs, least = map(np.concatenate, zip(*found, strict=True))
     state, arrival = np.divmod(pairs, arrivals)
     place, counts = spread(tables.item_first[arrival], tables.item_first[arrival + 1])
     return np.repeat(state, counts), tables.item[place], np.repeat(least, counts)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compiler.automata import spread
 from compiler.pushdown.machine import check_range
 
 ACCEPTED_PENDING = 0  # the whole text was read, END included
@@ -20,8 +21,9 @@ class PushdownTables:
 
     token_class     int32 [V]    the class of each id; class 0 is dead in every state
     edge_first      int64 [Q+1]  the edges of state q are edge_first[q] .. edge_first[q + 1] - 1
-    edge_class      int32 [E]    token classes, ascending in each state; others cannot be read
+    edge_class      int32 [E]    token classes, ascending in each state
     edge_arrival    int32 [E]    the arrival of each
+    base            int32 [Q]    a state that does what this one does on other classes; the state itself for none
     item_first      int64 [A+1]  the items of an arrival, in the same way
     item            int32 [N]    a landing where it is >= 0; else ~x: the component is left with pending x
     landing_state   int32 [L]    control state; landings 0 .. Q-1 are those without pushed symbols
@@ -34,6 +36,8 @@ class PushdownTables:
     start           int          control state before the first token, on the empty stack
     eos_ids         the ids that end a text; they share one class
 
+    A class without an edge, in the state or its base, cannot be read. Arrival 0 has no items: where the base reads a
+    class that the state cannot, the state has an edge to it.
     Landings with symbols are closed: without the deepest symbol they are landings too. Raises ValueError where an
     index, an order or a shape is off.
     """
@@ -42,6 +46,7 @@ class PushdownTables:
     edge_first: np.ndarray
     edge_class: np.ndarray
     edge_arrival: np.ndarray
+    base: np.ndarray
     item_first: np.ndarray
     item: np.ndarray
     landing_state: np.ndarray
@@ -62,6 +67,9 @@ class PushdownTables:
         check_range("token_class", self.token_class, 0, self.classes)
         check_range("edge_class", self.edge_class, 1, self.classes)
         check_range("edge_arrival", self.edge_arrival, 0, arrivals)
+        check_range("base", self.base, 0, states)
+        if len(self.base) != states or (self.base[self.base] != self.base).any() or self.item_first[1:2].any():
+            raise ValueError("base is [Q], a base has no other one, and arrival 0 has no items")
         check_range("item", self.item, -self.pendings, landings)
         check_range("landing_state", self.landing_state, 0, states)
         check_range("landing_symbol", self.landing_symbol[states:], 0, self.symbols)
@@ -97,6 +105,23 @@ class PushdownTables:
     @property
     def classes(self) -> int:
         return int(self.token_class.max(initial=0)) + 1
+
+    def edges_of(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The edges of some states and of their bases: int64 [N] each.
+
+        Returns the place in `states` of each, and its number.
+        """
+        edge, counts = spread(self.edge_first[states], self.edge_first[states + 1])
+        place, base = np.repeat(np.arange(len(states)), counts), self.base[states]
+        near = np.flatnonzero(base != states)
+        if not near.size:
+            return place, edge
+        inherited, counts = spread(self.edge_first[base[near]], self.edge_first[base[near] + 1])
+        heir = np.repeat(near, counts)
+        is_own = np.zeros(len(states) * self.classes, dtype=bool)
+        is_own[place * self.classes + self.edge_class[edge]] = True
+        kept = ~is_own[heir * self.classes + self.edge_class[inherited]]
+        return np.append(place, heir[kept]), np.append(edge, inherited[kept])
 
     def items(self, arrival: int) -> np.ndarray:
         """The items of an arrival."""

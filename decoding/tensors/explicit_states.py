@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.lifting import DEAD_EDGE, UNREACHABLE, TokenAutomaton
 from decoding.tensors.backend import Array, arange, library, take
 from decoding.tensors.token_tables import TokenTables, in_numpy
 
@@ -19,8 +19,10 @@ class ExplicitStates:
 
     edge_boundary  int   [D, C0]
     dense_row      int   [B]
-    sparse_class   int   [B, W]
-    sparse_edge    int   [B, W]
+    sparse_first   int64 [B+1]
+    sparse_class   int64 [N+1]      padded with class 0
+    sparse_edge    int   [N+1]      padded with the dead edge
+    sparse_offset  int64 [W]        0 .. W - 1: a state has at most W entries
     edge_midchar   int   [L-B+1, C1]
     edge_target    int64 [P]        transducer state an edge leads to, times Q
     edge_function  int64 [P]        row of `function` an edge applies, times Q
@@ -33,8 +35,10 @@ class ExplicitStates:
     tokens: TokenTables
     edge_boundary: Array
     dense_row: Array
+    sparse_first: Array
     sparse_class: Array
     sparse_edge: Array
+    sparse_offset: Array
     edge_midchar: Array
     edge_target: Array
     edge_function: Array
@@ -65,8 +69,10 @@ class ExplicitStates:
             ),
             edge_boundary=to_device(automaton.edge_boundary, torch.int32),
             dense_row=to_device(automaton.dense_row, torch.int32),
-            sparse_class=to_device(automaton.sparse_class),
-            sparse_edge=to_device(automaton.sparse_edge, torch.int32),
+            sparse_first=to_device(automaton.sparse_first),
+            sparse_class=to_device(np.append(automaton.sparse_class, 0)),
+            sparse_edge=to_device(np.append(automaton.sparse_edge, DEAD_EDGE), torch.int32),
+            sparse_offset=to_device(np.arange(np.diff(automaton.sparse_first).max())),
             edge_midchar=to_device(automaton.edge_midchar, torch.int32),
             edge_target=to_device(automaton.edge_target.astype(np.int64) * letter_states),
             edge_function=to_device(automaton.edge_function.astype(np.int64) * letter_states),
@@ -103,8 +109,11 @@ class ExplicitStates:
         boundary = xp.where(transducer_state < boundary_states, transducer_state, 0)
         midchar = xp.where(transducer_state >= boundary_states, transducer_state - boundary_states + 1, 0)
         edge = xp.concatenate([self.edge_boundary[self.dense_row[boundary]], self.edge_midchar[midchar]], axis=1)
-        if self.sparse_class.shape[1]:
-            edge[arange(state, len(state))[:, None], self.sparse_class[boundary]] = self.sparse_edge[boundary]
+        if len(self.sparse_offset):
+            # Rows are padded to one width, so that no shape depends on the states. Class 0 is dead in each of them.
+            entry = self.sparse_first[boundary][:, None] + self.sparse_offset
+            entry = xp.where(entry < self.sparse_first[boundary + 1][:, None], entry, len(self.sparse_class) - 1)
+            edge[arange(state, len(state))[:, None], self.sparse_class[entry]] = self.sparse_edge[entry]
         # An edge moves the transducer to its target and maps the letter state by its function.
         read = take(self.edge_function, edge) + letter[:, None]  # [R, C]
         return take(self.function, read) + take(self.edge_target, edge)

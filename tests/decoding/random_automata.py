@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from compiler.lifting.distances import distances
-from compiler.lifting.token_automaton import padded_rows
+from compiler.lifting.token_automaton import entry_rows
 
 
 def all_texts(size: int, *eos_ids: int) -> TokenAutomaton:
@@ -85,15 +85,17 @@ def random_factored(random: np.random.Generator) -> TokenAutomaton:
             start = row * letters
             missing = set(range(outer + inner)) - set(token_class.tolist())
             if not missing and distance[start] not in (UNREACHABLE, 0):
-                # Class 0, which pads the sparse rows, is dead: the others move by one.
+                # Class 0 is dead in every state: the others move by one.
                 edge_boundary = np.column_stack([np.zeros(boundary, dtype=np.int64), edge_boundary])
                 dense = np.arange(boundary) % 2 == 1  # every other state has a row
                 state, column = (edge_boundary * ~dense[:, None]).nonzero()
-                sparse = padded_rows(state, column, edge_boundary[state, column].astype(np.int16), boundary)
+                edges = edge_boundary[state, column].astype(np.int16)
+                first, sparse_class, sparse_edge = entry_rows(state, column, edges, states=boundary)
                 return TokenAutomaton(
                     token_class=(1 + token_class).astype(np.int32),
                     edge_boundary=(edge_boundary * dense[:, None]).astype(np.int16),
-                    dense_row=(np.arange(boundary) * dense).astype(np.int32), sparse_class=sparse[0],
-                    sparse_edge=sparse[1], edge_midchar=edge_midchar.astype(np.int16), edge_target=target,
-                    edge_function=effect, function=function, distance=distance, start=start, eos_ids=(7,),
+                    dense_row=(np.arange(boundary) * dense).astype(np.int32), sparse_first=first,
+                    sparse_class=sparse_class, sparse_edge=sparse_edge, edge_midchar=edge_midchar.astype(np.int16),
+                    edge_target=target, edge_function=effect, function=function, distance=distance, start=start,
+                    eos_ids=(7,),
                 )

@@ -13,7 +13,7 @@ from compiler.artifact import CompiledConstraint
 from compiler.automata import DEAD, NO_END
 from compiler.errors import LimitExceeded, SpecError
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table, lift
-from compiler.lifting.token_automaton import padded_rows
+from compiler.lifting.token_automaton import entry_rows
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec
 from compiler.spec import AllSpec, KeywordsSpec, LengthSpec, LtlfSpec, RegexSpec, Spec
@@ -229,7 +229,10 @@ def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
         ("function", np.array([[3]], np.int32)),
         ("dense_row", np.array([0, 1, 9], np.int32)),
         ("dense_row", np.array([1, 1, 2], np.int32)),
-        ("sparse_edge", np.zeros((3, 1), np.int32)),
+        ("sparse_edge", np.zeros(1, np.int32)),
+        ("sparse_first", np.zeros(2, np.int64)),
+        ("sparse_first", np.array([0, 0, 1, 0])),
+        ("sparse_first", np.array([0, 0, 0, 1])),
     ],
 )
 def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: object) -> None:
@@ -243,5 +246,5 @@ def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: obje
 @pytest.mark.parametrize("largest", [1, 127, 128, 32_767, 32_768])
 def test_listed_classes_keep_their_numbers_at_any_width(largest: int) -> None:
     numbers = np.array([largest - 1, largest])
-    classes, edges = padded_rows(np.array([1, 1]), numbers, np.array([5, 6], dtype=np.int16), 3)
-    assert classes.tolist() == [[0, 0], [largest - 1, largest], [0, 0]] and edges.tolist() == [[0, 0], [5, 6], [0, 0]]
+    first, classes, edges = entry_rows(np.array([1, 1]), numbers, np.array([5, 6], dtype=np.int16), states=3)
+    assert first.tolist() == [0, 0, 2, 2] and classes.tolist() == [largest - 1, largest] and edges.tolist() == [5, 6]

@@ -116,8 +116,8 @@ def dense_fixpoint(tables: PushdownTables) -> tuple[np.ndarray, np.ndarray]:
     landings, size = len(tables.landing_state), tables.pendings
     through = np.full((landings, size), np.inf)
     behind = np.full((tables.symbols, size, size), np.inf)
-    source = np.repeat(np.arange(tables.states), np.diff(tables.edge_first))
-    edges = sorted(set(zip(source.tolist(), tables.edge_arrival.tolist(), strict=True)))
+    source, edge = tables.edges_of(np.arange(tables.states))
+    edges = sorted(set(zip(source.tolist(), tables.edge_arrival[edge].tolist(), strict=True)))
     entries = zip(tables.entry_symbol, tables.entry_pending, tables.entry_arrival, strict=True)
     places = [((symbol, pending), int(arrival)) for symbol, pending, arrival in entries]
 

@@ -51,6 +51,7 @@ def damaged(tables: PushdownTables) -> dict[str, object]:
         "edge_first": tables.edge_first[:-1],
         "edge_class": np.zeros_like(tables.edge_class),
         "edge_arrival": tables.edge_arrival + len(tables.item_first),
+        "base": tables.base + tables.states,
         "item_first": tables.item_first + 1,
         "item": tables.item - tables.pendings,
         "landing_state": tables.landing_state[::-1].copy(),
