@@ -13,6 +13,7 @@ from compiler.spec.reading import bound, field_prefix, fields_of, printable_name
 from compiler.spec.types import (
     JSON_WHITE_SPACE,
     LENGTHS,
+    NEVER,
     ONCE,
     AllSpec,
     AnySpec,
@@ -123,13 +124,22 @@ def _concept(item: object, field: str) -> tuple[tuple[str, ...], Count]:
 
 
 def _keywords(fields: Mapping[str, object], _: int) -> Spec:
-    refuse_unknown_fields(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
+    flag_names = ("ordered", "case_sensitive", "inflect", "none")
+    refuse_unknown_fields(fields, ("keywords", *flag_names), "a keywords constraint")
     items = typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
     # A keyword without a count occurs at least once.
     concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
     forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
-    flags = {name: fields.get(name, False) for name in ("ordered", "case_sensitive", "inflect")}
-    ordered, case_sensitive, inflect = (typed(value, bool, name, "a boolean") for name, value in flags.items())
+    ordered, case_sensitive, inflect, none = (
+        typed(fields.get(name, False), bool, name, "a boolean") for name in flag_names
+    )
+    if none:
+        require(not ordered, "words that must not occur have no order: leave ordered or none out", "ordered")
+        for number, item in enumerate(items):
+            uncounted = not isinstance(item, dict) or item.keys().isdisjoint(("min", "max"))
+            require(uncounted, "with none every count is 0: leave min and max out", f"keywords.{number}")
+        # A constraint with `none` and one that counts each concept 0 times are one value.
+        counts = (NEVER,) * len(counts)
     return KeywordsSpec(forms, ordered=ordered, case_sensitive=case_sensitive, inflect=inflect, counts=counts)
 
 

@@ -19,6 +19,7 @@ GOOD: list[dict[str, Any]] = [
     {"regex": "", "leading_space": "forbid"},
     {"keywords": ["dog", ["catch", "catches"]]},
     {"keywords": [["a"]], "ordered": True, "case_sensitive": True},
+    {"keywords": ["a", ["b", "c"]], "none": True},
 ]
 
 
@@ -66,6 +67,9 @@ def test_the_order_of_declarations_does_not_matter() -> None:
         ({"keywords": ["a", ["b", None]]}, "keywords.1.1"),
         ({"keywords": ["a"], "ordered": 1}, "ordered"),
         ({"keywords": ["a"], "inflect": 1}, "inflect"),
+        ({"keywords": ["a"], "none": 1}, "none"),
+        ({"keywords": ["a"], "none": True, "ordered": True}, "ordered"),
+        ({"keywords": ["a", {"forms": ["b"], "min": 1}], "none": True}, "keywords.1"),
         ({"keywords": [{"forms": "a", "min": 2, "max": 1}]}, "keywords.0"),
         ({"keywords": [{"forms": "a", "min": -1}]}, "keywords.0"),
         ({"keywords": [{"forms": "a", "least": 1}]}, "least"),
