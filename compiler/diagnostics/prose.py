@@ -33,6 +33,7 @@ from compiler.spec import (
     Spec,
     TextPart,
     TokenPart,
+    is_negated_list,
 )
 
 TEXT_CHARS_MAX = 200  # of a caller's own text, a formula or a pattern, as a clause repeats it
@@ -64,6 +65,9 @@ def clause(spec: Spec) -> str:
             return _join_parts(spec.parts, "and")
         case AnySpec():
             return _join_parts(spec.parts, "or")
+        case NotSpec(KeywordsSpec() as part) if is_negated_list(spec):
+            missing = f"at least one of {listed(map(_forms, part.concepts), 'and')} is missing from it"
+            return f"{missing} (the form with none: true excludes them all)"
         case NotSpec():
             return f"it is not so that {_bracketed(spec.part)}"
         case LabelsSpec():
