@@ -39,7 +39,7 @@ def checked_object(value: object) -> object:
 
 
 def unknown_field(name: str, value: object, known: Collection[str]) -> tuple[str, tuple[Edit, ...]]:
-    """The message for a field that a body does not have, and the edits that were probably meant.
+    """The message for an unknown field, and the edits of a correction.
 
     known  the fields that the body has
     """
@@ -83,7 +83,7 @@ def _shown(paths: Collection[str]) -> str:
 
 
 def json_hint(text: str, position: int) -> str:
-    """What to write at a place where a text is no JSON, as the end of a message."""
+    """What to write where a text is no JSON; ends a message."""
     here, before = text[position : position + 1], text[:position].rstrip()[-1:]
     if not text.strip():
         return ': send an object, such as {"prompt": "...", "constraint": {...}}'

@@ -273,7 +273,7 @@ def _check_storage(settings: Settings) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Sender:
-    """The destination of a request, its constraint, and the format of its output."""
+    """The destination of a request, its constraint, and its output's format."""
 
     create_app: CreateApp
     url: str | None

@@ -135,7 +135,7 @@ def show_error(console: Console, error: abs_client.AbsError, spec: Mapping[str, 
 
 
 def _corrected(spec: Mapping[str, Any], suggestion: list[Mapping[str, Any]] | None) -> str:
-    """The JSON of the constraint after the suggested edits; empty where they do not fit."""
+    """The JSON of the corrected constraint; empty without a correction."""
     try:
         edited = abs_client.apply_suggestion({"constraint": spec}, suggestion or ())["constraint"]
     except ValueError:

@@ -70,7 +70,10 @@ def request_edits(edits: Sequence[Edit]) -> list[dict[str, Any]]:
 
 
 def suggested(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The suggestion of an error with these fields: `suggestion`, or `replacement` in the string at `field`."""
+    """The suggestion of an error with these fields.
+
+    It is `suggestion`, or the `replacement` in the string at `field`.
+    """
     edits, replacement, field = fields.get("suggestion"), fields.get("replacement"), fields.get("field")
     if edits:
         return request_edits(edits)

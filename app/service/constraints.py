@@ -183,7 +183,7 @@ class Constraints:
         return dataclasses.replace(read, sizes=await self._stored(read.automaton, spec))
 
     async def warnings(self, spec: Spec) -> tuple[WarningBody, ...]:
-        """What is probably a mistake in a constraint as its caller wrote it."""
+        """What is probably a mistake in a constraint as written."""
         return (await self._read(spec)).warnings
 
     async def _resolve_hash(self, automaton: str | None) -> ResolvedConstraint:

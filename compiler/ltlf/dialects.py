@@ -44,12 +44,12 @@ OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWMYOHS])+")
 
 
 def character_hint(character: str) -> str:
-    """What to write in place of a character that no token begins with. It is empty where that is not known."""
+    """What to write in place of a character. It is empty where that is not known."""
     return _HINTS.get(character, "")
 
 
 def glued_operators(name: str) -> int:
-    """How many letters of a word may be operators that stand before a name: of `GFa` two. 0 for none.
+    """How many letters of a word may be operators before a name.
 
     >>> glued_operators("GFa"), glued_operators("Fdog"), glued_operators("dog")
     (2, 1, 0)
@@ -59,7 +59,7 @@ def glued_operators(name: str) -> int:
 
 
 def is_letter(name: str) -> bool:
-    """Whether a name is one letter, perhaps with digits, as propositions of formulas in the literature are."""
+    """Whether a name is one letter, perhaps with digits behind it."""
     return _LETTER.fullmatch(name) is not None
 
 

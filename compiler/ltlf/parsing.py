@@ -138,7 +138,7 @@ class _Parser:
         return fault(f"two formulas stand side by side: {hint}", self.source, token.position, _INFIX)
 
     def check_words(self, known: Collection[str]) -> None:
-        """Raise SpecSyntaxError for a bare word that is an operator or a constant of other tools."""
+        """Raise SpecSyntaxError for a bare word that other tools read otherwise."""
         names = {token.text for token in self.words} | set(known)
         for token in self.words:
             name, begin = token.text, token.position

@@ -87,7 +87,7 @@ def formula_tokens(source: str, atoms: AtomReader | None) -> Iterator[Token]:
 
 
 def _read(match: re.Match[str], source: str) -> Iterator[Token]:
-    """The tokens of one match: of white space none, of a run of operators each."""
+    """The tokens of one match. White space has none, a run of operators several."""
     text, position = match[0], match.start()
     match match.lastgroup:
         case "symbol":

@@ -32,7 +32,7 @@ class SpecWarning:
 
 
 def spec_warnings(spec: Spec) -> tuple[SpecWarning, ...]:
-    """The first warnings about a constraint, which is one that can be compiled."""
+    """The first warnings about a constraint that can be compiled."""
     found = _warnings(spec, ())
     return tuple(warning for warning, _ in zip(found, range(WARNINGS_MAX), strict=False))
 

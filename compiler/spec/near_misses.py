@@ -1,4 +1,4 @@
-"""What was probably meant where a constraint is not one, and the edits that make it so."""
+"""What was probably meant where a constraint is none, and the edits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rename(name: str, other: str) -> Edit:
 
 
 def wrapped(path: str, outer: object, inner: str) -> tuple[Edit, ...]:
-    """The edits that put a value into an object or a list in its own place.
+    """The edits that put a value into an object or a list.
 
     outer  the object, without the value
     inner  where the value stands in it

@@ -240,7 +240,7 @@ def answer_text(automaton: AnyText, raw: str) -> str:
 
 
 def stripped_answer(automaton: AnyText, raw: str, before: str | None = None) -> str:
-    """The answer in a generated text, without the white space around it that the constraint does not need.
+    """The answer in a raw text, without needless white space around it.
 
     before  the part of the constrained text before the answer; its end joins the answer, so only white space at the
             end is removed. None: there is none

@@ -1,4 +1,4 @@
-"""Mistakes that people make are answered by what is wrong, where, and how to correct it."""
+"""Messages for mistakes say what is wrong, where, and how to correct it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Fault:
 
 
 def rating(fault: Fault, mistake: dict[str, Any]) -> dict[str, bool]:
-    """Whether a fault says what is wrong, where, and how to correct it."""
+    """Whether a message says what is wrong, where, and what to do."""
     message = " ".join(fault.message.split())
     what = len(message.split()) >= WORDS_MIN and all(
         word in fault.message or word in message for word in mistake["words"]
@@ -69,7 +69,7 @@ def require_all(fault: Fault, mistake: dict[str, Any]) -> None:
 
 
 def mistakes(kind: str) -> list[Any]:
-    """The mistakes of a kind, of which requests have no field of their own."""
+    """The mistakes of a kind. Requests have no field of their own."""
     kinds = ("cli", "client", "settings")
     chosen = [
         mistake for mistake in MISTAKES if (kind in mistake if kind in kinds else not set(kinds) & mistake.keys())

@@ -260,7 +260,7 @@ class Generator:
         return b"".join(self._tokens[token] or b"" for token in tokens).decode()
 
     def _answer(self, raw: str, task: _Task) -> str:
-        """The answer in a raw text, without white space around it that the constraint does not need.
+        """The answer in a raw text, without needless white space around it.
 
         A job that keeps white space loses the optional space before a text alone, which is no part of it.
         """
