@@ -161,7 +161,7 @@ class GenerateJob(OwnedJob):
     """Continue `prompt`, text or ids, with a text of the stored automaton.
 
     progress            the events to publish: none, the progress, or every step's beams
-    markers             start and end of each special token of a chat's prompt; None if the tokenizer finds and adds them
+    markers             start and end of each special token of a chat's prompt; None if the tokenizer finds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
     messages            whether each choice has the message that the reader finds in it

@@ -1,4 +1,4 @@
-"""Messages for mistakes say what is wrong, where, and how to correct it."""
+"""Messages for mistakes say what is wrong, where and what to do."""
 
 from __future__ import annotations
 

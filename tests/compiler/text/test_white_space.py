@@ -1,4 +1,4 @@
-"""Answers have no white space around them that their constraints do not need."""
+"""Answers have no white space around them that is not needed."""
 
 from __future__ import annotations
 
