@@ -49,7 +49,7 @@ from abs_client.errors import (
     WorkerLostError,
 )
 from abs_client.events import Beam, Compilation, Done, Event, RejectedToken, Restart, Step
-from abs_client.explanations import CompileWarning, ExplainedLetter, ExplainedState, Explanation
+from abs_client.explanations import CompileWarning, ExplainedLetter, ExplainedState, Explanation, State, Transition
 from abs_client.forms import (
     NGRAM_GAP,
     SENTENCE_GAP,
@@ -107,15 +107,14 @@ from abs_client.results import (
     ModelCard,
     Readiness,
     Result,
-    State,
     Timings,
     TokenStep,
     TracedWord,
-    Transition,
     Usage,
     Violation,
 )
 from abs_client.sequences import SequenceOf, capture, free, one_of, optional, repeat, token
+from abs_client.suggestions import apply_suggestion
 
 __all__ = [
     "EOS", "FALSE", "LAST", "NGRAM_GAP", "NOMATCH", "SENTENCE_GAP", "TRUE", "WORD_GAP", "WX", "AbsError",
@@ -133,6 +132,6 @@ __all__ = [
     "RawConstraint", "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError", "Restart", "Result",
     "Retry", "S", "SequenceOf", "ServerError", "ServiceUnavailableError", "State", "Step", "Stream", "Timings",
     "TokenStep", "TracedWord", "Transition", "U", "UndecidedError", "UnknownAutomatonError", "UnknownJobError",
-    "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y", "capture", "constraint_of",
-    "free", "gap", "one_of", "optional", "repeat", "token",
+    "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y", "apply_suggestion", "capture",
+    "constraint_of", "free", "gap", "one_of", "optional", "repeat", "token",
 ]  # fmt: skip

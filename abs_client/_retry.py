@@ -96,7 +96,8 @@ def no_response(failure: httpx2.RequestError) -> AbsError:
             url = "the service"
         # LocalProtocolError may quote the header that it rejects, such as the API key.
         reason = "" if isinstance(failure, httpx2.LocalProtocolError) else f"{failure}"
-        text = f"no response from {url} ({type(failure).__name__}: {reason})".replace(": )", ")")
+        cause = f"({type(failure).__name__}: {reason})".replace(": )", ")")
+        text = f"no response from {url} {cause}: check the URL, or start the service with abs serve"
         error = ConnectionFailedError(text)
     error.__cause__ = failure
     return error

@@ -101,13 +101,17 @@ class InvalidRequestError(
     """A field, the JSON or the path is invalid.
 
     errors      a path and a message for each fault
+    suggestion  edits of the request that were probably meant; `apply_suggestion` applies them
     path        a field over the limit `limit`, whose value is `cap`
     field       an option out of its range
+    position    the first character at which the body is not JSON
     """
 
     errors: list[dict[str, str]] | None
+    suggestion: list[dict[str, Any]] | None
     path: str | None
     field: str | None
+    position: int | None
 
 
 class RequestTooLargeError(
@@ -168,10 +172,12 @@ class ConstraintSyntaxError(_Located, ConstraintError, codes="constraint_syntax"
     field         path of the string at fault, such as "all.1.ltlf"
     position      offset of the fault in that string; None where no single place is at fault. So are line and column
     expected      what the grammar allows there
+    suggestion    edits of the request that were probably meant; `apply_suggestion` applies them
     source        that string, if it is in the request
     """
 
     expected: str | None
+    suggestion: list[dict[str, Any]] | None
 
 
 class ConstraintUnsupportedError(_Located, ConstraintError, codes="unsupported"):

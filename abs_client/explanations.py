@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,34 @@ class Explanation:
 
 @dataclass(frozen=True)
 class CompileWarning:
-    """What is probably a mistake in a grammar. `line` and `column` count from 1."""
+    """What is probably a mistake in a constraint.
+
+    line, column  where it is in a grammar, from 1
+    field         the path of the part of the constraint
+    suggestion    edits of the request that were probably meant; `apply_suggestion` applies them
+    """
 
     message: str
-    line: int
-    column: int
+    _: KW_ONLY
+    line: int | None = None
+    column: int | None = None
+    field: str | None = None
+    suggestion: tuple[dict[str, Any], ...] | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """A state of an automaton. `distance`: fewest tokens to the end; None for a dead state."""
+
+    id: int
+    accepting: bool
+    distance: int | None = None
+
+
+@dataclass(frozen=True)
+class Transition:
+    """All letters that lead from one state to another. They are indices into the automaton's `letters`."""
+
+    source: int = field(metadata={"json_name": "from"})
+    to: int
+    letters: tuple[int, ...]

@@ -57,15 +57,16 @@ class Keywords(Constraint):
     ordered         they occur in this order
     inflect         inflections of a form count too
     case_sensitive  False: upper and lower case are equal
+    none            True: none of them occurs
     """
 
     FORM = "keywords"
 
     def __init__(
         self, *concepts: str | Sequence[str] | Concept,
-        ordered: bool = False, inflect: bool = False, case_sensitive: bool = False,
+        ordered: bool = False, inflect: bool = False, case_sensitive: bool = False, none: bool = False,
     ) -> None:
-        super().__init__(*concepts, ordered=ordered, inflect=inflect, case_sensitive=case_sensitive)
+        super().__init__(*concepts, ordered=ordered, inflect=inflect, case_sensitive=case_sensitive, none=none)
 
     def _body(self) -> Any:
         return [dataclasses.asdict(item) if isinstance(item, Concept) else item for item in self._arguments]

@@ -17,6 +17,8 @@ NAME_CHARS_MAX = 40
 _BARE = re.compile(r"[^\W\d]\w*")
 _OPERATOR_WORD = re.compile(r"(?:WX|[XFGURWMYOHS])+")
 _CONSTANTS = ("true", "false", "last")
+_OTHER_CONSTANTS = ("tt", "ff", "end")  # of other tools; the service refuses them without quotes
+_GLUED = re.compile(r"(?:WX|[XFGURWMYOHS])+[^\W\d_A-Z]\w*")  # may be an operator and a name
 _SPECIAL = ("eos", "nomatch")  # constants of the grammar even in quotes
 _RESERVED = (*_CONSTANTS, *_SPECIAL)  # no proposition can be declared under these names
 _MARKS = ("dot", "comma", "question", "exclamation", "colon", "semicolon")  # undeclared names of punctuation
@@ -346,7 +348,8 @@ def _bracketed(formula: Formula, names: Mapping[str, str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    if _BARE.fullmatch(name) and name.lower() not in _CONSTANTS and not _OPERATOR_WORD.fullmatch(name):
+    reserved = name.lower() in _CONSTANTS or name.lower() in _OTHER_CONSTANTS or _OPERATOR_WORD.fullmatch(name)
+    if _BARE.fullmatch(name) and not reserved and not _GLUED.fullmatch(name):
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

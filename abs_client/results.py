@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from abs_client._notebook import automaton_html, generated_html
-from abs_client.explanations import CompileWarning, Explanation
+from abs_client.explanations import CompileWarning, Explanation, State, Transition
 
 _NOT_JSON = {"json_name": None}  # metadata of a field that is not read from the response
 
@@ -93,6 +93,7 @@ class GeneratedText:
                 that is proven the best, None where the algorithm keeps no bound
     captures    the captured parts; None without a sequence that captures
     message     the text as the next message, with its calls; None unless the request has messages
+    raw_text    what the tokens of `trace` spell, with white space around the text; None where it is the text
     """
 
     text: str
@@ -105,6 +106,7 @@ class GeneratedText:
     proven_gap: float | None = None
     captures: tuple[Capture, ...] | None = None
     message: dict[str, Any] | None = None
+    raw_text: str | None = None
 
     def parse(self, model: Any = None) -> Any:
         """Parse the text as JSON, into plain values or a pydantic model.
@@ -188,24 +190,6 @@ class Violation:
 
 
 @dataclass(frozen=True)
-class State:
-    """A state of an automaton. `distance`: fewest tokens to the end; None for a dead state."""
-
-    id: int
-    accepting: bool
-    distance: int | None = None
-
-
-@dataclass(frozen=True)
-class Transition:
-    """All letters that lead from one state to another. They are indices into the automaton's `letters`."""
-
-    source: int = field(metadata={"json_name": "from"})
-    to: int
-    letters: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class _CompiledSizes:
     """The hash of a compiled constraint, its sizes and its compile time.
 
@@ -215,7 +199,7 @@ class _CompiledSizes:
     cached                       the constraint was compiled before
     not_enforced                 JSON pointers of schema keywords and formats that have no effect
     approximate                  those of keywords that have none because `approximate` allows it
-    warnings                     what is probably a mistake in a grammar
+    warnings                     what is probably a mistake in the constraint
     """
 
     automaton: str
@@ -252,6 +236,7 @@ class GenerateResult(Result):
 
     not_enforced  JSON pointers of schema keywords and formats that have no effect
     approximate   those of keywords that have none because `approximate` allows it
+    warnings      what is probably a mistake in the constraint
     """
 
     id: str
@@ -262,6 +247,7 @@ class GenerateResult(Result):
     seed: int | None = None
     not_enforced: tuple[str, ...] = ()
     approximate: tuple[str, ...] = ()
+    warnings: tuple[CompileWarning, ...] = ()
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-from app.messages import CompileJobResult, signing_keys
+from app.messages import CompileJobResult, grammar_warnings, signing_keys
 from app.settings import Settings
 from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
@@ -169,7 +169,8 @@ def summary(automaton: str, constraint: CompiledConstraint, cached: bool, compil
     return CompileJobResult(
         automaton=automaton, states=states, letters=letters, token_states=tokens.states,
         token_classes=tokens.classes, min_tokens=tokens.min_tokens, cached=cached, compile_ms=compile_ms,
-        not_enforced=constraint.not_enforced, approximate=constraint.approximate, warnings=constraint.warnings,
+        not_enforced=constraint.not_enforced, approximate=constraint.approximate,
+        warnings=grammar_warnings(constraint.warnings),
         min_tokens_at_least=None if at_least == tokens.min_tokens else at_least,
     )
 

@@ -21,10 +21,12 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from compiler.errors import CANCELLED, INTERNAL, ErrorFacts
+from compiler.errors import CANCELLED, INTERNAL, Edit, ErrorFacts
 
 # Facts that more than one class has.
-INVALID = ErrorFacts(422, "invalid_request", "The request is not what this path takes", ("errors",), outcome="refused")
+INVALID = ErrorFacts(
+    422, "invalid_request", "The request is not what this path takes", ("errors", "suggestion"), outcome="refused"
+)
 NO_AUTOMATON = ErrorFacts(
     404, "unknown_automaton", "No stored constraint has this hash", outcome="refused", explanation_optional=True
 )
@@ -51,21 +53,22 @@ class CallerError(AppError):
 
 
 class InvalidJson(CallerError):
-    """The body cannot be read as JSON in exactly one way."""
+    """The body cannot be read as JSON in exactly one way. `position` is the character at fault, if one is."""
 
-    facts = ErrorFacts(400, "invalid_json", "The body is not JSON")
+    facts = ErrorFacts(400, "invalid_json", "The body is not JSON", ("position",))
+    position: int | None = None
 
 
 class _FieldFaults(CallerError):
-    """Fields are at fault. `errors` holds a path and a message for each fault."""
+    """Fields are at fault. `errors` holds a path and a message for each fault, `suggestion` edits of the request."""
 
     facts = INVALID
 
-    def __init__(self, errors: tuple[tuple[str, str], ...]) -> None:
-        # The message names the first fault; `errors` lists all.
+    def __init__(self, errors: tuple[tuple[str, str], ...], suggestion: Sequence[Edit] = ()) -> None:
         path, message = errors[0]
         super().__init__(f"{path}: {message}" if path else message)
         self.errors = tuple({"path": path, "message": message} for path, message in errors)
+        self.suggestion = tuple(suggestion)
 
 
 class InvalidRequest(_FieldFaults):

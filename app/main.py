@@ -24,6 +24,7 @@ from app.api.jobs import router as jobs
 from app.api.middleware.body import StrictBody
 from app.api.middleware.request_log import RequestLogMiddleware
 from app.api.middleware.security import SecurityMiddleware
+from app.api.near_misses import path_hint
 from app.api.openapi import component_schemas
 from app.api.operations import StorageProbe
 from app.api.operations import router as operations
@@ -114,7 +115,17 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 405:
         # The framework lists the methods of the first of several routes only.
         error = method_not_allowed(request.url.path)
-    return refusal(error, getattr(request.state, "request_id", ""))
+    paths = ""
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        paths = path_hint(request.url.path, request.app.openapi()["paths"])
+    return refusal(error, getattr(request.state, "request_id", ""), _fields_of(request), paths)
+
+
+def _fields_of(request: Request) -> tuple[str, ...]:
+    """The fields that the body of a request may have."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    kind = getattr(getattr(body, "field_info", None), "annotation", None)
+    return tuple(getattr(kind, "model_fields", ()))
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

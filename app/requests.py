@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.errors import InvalidRequest, RequestOverLimit
-from app.messages import GenerationOptions, Priority, ScorerTask
+from app.messages import GenerationOptions, Priority, ScorerTask, WarningBody
 from app.models import ModelFiles
 from app.settings import Settings
 from compiler.lifting import BUDGET_MAX
@@ -33,6 +33,8 @@ class GenerateParams:
     messages            whether each choice has the message that the reader finds in it
     reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
+    warnings            what is probably a mistake in the request's constraint; None if `spec` is that constraint
+    keep_white_space    whether answers keep the white space around them
     """
 
     prompt: str | tuple[int, ...]
@@ -49,6 +51,8 @@ class GenerateParams:
     messages: bool = False
     reply_paths: tuple[str, ...] | None = None
     prompt_log_probs: int | None = None
+    warnings: tuple[WarningBody, ...] | None = None
+    keep_white_space: bool = False
 
     @property
     def weight(self) -> int:

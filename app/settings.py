@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from app.errors import SettingsInvalid
+from compiler.errors import nearest
 from compiler.limits import Limits
 
 PREFIX = "ABS_"
@@ -353,7 +354,10 @@ def read_settings(**options: object) -> Settings:
     class Variables(BaseSettings):
         model_config = SettingsConfigDict(env_prefix=PREFIX, enable_decoding=False, validate_default=True)
 
-    faults: list[str] = []
+    # A misspelled variable would have no effect. Other software may use names that are less similar.
+    known = {f"{PREFIX}{name.upper()}{end}" for name in GROUP_OF for end in ("", "_FILE" if name in FROM_FILES else "")}
+    similar = {name: nearest(name, known) for name in os.environ.keys() - known if name.startswith(PREFIX)}
+    faults = [f"{name} is no setting; did you mean {near}? Rename it" for name, near in similar.items() if near]
     texts = _texts_of_files(faults)
     fields = {name: definition for group in DEFINITIONS.values() for name, definition in group.items()}
     try:

@@ -17,10 +17,13 @@ CompileError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from difflib import get_close_matches
+from typing import TypeAlias
 
+Edit: TypeAlias = dict[str, object]
+"""An operation of JSON Patch (RFC 6902). Its paths start at the constraint, and at the request after a #."""
 _SHOWN_CHARS_MAX = 40  # of a name in a message
 
 
@@ -82,24 +85,29 @@ class SpecSyntaxError(SpecError):
     position  0-based character offset of the fault in the source, None where there is no offset; so line and column
     expected  what would have been accepted there, in words
     field     the path of the faulty field within the constraint ("ltlf", "propositions.dog.regex")
+    suggestion   edits of the constraint that were probably meant, or none
+    replacement  characters of the faulty string to replace: begin, end, and what was probably meant
     """
 
     facts = ErrorFacts(
         422,
         "constraint_syntax",
         "The constraint does not parse",
-        ("position", "line", "column", "expected", "field"),
+        ("position", "line", "column", "expected", "field", "suggestion"),
         outcome="refused",
     )
 
     def __init__(
-        self, message: str, *, source: str = "", position: int | None = None, expected: str = "", field: str = ""
+        self, message: str, *, source: str = "", position: int | None = None, expected: str = "", field: str = "",
+        suggestion: Sequence[Edit] = (), replacement: tuple[int, int, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.position = position
         self.expected = expected
         self.field = field
+        self.suggestion = tuple(suggestion)
+        self.replacement = replacement
         self.line, self.column = _place(source, position)
 
 
@@ -120,6 +128,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message on an unknown name. It is empty where no known name is similar."""
     similar = get_close_matches(name[:_SHOWN_CHARS_MAX], sorted(known), n=1)
     return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def nearest(name: str, known: Iterable[str], similarity: float = 0.9) -> str | None:
+    """The known name that is most like another one. None where none is as similar, from 0 to 1."""
+    return next(iter(get_close_matches(name[:_SHOWN_CHARS_MAX], sorted(known), n=1, cutoff=similarity)), None)
 
 
 def require(holds: bool, message: str, field: str, expected: str = "") -> None:

@@ -57,6 +57,7 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "ordered": {"type": "boolean", "default": False},
         "case_sensitive": {"type": "boolean", "default": False},
         "inflect": {"type": "boolean", "default": False},
+        "none": {"type": "boolean", "default": False, "description": "None of the concepts occurs"},
     }),
     ("infill", "Literal text with gaps: <|infill_word|>, <|infill_ngram|>, <|infill_sentence|>, <|infill:REGEX|>", {
         "infill": {"type": "string", "examples": ["My day on <|infill_word|> went well."]}, **_LEADING,

@@ -6,7 +6,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fastapi import Response
@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
+from app.api.near_misses import NotAnObject, unknown_field, with_constraint
 from app.errors import (
     InternalError,
     InvalidRequest,
@@ -23,8 +24,8 @@ from app.errors import (
     RouteNotFound,
     without_message,
 )
-from app.messages import Failure, NotReadyReason, failure_of, is_expected_error
-from compiler.errors import ErrorFacts
+from app.messages import Failure, NotReadyReason, failure_of, is_expected_error, suggested
+from compiler.errors import Edit, ErrorFacts
 
 PROBLEM_TYPE = "application/problem+json"
 DETAIL_CHARS_MAX = 400
@@ -32,6 +33,11 @@ TEXT_CHARS_MAX = 120
 FAULTS_MAX = 16  # reported faults of one request
 PATH_CHARS_MAX = 40
 UNKNOWN_FIELD = "an unknown field"
+_EXPECTED = {  # by pydantic's types of faults
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "bool_type": "true or false", "string_type": "a string", "list_type": "a list", "dict_type": "an object",
+    "model_type": "an object", "model_attributes_type": "an object",
+}  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 log = logging.getLogger(__name__)
 
@@ -67,6 +73,7 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
         "detail": facts.title if facts.private else _detail(failure), "request_id": request_id,
     }
     fields: dict[str, object] = {"retry_after_s": facts.retry_after_s, **failure.fields}
+    fields["suggestion"] = suggested(fields)
     body |= {name: _field(name, fields[name]) for name in facts.fields if fields.get(name) not in (None, "", [])}
     seconds = fields["retry_after_s"]
     retry = {} if seconds is None else {"retry-after": str(seconds)}
@@ -114,10 +121,14 @@ def _clip(value: object) -> object:
             return value
 
 
-def refusal(error: Exception, request_id: str) -> Problem:
-    """The answer to an error. Details that the caller must not see are logged."""
+def refusal(error: Exception, request_id: str, known: Collection[str] = (), paths: str = "") -> Problem:
+    """The answer to an error. Details that the caller must not see are logged.
+
+    known  the fields that the request may have
+    paths  what to say of the paths that there are
+    """
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    app_error = _app_error(error)
+    app_error = _app_error(error, known, paths)
     if isinstance(app_error, InternalError):
         log.error("request %s failed: %s", request_id, without_message(error))
     elif isinstance(app_error, JobFailed) and app_error.facts.private:
@@ -125,14 +136,13 @@ def refusal(error: Exception, request_id: str) -> Problem:
     return problem(app_error, request_id, headers)
 
 
-def _app_error(error: Exception) -> Exception:
+def _app_error(error: Exception, known: Collection[str], paths: str) -> Exception:
     """The framework's errors, and bugs, as errors of ours. Nothing of the input goes along but paths."""
     match error:
         case RequestValidationError():
-            faults = itertools.islice(error.errors(), FAULTS_MAX)
-            return InvalidRequest(tuple((_path(fault["loc"]), _message(fault)) for fault in faults))
+            return _invalid_request(error, known)
         case HTTPException(status_code=404):
-            return RouteNotFound("there is no such path")
+            return RouteNotFound(f"there is no such path{paths}")
         case NotReady():  # a worker's status may name the operator's files
             return NotReady([_public(reason) for reason in error.reasons])
         case _:
@@ -148,8 +158,31 @@ def _path(location: tuple[Any, ...]) -> str:
     return shown_path(".".join(str(part) for part in location[1:]) or str(location[0]))
 
 
+def _invalid_request(error: RequestValidationError, known: Collection[str]) -> InvalidRequest:
+    """The faults of a body, and the edits that were probably meant."""
+    errors, edits = list[tuple[str, str]](), list[Edit]()
+    for fault in itertools.islice(error.errors(), FAULTS_MAX):
+        message, location = _message(fault), fault["loc"]
+        if fault["type"] == "extra_forbidden" and known and len(location) == 2:
+            message, meant = unknown_field(str(location[1]), fault.get("input"), known)
+            edits += meant
+        elif isinstance(cause := fault.get("ctx", {}).get("error"), NotAnObject):
+            edits += cause.suggestion
+        errors.append((_path(location), message))
+    # A constraint that is missing because its fields stand elsewhere is one fault.
+    if any(edit["path"] == "#/constraint" or str(edit["path"]).startswith("#/constraint/") for edit in edits):
+        errors = [(path, message) for path, message in errors if "constraint and " not in message] or errors
+    return InvalidRequest(tuple(errors), with_constraint(edits, error.body))
+
+
 def _message(fault: dict[str, Any]) -> str:
     if fault["type"] == "extra_forbidden":
         return "unknown field"
-    message = str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "missing" and fault["loc"] == ("body",):
+        return 'the body is empty: send an object, such as {"prompt": "...", "constraint": {...}}'
+    expected = _EXPECTED.get(fault["type"])
+    if expected is not None:
+        quoted = ", without quotes" if isinstance(fault.get("input"), str) else ""
+        return f"must be {expected}{quoted}"
+    message = str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
     return message[0].lower() + message[1:]

@@ -55,7 +55,7 @@ async def _compile(service: Service, body: CompileRequest, owner: str) -> Compil
     sizes = await service.constraints.compile(spec, body.model, owner)
     if body.explain:
         explanation = await service.constraints.explanation(sizes.automaton, spec, owner)
-    return CompileResponse.of(sizes, explanation)
+    return CompileResponse.of(sizes, explanation, await service.constraints.warnings(spec))
 
 
 async def respond(request: Request, service: Service, submitted: SubmittedJob) -> Response:

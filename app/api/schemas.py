@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     TypeAdapter,
@@ -24,6 +25,7 @@ from pydantic.dataclasses import dataclass
 from app.api.constraint_schema import CONSTRAINT_SCHEMA
 from app.api.conversations import Messages, PolicyBody, Tools, policy_params
 from app.api.errors import FAULTS_MAX
+from app.api.near_misses import checked_object
 from app.auth import KeyPolicy
 from app.errors import InternalError
 from app.messages import (
@@ -43,7 +45,7 @@ from app.service import PolicyParams
 from compiler.diagnostics import ConstraintExplanation
 from compiler.spec import Spec, spec_from_json
 
-Constraint = Annotated[dict[str, Any], WithJsonSchema(CONSTRAINT_SCHEMA)]
+Constraint = Annotated[dict[str, Any], BeforeValidator(checked_object), WithJsonSchema(CONSTRAINT_SCHEMA)]
 Strings = Annotated[list[str], Field(fail_fast=True)]  # reporting a million faults would take seconds
 _EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}]}
 ObjectOrString = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]
@@ -231,7 +233,8 @@ def answer_of(job_id: str, result: Result, model: str) -> Answer:
         case GenerateJobResult():
             return GenerateResponse(
                 result.automaton, result.choices, result.seed, result.usage, result.timings,
-                not_enforced=result.not_enforced, approximate=result.approximate, id=job_id, model=model,
+                not_enforced=result.not_enforced, approximate=result.approximate, warnings=result.warnings,
+                id=job_id, model=model,
             )
         case DecodeResponse() | CompileResponse():
             return result

@@ -182,7 +182,7 @@ class KeyRing:
         key = self._keys.get(shape[1]) if shape else None
         matches = hmac.compare_digest(_digest(text[:KEY_CHARS_MAX]), key.sha256 if key else _NO_DIGEST)
         if key is None or not matches:
-            raise Unauthorized("the key is unknown")
+            raise Unauthorized("the API key is unknown: check it, or make one with abs keys new")
         if key.expires is not None and key.expires <= time.time():
             raise Unauthorized("the key has expired")
         return key

@@ -102,7 +102,8 @@ def scope_of(method: str, path: str) -> RouteScope:
 def method_not_allowed(path: str) -> MethodNotAllowed:
     """The error for a method that the path does not have. It lists the allowed methods."""
     methods = dict.fromkeys(scope.method for scope in _scopes_at(path))
-    return MethodNotAllowed("this path does not allow that method", ", ".join(methods))
+    allowed = ", ".join(methods)
+    return MethodNotAllowed(f"this path does not allow that method: send {allowed.replace(', ', ' or ')}", allowed)
 
 
 def _scopes_at(path: str) -> list[RouteScope]:

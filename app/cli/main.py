@@ -21,15 +21,15 @@ from rich.status import Status
 
 from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
 from app import __version__, http_server
-from app.api.middleware.body import read_json
 from app.cli.batch import add_batch
+from app.cli.constraint_options import constraint_of, decoded, require_alone
 from app.cli.demo import LISTENING, ServerFailed, run_demo
 from app.cli.exit_status import FAILED, OK, UNSATISFIED, UNSATISFIED_CODES, USAGE
 from app.cli.in_process import ONCE, CreateApp, Observer, followed, in_process
 from app.cli.keys import key_commands
 from app.cli.processes import Model, add_processes
 from app.cli.render import ProgressEvent, progress_line, show_checked, show_compiled, show_error, show_generated
-from app.errors import AppError, InvalidJson, StorageDown
+from app.errors import AppError, StorageDown
 from app.models import open_model_files
 from app.observability import logs
 from app.settings import QUEUES, Settings, read_settings
@@ -127,10 +127,10 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
     ) -> None:
         """Continue a prompt with a text that satisfies a constraint."""
         if automaton is None:
-            spec = _constraint(ltlf, prop, regex, keyword, ordered, grammar, constraint)
+            spec = constraint_of(ltlf, prop, regex, keyword, ordered, grammar, constraint)
         else:
             spec = None
-            _require_alone(url, ltlf, prop, regex, keyword, ordered, grammar, constraint)
+            require_alone(url, ltlf, prop, regex, keyword, ordered, grammar, constraint)
         options: dict[str, Any] = {
             "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
             "scope": scope, "algorithm": algorithm, "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by,
@@ -146,7 +146,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             return await client.generate(prompt, **options)
 
         retry = Retry() if stream else ONCE  # a broken stream is resumed
-        _send(_Sender(create_app, url, model, QUEUES, as_json, retry), send, show_generated)
+        _send(_Sender(create_app, url, model, QUEUES, as_json, retry, spec), send, show_generated)
 
 
 def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
@@ -159,8 +159,8 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         model: Model = None,
     ) -> None:
         """Compile a constraint: its sizes, and the smallest budget for it."""
-        spec = _constraint(ltlf, prop, regex, keyword, ordered, grammar, constraint)
-        sender = _Sender(create_app, url, model, ("compile",), as_json)
+        spec = constraint_of(ltlf, prop, regex, keyword, ordered, grammar, constraint)
+        sender = _Sender(create_app, url, model, ("compile",), as_json, spec=spec)
 
         async def send(client: AsyncClient, _: Observer) -> CompileResult:
             return await client.compile(spec, model=_remote(model, url))
@@ -174,9 +174,9 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         grammar: Grammar = None, constraint: ConstraintJson = None, as_json: AsJson = False, url: Url = None,
     ) -> None:
         """Check a text against a constraint."""
-        spec = _constraint(ltlf, prop, regex, keyword, ordered, grammar, constraint)
-        checked = _decoded(sys.stdin.buffer.read(), "the standard input") if text == "-" else text
-        sender = _Sender(create_app, url, None, ("compile",), as_json)
+        spec = constraint_of(ltlf, prop, regex, keyword, ordered, grammar, constraint)
+        checked = decoded(sys.stdin.buffer.read(), "the standard input") if text == "-" else text
+        sender = _Sender(create_app, url, None, ("compile",), as_json, spec=spec)
 
         def show(console: Console, answer: Mapping[str, Any]) -> None:
             show_checked(console, answer, checked)
@@ -273,7 +273,7 @@ def _check_storage(settings: Settings) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Sender:
-    """The destination of a request, and the format of its output."""
+    """The destination of a request, its constraint, and its output's format."""
 
     create_app: CreateApp
     url: str | None
@@ -281,6 +281,7 @@ class _Sender:
     queues: tuple[str, ...]
     as_json: bool
     retry: Retry = ONCE
+    spec: dict[str, Any] | None = None
 
     def client(self, status: Status, observer: Observer) -> AbstractAsyncContextManager[AsyncClient]:
         if self.url is not None:
@@ -304,7 +305,7 @@ def _send(sender: _Sender, send: Send, show: Callable[[Console, Mapping[str, Any
         if sender.as_json:
             print(json.dumps(error.problem, ensure_ascii=False))
         else:
-            show_error(Console(stderr=True, highlight=False), error)
+            show_error(Console(stderr=True, highlight=False), error, sender.spec)
         raise typer.Exit(_exit_status(error)) from None
     if sender.as_json:
         print(json.dumps(answer, ensure_ascii=False))
@@ -332,64 +333,6 @@ def _exit_status(error: AbsError) -> int:
     return USAGE if error.status < 500 and error.status != 429 else FAILED
 
 
-def _constraint(
-    ltlf: str | None, prop: list[str], regex: str | None, keyword: list[str], ordered: bool, grammar: Path | None,
-    constraint: str | None,
-) -> dict[str, Any]:
-    """The constraint of the options."""
-    if sum(each not in (None, []) for each in (ltlf, regex, keyword, grammar, constraint)) != 1:
-        raise typer.BadParameter("give exactly one of --ltlf, --regex, --keyword, --grammar and --constraint")
-    if (prop and ltlf is None) or (ordered and not keyword):
-        raise typer.BadParameter("--prop requires --ltlf, and --ordered requires --keyword")
-    if ltlf is not None:
-        propositions = dict(_proposition(text) for text in prop)
-        if len(propositions) != len(prop):
-            raise typer.BadParameter("--prop has the same name twice: list all its words in one: NAME=word,phrase,...")
-        return {"ltlf": ltlf, "propositions": propositions}
-    if regex is not None:
-        return {"regex": regex}
-    if grammar is not None:
-        return {"grammar": _decoded(grammar.read_bytes(), str(grammar)), "syntax": grammar.suffix[1:]}
-    if constraint is not None:
-        try:
-            spec = read_json(constraint.encode())
-        except InvalidJson as error:
-            raise typer.BadParameter(f"--constraint: {error}") from None
-        if not isinstance(spec, dict):
-            raise typer.BadParameter("--constraint must be a JSON object")
-        return spec
-    return {"keywords": [_forms(text) for text in keyword], "ordered": ordered}
-
-
-def _require_alone(url: str | None, *options: object) -> None:
-    """Raises BadParameter if --automaton comes with another constraint or without --url.
-
-    A process without --url has no compiled automata yet.
-    """
-    if any(option not in (None, [], False) for option in options):
-        raise typer.BadParameter("--automaton is a complete constraint: leave out the other constraint options")
-    if url is None:
-        raise typer.BadParameter("--automaton requires --url, because this process has no compiled constraints")
-
-
 def _remote(model: str | None, url: str | None) -> str | None:
     """The model of a request to a running service. In this process the settings name it."""
     return model if url is not None else None
-
-
-def _decoded(data: bytes, source: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{source} is not UTF-8: byte {error.start}") from None
-
-
-def _proposition(text: str) -> tuple[str, list[str]]:
-    name, equals, words = text.partition("=")
-    if not equals:
-        raise typer.BadParameter("--prop must be NAME=word,phrase,...")
-    return name.strip(), _forms(words)
-
-
-def _forms(text: str) -> list[str]:
-    return [form.strip() for form in text.split(",") if form.strip()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -37,10 +39,16 @@ def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(Text(f"has no effect: {', '.join(answer['not_enforced'])}"))
     if answer["approximate"]:
         console.print(Text(f"is approximated: {', '.join(answer['approximate'])}"))
-    for warning in answer.get("warnings", ()):
-        console.print(Text(f"warning, line {warning['line']}, column {warning['column']}: {warning['message']}"))
+    _show_warnings(console, answer)
     if answer["explanation"] is not None:
         _show_explanation(console, answer["explanation"])
+
+
+def _show_warnings(console: Console, answer: Mapping[str, Any]) -> None:
+    """What is probably a mistake in the constraint."""
+    for warning in answer.get("warnings", ()):
+        line = f"line {warning['line']}, column {warning['column']}" if "line" in warning else warning["field"]
+        console.print(Text(f"warning, {line}: {warning['message']}", style="yellow"))
 
 
 def _show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
@@ -66,6 +74,7 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
             console.print(_distances(choice["trace"]))
         sums = f"log-prob {choice['log_prob']:.2f}   score {choice['score']:.2f}"
         console.print(f"satisfied: {_yes(choice['satisfied'])}   {sums}")
+    _show_warnings(console, answer)
     times, usage = answer["timings"], answer["usage"]
     seed = "" if answer["seed"] is None else f", seed {answer['seed']}"
     compile_time = "constraint cached" if times["cached"] else f"compile {times['compile_ms']:.0f} ms"
@@ -113,14 +122,25 @@ def _show_position(console: Console, source: str, position: int) -> None:
     console.print(Text("  " + " " * (position - begin) + "^", style="red"))
 
 
-def show_error(console: Console, error: abs_client.AbsError) -> None:
-    """Print an error. A syntax error has a caret under its place in the constraint."""
+def show_error(console: Console, error: abs_client.AbsError, spec: Mapping[str, Any] | None = None) -> None:
+    """Print an error. A syntax error has a caret under its place in the constraint, and the corrected `spec`."""
     text = Text(str(error))
     text.stylize("red", 0, len(error.code))
     console.print(text)
     expected = error.problem.get("expected")
     if expected and str(expected) not in error.detail:
         console.print(Text(f"expected: {expected}"))
+    if spec is not None and (corrected := _corrected(spec, error.problem.get("suggestion"))):
+        console.print(Text(f"try: --constraint {shlex.quote(corrected)}"))
+
+
+def _corrected(spec: Mapping[str, Any], suggestion: list[Mapping[str, Any]] | None) -> str:
+    """The JSON of the corrected constraint; empty without a correction."""
+    try:
+        edited = abs_client.apply_suggestion({"constraint": spec}, suggestion or ())["constraint"]
+    except ValueError:
+        return ""
+    return json.dumps(edited, ensure_ascii=False) if suggestion else ""
 
 
 def _yes(holds: bool) -> str:

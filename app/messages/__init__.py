@@ -98,6 +98,7 @@ from app.messages.parts import (
 from app.messages.policies import BrokenRuleBody, PolicyEvent, PolicyStateBody
 from app.messages.readiness import NotReadyCode, NotReadyReason
 from app.messages.signing import VERSION, Signatures, sign, signing_keys, verify
+from app.messages.suggestions import WarningBody, constraint_warnings, grammar_warnings, request_edits, suggested
 
 __all__ = [
     "ALGORITHM_DEFAULT", "ALTERNATIVES_MAX", "CONFIG", "FORMAT", "HASH", "KEY_PREFIX", "USED_BY", "VERSION",
@@ -109,9 +110,10 @@ __all__ = [
     "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse", "PolicyStateBody",
     "Priority", "Progress", "PromptTokenBody", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage",
     "Result", "ScorerTask", "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel", "TimingsBody",
-    "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WordBody", "automaton_hash",
-    "automaton_key", "charge_key", "compile_job_key", "dump", "explain_job_key", "explanation_key", "failure_key",
-    "failure_of", "idempotent_job_key", "is_expected_error", "load", "named_decoding", "named_generation",
-    "named_words", "probe_key", "read_signed", "request_id", "sign", "signing_keys", "slots_key", "spec_to_wire",
-    "store_share_key", "tokens_key", "verify", "window_key",
+    "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WarningBody", "WordBody",
+    "automaton_hash", "automaton_key", "charge_key", "compile_job_key", "constraint_warnings", "dump",
+    "explain_job_key", "explanation_key", "failure_key", "failure_of", "grammar_warnings", "idempotent_job_key",
+    "is_expected_error", "load", "named_decoding", "named_generation", "named_words", "probe_key", "read_signed",
+    "request_edits", "request_id", "sign", "signing_keys", "slots_key", "spec_to_wire", "store_share_key",
+    "suggested", "tokens_key", "verify", "window_key",
 ]  # fmt: skip

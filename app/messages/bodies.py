@@ -23,8 +23,8 @@ from app.messages.parts import (
     WordBody,
 )
 from app.messages.policies import BrokenRuleBody, PolicyStateBody
+from app.messages.suggestions import WarningBody
 from compiler.diagnostics import ConstraintExplanation
-from compiler.grammars import GrammarWarning
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -33,8 +33,8 @@ class CompiledEventBody:
 
     `not_enforced` has the JSON pointers of schema keywords and formats that have no effect, `approximate` of those that
     have none because the constraint's `approximate` allows it. Of a grammar, `states` are the control states of its
-    pushdown automaton, `letters` classes of bytes, and `warnings` what is probably a mistake in it. `min_tokens` are
-    enough; where no proof says that fewer are not, `min_tokens_at_least` is what a proof says.
+    pushdown automaton, `letters` classes of bytes. `warnings` are what is probably a mistake. `min_tokens` are enough;
+    where no proof says that fewer are not, `min_tokens_at_least` is what a proof says.
     """
 
     automaton: str
@@ -47,7 +47,7 @@ class CompiledEventBody:
     compile_ms: float
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
-    warnings: Annotated[tuple[GrammarWarning, ...], Field(exclude_if=operator.not_)] = field(default=(), kw_only=True)
+    warnings: Annotated[tuple[WarningBody, ...], Field(exclude_if=operator.not_)] = field(default=(), kw_only=True)
     min_tokens_at_least: Annotated[int | None, Field(exclude_if=operator.not_)] = field(default=None, kw_only=True)
 
 
@@ -83,10 +83,14 @@ class CompileResponse(CompiledEventBody):
     explanation: ConstraintExplanation | None
 
     @classmethod
-    def of(cls, sizes: CompiledEventBody, explanation: ConstraintExplanation | None) -> Self:
-        """The body for a constraint of these sizes."""
+    def of(
+        cls, sizes: CompiledEventBody, explanation: ConstraintExplanation | None,
+        warnings: tuple[WarningBody, ...] = (),
+    ) -> Self:
+        """The body for a constraint of these sizes. `warnings` are about the caller's spelling of it."""
         # A message has `kind` and `version` besides these fields, so only the shared ones are copied.
         values = {item.name: getattr(sizes, item.name) for item in fields(CompiledEventBody)}
+        values["warnings"] = (*sizes.warnings, *warnings)
         return cls(**values, explanation=explanation)
 
 
@@ -139,6 +143,7 @@ class GeneratedBody:
 
     `seed` is that of a sample, null for a search. `not_enforced` has the JSON pointers of schema keywords and formats
     that have no effect, `approximate` of those that have none because the constraint's `approximate` allows it.
+    `warnings` are what is probably a mistake in the constraint.
     """
 
     automaton: str
@@ -148,6 +153,7 @@ class GeneratedBody:
     timings: TimingsBody
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
+    warnings: Annotated[tuple[WarningBody, ...], Field(exclude_if=operator.not_)] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)

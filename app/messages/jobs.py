@@ -28,6 +28,7 @@ from app.messages.bodies import (
 from app.messages.parts import CONFIG, GenerationOptions, PromptTokenBody, ScorerTask
 from app.messages.policies import PolicyEvent
 from app.messages.signing import VERSION, verify
+from app.messages.suggestions import WarningBody
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
 from compiler.errors import INTERNAL, ErrorFacts
@@ -65,12 +66,14 @@ class OwnedJob(JobHeader):
     names        what the caller calls the propositions, by the names of their meanings
     compile_job  the compilation that the job waits for in the broker; None if the automaton was already stored
     spec         the constraint, in case the store loses the automaton; None if it is not known
+    warnings     what is probably a mistake in it as the caller wrote it
     """
 
     arrived: float = field(default_factory=time.time)
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     compile_job: str | None = None
     spec: dict[str, JsonValue] | None = None
+    warnings: tuple[WarningBody, ...] = ()
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -158,12 +161,13 @@ class GenerateJob(OwnedJob):
     """Continue `prompt`, text or ids, with a text of the stored automaton.
 
     progress            the events to publish: none, the progress, or every step's beams
-    markers             start and end of each special token of a chat's prompt; None: the tokenizer finds and adds them
+    markers             start and end of each special token of a chat's prompt; None if the tokenizer finds them
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
     messages            whether each choice has the message that the reader finds in it
     reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
+    keep_white_space    whether answers keep the white space around them
     """
 
     id: str
@@ -178,6 +182,7 @@ class GenerateJob(OwnedJob):
     messages: bool = False
     reply_paths: tuple[str, ...] | None = None
     prompt_log_probs: int | None = None
+    keep_white_space: bool = False
     kind: Literal["generate"] = "generate"
 
 
@@ -312,16 +317,9 @@ class Failure(Versioned):
 
 Job = CompileJob | ExplainJob | DescribeJob | CheckJob | PolicyJob | TokenizeJob | GenerateJob | DecodeJob
 Result = (
-    CompileJobResult
-    | ExplainJobResult
-    | DescribeJobResult
-    | CheckJobResult
-    | PolicyJobResult
-    | TokenizeJobResult
-    | GenerateJobResult
-    | DecodeJobResult
-    | Failure
-)
+    CompileJobResult | ExplainJobResult | DescribeJobResult | CheckJobResult | PolicyJobResult | TokenizeJobResult
+    | GenerateJobResult | DecodeJobResult | Failure
+)  # fmt: skip
 News = Progress | StepMessage | RestartMessage
 # `kind` selects the class before its fields are validated, so a fault is reported for one class only.
 Message = Annotated[Job | Result | News, Discriminator("kind")]

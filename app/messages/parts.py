@@ -306,6 +306,9 @@ class PromptTokenBody:
 class ChoiceBody:
     """One answer, checked again on its finished text. `trace` is null unless requested.
 
+    `text` has no white space around it, unless the constraint is not met without. Tokens and log-probs are those of
+    `raw_text`, which is left out where it is equal.
+
     `score` is the pushed sum of `abs`; of a sample the log-prob under the distribution that it was drawn from, to
     which the scores in its trace, the model's own log-probs, do not add up.
 
@@ -327,6 +330,7 @@ class ChoiceBody:
     proven_gap: float | None = None
     captures: tuple[CaptureBody, ...] | None = None
     message: Annotated[AnswerMessageBody | None, Field(exclude_if=lambda message: message is None)] = None
+    raw_text: Annotated[str | None, Field(exclude_if=lambda text: text is None)] = None
 
 
 @dataclass(frozen=True, config=CONFIG)

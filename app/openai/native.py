@@ -15,6 +15,7 @@ from app.api.routes import ACCEPTED, JOB_ERRORS, LOOKUP_ERRORS, respond
 from app.api.schemas import GenerateRequest, GenerateResponse
 from app.api.sse import JobEvents
 from app.formats import AUTO, AnswerReader
+from app.messages import constraint_warnings
 from app.models import ModelFiles
 from app.openai.chats.chat_turn import answer_constraint, chat_turn
 from app.openai.chats.policies import AppliedPolicy, applied_policy
@@ -25,6 +26,7 @@ from app.openai.tool_bodies import ToolBody
 from app.openai.translate import ANY_ANSWER, check_chat, request_paths
 from app.requests import GenerateParams
 from app.service import EventSubscription, Service
+from compiler.spec import spec_from_json, spec_warnings
 
 _TEXT_READER = AnswerReader(calls=None, tools=(), reply="", thinking=None)
 router = APIRouter()
@@ -101,7 +103,8 @@ def translate_messages(
 ) -> ConversationRequest:
     """Translates a request with messages. Raises what `chat_turn` raises, and SpecSyntaxError."""
     turn = chat_turn(chat, files, form=form, policy=policy)
-    parsed = None if body.constraint is None else ParsedConstraint(body.constraint, "", "")
+    written = body.constraint
+    parsed = None if written is None else ParsedConstraint(written, "", "")
     reader = _TEXT_READER
     if turn.answer is not None and body.automaton is None:
         answer = replace(turn.answer, reply_spec=body.constraint)
@@ -111,8 +114,9 @@ def translate_messages(
     with request_paths(parsed):
         params = body.to_params()
     paths = None if parsed is None or not parsed.path else parsed.reply_paths
+    warnings = () if written is None else constraint_warnings(spec_warnings(spec_from_json(written)))
     params = replace(
         params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), messages=True,
-        reply_paths=paths,
+        reply_paths=paths, warnings=warnings,
     )  # fmt: skip
     return ConversationRequest(params, parsed)

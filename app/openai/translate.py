@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -324,7 +324,7 @@ def _validated(fields: dict[str, Any], parsed: ParsedConstraint | None) -> Gener
         faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
         raise RequestValidationError(faults) from None
     with request_paths(parsed):
-        return request.to_params()
+        return replace(request.to_params(), keep_white_space=True)  # so that prompt and answer join
 
 
 @contextmanager
@@ -333,13 +333,20 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
-        error.field = _request_path(error.field, parsed)
+        path = _request_path(error.field, parsed)
+        # Suggestions are of a constraint in the field `constraint`.
+        if isinstance(error, SpecSyntaxError) and path != error.field:
+            error.suggestion, error.replacement = (), None
+        error.field = path
         raise
     except RequestOverLimit as error:
         raise RequestOverLimit((renamed or {}).get(error.path, error.path), error.limit, error.cap) from None
     except JobFailed as error:
         if isinstance(error.fields.get("field"), str):
-            error.fields["field"] = _request_path(str(error.fields["field"]), parsed)
+            path = _request_path(str(error.fields["field"]), parsed)
+            if path != error.fields["field"]:
+                error.fields |= {"suggestion": None, "replacement": None}
+            error.fields["field"] = path
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from collections.abc import Mapping
@@ -24,9 +25,11 @@ from app.messages import (
     ExplainJob,
     ExplainJobResult,
     Failure,
+    WarningBody,
     automaton_hash,
     automaton_key,
     compile_job_key,
+    constraint_warnings,
     explain_job_key,
     explanation_key,
     failure_key,
@@ -43,7 +46,7 @@ from app.tasks import SharedTasks
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, SpecUnsupported
-from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
+from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size, spec_warnings
 from compiler.text import ProductText, TextAutomaton
 
 # Cache hits are trusted this long without asking the store again: requests for one constraint come in bursts.
@@ -60,11 +63,13 @@ class ResolvedConstraint:
     automaton  hash of the constraint
     names      the caller's names of the propositions, by the names of their meanings
     sizes      sizes of the automaton; None if it is not compiled yet
+    warnings   what is probably a mistake in it
     """
 
     automaton: str
     names: Names
     sizes: CompileJobResult | None
+    warnings: tuple[WarningBody, ...] = ()
 
 
 class Constraints:
@@ -75,7 +80,7 @@ class Constraints:
         self._jobs = jobs
         self._fingerprint = files.vocabulary.fingerprint
         self._constraint_store = ConstraintStore(settings, store, self._fingerprint)
-        self._recently_read: ByteBoundedLru[Spec, tuple[str, Names]] = ByteBoundedLru(_RECENTLY_READ_BYTES_MAX)
+        self._recently_read: ByteBoundedLru[Spec, ResolvedConstraint] = ByteBoundedLru(_RECENTLY_READ_BYTES_MAX)
         self._recent_hits: ByteBoundedLru[str, tuple[CompileJobResult, float]] = ByteBoundedLru(_RECENT_HITS_BYTES_MAX)
         # Hundreds may ask for one constraint at once, and each decoding of an automaton takes about 1 ms.
         self._loading: SharedTasks[CompileJobResult | None] = SharedTasks()
@@ -88,7 +93,7 @@ class Constraints:
         check_input_size(spec, self._settings.limits)  # before it is hashed, serialized or queued
         timeout_s = self._settings.requests.timeout_s_default
         async with time_limit(timeout_s):
-            automaton, _ = await self._read(spec)
+            automaton = (await self._read(spec)).automaton
             stored = await self._stored(automaton, spec)
             if stored is not None:
                 return stored
@@ -174,8 +179,12 @@ class Constraints:
         """
         if spec is None:
             return await self._resolve_hash(automaton)
-        automaton, names = await self._read(spec)
-        return ResolvedConstraint(automaton, names, await self._stored(automaton, spec))
+        read = await self._read(spec)
+        return dataclasses.replace(read, sizes=await self._stored(read.automaton, spec))
+
+    async def warnings(self, spec: Spec) -> tuple[WarningBody, ...]:
+        """What is probably a mistake in a constraint as written."""
+        return (await self._read(spec)).warnings
 
     async def _resolve_hash(self, automaton: str | None) -> ResolvedConstraint:
         """The names are those of the constraint's first author."""
@@ -185,21 +194,22 @@ class Constraints:
         names = await asyncio.to_thread(caller_names, stored.spec, self._settings.limits)
         return ResolvedConstraint(automaton, names, summary(automaton, stored, cached=True, compile_ms=0.0))
 
-    async def _read(self, spec: Spec) -> tuple[str, Names]:
-        """The hash of a constraint and the caller's names. Recent constraints are cached in memory."""
+    async def _read(self, spec: Spec) -> ResolvedConstraint:
+        """A constraint without its sizes. Recent constraints are cached in memory."""
         recent = self._recently_read.get(spec)
         if recent is not None:
             return recent
         # The canonical form needs the formulas parsed: a thread keeps the event loop free.
-        hash_and_names, size = await asyncio.to_thread(self._resolve_uncached, spec)
-        self._recently_read.put(spec, hash_and_names, size)
-        return hash_and_names
+        read, size = await asyncio.to_thread(self._resolve_uncached, spec)
+        self._recently_read.put(spec, read, size)
+        return read
 
-    def _resolve_uncached(self, spec: Spec) -> tuple[tuple[str, Names], int]:
+    def _resolve_uncached(self, spec: Spec) -> tuple[ResolvedConstraint, int]:
         limits = self._settings.limits
         automaton, names = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
         # An estimate of the memory of key and value: strings and tuples take several times their JSON text.
-        return (automaton, names), _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), names]))
+        read = ResolvedConstraint(automaton, names, None, constraint_warnings(spec_warnings(spec)))
+        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), names]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
         deadline = time.time() + self._settings.requests.timeout_s_max  # not this caller's: others may join

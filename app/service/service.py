@@ -113,7 +113,7 @@ class Service:
         compile_job = await self.constraints.begin_compile(constraint, spec, context, timeout_s)
         job = DescribeJob(
             constraint.automaton, explain, arrived + timeout_s, arrived=arrived, names=constraint.names,
-            spec=spec_to_wire(spec), compile_job=compile_job, owner=context.owner,
+            spec=spec_to_wire(spec), warnings=constraint.warnings, compile_job=compile_job, owner=context.owner,
         )
         job_id = await self.jobs.submit_owned(job, context)
         return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
@@ -158,7 +158,9 @@ class Service:
             names=constraint.names,
             compile_job=compile_job,
             spec=None if params.spec is None else spec_to_wire(params.spec),
+            warnings=constraint.warnings if params.warnings is None else params.warnings,
             owner=context.owner,
+            keep_white_space=params.keep_white_space,
             markers=params.markers,
             clamp_to_context=params.clamp_to_context,
             answer=params.answer,

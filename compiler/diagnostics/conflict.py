@@ -268,7 +268,7 @@ def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:
 
     Each keeps the declarations of the whole formula, and F(eos) where the whole formula names eos.
     """
-    formula = parse_formula(spec.formula, guard)
+    formula = parse_formula(spec.formula, guard, declared=dict(spec.propositions))
     names = propositions_of(formula)
     declared = dict(spec.propositions)
     if NOMATCH in names:

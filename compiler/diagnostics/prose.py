@@ -33,6 +33,7 @@ from compiler.spec import (
     Spec,
     TextPart,
     TokenPart,
+    is_negated_list,
 )
 
 TEXT_CHARS_MAX = 200  # of a caller's own text, a formula or a pattern, as a clause repeats it
@@ -64,6 +65,9 @@ def clause(spec: Spec) -> str:
             return _join_parts(spec.parts, "and")
         case AnySpec():
             return _join_parts(spec.parts, "or")
+        case NotSpec(KeywordsSpec() as part) if is_negated_list(spec):
+            missing = f"at least one of {listed(map(_forms, part.concepts), 'and')} is missing from it"
+            return f"{missing} (the form with none: true excludes them all)"
         case NotSpec():
             return f"it is not so that {_bracketed(spec.part)}"
         case LabelsSpec():
@@ -104,6 +108,8 @@ def title(spec: Spec) -> str:
         case KeywordsSpec():
             # A title is short: it has the first form of each concept, and counts only where they are not the default.
             order = "in order " if spec.ordered and len(spec.concepts) > 1 else ""
+            if spec.excludes:
+                return _clipped(f"keywords none of {', '.join(forms[0] for forms in spec.concepts)}", _TITLE_CHARS_MAX)
             counts = spec.counts or (ONCE,) * len(spec.concepts)
             phrases = [
                 forms[0] if count == ONCE else f"{forms[0]} {_count(count, 'time')}"
@@ -220,19 +226,27 @@ def _proposition(proposition: Proposition) -> str:
     return listed(map(_quote, proposition.words), "or") + cased
 
 
+def _forms(forms: Sequence[str]) -> str:
+    return _name(forms[0]) + (f" (or {listed(map(_name, forms[1:]), 'or')})" if len(forms) > 1 else "")
+
+
 def _keywords(spec: KeywordsSpec) -> str:
+    cased = ["in exactly these letters"] if spec.case_sensitive else []
+    if spec.excludes:
+        manner = [*(["nor an inflection of one"] if spec.inflect else []), *cased]
+        return ", ".join((f"it mentions none of {listed(map(_forms, spec.concepts), 'and')}", *manner))
     # Without counts, each concept occurs at least once.
     counts: tuple[Count, ...] = spec.counts or (ONCE,) * len(spec.concepts)
     phrases = []
     for forms, count in zip(spec.concepts, counts, strict=True):
-        words = _name(forms[0]) + (f" (or {listed(map(_name, forms[1:]), 'or')})" if len(forms) > 1 else "")
+        words = _forms(forms)
         phrases.append(words if count == ONCE else f"{words} {_count(count, 'time')}")
     # The order of a single keyword says nothing.
     in_order = spec.ordered and len(phrases) > 1
     manner = [
         *(["in this order" if in_order else "in any order"] if len(phrases) > 1 else []),
         *(["in any inflection"] if spec.inflect else []),
-        *(["in exactly these letters"] if spec.case_sensitive else []),
+        *cased,
     ]
     return f"it mentions {listed(phrases, ', then' if in_order else 'and')}{', ' if manner else ''}{', '.join(manner)}"
 

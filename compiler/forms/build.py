@@ -104,7 +104,7 @@ def constraint_tree(
             with field_prefix("not"):
                 return Negation(subtree(spec.part, path=(*path, "not")))
         case LtlfSpec():
-            formula = parse_formula(spec.formula, guard)
+            formula = parse_formula(spec.formula, guard, declared=dict(spec.propositions))
             # A leaf over letters is built late: which letters there are depends on the other leaves too.
             names = propositions_of(formula)
             return _formula_leaf(formula, resolve_propositions(names, dict(spec.propositions)), EOS in names, engines)

@@ -7,13 +7,27 @@ engine. Operators of the past are followed beside either. The automata are over 
 
 from __future__ import annotations
 
+from compiler.ltlf.dialects import glued_operators
 from compiler.ltlf.mona import formula_to_dfa_mona
 from compiler.ltlf.mona_program import require_ltlf2dfa
+from compiler.ltlf.parsing import parse_formula
 from compiler.ltlf.past import formula_to_dfa
 from compiler.ltlf.printing import print_formula
-from compiler.ltlf.syntax import Builder, LtlfFormula, Op, parse_formula, propositions_of, subformula
+from compiler.ltlf.syntax import TEMPORAL, Builder, LtlfFormula, Op, propositions_of, subformula
+from compiler.ltlf.tokens import formula_tokens
 
 __all__ = [
-    "Builder", "LtlfFormula", "Op", "formula_to_dfa", "formula_to_dfa_mona", "parse_formula", "print_formula",
-    "propositions_of", "require_ltlf2dfa", "subformula",
+    "TEMPORAL",
+    "Builder",
+    "LtlfFormula",
+    "Op",
+    "formula_to_dfa",
+    "formula_to_dfa_mona",
+    "formula_tokens",
+    "glued_operators",
+    "parse_formula",
+    "print_formula",
+    "propositions_of",
+    "require_ltlf2dfa",
+    "subformula",
 ]  # fmt: skip

@@ -35,7 +35,7 @@ def formula_to_dfa(
     bdd_nodes_max, dfa_states_max (states of any stage, not only of the result) or compile_s_max.
 
     >>> from compiler.limits import DEFAULT_LIMITS
-    >>> from compiler.ltlf.syntax import parse_formula
+    >>> from compiler.ltlf import parse_formula
     >>> guard = ResourceGuard(DEFAULT_LIMITS)
     >>> letters = [frozenset({"dog"}), frozenset({"cat"}), frozenset()]
     >>> dfa = formula_to_dfa(parse_formula("G(cat -> O dog)", guard), letters, guard)

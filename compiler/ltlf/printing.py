@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-from compiler.ltlf.syntax import CONSTANTS, LEAVES, OPERATOR_WORD, PREFIX, RELEASES, LtlfFormula, Op
+from compiler.ltlf.dialects import must_be_quoted
+from compiler.ltlf.syntax import LEAVES, PREFIX, RELEASES, LtlfFormula, Op
 
 
 def _printed_name(name: str) -> str:
-    bare = re.fullmatch(r"[^\W\d]\w*", name) and name.lower() not in CONSTANTS and not OPERATOR_WORD.fullmatch(name)
-    if bare:
+    if not must_be_quoted(name):
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -59,7 +59,7 @@ def _read_rule(text: str, tools: Sequence[str] | None, guard: ResourceGuard) -> 
         formula = parse_formula(source, guard, atoms)
     except SpecSyntaxError as error:
         if template_of(text):  # the place would be one of a formula that the caller did not write
-            error.position = error.line = error.column = None
+            error.position = error.line = error.column = error.replacement = None
         raise
     # a name that stands alone is a call of the tool
     meaning = {

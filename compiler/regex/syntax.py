@@ -228,4 +228,5 @@ def _class_source(op: Any, value: Any) -> str:
 
 
 def _refuse(construct: str) -> NoReturn:
-    raise SpecUnsupported(f"the construct {construct} is not supported in a pattern", construct=construct)
+    message = f"the construct {construct} is not supported in a pattern: write the pattern without it"
+    raise SpecUnsupported(message, construct=construct)

@@ -9,7 +9,9 @@ automaton.
 from __future__ import annotations
 
 from compiler.spec.canonical import caller_names, drop_unused_propositions, in_caller_names, spec_hash
-from compiler.spec.parse import spec_from_json, spec_to_json
+from compiler.spec.misreadings import SpecWarning, is_negated_list, spec_warnings
+from compiler.spec.near_misses import normalized, not_an_object, rename
+from compiler.spec.parse import FORM_FIELDS, OPTION_FIELDS, spec_from_json, spec_to_json
 from compiler.spec.parts import (
     AnyPart,
     CapturePart,
@@ -36,7 +38,7 @@ from compiler.spec.propositions import (
     normalize,
     resolve_propositions,
 )
-from compiler.spec.reading import field_prefix
+from compiler.spec.reading import field_prefix, moved, pointer
 from compiler.spec.sizes import check_input_size
 from compiler.spec.types import (
     JSON_WHITE_SPACE,
@@ -67,12 +69,71 @@ from compiler.spec.types import (
 from compiler.spec.user_dfa import UserDfa, UserTransition, guard_formulas, guard_propositions
 
 __all__ = [
-    "CLOSER", "EOS", "JSON_WHITE_SPACE", "NOMATCH", "ONCE", "RESERVED_NAMES", "SENTENCE_END", "STEP", "AllSpec",
-    "AnyPart", "AnySpec", "CapturePart", "ChoiceSpec", "Count", "DfaSpec", "FreePart", "GrammarSpec",
-    "GrammarSyntax", "InfillSpec", "JsonSchemaSpec", "KeywordsSpec", "LabelsSpec", "LengthSpec", "LtlfSpec",
-    "NotSpec", "OptionalPart", "Part", "Proposition", "RegexSpec", "RepeatPart", "SequencePart", "SequenceSpec",
-    "Spec", "TextPart", "TokenPart", "UserDfa", "UserTransition", "WholeTextSpec", "all_parts", "caller_names",
-    "captures_of", "check_input_size", "concepts_of", "drop_unused_propositions", "field_prefix", "guard_formulas",
-    "guard_propositions", "in_caller_names", "inner_parts", "leaves", "map_specs", "meaning_name", "normalize",
-    "part_specs", "resolve_propositions", "spec_from_json", "spec_hash", "spec_to_json",
+    "CLOSER",
+    "EOS", "FORM_FIELDS",
+    "JSON_WHITE_SPACE",
+    "NOMATCH",
+    "ONCE", "OPTION_FIELDS",
+    "RESERVED_NAMES",
+    "SENTENCE_END",
+    "STEP",
+    "AllSpec",
+    "AnyPart",
+    "AnySpec",
+    "CapturePart",
+    "ChoiceSpec",
+    "Count",
+    "DfaSpec",
+    "FreePart",
+    "GrammarSpec",
+    "GrammarSyntax",
+    "InfillSpec",
+    "JsonSchemaSpec",
+    "KeywordsSpec",
+    "LabelsSpec",
+    "LengthSpec",
+    "LtlfSpec",
+    "NotSpec",
+    "OptionalPart",
+    "Part",
+    "Proposition",
+    "RegexSpec",
+    "RepeatPart",
+    "SequencePart",
+    "SequenceSpec",
+    "Spec",
+    "SpecWarning",
+    "TextPart",
+    "TokenPart",
+    "UserDfa",
+    "UserTransition",
+    "WholeTextSpec",
+    "all_parts",
+    "caller_names",
+    "captures_of",
+    "check_input_size",
+    "concepts_of",
+    "drop_unused_propositions",
+    "field_prefix",
+    "guard_formulas",
+    "guard_propositions",
+    "in_caller_names",
+    "inner_parts",
+    "is_negated_list",
+    "leaves",
+    "map_specs",
+    "meaning_name",
+    "moved",
+   
+    "normalize",
+    "normalized",
+    "not_an_object",
+    "part_specs",
+    "pointer",
+    "rename",
+    "resolve_propositions",
+    "spec_from_json",
+    "spec_hash",
+    "spec_to_json",
+    "spec_warnings",
 ]  # fmt: skip

@@ -109,7 +109,7 @@ def _names_with_meanings(leaf: Spec, guard: ResourceGuard) -> Iterator[tuple[str
 def _used_names(spec: LtlfSpec | DfaSpec, guard: ResourceGuard) -> tuple[str, ...]:
     """The names in a formula or in the guards of an automaton."""
     if isinstance(spec, LtlfSpec):
-        return propositions_of(parse_formula(spec.formula, guard))
+        return propositions_of(parse_formula(spec.formula, guard, declared=dict(spec.propositions)))
     return guard_propositions(spec.user_dfa, guard)
 
 
@@ -201,7 +201,7 @@ def _meaning(normal: Proposition) -> object:
 
 
 def _ltlf(spec: LtlfSpec, guard: ResourceGuard) -> object:
-    formula = parse_formula(spec.formula, guard)
+    formula = parse_formula(spec.formula, guard, declared=dict(spec.propositions))
     names, propositions_by_name = _propositions_by_name(propositions_of(formula), spec)
     return {"ltlf": _formula(formula, names), "propositions": propositions_by_name}
 

@@ -8,11 +8,13 @@ from functools import partial
 from typing import cast
 
 from compiler.errors import SpecSyntaxError, require
+from compiler.spec.near_misses import in_list, not_an_object, several_forms, unknown_form
 from compiler.spec.parts_json import part_to_json, sequence_from_json
 from compiler.spec.reading import bound, field_prefix, fields_of, printable_name, refuse_unknown_fields, strings, typed
 from compiler.spec.types import (
     JSON_WHITE_SPACE,
     LENGTHS,
+    NEVER,
     ONCE,
     AllSpec,
     AnySpec,
@@ -57,7 +59,9 @@ def spec_from_json(constraint: object) -> Spec:
 
 def _spec(constraint: object, depth: int) -> Spec:
     expected = f"an object with exactly one of {', '.join(map(' / '.join, _FIELDS_OF_FORM.values()))}"
-    fields = typed(constraint, dict, "constraint", expected)
+    if not isinstance(constraint, dict):
+        raise not_an_object(constraint)
+    fields: Mapping[str, object] = constraint
     # Checked on the way down: a deeper constraint would exhaust Python's stack here and in the compiler.
     require(depth <= _DEPTH_MAX, f"constraints nest at most {_DEPTH_MAX} deep", "constraint")
     # `labels` stands beside the form that it applies to, and only at the outermost constraint.
@@ -66,7 +70,10 @@ def _spec(constraint: object, depth: int) -> Spec:
         return LabelsSpec(strings(fields["labels"], "labels"), _spec(inner, depth))
     # A form is recognised by its field. The bounds of a length are one form, with a field for each bound.
     forms = [form for form, names in _FIELDS_OF_FORM.items() if not fields.keys().isdisjoint(names)]
-    require(len(forms) == 1, f"a constraint is {expected}", "constraint", expected)
+    if len(forms) != 1:
+        names = [name for names in _FIELDS_OF_FORM.values() for name in names]
+        given = [name for name in names if name in fields]
+        raise several_forms(fields, given, expected) if forms else unknown_form(fields, names, expected)
     return FORMS[forms[0]](fields, depth)
 
 
@@ -81,7 +88,7 @@ def _proposition(name: str, value: object) -> Proposition:
         return Proposition(strings(value, field))
     # A list of words is short for an object with `words`.
     fields = typed(value, dict, field, "a list of words and phrases, or an object with `words` or `regex`")
-    refuse_unknown_fields(fields, ("words", "regex", "case_sensitive"), field)
+    refuse_unknown_fields(fields, ("words", "regex", "case_sensitive"), "a proposition", field)
     words = strings(fields.get("words", []), f"{field}.words")
     regex = None if "regex" not in fields else typed(fields["regex"], str, f"{field}.regex", "a string")
     # Refused rather than ignored: a caller would expect the flag to change how the regex matches.
@@ -101,13 +108,30 @@ def _propositions(fields: Mapping[str, object]) -> tuple[tuple[str, Proposition]
 def _ltlf(fields: Mapping[str, object], _: int) -> Spec:
     refuse_unknown_fields(fields, ("ltlf", "propositions"), "an ltlf constraint")
     propositions = _propositions(fields)
-    return LtlfSpec(typed(fields["ltlf"], str, "ltlf", "a string"), propositions)
+    return LtlfSpec(_string(fields, "ltlf", "join formulas by &, as in F(dog) & F(cat)"), propositions)
 
 
 def _regex(fields: Mapping[str, object], _: int) -> Spec:
     refuse_unknown_fields(fields, ("regex", "leading_space"), "a regex constraint")
     leading = _leading_space(fields)
-    return RegexSpec(typed(fields["regex"], str, "regex", "a string"), leading)
+    return RegexSpec(_string(fields, "regex", "join alternatives by |, as in (yes|no)"), leading)
+
+
+def _list(fields: Mapping[str, object], name: str, expected: str, item: type = str) -> list[object]:
+    """A list. The error for a single item suggests a list of it."""
+    value = fields[name]
+    if isinstance(value, item):
+        message = f"{name} must be {expected}; did you mean a list of one?"
+        raise SpecSyntaxError(message, field=name, expected=expected, suggestion=in_list(name))
+    return typed(value, list, name, expected)
+
+
+def _string(fields: Mapping[str, object], name: str, joined: str) -> str:
+    """A string. The error for a list says how several are written."""
+    value = fields[name]
+    if isinstance(value, list):
+        raise SpecSyntaxError(f"{name} must be a string: {joined}", field=name, expected="a string")
+    return typed(value, str, name, "a string")
 
 
 def _concept(item: object, field: str) -> tuple[tuple[str, ...], Count]:
@@ -116,20 +140,29 @@ def _concept(item: object, field: str) -> tuple[tuple[str, ...], Count]:
         return (item,), ONCE
     if not isinstance(item, dict):
         return strings(item, field), ONCE
-    refuse_unknown_fields(item, ("forms", "min", "max"), field)
+    refuse_unknown_fields(item, ("forms", "min", "max"), "a counted keyword", field)
     forms = item.get("forms")
     count = (1 if "min" not in item else bound(item, "min", f"{field}.min") or 0, bound(item, "max", f"{field}.max"))
     return (forms,) if isinstance(forms, str) else strings(forms, f"{field}.forms"), count
 
 
 def _keywords(fields: Mapping[str, object], _: int) -> Spec:
-    refuse_unknown_fields(fields, ("keywords", "ordered", "case_sensitive", "inflect"), "a keywords constraint")
-    items = typed(fields["keywords"], list, "keywords", "a list of words, or of lists of forms")
+    flag_names = ("ordered", "case_sensitive", "inflect", "none")
+    refuse_unknown_fields(fields, ("keywords", *flag_names), "a keywords constraint")
+    items = _list(fields, "keywords", "a list of words, or of lists of forms")
     # A keyword without a count occurs at least once.
     concepts = [_concept(item, f"keywords.{number}") for number, item in enumerate(items)]
     forms, counts = tuple(forms for forms, _ in concepts), tuple(count for _, count in concepts)
-    flags = {name: fields.get(name, False) for name in ("ordered", "case_sensitive", "inflect")}
-    ordered, case_sensitive, inflect = (typed(value, bool, name, "a boolean") for name, value in flags.items())
+    ordered, case_sensitive, inflect, none = (
+        typed(fields.get(name, False), bool, name, "a boolean") for name in flag_names
+    )
+    if none:
+        require(not ordered, "words that must not occur have no order: leave ordered or none out", "ordered")
+        for number, item in enumerate(items):
+            uncounted = not isinstance(item, dict) or item.keys().isdisjoint(("min", "max"))
+            require(uncounted, "with none every count is 0: leave min and max out", f"keywords.{number}")
+        # A constraint with `none` and one that counts each concept 0 times are one value.
+        counts = (NEVER,) * len(counts)
     return KeywordsSpec(forms, ordered=ordered, case_sensitive=case_sensitive, inflect=inflect, counts=counts)
 
 
@@ -140,7 +173,7 @@ def _infill(fields: Mapping[str, object], _: int) -> Spec:
 
 def _choice(fields: Mapping[str, object], _: int) -> Spec:
     refuse_unknown_fields(fields, ("choice", "leading_space"), "a choice constraint")
-    return ChoiceSpec(strings(fields["choice"], "choice"), _leading_space(fields))
+    return ChoiceSpec(strings(_list(fields, "choice", "a list of strings"), "choice"), _leading_space(fields))
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
@@ -148,7 +181,9 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     refuse_unknown_fields(fields, ("json_schema", *names), "a json_schema constraint")
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
-        raise SpecSyntaxError("json_schema must be an object or a boolean", field="json_schema")
+        expected = "an object or a boolean"
+        hint = ": send the schema itself, not its text in quotes" if isinstance(schema, str) else ""
+        raise SpecSyntaxError(f"json_schema must be {expected}{hint}", field="json_schema", expected=expected)
     # The types check which strings are allowed; here a value only has to be a string.
     whitespace = typed(fields.get("whitespace", JSON_WHITE_SPACE), str, "whitespace", "a kind of white space")
     order = typed(fields.get("property_order", "schema"), str, "property_order", "an order")
@@ -196,7 +231,7 @@ def _length(fields: Mapping[str, object], _: int) -> Spec:
     sentences = fields.get("sentences")
     # `sentences` is an exact number, or an object with bounds.
     if isinstance(sentences, dict):
-        refuse_unknown_fields(sentences, ("min", "max"), "sentences")
+        refuse_unknown_fields(sentences, ("min", "max"), "sentences", "sentences")
         least: int | None = bound(sentences, "min", "sentences.min") or 0
         most = bound(sentences, "max", "sentences.max")
     else:
@@ -215,7 +250,7 @@ def _dfa(fields: Mapping[str, object], _: int) -> Spec:
 def _combination(kind: type[AllSpec | AnySpec], fields: Mapping[str, object], depth: int) -> Spec:
     refuse_unknown_fields(fields, (kind.form,), f"a constraint with {kind.form!r}")
     parts = []
-    for number, item in enumerate(typed(fields[kind.form], list, kind.form, "a list of constraints")):
+    for number, item in enumerate(_list(fields, kind.form, "a list of constraints", dict)):
         # A fault inside a part names its field from the outermost constraint on.
         with field_prefix(f"{kind.form}.{number}"):
             parts.append(_spec(item, depth + 1))
@@ -236,6 +271,12 @@ FORMS: dict[str, Callable[[Mapping[str, object], int], Spec]] = {
 }  # fmt: skip
 # The fields by which each form is recognised.
 _FIELDS_OF_FORM = {form: LENGTHS if form == "length" else (form,) for form in FORMS}
+FORM_FIELDS = frozenset(name for names in _FIELDS_OF_FORM.values() for name in names)
+# Fields that stand beside those of forms.
+OPTION_FIELDS = frozenset(
+    {"propositions", "ordered", "case_sensitive", "inflect", "none", "leading_space", "whitespace", "property_order",
+     "max_depth", "schemas", "strict", "approximate", "syntax"}
+)  # fmt: skip
 
 
 def spec_to_json(spec: Spec) -> dict[str, object]:

@@ -84,7 +84,7 @@ def _free(fields: Mapping[str, object]) -> FreePart:
     refuse_unknown_fields(fields, ("free",), "free text")
     names = ("until", "without", "max_tokens")
     free = typed(fields["free"], dict, "free", f"an object with {', '.join(names)}, or {{}}")
-    refuse_unknown_fields(free, names, "free text")
+    refuse_unknown_fields(free, names, "free text", "free")
     until, without = (strings(free.get(name, []), f"free.{name}") for name in names[:2])
     return FreePart(until, without, bound(free, "max_tokens", "free.max_tokens"))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
-from compiler.errors import SpecSyntaxError, SpecUnsupported, require
+from compiler.errors import Edit, SpecSyntaxError, SpecUnsupported, require
+from compiler.spec.near_misses import unknown_field
 
 T = TypeVar("T")
 _NAME_CHARS_MAX = 40
@@ -20,7 +21,20 @@ def field_prefix(prefix: str) -> Iterator[None]:
     except (SpecSyntaxError, SpecUnsupported) as error:
         # The path grows from the inside out, while the error passes through the parts around it.
         error.field = prefix if error.field in ("", "constraint") else f"{prefix}.{error.field}"
+        if isinstance(error, SpecSyntaxError):
+            error.suggestion = tuple(moved(edit, pointer(prefix)) for edit in error.suggestion)
         raise
+
+
+def pointer(field: str) -> str:
+    """The JSON pointer (RFC 6901) of a field's path."""
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in field.split("."))
+
+
+def moved(edit: Edit, below: str) -> Edit:
+    """An edit whose paths begin below another place. Paths that begin at the request stay."""
+    paths = {name: str(edit[name]) for name in ("from", "path") if name in edit}
+    return edit | {name: path if path.startswith("#") else below + path for name, path in paths.items()}
 
 
 def printable_name(name: str) -> str:
@@ -28,12 +42,12 @@ def printable_name(name: str) -> str:
     return name if len(name) <= _NAME_CHARS_MAX and name.isprintable() else "(a long name)"
 
 
-def refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...], form: str) -> None:
-    """Raise SpecSyntaxError for a field that the form does not take."""
-    expected = ", ".join(allowed)
-    for name in fields:
-        text = printable_name(name)
-        require(name in allowed, f"unknown field {text!r} in {form}; it takes {expected}", text, expected)
+def refuse_unknown_fields(fields: Mapping[str, object], allowed: tuple[str, ...], form: str, at: str = "") -> None:
+    """Raise SpecSyntaxError for a field that the form does not take. `at` is the path of the object, if it has one."""
+    unknown = next((name for name in fields if name not in allowed), None)
+    if unknown is not None:
+        with field_prefix(at) if at else nullcontext():
+            raise unknown_field(fields, unknown, allowed, form)
 
 
 def bound(fields: Mapping[str, object], name: str, field: str) -> int | None:
@@ -51,7 +65,12 @@ def typed(value: object, kind: type[T], field: str, expected: str) -> T:
     """Check that the value is of this kind, and return it. A bool is no int."""
     # A bool is an int in Python, but JSON's true is no number.
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise SpecSyntaxError(f"{field} must be {expected}", field=field, expected=expected)
+        message, edits = f"{field} must be {expected}", tuple[Edit, ...]()
+        if kind in (bool, int) and isinstance(value, str):
+            message += ", without quotes"
+            if kind is bool and value.lower() in ("true", "false"):
+                edits = ({"op": "replace", "path": pointer(field), "value": value.lower() == "true"},)
+        raise SpecSyntaxError(message, field=field, expected=expected, suggestion=edits)
     return value
 
 

@@ -61,8 +61,9 @@ def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
         case DfaSpec():
             _check_propositions(dict(spec.propositions), guard)
         case KeywordsSpec():
-            # In order, n keywords take n + 1 states; without an order 2 ** n.
-            guard.check("letters_max" if spec.ordered else "propositions_max", len(spec.concepts))
+            # In order, n keywords take n + 1 states, and 2 where none may occur; without an order 2 ** n.
+            chain = spec.ordered or spec.excludes
+            guard.check("letters_max" if chain else "propositions_max", len(spec.concepts))
             guard.check("keyword_chars_max", sum(len(form) for forms in spec.concepts for form in forms))
         case ChoiceSpec():
             guard.check("choice_chars_max", sum(map(len, spec.choices)))

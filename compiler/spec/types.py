@@ -17,6 +17,7 @@ GrammarSyntax = Literal["lark", "gbnf", "ebnf"]
 # Counts are inclusive on both sides.
 Count = tuple[int, int | None]  # at least, and at most where there is a bound
 ONCE: Count = (1, None)
+NEVER: Count = (0, 0)
 LENGTHS = ("min_words", "max_words", "max_chars", "sentences")  # the fields of a `LengthSpec`
 CAPTURES_MAX = 64  # names in one sequence
 _CAPTURE_INSIDE = "a combination inside a sequence captures nothing: put the capture around it, or write a part"
@@ -99,6 +100,11 @@ class KeywordsSpec:
         # Counts that add nothing are dropped, so that equal constraints are equal values.
         if all(count == ONCE for count in self.counts):
             object.__setattr__(self, "counts", ())
+
+    @property
+    def excludes(self) -> bool:
+        """Whether no concept may occur, as `none` says in JSON."""
+        return bool(self.counts) and set(self.counts) == {NEVER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from compiler.text.checks import (
     parts_of_text,
     read_prefix,
     replay,
+    stripped_answer,
 )
 from compiler.text.combination import combine, to_char_dfa, to_text_automaton
 from compiler.text.labels import SEPARATOR, check_labels, label_automata
@@ -56,6 +57,6 @@ __all__ = [
     "PerCharacterAutomaton", "Prefix", "ProductText", "PushdownLeaf", "PushdownText", "TextAutomaton", "TextCheck",
     "WholeTextAutomaton", "WordLeaf", "WordTraceAutomaton", "WrittenText", "answer_text", "approximated_paths",
     "check_labels", "check_text", "combine", "label_automata", "leaves_of_type", "may_split", "parts_of_text",
-    "pushdown_text", "read_prefix", "replay", "states_along", "to_char_dfa", "to_text", "to_text_automaton",
-    "with_bounded_nesting", "without_bounded_leaves", "written_text",
+    "pushdown_text", "read_prefix", "replay", "states_along", "stripped_answer", "to_char_dfa", "to_text",
+    "to_text_automaton", "with_bounded_nesting", "without_bounded_leaves", "written_text",
 ]  # fmt: skip

@@ -72,11 +72,12 @@ class WrittenText:
 def written_text(text: str, pieces: Sequence[tuple[bytes, str | None]], before: str = "") -> WrittenText:
     """A text that tokens have written behind `before`.
 
-    text    the whole text: a space that the tokens wrote before it may be missing
+    text    the whole text: white space that the tokens wrote around it may be missing
     pieces  the bytes of each token, and its name where the constraint names it
     """
-    data = text.encode()
-    skipped = len(before.encode()) + sum(len(piece) for piece, _ in pieces) - len(data)
+    data, written = text.encode(), before.encode() + b"".join(piece for piece, _ in pieces)
+    # Where some is missing at the beginning, the text begins with another character.
+    skipped = next(begin for begin in range(len(written) + 1) if written.startswith(data, begin))
     begin = len(before.encode()) - skipped
     starts = [max(each, 0) for each in accumulate((len(piece) for piece, _ in pieces[:-1]), initial=begin)]
     named = {start: name for start, (_, name) in zip(starts, pieces, strict=False) if name is not None}

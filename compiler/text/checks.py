@@ -237,3 +237,19 @@ def answer_text(automaton: AnyText, raw: str) -> str:
     if automaton.strips_space and raw.startswith(" ") and _accepts(automaton, raw[1:]):
         return raw[1:]
     return raw
+
+
+def stripped_answer(automaton: AnyText, raw: str, before: str | None = None) -> str:
+    """The answer in a raw text, without needless white space around it.
+
+    before  the part of the constrained text before the answer; its end joins the answer, so only white space at the
+            end is removed. None: there is none
+    """
+    if before is not None:
+        return raw.rstrip() if _accepts(automaton, before + raw.rstrip()) else raw
+    for text in dict.fromkeys((raw.strip(), raw.lstrip())):
+        if text != raw and _accepts(automaton, text):
+            return text
+    # What has to begin with white space may still end with some in vain.
+    end = raw.rstrip()
+    return answer_text(automaton, end if end != raw and _accepts(automaton, end) else raw)

@@ -115,6 +115,7 @@ EQUIVALENTS: list[tuple[Constraint, dict[str, Any]]] = [
     (Keywords("dog", ["catch", "catches"], Concept("ball", "balls", min=2, max=3), inflect=True, case_sensitive=True),
      {"keywords": ["dog", ["catches", "catch"], {"forms": ["balls", "ball"], "min": 2, "max": 3}], "inflect": True,
       "case_sensitive": True}),
+    (Keywords("dog", "cat", none=True), {"keywords": ["dog", "cat"], "none": True}),
     (Infill(f"On {WORD_GAP}, {NGRAM_GAP} for {gap('[0-9]+')}.", leading_space="forbid"),
      {"infill": "On <|infill_word|>, <|infill_ngram|> for <|infill:[0-9]+|>.", "leading_space": "forbid"}),
     (Choice("yes", "no"), {"choice": ["no", "yes"]}),

@@ -38,7 +38,7 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
     results.Transition: "TransitionBody",
     results.Usage: "UsageBody",
     results.Violation: "ViolationBody",
-    explanations.CompileWarning: "GrammarWarning",
+    explanations.CompileWarning: "WarningBody",
     explanations.ExplainedLetter: "Letter",
     explanations.ExplainedState: "StateNote",
     explanations.Explanation: "ConstraintExplanation",

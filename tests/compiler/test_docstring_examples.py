@@ -22,7 +22,7 @@ WITH_EXAMPLES = {  # the main functions and classes: these show how they are cal
     "compiler.limits.ResourceGuard",
     "compiler.ltlf.bdd.MonotoneBdd",
     "compiler.ltlf.past.formula_to_dfa",
-    "compiler.ltlf.syntax.parse_formula",
+    "compiler.ltlf.dialects.glued_operators", "compiler.ltlf.parsing.parse_formula",
     "compiler.pipeline.compile_spec",
     "compiler.pipeline.compile_text",
     "compiler.regex.native.pattern_dfa",

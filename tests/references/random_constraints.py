@@ -174,6 +174,9 @@ def _keywords(draw: random.Random) -> Spec:
     if draw.random() < 0.4:
         least = [draw.randint(0, 2) for _ in concepts]
         counts = tuple((low, draw.choice((None, low + draw.randint(0, 2)))) for low in least)
+    if draw.random() < 0.15:
+        none = {"keywords": [list(forms) for forms in concepts], "none": True, "inflect": False}
+        return spec_from_json(none)
     return KeywordsSpec(concepts, ordered=draw.random() < 0.5, case_sensitive=draw.random() < 0.3, counts=counts)
 
 

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import problem
 from app.api.middleware.request_log import id_of_request, response_headers
+from app.api.near_misses import json_hint
 from app.errors import (
     BodyTooLarge,
     CallerError,
@@ -185,7 +186,8 @@ def read_json(data: bytes) -> object:
         raise InvalidJson(f"the JSON is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
         position = f"line {error.lineno}, column {error.colno}"
-        raise InvalidJson(f"this is not JSON: {error.msg.lower()} at {position}") from None
+        hint = json_hint(error.doc, error.pos)
+        raise InvalidJson(f"this is not JSON: {error.msg.lower()} at {position}{hint}", position=error.pos) from None
     except RecursionError:
         raise InvalidJson(f"the JSON is nested deeper than {NESTING_MAX}") from None
     _check_values(value)
@@ -193,7 +195,7 @@ def read_json(data: bytes) -> object:
 
 
 def _no_constant(name: str) -> object:
-    raise InvalidJson(f"{name} is not JSON")
+    raise InvalidJson(f"{name} is not JSON: write null, or leave the field out")
 
 
 def _finite(text: str) -> float:

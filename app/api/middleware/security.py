@@ -109,7 +109,8 @@ class SecurityMiddleware:
         # Anthropic's clients send the second field.
         keys = [*map(bearer, headers.getlist("authorization")), *headers.getlist("x-api-key")]
         if len(keys) != 1:
-            raise Unauthorized("send one key: Authorization: Bearer abs_..., or x-api-key: abs_...")
+            advice = "send one key: Authorization: Bearer abs_..., or x-api-key: abs_..."
+            raise Unauthorized(f"the request has {'several API keys' if keys else 'no API key'}: {advice}")
         key, state = self._ring.find(keys[0]), scope["state"]
         state["owner"], state["policy"] = key.name, key.policy
         state["charges"] = KeyCharges(self._limiter, key) if self._limiter else None

@@ -115,7 +115,7 @@ class CompileHandler:
         assert job.spec is not None  # a request for a description carries the constraint
         sizes = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
         explanation = self._explanation(job, context) if job.explain else None
-        return DescribeJobResult.of(context.compilation or sizes, explanation)
+        return DescribeJobResult.of(context.compilation or sizes, explanation, job.warnings)
 
     def _explanation(self, job: DescribeJob, context: Context) -> ConstraintExplanation | None:
         assert job.spec is not None

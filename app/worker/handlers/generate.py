@@ -26,6 +26,7 @@ from app.messages import (
     Progress,
     TokenizeJob,
     UsageBody,
+    grammar_warnings,
     named_generation,
 )
 from app.models import ModelFiles, checked_model, open_model_files, open_scorers
@@ -53,7 +54,7 @@ from app.worker.handlers.step_events import StepEventBuilder
 from app.worker.handlers.token_trace import token_trace
 from compiler.artifact import CompiledConstraint
 from compiler.products import LazyProduct, ProductStart
-from compiler.text import answer_text, check_text, read_prefix, written_text
+from compiler.text import answer_text, check_text, read_prefix, stripped_answer, written_text
 from decoding.alternatives import AlternativesRecorder
 from decoding.engine import (
     Engine,
@@ -194,6 +195,7 @@ class Generator:
         result = GenerateJobResult(
             job.automaton, choices, task.options.seed, usage, timings, counts,
             not_enforced=constraint.not_enforced, approximate=constraint.approximate,
+            warnings=(*grammar_warnings(constraint.warnings), *job.warnings),
             prompt_tokens=prompt_tokens(self._engine, prompt_ids, job.prompt_log_probs, context.cancelled),
         )
         token_sizes = [[len(self._tokens[token] or b"") for token in each.tokens[:-1]] for each in hypotheses]
@@ -253,14 +255,25 @@ class Generator:
             )
         return TopTokensRecorder(run, task.options.rejected_top_k) if task.options.rejected_top_k else run
 
-    def _answer(self, tokens: Sequence[int], task: _Task) -> str:
-        """The answer that ids spell. At the beginning of a text the optional leading space is removed."""
-        raw = b"".join(self._tokens[token] or b"" for token in tokens).decode()
+    def _raw(self, tokens: Sequence[int]) -> str:
+        """The text that ids spell."""
+        return b"".join(self._tokens[token] or b"" for token in tokens).decode()
+
+    def _answer(self, raw: str, task: _Task) -> str:
+        """The answer in a raw text, without needless white space around it.
+
+        A job that keeps white space loses the optional space before a text alone, which is no part of it.
+        """
+        if not task.job.keep_white_space:
+            return stripped_answer(task.constraint.text, raw, task.before)
         return raw if task.before is not None else answer_text(task.constraint.text, raw)
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
-        """A function from a row's ids to its answer. Rows that differ only in a leading space are one answer."""
-        return lambda tokens: self._answer(tokens, task).encode()
+        """A function from a row's ids to its answer. Rows that differ only in white space around it are one answer."""
+        if task.job.keep_white_space:
+            return lambda tokens: self._answer(self._raw(tokens), task).encode()
+        strip = str.strip if task.before is None else str.rstrip
+        return lambda tokens: strip(self._raw(tokens)).encode()
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
         """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
@@ -269,7 +282,8 @@ class Generator:
         log_prob = hypothesis.log_prob
         if task.options.algorithm != "sample" and changes_log_probs(task.options):  # the search's is of another model
             log_prob = sum(step.log_prob for step in steps)
-        text = self._answer(hypothesis.tokens, task)
+        raw = self._raw(hypothesis.tokens)
+        text = self._answer(raw, task)
         check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")
@@ -281,6 +295,7 @@ class Generator:
             satisfied=check.satisfied, words=word_trace(check), proven_gap=hypothesis.proven_gap,
             trace=trace,
             captures=self._captures(hypothesis, task, (task.before or "") + text),
+            raw_text=None if task.job.keep_white_space or raw == text else raw,
         )
 
     def _captures(self, hypothesis: Hypothesis, task: _Task, text: str) -> tuple[CaptureBody, ...] | None:

@@ -62,6 +62,33 @@ def test_a_syntax_error_names_position_and_expected_tokens(source: str, position
     assert excinfo.value.field == "ltlf"
 
 
+@pytest.mark.parametrize(("source", "position", "words", "corrected"), TABLE["hints"])
+def test_what_other_tools_write_gets_a_hint(source: str, position: int, words: str, corrected: str) -> None:
+    with pytest.raises(SpecSyntaxError) as excinfo:
+        parse_formula(source, ResourceGuard(DEFAULTS), declared=())
+    error = excinfo.value
+    assert error.position == position
+    assert words in str(error)
+    assert (error.replacement is not None) == bool(corrected)
+    if error.replacement is not None:
+        begin, end, text = error.replacement
+        assert source[:begin] + text + source[end:] == corrected
+        parse_formula(corrected, ResourceGuard(DEFAULTS), declared=())
+
+
+@pytest.mark.parametrize("source", ["Fa", "tt", "F(end)", "Gdog & F(dog)"])
+def test_declared_and_quoted_words_are_no_operators(source: str) -> None:
+    formula = parse(source)
+    names = propositions_of(formula)
+    assert parse_formula(source, ResourceGuard(DEFAULTS), declared=names) == formula
+    assert parse_formula(print_formula(formula), ResourceGuard(DEFAULTS), declared=()) == formula
+
+
+def test_a_capitalized_word_is_a_word() -> None:
+    formula = parse_formula("F(Fred) & F(Guitar)", ResourceGuard(DEFAULTS), declared=())
+    assert propositions_of(formula) == ("Fred", "Guitar")
+
+
 def test_a_syntax_error_counts_lines_and_columns_from_one() -> None:
     with pytest.raises(SpecSyntaxError) as excinfo:
         parse("F a &\n  G(b ^ c)")
@@ -83,7 +110,6 @@ def test_a_syntax_error_does_not_repeat_the_source(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "construct", "position"),
     [
-        ("X[!] a", "X[!]", 1),
         ("a & WX[ ! ] b", "WX[!]", 6),
         ("F[2] a", "F[...]", 1),
         ("N a", "N", 0),

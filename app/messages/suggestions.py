@@ -1,0 +1,90 @@
+"""Suggested edits of requests, and warnings that carry them.
+
+A suggestion is a list of JSON Patch operations (RFC 6902) on the body of the request. One operation is ours: `splice`
+replaces the characters `start` to `end` of the string at `path`. A suggestion has paths and names, and at most a few
+characters of a value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY
+from typing import Annotated, Any
+
+from pydantic import Field, JsonValue
+from pydantic.dataclasses import dataclass
+
+from app.messages.parts import CONFIG
+from compiler.errors import Edit
+from compiler.grammars import GrammarWarning
+from compiler.spec import SpecWarning, moved, pointer
+
+SUGGESTION_BYTES_MAX = 500
+_CONSTRAINT = "/constraint"
+_REQUEST = "#"  # before a path that begins at the request
+_PATH = re.compile(r"(?:/[A-Za-z0-9_-]{1,40})*")
+_present = Field(exclude_if=lambda value: value is None)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class WarningBody:
+    """What is probably a mistake in a constraint that is accepted.
+
+    line, column  where it is in a grammar or a formula, from 1
+    field         the path of the part of the constraint, as in errors
+    suggestion    edits of the request that were probably meant
+    """
+
+    message: str
+    _: KW_ONLY
+    line: Annotated[int | None, _present] = None
+    column: Annotated[int | None, _present] = None
+    field: Annotated[str | None, _present] = None
+    suggestion: Annotated[tuple[dict[str, JsonValue], ...] | None, _present] = None
+
+
+def grammar_warnings(warnings: Iterable[GrammarWarning]) -> tuple[WarningBody, ...]:
+    """The warnings about a grammar, ready to send."""
+    return tuple(WarningBody(each.message, line=each.line, column=each.column) for each in warnings)
+
+
+def constraint_warnings(warnings: Iterable[SpecWarning]) -> tuple[WarningBody, ...]:
+    """The warnings about a constraint, ready to send."""
+    return tuple(
+        WarningBody(each.message, field=each.field, suggestion=tuple(request_edits(each.suggestion)) or None)
+        for each in warnings
+    )
+
+
+def request_edits(edits: Sequence[Edit]) -> list[dict[str, Any]]:
+    """Edits of a constraint as edits of its request. None where they are too long or have a path that is not shown."""
+    absolute = [
+        {name: _from_request(value) if name in ("from", "path") else value for name, value in edit.items()}
+        for edit in edits
+    ]
+    paths = [str(edit[name]) for edit in absolute for name in ("from", "path") if name in edit]
+    shown = all(map(_PATH.fullmatch, paths)) and len(json.dumps(absolute).encode()) <= SUGGESTION_BYTES_MAX
+    return absolute if shown else []
+
+
+def suggested(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The suggestion of an error with these fields.
+
+    It is `suggestion`, or the `replacement` in the string at `field`.
+    """
+    edits, replacement, field = fields.get("suggestion"), fields.get("replacement"), fields.get("field")
+    if edits:
+        return request_edits(edits)
+    if not replacement or not isinstance(field, str) or not field:
+        return []
+    start, end, value = replacement
+    root = _REQUEST if field.split(".")[0] in ("policy", "messages") else ""
+    splice: Edit = {"op": "splice", "path": pointer(field), "start": start, "end": end, "value": value}
+    return request_edits([moved(splice, root)])
+
+
+def _from_request(path: object) -> str:
+    text = str(path)
+    return text.removeprefix(_REQUEST) if text.startswith(_REQUEST) else _CONSTRAINT + text

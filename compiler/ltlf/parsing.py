@@ -1,0 +1,229 @@
+"""The concrete syntax of LTLf, from text to a formula. Knows nothing of traces or automata.
+
+The syntax is LTLf2DFA's (X strong, WX weak next) and more: W and M, && and ||, symbols, upper-case and quoted names.
+From loosest to tightest: -> and <-> (never chained without brackets), |, &, U, then R W M, then the prefix operators.
+U, R, W, M and S read to the right. A word made of operator letters alone (GF, XX, WX) is operators; quoted, a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from compiler.errors import SpecSyntaxError
+from compiler.limits import ResourceGuard
+from compiler.ltlf.dialects import (
+    AMBIGUOUS,
+    END,
+    INFIX_WORDS,
+    OTHER_CONSTANTS,
+    PREFIX_WORDS,
+    XOR_WORDS,
+    glued_operators,
+    is_letter,
+)
+from compiler.ltlf.syntax import BOOLEAN, LEAVES, PAST, PREFIX, RELEASES, Builder, LtlfFormula, Op
+from compiler.ltlf.tokens import OPERAND, AtomReader, Token, fault, formula_tokens, unsupported
+
+_UNTILS = (Op.UNTIL, Op.SINCE)
+_LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,), _UNTILS, RELEASES)
+_WORD = re.compile(r"[^\W\d]\w*")
+_INFIX = "an operator such as & or U, or the end"
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One open bracket, or the formula: operands, operators and waiting prefixes."""
+
+    opened_at: int
+    operands: list[int] = field(default_factory=list)
+    operators: list[Token] = field(default_factory=list)
+    prefixes: list[Op] = field(default_factory=list)
+
+
+class _Parser:
+    """Reads tokens with an explicit stack. `depth` counts open brackets and waiting prefix operators."""
+
+    def __init__(self, source: str, guard: ResourceGuard, atoms: AtomReader | None) -> None:
+        self.source, self.guard, self.atoms = source, guard, atoms
+        self.builder = Builder()
+        self.frames = [_Frame(0)]
+        self.depth = 0
+        self.names: set[str] = set()
+        self.words: list[Token] = []  # bare names
+        self.nexts: list[Token] = []
+
+    def parse(self) -> LtlfFormula:
+        previous: Token | None = None  # None, or an operand's last token where an operator may follow
+        for token in formula_tokens(self.source, self.atoms):
+            if token.op is Op.NEXT and token.text == "X":
+                self.nexts.append(token)
+            complete = self._infix(token, previous) if previous else self._operand(token)
+            previous = token if complete else None
+        frame = self.frames[-1]
+        if len(self.frames) > 1:
+            line = self.source.count("\n", 0, frame.opened_at) + 1
+            column = frame.opened_at - (self.source.rfind("\n", 0, frame.opened_at) + 1) + 1
+            message = f"the bracket opened in line {line}, column {column} is not closed"
+            raise fault(message, self.source, len(self.source), "')'")
+        weak = [token for token in self.nexts if not token.strong]
+        if weak and len(weak) < len(self.nexts):
+            message = "beside X[!], other tools read X as the weak next, which is WX here: write X[!] or WX"
+            raise fault(message, self.source, weak[0].position, "X[!] or WX")
+        return self.builder.formula(self._group(frame.operands, frame.operators, 0))
+
+    def _operand(self, token: Token) -> bool:
+        """Read a token where a formula must start or go on. True when it completes an operand."""
+        if token.op in PREFIX:
+            self._deepen()
+            self.frames[-1].prefixes.append(token.op)
+            return False
+        if token.text == "(" and token.op is None:
+            self._deepen()
+            self.frames.append(_Frame(token.position))
+            return False
+        if token.op not in LEAVES:
+            raise self._no_operand(token)
+        name = token.text if token.op is Op.NAME else ""
+        if name:
+            self.names.add(name)
+            if token.bare:
+                self.words.append(token)
+            self.guard.check("propositions_max", len(self.names))
+        self._complete(self.builder.add(token.op, (), name))
+        return True
+
+    def _no_operand(self, token: Token) -> SpecSyntaxError:
+        message = f"'{token.text}' cannot start a formula" if token.text else "the formula ends too early"
+        quote = "; a name made of operator letters alone must be quoted" if token.text.isalpha() else ""
+        return fault(message, self.source, token.position, OPERAND + quote)
+
+    def _infix(self, token: Token, previous: Token) -> bool:
+        """Read a token after an operand. True when what is read so far is again an operand."""
+        if token.op is not None and token.op not in LEAVES and token.op not in PREFIX:
+            self.frames[-1].operators.append(token)
+            return False
+        if token.op is None and token.text == ")" and len(self.frames) > 1:
+            frame = self.frames.pop()
+            self.depth -= 1
+            self._complete(self._group(frame.operands, frame.operators, 0))
+            return True
+        if token.op is None and not token.text:
+            return True
+        raise self._no_infix(token, previous)
+
+    def _no_infix(self, token: Token, previous: Token) -> Exception:
+        if token.text == ")" and token.op is None:
+            return fault("')' closes no bracket", self.source, token.position, _INFIX)
+        # A name beside an operand is an error; the names of other dialects' operators get a message of their own.
+        for candidate in (previous, token):
+            if candidate.op is Op.NAME and candidate.bare and candidate.text in AMBIGUOUS:
+                advice = "write X for the strong next, WX for the weak one"
+                message = f"the operator {candidate.text} is not supported: {advice}"
+                return unsupported(message, candidate.text, candidate.position)
+        for candidate, words in ((previous, PREFIX_WORDS), (token, INFIX_WORDS)):
+            # The whole word: OR is read as the operators O and R.
+            match = _WORD.match(self.source, candidate.position)
+            word = match[0].lower() if match and candidate.bare else ""
+            if word in words and candidate.text != words[word]:
+                message = f"{word} is no operator here; did you mean the operator {words[word]}?"
+                replacement = (candidate.position, candidate.position + len(word), words[word])
+                return fault(message, self.source, candidate.position, _INFIX, replacement=replacement)
+            if word in XOR_WORDS:
+                return fault("exclusive or is written !(a <-> b)", self.source, candidate.position, _INFIX)
+        hint = "join them by & (both) or | (one of them)"
+        if token.op is Op.NAME and previous.op is Op.NAME:
+            hint += ', and put a phrase in quotes: "hot dog"'
+        return fault(f"two formulas stand side by side: {hint}", self.source, token.position, _INFIX)
+
+    def check_words(self, known: Collection[str]) -> None:
+        """Raise SpecSyntaxError for a bare word that other tools read otherwise."""
+        names = {token.text for token in self.words} | set(known)
+        for token in self.words:
+            name, begin = token.text, token.position
+            end = begin + len(name)
+            if name in known:
+                continue
+            if name in OTHER_CONSTANTS:
+                constant = OTHER_CONSTANTS[name]
+                message = f"the constant is written {constant}; the word {name} stands in quotes"
+                raise fault(message, self.source, begin, OPERAND, replacement=(begin, end, constant))
+            if name.lower() == END:
+                message = "last holds at the last step, eos at the one behind it; the word end stands in quotes"
+                raise fault(message, self.source, begin, OPERAND)
+            glued = glued_operators(name)
+            if glued and (is_letter(name[glued:]) or name[glued:] in names):
+                message = "an operator and a name form one word: put a space between them, or quotes around both"
+                raise fault(message, self.source, begin, OPERAND, replacement=(begin + glued, begin + glued, " "))
+
+    def _deepen(self) -> None:
+        self.depth += 1
+        self.guard.check("nesting_depth_max", self.depth)
+
+    def _complete(self, operand: int) -> None:
+        """Take a finished operand: the waiting prefixes apply to it, innermost first."""
+        frame = self.frames[-1]
+        # The prefix that stands last is applied first.
+        for op in reversed(frame.prefixes):
+            operand = self.builder.add(op, (operand,))
+        self.depth -= len(frame.prefixes)
+        frame.prefixes.clear()
+        frame.operands.append(operand)
+
+    def _group(self, operands: list[int], operators: list[Token], level: int) -> int:
+        """The formula of operands and operators in turn. The operators bind at `level` or tighter."""
+        if not operators:
+            return operands[0]
+        ops = _LEVELS[level]
+        # The loosest operators cut the sequence; what lies between two cuts binds tighter.
+        cuts = [number for number, token in enumerate(operators) if token.op in ops]
+        chained = {operators[cut].op for cut in cuts} if len(cuts) > 1 else set()
+        if chained & {Op.IMPLIES, Op.IFF, Op.SINCE}:
+            at = operators[cuts[1]].position
+            message = "tools read a chain of ->, <-> or S differently: write a -> (b -> c), or (a -> b) -> c"
+            raise fault(message, self.source, at, "brackets")
+        # Operand i stands before operator i, so a part of n operators has n + 1 operands.
+        starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(operators)]
+        parts = [self._group(operands[a : b + 1], operators[a:b], level + 1) for a, b in zip(starts, ends, strict=True)]
+        if ops[0] in (Op.OR, Op.AND):
+            return self.builder.add(ops[0], parts) if cuts else parts[0]
+        # To the right: a U b U c is a U (b U c).
+        result = parts.pop()
+        for cut in reversed(cuts):
+            op = operators[cut].op
+            assert op is not None  # an operator between two operands always has one
+            result = self.builder.add(op, (parts.pop(), result))
+        return result
+
+
+def parse_formula(
+    source: str, guard: ResourceGuard, atoms: AtomReader | None = None, *, declared: Collection[str] | None = None
+) -> LtlfFormula:
+    """The formula that `source` spells.
+
+    atoms     reads what else is a proposition where a name may stand
+    declared  names that are certainly propositions: other bare words that are operators or constants of other tools
+              (Fa, tt, end) are refused; None refuses none
+    Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (N, F[0,3]) and
+    for the future inside the past, and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix
+    operators inside one another) or propositions_max.
+
+    >>> from compiler.errors import SpecSyntaxError
+from compiler.limits import DEFAULT_LIMITS
+    >>> propositions_of(parse_formula("F(dog) -> dog && cat U toy", ResourceGuard(DEFAULT_LIMITS)))
+    ('dog', 'cat', 'toy')
+    """
+    guard.check("formula_chars_max", len(source))
+    parser = _Parser(source, guard, atoms)
+    formula = parser.parse()
+    if declared is not None:
+        parser.check_words(declared)
+    future: list[bool] = []
+    for node in formula.nodes:
+        inside = any(future[argument] for argument in node.args)
+        if inside and node.op in PAST:
+            message = f"the operator {node.op} speaks of the past: nothing inside it may speak of later steps"
+            raise unsupported(message, f"the future inside {node.op}", None)
+        future.append(inside or node.op not in BOOLEAN | PAST)
+    return formula
