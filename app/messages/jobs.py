@@ -40,7 +40,7 @@ from compiler.spec import Spec, spec_to_json
 class Versioned:
     """What every message carries beside its kind."""
 
-    version: Literal[4] = VERSION
+    version: Literal[5] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)

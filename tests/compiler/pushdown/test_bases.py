@@ -1,4 +1,4 @@
-"""Compares states that share the edges of a base with states that have edges of their own."""
+"""Compares states that share the edges of a base with others."""
 
 from __future__ import annotations
 
