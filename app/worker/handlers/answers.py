@@ -7,7 +7,14 @@ from dataclasses import replace
 from itertools import accumulate
 
 from app.formats import AnswerReader, call_id
-from app.messages import AnsweredCallBody, AnsweredFunctionBody, AnswerMessageBody, GenerateJob, GenerateJobResult
+from app.messages import (
+    AnsweredCallBody,
+    AnsweredFunctionBody,
+    AnswerMessageBody,
+    ChoiceBody,
+    GenerateJob,
+    GenerateJobResult,
+)
 
 
 def with_parts(
@@ -20,9 +27,7 @@ def with_parts(
     if job.answer is None:
         return result
     reader, choices = AnswerReader.of(job.answer), result.choices
-    counts = [
-        _thought_tokens(reader, choice.text, sizes) for choice, sizes in zip(choices, token_sizes, strict=True)
-    ]
+    counts = [_thought_tokens(reader, choice, sizes) for choice, sizes in zip(choices, token_sizes, strict=True)]
     if job.messages:
         choices = tuple(
             replace(choice, message=_message(reader, choice.text, job.id, number))
@@ -31,14 +36,16 @@ def with_parts(
     return replace(result, choices=choices, usage=replace(result.usage, reasoning_tokens=sum(counts)))
 
 
-def _thought_tokens(reader: AnswerReader, text: str, sizes: Sequence[int]) -> int:
+def _thought_tokens(reader: AnswerReader, choice: ChoiceBody, sizes: Sequence[int]) -> int:
     """How many tokens begin inside the thought of an answer."""
+    text, raw = choice.text, choice.raw_text
     span = reader.thought_span(text)
     if span is None:
         return 0
     start, end = (len(text[:char].encode()) for char in span)
-    # The text may lack a space that the first token has written.
-    places = accumulate(sizes[:-1], initial=len(text.encode()) - sum(sizes))
+    # The text may lack white space before it.
+    before = sum(sizes) - len(text.encode()) if raw is None else len(raw[: raw.index(text)].encode())
+    places = accumulate(sizes[:-1], initial=-before)
     return sum(start <= max(place, 0) < end for place in places)
 
 
