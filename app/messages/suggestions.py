@@ -81,7 +81,8 @@ def suggested(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     start, end, value = replacement
     root = _REQUEST if field.split(".")[0] in ("policy", "messages") else ""
-    splice: Edit = {"op": "splice", "path": pointer(field), "start": start, "end": end, "value": value}
+    path = pointer(field.removeprefix("constraint."))
+    splice: Edit = {"op": "splice", "path": path, "start": start, "end": end, "value": value}
     return request_edits([moved(splice, root)])
 
 

@@ -335,7 +335,7 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
     except (SpecSyntaxError, SpecUnsupported) as error:
         path = _request_path(error.field, parsed)
         # Suggestions are of a constraint in the field `constraint`.
-        if isinstance(error, SpecSyntaxError) and path != error.field:
+        if isinstance(error, SpecSyntaxError) and path not in (error.field, f"constraint.{error.field}"):
             error.suggestion, error.replacement = (), None
         error.field = path
         raise
@@ -344,7 +344,7 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
     except JobFailed as error:
         if isinstance(error.fields.get("field"), str):
             path = _request_path(str(error.fields["field"]), parsed)
-            if path != error.fields["field"]:
+            if path not in (error.fields["field"], f"constraint.{error.fields['field']}"):
                 error.fields |= {"suggestion": None, "replacement": None}
             error.fields["field"] = path
         raise
