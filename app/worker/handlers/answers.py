@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from app.formats import AnswerReader, call_id
 from app.messages import AnsweredCallBody, AnsweredFunctionBody, AnswerMessageBody, GenerateJob, GenerateJobResult
@@ -32,14 +32,14 @@ def with_parts(
 
 
 def _thought_tokens(reader: AnswerReader, text: str, sizes: Sequence[int]) -> int:
-    """How many tokens begin inside the thought of an answer."""
+    """How many tokens write some of the thought of an answer."""
     span = reader.thought_span(text)
     if span is None:
         return 0
     start, end = (len(text[:char].encode()) for char in span)
     # The text may lack a space that the first token has written.
-    places = accumulate(sizes[:-1], initial=len(text.encode()) - sum(sizes))
-    return sum(start <= max(place, 0) < end for place in places)
+    ends = accumulate(sizes, initial=len(text.encode()) - sum(sizes))
+    return sum(max(before, start) < min(after, end) for before, after in pairwise(ends))
 
 
 def _message(reader: AnswerReader, text: str, job_id: str, number: int) -> AnswerMessageBody:
