@@ -112,10 +112,12 @@ def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
 
 def usage(result: GenerateJobResult) -> TokenUsageBody:
     """The token counts of a request, including samples that were not chosen."""
-    prompt, generated = result.usage.prompt_tokens, result.usage.completion_tokens
+    prompt, generated, thoughts = (
+        result.usage.prompt_tokens, result.usage.completion_tokens, result.usage.reasoning_tokens
+    )  # fmt: skip
     return TokenUsageBody(
         prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated,
-        completion_tokens_details=TokenDetailsBody(reasoning_tokens=result.usage.reasoning_tokens),
+        completion_tokens_details=TokenDetailsBody(reasoning_tokens=thoughts) if thoughts else None,
     )  # fmt: skip
 
 

@@ -32,12 +32,15 @@ class TokenDetailsBody(DeferredModel):
 
 
 class TokenUsageBody(DeferredModel):
-    """Prompt tokens, and generated tokens of all answers including end tokens."""
+    """Prompt tokens, and generated tokens of all answers including end tokens.
+
+    The details are left out if none of the tokens are thoughts.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    completion_tokens_details: TokenDetailsBody
+    completion_tokens_details: Annotated[TokenDetailsBody | None, Field(exclude_if=_is_none)] = None
 
 
 class CompletionLogprobsBody(DeferredModel):

@@ -195,6 +195,6 @@ def _usage(result: GenerateJobResult) -> dict[str, Any]:
     return {
         "input_tokens": tokens.prompt_tokens, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": tokens.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": tokens.completion_tokens_details.reasoning_tokens},
+        "output_tokens_details": {"reasoning_tokens": result.usage.reasoning_tokens},
         "total_tokens": tokens.total_tokens,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from app.formats import AnswerReader, call_id
 from app.messages import (
@@ -37,16 +37,17 @@ def with_parts(
 
 
 def _thought_tokens(reader: AnswerReader, choice: ChoiceBody, sizes: Sequence[int]) -> int:
-    """How many tokens begin inside the thought of an answer."""
+    """How many tokens write some of the thought of an answer."""
     text, raw = choice.text, choice.raw_text
     span = reader.thought_span(text)
     if span is None:
         return 0
     start, end = (len(text[:char].encode()) for char in span)
     # The text may lack white space before it.
-    before = sum(sizes) - len(text.encode()) if raw is None else len(raw[: raw.index(text)].encode())
-    places = accumulate(sizes[:-1], initial=-before)
-    return sum(start <= max(place, 0) < end for place in places)
+    lacking = sum(sizes) - len(text.encode()) if raw is None else len(raw[: raw.index(text)].encode())
+    ends = accumulate(sizes, initial=-lacking)
+    return sum(max(before, start) < min(after, end) for before, after in pairwise(ends))
+
 
 
 def _message(reader: AnswerReader, text: str, job_id: str, number: int) -> AnswerMessageBody:

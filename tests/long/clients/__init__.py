@@ -1,1 +1,1 @@
-"""Clients of others in their default modes, each in an own environment. `make clients` runs them."""
+"""Clients of others in their default modes, each in its own environment. `make clients` runs them."""
