@@ -7,14 +7,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from app.formats import AnswerReader, call_id
-from app.messages import (
-    AnsweredCallBody,
-    AnsweredFunctionBody,
-    AnswerMessageBody,
-    ChoiceBody,
-    GenerateJob,
-    GenerateJobResult,
-)
+from app.messages import AnsweredCallBody, AnsweredFunctionBody, AnswerMessageBody, GenerateJob, GenerateJobResult
 
 
 def with_parts(
@@ -27,7 +20,9 @@ def with_parts(
     if job.answer is None:
         return result
     reader, choices = AnswerReader.of(job.answer), result.choices
-    counts = [_thought_tokens(reader, choice, sizes) for choice, sizes in zip(choices, token_sizes, strict=True)]
+    counts = [
+        _thought_tokens(reader, choice.text, sizes) for choice, sizes in zip(choices, token_sizes, strict=True)
+    ]
     if job.messages:
         choices = tuple(
             replace(choice, message=_message(reader, choice.text, job.id, number))
@@ -36,18 +31,15 @@ def with_parts(
     return replace(result, choices=choices, usage=replace(result.usage, reasoning_tokens=sum(counts)))
 
 
-def _thought_tokens(reader: AnswerReader, choice: ChoiceBody, sizes: Sequence[int]) -> int:
+def _thought_tokens(reader: AnswerReader, text: str, sizes: Sequence[int]) -> int:
     """How many tokens write some of the thought of an answer."""
-    text, raw = choice.text, choice.raw_text
     span = reader.thought_span(text)
     if span is None:
         return 0
     start, end = (len(text[:char].encode()) for char in span)
-    # The text may lack white space before it.
-    lacking = sum(sizes) - len(text.encode()) if raw is None else len(raw[: raw.index(text)].encode())
-    ends = accumulate(sizes, initial=-lacking)
+    # The text may lack a space that the first token has written.
+    ends = accumulate(sizes, initial=len(text.encode()) - sum(sizes))
     return sum(max(before, start) < min(after, end) for before, after in pairwise(ends))
-
 
 
 def _message(reader: AnswerReader, text: str, job_id: str, number: int) -> AnswerMessageBody:

@@ -264,18 +264,15 @@ class Generator:
 
         A job that keeps white space loses the optional space before a text alone, which is no part of it.
         """
-        text = task.constraint.text
-        if task.job.answer is not None and not task.job.keep_white_space:
-            return answer_text(text, stripped_answer(text, raw, ""))  # a thought may begin with white space
         if not task.job.keep_white_space:
-            return stripped_answer(text, raw, task.before)
-        return raw if task.before is not None else answer_text(text, raw)
+            return stripped_answer(task.constraint.text, raw, task.before)
+        return raw if task.before is not None else answer_text(task.constraint.text, raw)
 
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """A function from a row's ids to its answer. Rows that differ only in white space around it are one answer."""
         if task.job.keep_white_space:
             return lambda tokens: self._answer(self._raw(tokens), task).encode()
-        strip = str.strip if task.before is None and task.job.answer is None else str.rstrip
+        strip = str.strip if task.before is None else str.rstrip
         return lambda tokens: strip(self._raw(tokens)).encode()
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
