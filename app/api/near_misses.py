@@ -48,7 +48,7 @@ def unknown_field(name: str, value: object, known: Collection[str]) -> tuple[str
     alias = normalized(name)
     target = _FIELDS.get(alias, alias)
     if target not in known:
-        target = nearest(alias, known, 0.7) or ""
+        target = nearest(alias, known, 0.75) or ""
     if not target:
         return "unknown field: leave it out", ()
     return f"unknown field; did you mean {target}?", ({"op": "move", "from": f"#/{name}", "path": f"#/{target}"},)

@@ -209,8 +209,8 @@ def parse_formula(
     for the future inside the past, and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix
     operators inside one another) or propositions_max.
 
-    >>> from compiler.errors import SpecSyntaxError
-from compiler.limits import DEFAULT_LIMITS
+    >>> from compiler.limits import DEFAULT_LIMITS
+    >>> from compiler.ltlf import propositions_of
     >>> propositions_of(parse_formula("F(dog) -> dog && cat U toy", ResourceGuard(DEFAULT_LIMITS)))
     ('dog', 'cat', 'toy')
     """

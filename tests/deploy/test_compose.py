@@ -12,13 +12,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.cli.demo import REQUESTS
 from app.settings import BUILT_IN_MODEL, Settings
 from tests.deploy import dockerfile
 from tests.deploy.containers import Service, ask_server, make_secrets, seconds
 from tests.deploy.test_kubernetes import COUNTED
 from tests.environment import settings_in
 from tests.servers.abs_up import short_folder
+from tests.servers.demo_requests import REQUESTS
 from tests.servers.nginx import SHIPPED
 from tests.servers.processes import free_port, until
 
@@ -172,8 +172,8 @@ def test_secrets_are_readable_inside_under_a_strict_umask(tmp_path: Path) -> Non
 
 def test_the_services_answer_the_requests_of_the_readme(deployed: Deployed) -> None:
     with httpx2.Client(base_url=deployed.url, timeout=60, trust_env=False) as http:
-        assert http.post("/generate", json=REQUESTS[0][1]).status_code == 401
-        for _, body in REQUESTS:
+        assert http.post("/generate", json=REQUESTS[0]).status_code == 401
+        for body in REQUESTS:
             answer = http.post("/generate", json=body, headers={"Authorization": f"Bearer {deployed.key}"})
             assert answer.status_code == 200, answer.text
             assert answer.json()["choices"][0]["text"] and answer.json()["model"] == "captions"

@@ -21,9 +21,9 @@ import pytest
 from abs_client import Client, Keywords, Regex, Retry
 from abs_client.errors import AbsError
 from app.auth import SCOPES, add_key, new_key, remove_key
-from app.cli.demo import REQUESTS
 from tests.deploy.containers import make_secrets
 from tests.deploy.engine import Deployment, described, docker, require_engine
+from tests.servers.demo_requests import REQUESTS
 from tests.servers.processes import free_port, until
 
 READY_S_MAX = 400.0
@@ -130,7 +130,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def test_the_containers_answer_the_requests_of_the_readme(stack: Stack) -> None:
     with stack.http() as http:
-        for _, body in REQUESTS:
+        for body in REQUESTS:
             answer = http.post("/generate", json=body).json()
             assert answer["choices"][0]["satisfied"] and answer["model"] == "captions", answer
         compiled = http.post("/compile", json={"constraint": {"regex": "[A-Z][a-z]+ dogs?"}})

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from app.api.decode_request import DecodeRequest
 from app.api.errors import FAULTS_MAX
-from app.api.schemas import CheckRequest, CompileRequest, DecodeRequest, GenerateRequest
+from app.api.schemas import CheckRequest, CompileRequest, GenerateRequest
 from app.openai.requests import ENTRIES_MAX, ChatRequest, CompletionRequest
 
 ERRORS_COUNT = 2_000

@@ -55,7 +55,7 @@ def test_an_ordered_formula_is_met_and_every_figure_adds_up(client: TestClient) 
     assert [word["text"].lower() for word in choice["words"]] == units
     assert [word["text"] for word in choice["words"] if word["propositions"] == ["coffee"]]
     trace = choice["trace"]
-    assert "".join(step["text"] for step in trace) == choice["text"]
+    assert "".join(step["text"] for step in trace) == choice["raw_text"]
     assert trace[-1]["distance"] == 0
     assert all(before["distance"] - after["distance"] <= 1 for before, after in itertools.pairwise(trace))
     assert math.isclose(sum(step["log_prob"] for step in trace), choice["log_prob"], abs_tol=0.01)

@@ -22,7 +22,6 @@ from tests.servers.cluster import API, ASK_S_MAX, FULL, SLACK_S, Cluster, Event,
 from tests.servers.processes import until
 
 CALLERS = 500 if FULL else 150
-NEGATIVE_S_MAX = 0.020
 SLOW_S_MAX = 2.0  # of the API that is impatient
 UNSATISFIABLE = {"ltlf": "F(a) & G(!a)"}
 
@@ -160,14 +159,11 @@ def test_an_unsatisfiable_constraint_is_cached(services: Cluster) -> None:
     with services.client() as http:
         first_answer = http.post("/compile", json={"constraint": UNSATISFIABLE})
         assert (first_answer.status_code, first_answer.json()["code"]) == (422, "constraint_unsatisfiable")
-        count_before, took_s = taken_count(), []
+        count_before = taken_count()
         for _ in range(20):
-            began = time.perf_counter()
             repetition = http.post("/compile", json={"constraint": UNSATISFIABLE})
-            took_s.append(time.perf_counter() - began)
             assert {**repetition.json(), "request_id": ""} == {**first_answer.json(), "request_id": ""}
         assert taken_count() == count_before
-        assert min(took_s) < NEGATIVE_S_MAX, took_s
 
 
 def test_a_too_small_budget_is_refused_with_min_tokens(services: Cluster) -> None:

@@ -18,7 +18,6 @@ import httpx2
 import psutil
 import pytest
 
-from app.cli.demo_questions import CATCH, PROMPT, RECORD, SENTENCE, SENTENCE_PROMPT
 from app.errors import SettingsInvalid
 from app.local.folder import open_folder
 from app.local.server import find_server
@@ -27,15 +26,10 @@ from app.local.up import _programs
 from app.settings import Settings, environment_with
 from tests.app.test_no_pickle import ask_all, guarded_processes, pickle_guard
 from tests.servers.abs_up import Up, short_folder, up
+from tests.servers.demo_requests import REQUESTS
 from tests.servers.forkserver import run_process
 from tests.servers.processes import until
 from tests.servers.redis_server import old_server_program
-
-REQUESTS = (
-    {"prompt": SENTENCE_PROMPT, "constraint": CATCH, "max_tokens": 24},
-    {"prompt": SENTENCE_PROMPT, "constraint": SENTENCE, "max_tokens": 24},
-    {"prompt": PROMPT, "constraint": RECORD, "max_tokens": 50},
-)
 
 COMMAND_S_MAX = 120.0
 EAGER = {"ABS_NICE": "1"}  # with the default niceness a start takes minutes beside the other tests

@@ -120,7 +120,7 @@ def test_an_error_inside_a_combination_names_its_path(constraint: dict[str, Any]
     [
         ({"regex": "(?>a)b"}, "all.1.not.regex", "atomic group"),
         ({"ltlf": "N dog"}, "all.1.not.ltlf", "N"),
-        ({"ltlf": "X[!] dog"}, "all.1.not.ltlf", "X[!]"),
+        ({"ltlf": "F[!] dog"}, "all.1.not.ltlf", "F[!]"),
     ],
 )
 def test_a_refused_construct_inside_a_combination_names_its_path(part: Any, field: str, construct: str) -> None:
