@@ -31,7 +31,7 @@ from app.api.operations import router as operations
 from app.api.playground import router as page
 from app.api.routes import router
 from app.api.schemas import ProblemBody
-from app.auth import KeyRing, Limiter, method_not_allowed
+from app.auth import ROUTE_SCOPES, KeyRing, Limiter, method_not_allowed
 from app.errors import AppError
 from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventBody
 from app.models import open_model_files, open_scorers
@@ -117,7 +117,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
         error = method_not_allowed(request.url.path)
     paths = ""
     if isinstance(error, HTTPException) and error.status_code == 404:
-        paths = path_hint(request.url.path, request.app.openapi()["paths"])
+        paths = path_hint(request.url.path, (scope.path for scope in ROUTE_SCOPES))
     return refusal(error, getattr(request.state, "request_id", ""), _fields_of(request), paths)
 
 

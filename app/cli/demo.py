@@ -24,6 +24,8 @@ QUESTIONS = (
     ("what no text can satisfy is refused before the first token", refuse_the_impossible),
     ("an agent keeps its policy, whatever it is asked", hold_an_agent),
 )
+
+
 class ServerFailed(Exception):
     """The service did not start, or it stopped. The message ends with its log."""
 

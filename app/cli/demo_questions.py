@@ -86,9 +86,8 @@ def _verdict(client: Client, constraint: Mapping[str, Any], text: str) -> Text:
     return Text.assemble(("\u2713 ", "green") if satisfied else ("\u2717 ", "red"), text)
 
 
-def refuse_the_impossible(client: Client, url: str) -> Iterator[RenderableType]:
+def refuse_the_impossible(client: Client, _: str) -> Iterator[RenderableType]:
     """What no text can meet, by its constraint or its budget."""
-    del url
     yield "A dog and a frisbee in at most 12 words, without the letter g:"
     try:
         client.generate(PROMPT, IMPOSSIBLE, max_tokens=24)
@@ -102,9 +101,8 @@ def refuse_the_impossible(client: Client, url: str) -> Iterator[RenderableType]:
         yield Text(f"\u2717 {error.code}: {error.detail}", style="red")
 
 
-def hold_an_agent(client: Client, url: str) -> Iterator[RenderableType]:
+def hold_an_agent(client: Client, _: str) -> Iterator[RenderableType]:
     """An agent that is asked to break its rules."""
-    del url
     yield f"{QUESTION['content']!r}, but at most {CALLS_MAX} calls, and {'; '.join(RULES)}:"
     messages: list[Mapping[str, Any]] = [QUESTION]
     for calls in range(CALLS_MAX, -1, -1):

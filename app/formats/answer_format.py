@@ -59,6 +59,7 @@ class AnswerFormat:
     reply_spec: dict[str, Any] | None = None
     stop_free: dict[str, Any] | None = None
 
+    @cached_property
     def constraint(self) -> dict[str, Any]:
         """The constraint of an answer."""
         thought: list[Part] = [] if self.thinking is None else [self._thought(self.thinking)]
@@ -69,7 +70,7 @@ class AnswerFormat:
 
     def reply_paths(self) -> tuple[str, ...]:
         """Where the request's own constraint stands in the constraint."""
-        return () if self.reply_spec is None else tuple(_paths_of(self.reply_spec, self.constraint()))
+        return () if self.reply_spec is None else tuple(_paths_of(self.reply_spec, self.constraint))
 
     def _body(self) -> Part:
         if self.calls is None:

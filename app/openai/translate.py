@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -324,7 +324,7 @@ def _validated(fields: dict[str, Any], parsed: ParsedConstraint | None) -> Gener
         faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
         raise RequestValidationError(faults) from None
     with request_paths(parsed):
-        return replace(request.to_params(), keep_white_space=True)  # so that prompt and answer join
+        return dataclasses.replace(request.to_params(), keep_white_space=True)  # so that prompt and answer join
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from app.api.errors import FAULTS_MAX, UNKNOWN_FIELD, shown_path
 from app.errors import InvalidRequest, UnknownField
 from app.openai.requests import CONSTRAINT_FIELDS
+from compiler.spec import FORM_FIELDS
 
 FIELDS_MAX = 64  # each is compared with all protected names
 DISTANCE_MAX = 2  # edits between an unknown name and a protected one
@@ -26,13 +27,8 @@ _PROTECTED = (
     "thinking_token_budget", "thinking_budget", "reasoning_effort",
 )  # fmt: skip
 _FORMAT, _CONSTRAINT, _BUDGET, _TOOLS = "response_format", "constraint", "max_tokens", "tool_choice"
-# The forms of `constraint`, which stand inside it.
-_FORMS = (
-    "ltlf", "keywords", "infill", "sequence", "all", "any", "not", "dfa", "labels", "propositions", "min_words",
-    "max_words", "max_chars", "sentences",
-)  # fmt: skip
 # Names of constraints, budgets and tools on other servers that are not read here: what to send in their place.
-_ELSEWHERE = dict.fromkeys(_FORMS, _CONSTRAINT) | {
+_ELSEWHERE = dict.fromkeys({*FORM_FIELDS, "propositions"} - {*CONSTRAINT_FIELDS}, _CONSTRAINT) | {
     # Ollama, Together, Anyscale, Gemini, Anthropic, the Responses API
     "format": _FORMAT, "schema": _FORMAT, "json_mode": _FORMAT, "json_object": _FORMAT, "json": _FORMAT,
     "response_schema": _FORMAT, "response_json_schema": _FORMAT, "response_mime_type": _FORMAT,

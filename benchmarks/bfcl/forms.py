@@ -49,7 +49,7 @@ def _our_constraint(tools: Sequence[Tool], vocabulary: Vocabulary) -> dict[str, 
     files = ModelFiles(Path(), vocabulary, None, None)
     answer = answer_format(files, _FAMILY, ToolUse(bodies, bodies, required=True), None)
     assert answer is not None
-    return answer.constraint()
+    return answer.constraint
 
 
 def _texts_of(tool: Tool) -> tuple[str, str]:

@@ -121,7 +121,7 @@ def check_continues(former: AnswerParts, current: AnswerParts) -> None:
 
 def answers_of(files: ModelFiles, answer: AnswerFormat, seeds: int = 3) -> Iterator[str]:
     """Answers by all decoders, from the least budget up."""
-    constraint = compile_spec(spec_from_json(answer.constraint()), files.vocabulary)
+    constraint = compile_spec(spec_from_json(answer.constraint), files.vocabulary)
     assert not isinstance(constraint.tokens, LazyProduct)
     eos = files.vocabulary.eos_ids
     for seed in range(seeds):
@@ -160,7 +160,7 @@ def test_a_format_is_found_and_its_example_read(files: ModelFiles) -> None:
     assert (think_format(files.chat_template) is not None) == TEMPLATES[family.name].get("think", False)
     calls = EXAMPLE_CALLS if family.calls.separator is not None else EXAMPLE_CALLS[:1]
     assert read_in_pieces(answer, family.example) == AnswerParts(calls=calls)
-    constraint = compile_spec(spec_from_json(answer.constraint()), files.vocabulary)
+    constraint = compile_spec(spec_from_json(answer.constraint), files.vocabulary)
     assert check_text(constraint.text, family.example).satisfied
     assert check_text(constraint.text, family.reply + "Done.").satisfied
     assert read_in_pieces(answer, family.reply + "Done.") == AnswerParts("Done.")
@@ -241,7 +241,7 @@ BRACKETS = {"grammar": 'root ::= "{" [^{}]* root? [^{}]* "}" | "[" [^{}]* "]" | 
 def test_no_constrained_reply_begins_as_a_call(small_files: ModelFiles, own: dict[str, Any]) -> None:
     family, answer = format_of(small_files)
     answer = replace(answer, reply_spec=own)
-    text = compile_spec(spec_from_json(answer.constraint()), small_files.vocabulary).text
+    text = compile_spec(spec_from_json(answer.constraint), small_files.vocabulary).text
     replies = compile_spec(spec_from_json(own), small_files.vocabulary).text
     call = family.calls.begin + family.calls.head.replace("{name}", "notify")
     assert check_text(text, family.example).satisfied
@@ -270,7 +270,7 @@ def test_no_constrained_reply_begins_as_a_thought(thinking_files: ModelFiles, op
     assert form is not None
     family, answer = format_of(thinking_files, Thinking(form, opened, None))
     answer = replace(answer, reply_spec=ANY_TEXT)
-    text = compile_spec(spec_from_json(answer.constraint()), thinking_files.vocabulary).text
+    text = compile_spec(spec_from_json(answer.constraint), thinking_files.vocabulary).text
     call, thought = family.calls.begin + family.calls.head.replace("{name}", "notify"), form.begin + "hm" + form.end
     for before in ([thought.removeprefix(form.begin)] if opened else ["", thought]):
         for body in ("", "x", call, call + "1}", thought[:-1], form.begin, form.end + call, "x" + thought + call):
