@@ -1,13 +1,12 @@
-// Compiles the constraint after each pause in typing, shows errors at their position and explains it in words.
+// Compiles the constraint after each pause in typing, and shows errors at their position.
 
 import { RequestError, askJson } from "./api.js";
-import { el, debounce, plural, formatNumber } from "./dom.js";
+import { el, debounce, plural } from "./dom.js";
 import { IncompleteForm } from "./forms/basic.js";
 import { sentence } from "./problems.js";
 
 const PAUSE_MS = 250;
 const IDLE_MS = 600;
-const SENTENCES_MAX = 8;
 const UNENFORCED_MAX = 5;  // of the keywords without effect, and of warnings, that are shown
 const CODES_WITH_POSITION = ["constraint_syntax", "unsupported"];
 
@@ -23,14 +22,13 @@ function warned(warnings = []) {
 
 export class LiveCompiler {
   /**
-   * `form` is the ConstraintForm. Callbacks: `onCompiled(answer)` after a compilation, `onIdle(answer)` after a
-   * longer pause in typing, `onError()` if there is no automaton, `onExample(text)` when a sample is selected.
+   * `form` is the ConstraintForm, `meaning` the Meaning. Callbacks: `onCompiled(answer)` after a compilation,
+   * `onIdle(answer)` after a longer pause in typing, `onError()` if there is no automaton.
    */
-  constructor(container, form, callbacks) {
-    Object.assign(this, { form, callbacks, answer: null, constraint: null, problem: null, control: null });
+  constructor(container, { form, meaning, ...callbacks }) {
+    Object.assign(this, { form, meaning, callbacks, answer: null, constraint: null, problem: null, control: null });
     this.line = el("p", { class: "live-line", role: "status" });
-    this.explanation = el("div", { class: "explanation", hidden: true });
-    container.append(this.line, this.explanation);
+    container.append(this.line);
     this.compileLater = debounce(PAUSE_MS, () => this.compile());
     this.explainLater = debounce(IDLE_MS, () => this.#explain());
     this.retryTimer = null;
@@ -74,7 +72,7 @@ export class LiveCompiler {
       const answer = await askJson("POST", "/compile", { body: { constraint, explain: false }, signal });
       if (signal.aborted) return null;
       Object.assign(this, { answer, constraint });
-      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}; an answer takes at least ${plural(answer.min_tokens, "token")}.${unenforced([...answer.not_enforced, ...answer.approximate])}${warned(answer.warnings)}`, "good");
+      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}.${unenforced([...answer.not_enforced, ...answer.approximate])}${warned(answer.warnings)}`, "good");
       this.callbacks.onCompiled(answer);
       this.explainLater();
       return answer;
@@ -90,36 +88,16 @@ export class LiveCompiler {
     const hasPosition = this.locate(problem);
     this.problem = hasPosition ? null : problem;  // an error without a position is also shown beside the button
     this.callbacks.onError();
-    this.explanation.hidden = true;
+    this.meaning.hide();
     this.#setStatus(hasPosition ? "It does not compile yet." : sentence(problem), "bad");
     if (problem.retry_after_s !== undefined) {
       this.retryTimer = setTimeout(() => this.compile(), problem.retry_after_s * 1000);
     }
   }
 
-  async #explain() {
-    const { signal } = this.control;
+  #explain() {
     this.callbacks.onIdle(this.answer);
-    try {
-      const { explanation } = await askJson("POST", "/compile", { body: { constraint: this.constraint, explain: true }, signal });
-      if (!signal.aborted && explanation) this.#renderExplanation(explanation);
-    } catch (error) {
-      if (!signal.aborted && !(error instanceof RequestError)) throw error;  // the explanation is optional
-    }
-  }
-
-  #renderExplanation({ sentences, shortest, samples }) {
-    const texts = [...(shortest === null ? [] : [["shortest", shortest]]), ...samples.map((sample) => ["sample", sample])];
-    const items = texts.map(([kind, text]) => el("li", {},
-      el("button", { type: "button", class: "sample", title: "Put it into the checker", click: () => this.callbacks.onExample(text) },
-        el("span", { class: "soft small" }, kind), " ", el("span", { class: "mono" }, text || "(the empty text)"))));
-    this.explanation.replaceChildren(
-      el("p", {}, sentences[0]),
-      el("details", {}, el("summary", {}, "More"),
-        ...sentences.slice(1, SENTENCES_MAX).map((text) => el("p", {}, text)),
-        el("p", {}, `Compiled in ${formatNumber(this.answer.compile_ms, 1)} ms${this.answer.cached ? ", cached" : ""}.`)),
-      el("ul", { class: "samples", "aria-label": "Texts that are accepted" }, ...items));
-    this.explanation.hidden = false;
+    return this.meaning.explain(this.constraint, this.answer, this.control.signal);
   }
 
   #setStatus(text, kind) {

@@ -3,20 +3,26 @@
 import { Answers, TokensView } from "./answers/answers.js";
 import { RequestError, askJson, hasKey } from "./api.js";
 import { AutomatonView } from "./automaton/automaton.js";
+import { Budget } from "./budget.js";
 import { Checker } from "./answers/checker.js";
-import { CodeDialog } from "./answers/code-dialog.js";
+import { CodePanel } from "./answers/code-panel.js";
 import { Comparison } from "./answers/compare.js";
 import { byId, copy, el, plural, formatNumber } from "./dom.js";
 import { explainer } from "./explain.js";
+import { GALLERY, fillGallery } from "./gallery.js";
+import { IncompleteForm } from "./forms/basic.js";
 import { ConstraintForm } from "./forms/forms.js";
 import { LatticeView } from "./lattice/lattice.js";
 import { LiveCompiler } from "./live.js";
+import { Meaning } from "./meaning.js";
 import { Options } from "./options.js";
 import { initKeyForm, initThemeButton } from "./page-shell.js";
 import { isLink, linkOf, readLink } from "./permalink.js";
 import { PRESETS } from "./presets.js";
 import { sentence } from "./problems.js";
+import { Result } from "./answers/result.js";
 import { Run } from "./run.js";
+import { Tabs } from "./tabs.js";
 
 class Playground {
   constructor() {
@@ -25,12 +31,13 @@ class Playground {
     this.automaton = null;
     this.prompt = byId("prompt");
     this.form = new ConstraintForm(byId("constraint"), () => this.#onEdit());
-    this.options = new Options(byId("options"), () => this.#checkBudget());
-    this.live = new LiveCompiler(byId("live"), this.form, {
+    this.options = new Options(byId("options"), byId("budget"), () => this.#onOptions());
+    this.budget = new Budget(byId("budget"), this.options);
+    this.live = new LiveCompiler(byId("live"), {
+      form: this.form, meaning: new Meaning(byId("explanation"), (text) => this.#checkText(text)),
       onCompiled: (answer) => this.#showCompilation(answer),
       onIdle: (answer) => this.showAutomaton(answer.automaton),
       onError: () => this.#markOutdated(),
-      onExample: (text) => (this.checker.write(text), this.checker.area.focus()),
     });
     this.checker = new Checker(byId("checker"), () => this.live.constraint);
     const automaton = new AutomatonView(byId("automaton"));
@@ -39,15 +46,16 @@ class Playground {
       explain: explainer(() => this.run.constraint),
     });
     const answers = new Answers(byId("choices"), (choice, number) => this.#showChoice(choice, number));
-    this.views = { automaton, lattice, tokens: new TokensView(byId("tokens")), answers };
+    this.views = { automaton, lattice, tokens: new TokensView(byId("tokens")), answers, result: new Result(byId("result")) };
     this.run = new Run(this.views, this);
     new Comparison(byId("comparison"), byId("compare"), () => this.request());
-    this.code = new CodeDialog(byId("code"), (text) => this.setStatus(text));
+    this.code = new CodePanel(byId("code"), (text) => this.setStatus(text));
+    this.tabs = new Tabs(byId("view-tabs"), (id) => this.#onTab(id));
     this.#listen();
   }
 
   async start() {
-    if (!await this.#followLink()) this.#write(PRESETS[0]);
+    if (!await this.#followLink()) this.#load(GALLERY[0]);
     await this.#loadModel();
   }
 
@@ -121,13 +129,14 @@ class Playground {
   #listen() {
     initThemeButton(byId("theme"));
     const preset = byId("preset");
-    preset.append(el("option", { value: "" }, "Examples…"), ...PRESETS.map(({ name }, number) => el("option", { value: number }, name)));
-    preset.addEventListener("change", () => preset.value && this.#write(PRESETS[preset.value]));
-    this.prompt.addEventListener("input", () => this.run.page.showProblem(null));
+    this.markExample = fillGallery(byId("gallery"), (example) => (this.#load(example), this.generate()));
+    preset.append(el("option", { value: "" }, "More examples…"), ...PRESETS.map(({ name }, number) => el("option", { value: number }, name)));
+    preset.addEventListener("change", () => preset.value && (this.markExample(null), this.#write(PRESETS[preset.value])));
+    this.prompt.addEventListener("input", () => (this.showProblem(null), this.#updateCode()));
     byId("generate").addEventListener("click", () => this.generate());
     byId("stop").addEventListener("click", () => this.run.stop());
     byId("share").addEventListener("click", () => this.#share());
-    byId("copy-as").addEventListener("click", () => this.#showCode());
+    byId("copy-as").addEventListener("click", () => this.#open("request-panel"));
     document.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
@@ -138,14 +147,53 @@ class Playground {
   }
 
   #onEdit() {
-    byId("preset").value = "";
+    this.#forgetExample();
     this.showProblem(null);
     this.live.onEdit();
+    this.#updateCode();
+  }
+
+  /** Writes an example of the gallery. */
+  #load(example) {
+    this.#write(example);
+    this.markExample(example);
+    byId("preset").value = "";
+  }
+
+  #forgetExample() {
+    this.markExample(null);
+    byId("preset").value = "";
+  }
+
+  #onOptions() {
+    this.budget.update();
+    this.#checkBudget();
+    this.#updateCode();
+  }
+
+  /** Views that were hidden take their measures when they appear. */
+  #onTab(id) {
+    if (id === "automaton-panel") this.views.automaton.settle();
+    else if (id === "lattice-panel") this.views.lattice.settle();
+    else if (id === "request-panel") this.#showCode();
+  }
+
+  /** Opens a tab and brings it into view. */
+  #open(id) {
+    this.tabs.show(id);
+    byId("views").scrollIntoView({ block: "start" });
+  }
+
+  #checkText(text) {
+    this.#open("checker-panel");
+    this.checker.write(text);
+    this.checker.area.focus();
   }
 
   /** The current constraint has no automaton; the one shown belongs to the last that compiled. */
   #markOutdated() {
     byId("sizes").textContent = "";
+    this.budget.clear();
     if (this.automaton) this.#hint("Of the last constraint that compiled:");
   }
 
@@ -158,6 +206,7 @@ class Playground {
   #showCompilation(answer) {
     if (this.automaton) this.#hint("");
     byId("sizes").textContent = `${plural(answer.states, "state")} · ${plural(answer.letters, "letter")} · over tokens ${formatNumber(answer.token_states)} × ${formatNumber(answer.token_classes)}`;
+    this.budget.show(answer);
     this.#checkBudget();
     this.checker.check();
   }
@@ -181,6 +230,8 @@ class Playground {
 
   #showChoice(choice, number) {
     const start = this.#isRunAutomaton() && this.automaton ? this.automaton.start : null;
+    const leastBudget = this.isCurrent(this.run.response.automaton) ? this.live.answer?.min_tokens ?? null : null;
+    this.views.result.show(choice, { budget: this.run.budget, leastBudget });
     this.views.tokens.show(choice, { start, budget: this.run.budget });
     this.views.lattice.choose(number);
     if (this.#isRunAutomaton() && this.automaton) {
@@ -196,7 +247,9 @@ class Playground {
     this.prompt.value = prompt;
     this.form.write(constraint);
     this.options.write(options);
+    this.budget.update();
     this.showProblem(null);
+    this.#updateCode();
     this.live.compile();
   }
 
@@ -224,11 +277,18 @@ class Playground {
     this.setStatus("The link is on the clipboard. What it holds stays in the fragment, which is not sent to the service.");
   }
 
+  #updateCode() {
+    if (this.tabs?.shown === "request-panel") this.#showCode();
+  }
+
   #showCode() {
-    const request = this.#currentRequest();
-    if (!request) return;
-    const { prompt, constraint, options } = request;
-    this.code.show({ base: location.origin, body: { prompt, constraint, ...options }, model: this.model, withKey: hasKey() });
+    try {
+      const body = { prompt: this.prompt.value, constraint: this.form.read(), ...this.options.read() };
+      this.code.show({ base: location.origin, body, model: this.model, withKey: hasKey() });
+    } catch (error) {
+      if (!(error instanceof IncompleteForm)) throw error;
+      this.code.explain(error.message);
+    }
   }
 
   /** The current request, compiled or not; null, after showing the reason, without a constraint. */
@@ -246,6 +306,7 @@ class Playground {
     try {
       const { data: [card] } = await askJson("GET", "/v1/models");
       this.model = card.id;
+      if (card.context_tokens) this.budget.contextTokens = card.context_tokens;
       byId("served").textContent = `model ${card.id}${card.context_tokens ? `, reads ${plural(card.context_tokens, "token")}` : ""}`;
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;

@@ -32,7 +32,8 @@ export function optionsOf(algorithm) {
 }
 
 export class Options {
-  constructor(container, change) {
+  /** `budget` is the element that holds max_tokens. */
+  constructor(container, budget, change) {
     this.summary = el("summary", {});
     this.controls = new Map();
     const grid = el("div", { class: "grid-fields" });
@@ -41,12 +42,12 @@ export class Options {
         ? el("select", {}, ...input.map(([value, text]) => el("option", { value }, text)))
         : el("input", input);
       control.id = uniqueId("option");
-      control.addEventListener("input", () => (this.#update(), change()));  // not `change`, which fires only on blur
+      control.addEventListener("input", () => (this.#update(), this.change()));  // not `change`, which fires only on blur
       this.controls.set(name, { control, row: labelField(label, control) });
-      grid.append(this.controls.get(name).row);
+      (name === "max_tokens" ? budget : grid).append(this.controls.get(name).row);
     }
     container.append(this.summary, grid);
-    this.container = container;
+    this.change = change;
     this.write({});
   }
 
@@ -76,6 +77,7 @@ export class Options {
   set(name, value) {
     this.controls.get(name).control.value = value;
     this.#update();
+    this.change();
   }
 
   #value(name) { return this.controls.get(name).control.value; }
@@ -89,7 +91,7 @@ export class Options {
   #update() {
     const algorithm = this.#value("algorithm");
     for (const [name, , , algorithms] of FIELDS) this.controls.get(name).row.hidden = Boolean(algorithms) && !algorithms.includes(algorithm);
-    const parts = [`${this.#value("max_tokens")} tokens`, algorithm];
+    const parts = [algorithm];
     if (algorithm !== "sample") parts.push(`${this.#value("beams")} beams`);
     this.summary.replaceChildren("Options", el("span", { class: "soft" }, ` ${parts.join(" · ")}`));
   }

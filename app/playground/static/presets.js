@@ -1,4 +1,4 @@
-// Examples. The first one is loaded with the page: coffee, cat, toy of the paper.
+// Further examples, of forms and of the paper; gallery.js has those by task.
 
 const COFFEE = { ltlf: "(!cat & !toy) U (coffee & X(!toy U (cat & X(F(toy)))))" };
 
@@ -7,14 +7,6 @@ export const PRESETS = [
   {
     name: "Coffee, cat, toy: by the paper's search", prompt: "sentence:", constraint: COFFEE,
     options: { algorithm: "abs", alpha_min: 0.25, beams: 4, max_tokens: 14 },
-  },
-  {
-    name: "Regex: a sentence that ends in a time of day", prompt: "sentence:",
-    constraint: { regex: "[A-Z][a-z]+( [a-z]+){3,9} at [1-9]:[0-5][0-9] [ap]m\\." }, options: { max_tokens: 28 },
-  },
-  {
-    name: "Keywords: in order, in any of these forms", prompt: "concepts: dog, frisbee, catch\nsentence:",
-    constraint: { keywords: ["dog", ["catch", "catches", "caught"], "frisbee"], ordered: true }, options: {},
   },
   {
     name: "Negation: no person in it, whatever the model prefers", prompt: "sentence:",
@@ -28,10 +20,6 @@ export const PRESETS = [
     options: { max_tokens: 20 },
   },
   {
-    name: "Infill: a template with gaps", prompt: "sentence:",
-    constraint: { infill: "A young <|infill_word|> is <|infill_ngram|> at the beach with <|infill_ngram|>." }, options: { max_tokens: 32 },
-  },
-  {
     name: "Sequence: free text of a few tokens, then JSON", prompt: "sentence:",
     constraint: {
       sequence: [
@@ -41,20 +29,6 @@ export const PRESETS = [
       ],
     },
     options: { max_tokens: 24 },
-  },
-  {
-    name: "JSON schema: a caption as an object", prompt: "sentence:",
-    constraint: {
-      json_schema: {
-        type: "object", additionalProperties: false, required: ["caption", "animals", "indoors"],
-        properties: {
-          caption: { type: "string", maxLength: 40, constraint: { keywords: ["dog"] } },
-          animals: { type: "integer", minimum: 1, maximum: 9 },
-          indoors: { type: "boolean" },
-        },
-      },
-    },
-    options: { max_tokens: 40 },
   },
   {
     name: "Grammar: brackets of any depth, closed in time", prompt: "sentence:",

@@ -7,17 +7,19 @@ import { Generation } from "./generation.js";
 const REJECTED_TOP_K = 5;
 
 export class Run {
-  /** `views` has automaton, lattice, tokens and answers; `page` is the Playground. */
+  /** `views` has automaton, lattice, tokens, answers and result; `page` is the Playground. */
   constructor(views, page) {
     Object.assign(this, { views, page, generation: null, response: null, constraint: null, budget: 0, statePaths: null, hash: null });
   }
 
   /** Generates for {prompt, constraint, options}. */
-  async start({ prompt, constraint, options }) {
+  async start(request) {
+    const { prompt, constraint, options } = request;
     const { page } = this;
     this.constraint = constraint;
     this.budget = options.max_tokens;
     this.#begin(options);
+    this.views.result.start(request, page.model);
     const body = { prompt, constraint, ...options, trace: true, rejected_top_k: REJECTED_TOP_K };
     const generation = (this.generation = new Generation(body, {
       compiled: (event) => this.#showAutomaton(event),
@@ -32,6 +34,7 @@ export class Run {
     } catch (error) {
       if (this.generation !== generation) return;
       if (!(error instanceof RequestError)) throw error;
+      this.views.result.fail(generation.stopped ? "(stopped)" : "(no answer)");
       if (generation.stopped) page.setStatus("Stopped.");
       else page.showProblem(error.problem);
     } finally {
@@ -50,7 +53,7 @@ export class Run {
     byId("generate").disabled = true;
     byId("stop").disabled = false;
     Object.assign(byId("progress"), { hidden: false, value: 0, max: options.max_tokens });
-    for (const id of ["lattice-hint", "answer-hint"]) byId(id).hidden = true;
+    for (const id of ["lattice-hint", "answer-hint", "trace-hint"]) byId(id).hidden = true;
   }
 
   async #showAutomaton({ automaton }) {
@@ -75,6 +78,7 @@ export class Run {
     this.statePaths = event.rows.map((row) => [...(this.statePaths?.[row.parent] ?? []), row.state]);
     const live = event.rows.filter((row) => !row.finished);
     const rows = live.length ? live : event.rows;
+    if (rows.length) this.views.result.progress(rows[0].text);
     if (this.page.isShown(this.hash)) automaton.mark([...new Set(rows.map((row) => row.state))], this.statePaths[event.rows.indexOf(rows[0])]);
     byId("progress").value = event.step;
     byId("steps").textContent = `step ${event.step} of at most ${options.max_tokens}, ${plural(live.length, "live beam")}`;

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -14,13 +15,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 Scheme = Literal["light", "dark"]
-WIDE, PHONE = (1440, 900), (390, 844)
+WIDE, LAPTOP, PHONE = (1440, 900), (1280, 720), (390, 844)
 # The first is the same browser without a window, whose toolbars take more time than the page.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 REJECTION_MESSAGE = "Failed to load resource: the server responded with a status of 4"
 SERIOUS = ("serious", "critical")
 _VIOLATIONS_ONLY: dict[str, Any] = {"resultTypes": ["violations"]}  # listing what passes takes long
 WAIT_MS = 30_000
+PICTURES = Path(__file__).resolve().parents[3] / ".cache" / "screenshots"  # of all views, written by the tests
 expect.set_options(timeout=WAIT_MS)  # a machine may be busy
 
 
@@ -99,3 +101,14 @@ def accessibility_violations(page: Page) -> list[str]:
         for violation in violations if violation["impact"] in SERIOUS
         for node in violation["nodes"]
     ]
+
+
+def take_picture(page: Page, name: str) -> None:
+    """Save a screenshot below .cache/screenshots.
+
+    The page's width and colours are part of the file's name.
+    """
+    scheme = "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
+    width = page.evaluate("innerWidth")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name.lower().replace(' ', '-')}-{width}-{scheme}.png")

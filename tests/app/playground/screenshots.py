@@ -14,8 +14,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from tests.app.playground.chromium import PHONE, WIDE, Scheme, chromium_path, open_page, running_chromium
-from tests.app.playground.shell import run_agent, visit, visit_agent
+from tests.app.playground.chromium import LAPTOP, PHONE, WIDE, Scheme, chromium_path, open_page, running_chromium
+from tests.app.playground.shell import choose, run_agent, tab, visit, visit_agent
 from tests.servers.service_process import serving
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "images"
@@ -32,8 +32,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as service, running_chromium(path) as browser:
         service.wait_until_ready()
         for scheme in ("light", "dark"):
-            _whole_page(browser, service.url, WIDE, scheme, f"playground-{scheme}.png")
-        _whole_page(browser, service.url, PHONE, "light", "playground-phone.png")
+            _first_screen(browser, service.url, LAPTOP, scheme, f"playground-{scheme}.png")
+        _first_screen(browser, service.url, PHONE, "light", "playground-phone.png")
         _parts(browser, service.url)
         _agent(browser, service.url)
     sizes = {path.name: path.stat().st_size for path in sorted(FOLDER.glob("playground-*.png"))}
@@ -42,13 +42,13 @@ def main() -> int:
     return int(any(size > BYTES_MAX for size in sizes.values()))
 
 
-def _whole_page(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme, name: str) -> None:
+def _first_screen(browser: Browser, url: str, size: tuple[int, int], scheme: Scheme, name: str) -> None:
     with open_page(browser, url, size, scheme, reduced_motion="reduce") as web_page:
-        _generate(web_page.page, PAPER)
+        visit(web_page.page)
+        choose(web_page.page, "Caption")
         web_page.page.mouse.move(0, 0)
-        if size == PHONE:
-            web_page.page.locator("#lattice-panel").evaluate("panel => scrollTo(0, panel.offsetTop - 8)")
-        _save(web_page.page.screenshot(full_page=size == WIDE), name)
+        web_page.page.wait_for_timeout(500)
+        _save(web_page.page.screenshot(), name)
 
 
 def _parts(browser: Browser, url: str) -> None:
@@ -56,13 +56,15 @@ def _parts(browser: Browser, url: str) -> None:
     with open_page(browser, url, WIDE, reduced_motion="reduce") as web_page:
         page = web_page.page
         _generate(page, COMBINED)
+        tab(page, "Beams")
         page.get_by_label("Step", exact=True).press("Home")
         page.locator(".lattice-column.now .beam.rejected").first.evaluate("node => node.focus({ preventScroll: true })")
         expect(page.locator(".lattice-card")).to_contain_text("can no longer be met")
-        _save(page.locator("#lattice-panel").screenshot(), "playground-rejected.png")
+        _save(page.locator("#views").screenshot(), "playground-rejected.png")
+        tab(page, "Checker")
         page.get_by_label("Text to check").fill("A dog and a man with a ball.")
         expect(page.locator("#checker mark.broken")).to_be_visible()
-        _save(page.locator("#checker-panel").screenshot(), "playground-checker.png")
+        _save(page.locator("#views").screenshot(), "playground-checker.png")
         page.get_by_label("Start from an example").select_option(label=PAPER)
         page.get_by_role("textbox", name=re.compile("^Formula")).fill("F(dog & X(F(ball))")
         expect(page.locator(".fault:visible")).to_be_visible()
@@ -80,7 +82,7 @@ def _generate(page: Page, preset: str) -> None:
     visit(page)
     page.get_by_label("Start from an example").select_option(label=preset)
     page.get_by_role("button", name="Generate").click()
-    expect(page.locator(".beam.chosen").last).to_be_visible()
+    expect(page.locator(".beam.chosen").last).to_be_attached()
     expect(page.locator(".verdict")).to_contain_text("satisfies")
     page.wait_for_timeout(500)
 

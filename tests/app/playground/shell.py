@@ -11,6 +11,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.app.playground.chromium import WAIT_MS, WatchedPage
 
 RUN_MS = 120_000  # a conversation takes several generations
+VERDICT = re.compile(r"^✓ satisfied, \d+ of \d+ tokens · least budget \d+$")
 FORMULA = "F(dog) & G(!cat)"
 expect.set_options(timeout=WAIT_MS)
 
@@ -36,6 +37,15 @@ def run_agent(page: Page) -> None:
 
 def tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name, exact=True).click()
+
+
+def choose(page: Page, example: str) -> None:
+    """Click an example of the gallery and wait for both answers."""
+    page.locator("#status").evaluate("status => { status.textContent = ''; }")  # the status of the previous run
+    page.locator("#gallery").get_by_role("button", name=example, exact=True).click()
+    expect(page.locator("#status")).to_have_text(re.compile("^Done: "))
+    expect(page.locator(".constrained .result-verdict")).to_have_text(VERDICT)
+    expect(page.locator(".unconstrained .result-verdict")).to_have_text(re.compile(r"^[✓✗] .* (cut|ended) after \d+"))
 
 
 def formula(page: Page, text: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_violations, open_page
-from tests.app.playground.shell import visit
+from tests.app.playground.shell import tab, visit
 from tests.servers.service_process import ServiceProcess
 
 PAGE_BYTES_MAX = 2_000_000
@@ -34,6 +34,7 @@ def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tu
 
 def _see_the_fault_and_mend_it(page: Page) -> None:
     expect(page.locator(".automaton-picture")).to_be_visible()
+    tab(page, "Formula")
     formula = page.get_by_role("textbox", name=re.compile("^Formula"))
     formula.fill("")
     formula.press_sequentially(BROKEN)
@@ -67,6 +68,7 @@ def _generate_and_slide_back(page: Page) -> None:
     expect(page.locator("#lattice")).to_have_class(IS_DONE)
     grown = page.evaluate("grown")
     assert len(set(grown)) > 2, f"it grows as events come in: {grown}"
+    tab(page, "Beams")
     expect(page.locator(".beam.chosen").last).to_be_visible()
     token_text = page.locator(".tokens-text").text_content() or ""
     assert re.search(r"\bdog\b.*\bball\b", token_text) and not re.search(r"\bman\b", token_text), token_text
@@ -84,6 +86,7 @@ def _generate_and_slide_back(page: Page) -> None:
 
 
 def _break_the_text(page: Page) -> None:
+    tab(page, "Checker")
     text, verdict = page.get_by_label("Text to check"), page.locator(".verdict")
     expect(verdict).to_contain_text("satisfies the constraint")
     text.fill("A dog and a man with a ball.")

@@ -86,6 +86,7 @@ def test_a_grammar_shows_its_stack_and_where_it_closes(page: Page) -> None:
 def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> None:
     formula(page, FORMULA)
     wait_for_compilation(page)
+    tab(page, "Checker")
     checker, mark = page.get_by_label("Text to check"), page.locator("#checker .code-back mark")
     checker.fill("A 😀 dog and a cat run")
     expect(page.locator(".verdict")).to_contain_text("breaks the constraint at character 18, after “cat”")
@@ -115,6 +116,7 @@ def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
 
 
 def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
+    tab(page, "Side by side")
     page.get_by_role("button", name="Compare").click()
     columns = page.locator(".comparison-column")
     expect(page.locator(".comparison-text")).to_have_count(3)
@@ -127,12 +129,11 @@ def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
 
 def test_a_too_small_budget_is_reported_and_fixed_by_button(page: Page) -> None:
     wait_for_compilation(page)
-    page.get_by_text("Options").click()
     page.get_by_label("max_tokens").fill("2")
-    expect(page.locator("#problem")).to_contain_text("Set max_tokens to at least 4")
-    page.get_by_role("button", name="Use 4").click()
+    expect(page.locator("#problem")).to_contain_text("Set max_tokens to at least 6")
+    page.get_by_role("button", name="Use 6").click()
     expect(page.locator("#problem")).to_be_hidden()
-    expect(page.get_by_label("max_tokens")).to_have_value("4")
+    expect(page.get_by_label("max_tokens")).to_have_value("6")
     generate(page)
 
 
@@ -227,6 +228,7 @@ def test_every_rejection_is_shown_as_a_helpful_sentence(web_page: WatchedPage, p
         path = case["path"]
         reject(page, path, case["problem"])
         visit(page)
+        tab(page, "Checker")
         if path == "/generate":
             page.get_by_role("button", name="Generate").click()
         page.get_by_label("Text to check").fill("A dog")

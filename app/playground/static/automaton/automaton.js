@@ -147,6 +147,12 @@ export class AutomatonView {
     this.frame.replaceChildren(picture, this.info);
     this.zoom = new PanZoom(this.frame, picture);
     this.paint();
+    this.settle();
+  }
+
+  /** Shows the whole picture, or the part around a live state; called again when a hidden picture appears. */
+  settle() {
+    if (!this.zoom || !this.frame.clientWidth) return;
     const first = [...this.live].find((id) => this.visible.has(id)) ?? this.textPath.at(-1) ?? this.automaton.start;
     this.zoom.settle(...this.positionOf(first));
   }

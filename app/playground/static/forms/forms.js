@@ -3,6 +3,7 @@
 import { el, uniqueId, labelField } from "../dom.js";
 import { ChoiceForm, GrammarForm, InfillForm, LengthForm, RegexForm, IncompleteForm } from "./basic.js";
 import { RawForm, SchemaForm } from "./json.js";
+import { markTab, tabByKey } from "../tabs.js";
 import { KeywordsForm, LtlfForm } from "./words.js";
 
 const LENGTHS = ["min_words", "max_words", "max_chars", "sentences"];
@@ -199,20 +200,14 @@ export class ConstraintForm extends AnyForm {
   }
 
   #updateTabs() {
-    for (const [kind, tab] of this.tabs) {
-      tab.setAttribute("aria-selected", String(kind === this.kind));
-      tab.tabIndex = kind === this.kind ? 0 : -1;
-    }
+    for (const [kind, tab] of this.tabs) markTab(tab, kind === this.kind);
     this.body.setAttribute("aria-labelledby", this.tabs.get(this.kind).id);
   }
 
   #onKey(event) {
-    const kinds = [...this.tabs.keys()];
-    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -kinds.length, End: kinds.length }[event.key];
-    if (!step) return;
+    const kind = tabByKey(event.key, [...this.tabs.keys()], this.kind);
+    if (!kind) return;
     event.preventDefault();
-    const target = kinds.indexOf(this.kind) + step;
-    const kind = kinds[Math.abs(step) === 1 ? (target + kinds.length) % kinds.length : Math.min(Math.max(target, 0), kinds.length - 1)];
     this.choose(kind);
     this.tabs.get(kind).focus();
     this.change();

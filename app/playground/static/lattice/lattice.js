@@ -109,6 +109,11 @@ export class LatticeView {
     this.slide(Math.max(0, columnIndex));
   }
 
+  /** Scrolls to the shown step; called when a hidden lattice appears. */
+  settle() {
+    if (this.currentIndex >= 0 && !this.following) this.reveal(this.currentIndex);
+  }
+
   scheduleFlush() {
     this.frameRequest ??= requestAnimationFrame(() => {
       this.frameRequest = null;

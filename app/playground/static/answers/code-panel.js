@@ -1,4 +1,4 @@
-// The dialog "Copy as code": the page's request for curl, our Python client and the OpenAI client.
+// The request of the page as code: for curl, our Python client and the OpenAI client.
 
 import { copy, el, uniqueId } from "../dom.js";
 
@@ -50,10 +50,10 @@ function openai({ base, body, model, withKey }) {
 
 const SNIPPETS = [["curl", curl], ["Python", client], ["OpenAI client", openai]];
 
-export class CodeDialog {
+export class CodePanel {
   /** `notify(text)` shows a text in the status line. */
-  constructor(dialog, notify) {
-    Object.assign(this, { dialog, notify });
+  constructor(container, notify) {
+    Object.assign(this, { container, notify });
   }
 
   /** Shows the request {base, body, model, withKey} as code. */
@@ -66,11 +66,11 @@ export class CodeDialog {
         el("div", { class: "row" }, title, el("span", { class: "grow" }), button),
         el("pre", { tabindex: "0", role: "region", "aria-labelledby": title.id }, text));
     });
-    const close = el("button", { type: "button", class: "plain", "aria-label": "Close", click: () => this.dialog.close() }, "✕");
-    this.dialog.replaceChildren(
-      el("div", { class: "row" }, el("h2", { class: "grow" }, "This request as code"), close), ...blocks);
-    this.dialog.showModal();
+    this.container.replaceChildren(...blocks);
   }
+
+  /** Shows why there is no code. */
+  explain(text) { this.container.replaceChildren(el("p", { class: "hint" }, text)); }
 
   async #copy(text, button, name) {
     await copy(text);

@@ -1,0 +1,124 @@
+"""The first screen: request, budget, answer and answer without the constraint."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.app.playground.chromium import LAPTOP, PHONE, Scheme, accessibility_violations, open_page, take_picture
+from tests.app.playground.shell import VERDICT, choose, formula, generate, reject, tab, visit, wait_for_compilation
+from tests.servers.service_process import ServiceProcess
+
+STAGE = {  # what has to be seen without scrolling, by name
+    "prompt": "#prompt", "constraint": "#constraint", "budget": ".budget-slider", "button": "#generate",
+    "answer": ".constrained .result-text", "verdict": ".constrained .result-verdict",
+    "without": ".unconstrained .result-text", "verdict without": ".unconstrained .result-verdict",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "light"), (PHONE, "dark")], ids=["laptop", "phone"])
+@pytest.mark.parametrize("example", ["Caption", "JSON"])
+def test_request_and_both_answers_stand_above_the_fold(
+    size: tuple[int, int], scheme: Scheme, example: str, browser: Browser, service: ServiceProcess
+) -> None:
+    with open_page(browser, service.url, size, scheme, reduced_motion="reduce") as web_page:
+        page = visit(web_page.page)
+        choose(page, example)
+        for name, selector in STAGE.items():
+            box = page.locator(selector).bounding_box()
+            assert box and box["y"] >= 0 and box["y"] + box["height"] <= size[1], (name, box)
+        assert page.evaluate("[scrollX, scrollY]") == [0, 0]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert accessibility_violations(page) == []
+        take_picture(page, f"stage-{example}")
+
+
+def test_each_of_ten_examples_is_satisfied_by_one_click(page: Page) -> None:
+    visit(page)
+    names = page.locator("#gallery button").all_text_contents()
+    assert len(names) == 10
+    for name in names:
+        choose(page, name)
+        expect(page.locator(f"#gallery button:text-is('{name}')")).to_have_attribute("aria-pressed", "true")
+        take_picture(page, f"example-{name}")
+    page.locator("#prompt").fill("sentence:")
+    formula(page, "F(dog)")
+    expect(page.locator('#gallery [aria-pressed="true"]')).to_have_count(0)
+
+
+def test_words_that_satisfy_are_marked(page: Page) -> None:
+    visit(page)
+    choose(page, "Caption")
+    marks = page.locator(".constrained mark")
+    assert marks.all_text_contents() == ["dog", "caught", "frisbee"]
+    expect(marks.nth(1)).to_have_attribute("title", "catch")
+
+
+def test_distances_are_drawn_along_the_answer(page: Page) -> None:
+    visit(page)
+    choose(page, "Caption")
+    facts = page.locator(".distance-chart li .out-of-sight").all_text_contents()
+    needed = [int(re.sub(r".*at least (\d+) more.*", r"\1", fact)) for fact in facts]
+    left = [int(re.sub(r".*, (\d+) left$", r"\1", fact)) for fact in facts]
+    assert needed[0] == 6 and needed[-1] == 0 and left == list(range(24, 24 - len(left), -1))
+    assert all(here <= there for here, there in zip(needed, left, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("least", "lower_bound", "regions"),
+    [(6, None, "1–5 impossible (proven), 6–11 tight, from 12 free"), (1, None, "1 tight, from 2 free"),
+     (9, 4, "1–3 impossible (proven), 4–8 undecided, 9–17 tight, from 18 free")],
+)  # fmt: skip
+def test_the_budget_has_its_regions(least: int, lower_bound: int | None, regions: str, page: Page) -> None:
+    visit(page)
+    figures = {"min_tokens": least} | ({} if lower_bound is None else {"min_tokens_at_least": lower_bound})
+    page.evaluate(
+        """async (figures) => {
+            const { Budget } = await import('/static/budget.js');
+            const place = document.getElementById('budget');
+            place.replaceChildren();
+            new Budget(place, { read: () => ({ max_tokens: 8 }) }).show(figures);
+        }""",
+        figures,
+    )
+    assert ", ".join(page.locator(".budget-key li").all_text_contents()) == regions
+
+
+def test_the_budget_slider_sets_the_tokens_and_names_their_region(page: Page) -> None:
+    visit(page)
+    wait_for_compilation(page)
+    slider = page.get_by_label("Budget", exact=True)
+    expect(slider).to_have_value("24")
+    expect(page.locator(".budget-words")).to_have_text("24 tokens: free")
+    slider.fill("8")
+    expect(page.get_by_label("max_tokens")).to_have_value("8")
+    expect(page.locator(".budget-words")).to_have_text("8 tokens: tight")
+    slider.press("Home")
+    expect(slider).to_have_attribute("aria-valuetext", "1 tokens: impossible")
+    expect(page.locator("#problem")).to_contain_text("no answer of fewer than 6 tokens")
+    page.get_by_label("max_tokens").fill("120")
+    expect(slider).to_have_value("120")
+    generate(page)
+
+
+def test_a_failure_of_the_plain_answer_leaves_the_other(page: Page) -> None:
+    visit(page)
+    formula(page, "F(dog)")
+    reject(page, "/v1/completions", {"status": 403, "code": "forbidden", "scope": "generate"})
+    generate(page)
+    expect(page.locator(".constrained .result-verdict")).to_have_text(VERDICT)
+    expect(page.locator(".unconstrained")).to_contain_text("Your key lacks the scope “generate”.")
+
+
+def test_tabs_below_work_by_keyboard(page: Page) -> None:
+    visit(page)
+    tab(page, "Automaton")
+    for name in ("Beams", "Trace", "Checker", "Side by side", "Request", "Automaton"):
+        page.keyboard.press("ArrowRight")
+        chosen = page.get_by_role("tab", name=name, exact=True)
+        expect(chosen).to_be_focused()
+        panel = page.locator(f"#{chosen.get_attribute('aria-controls')}")
+        expect(panel).to_be_visible()
+        expect(page.locator(".view-panel:visible")).to_have_count(1)
