@@ -62,7 +62,7 @@ export async function copy(text) {
     return;
   }
   const area = el("textarea", { class: "out-of-sight", "aria-hidden": "true", value: text });
-  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  document.body.append(area);
   area.select();
   document.execCommand("copy");
   area.remove();

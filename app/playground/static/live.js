@@ -4,9 +4,11 @@ import { RequestError, askJson } from "./api.js";
 import { el, debounce, plural } from "./dom.js";
 import { IncompleteForm } from "./forms/basic.js";
 import { sentence } from "./problems.js";
+import { applySuggestion } from "./suggestions.js";
 
 const PAUSE_MS = 250;
 const IDLE_MS = 600;
+const PREVIEW_CHARS_MAX = 90;  // of a corrected constraint
 const UNENFORCED_MAX = 5;  // of the keywords without effect, and of warnings, that are shown
 const CODES_WITH_POSITION = ["constraint_syntax", "unsupported"];
 
@@ -16,19 +18,32 @@ function unenforced(pointers) {
   return ` These have no effect: ${pointers.slice(0, UNENFORCED_MAX).join(", ")}${more}`;
 }
 
-function warned(warnings = []) {
-  return warnings.slice(0, UNENFORCED_MAX).map(({ line, column, message }) => ` Line ${line}, column ${column}: ${message}.`).join("");
+/** What is probably a mistake in a constraint that is accepted. */
+function warningText({ line, column, message }) {
+  const text = `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+  return line === undefined ? text : `Line ${line}, column ${column}: ${text}`;
+}
+
+/** A button that applies a suggestion of the service; null if there is none that fits the request of the page. */
+export function correctionButton(suggestion, { request, apply }) {
+  const corrected = suggestion?.length ? applySuggestion(request(), suggestion) : null;
+  if (!corrected) return null;
+  const preview = JSON.stringify(corrected.constraint);
+  const shown = preview.length > PREVIEW_CHARS_MAX ? `${preview.slice(0, PREVIEW_CHARS_MAX)}…` : preview;
+  return el("button", { type: "button", class: "correction", click: () => apply(corrected) }, "Correct it to ", el("code", {}, shown));
 }
 
 export class LiveCompiler {
   /**
    * `form` is the ConstraintForm, `meaning` the Meaning. Callbacks: `onCompiled(answer)` after a compilation,
-   * `onIdle(answer)` after a longer pause in typing, `onError()` if there is no automaton.
+   * `onIdle(answer)` after a longer pause in typing, `onError()` if there is no automaton. A suggestion edits the
+   * request that `request()` returns, and `apply(request)` writes it.
    */
   constructor(container, { form, meaning, ...callbacks }) {
     Object.assign(this, { form, meaning, callbacks, answer: null, constraint: null, problem: null, control: null });
     this.line = el("p", { class: "live-line", role: "status" });
-    container.append(this.line);
+    this.notes = el("div", { class: "notes" });
+    container.append(this.line, this.notes);
     this.compileLater = debounce(PAUSE_MS, () => this.compile());
     this.explainLater = debounce(IDLE_MS, () => this.#explain());
     this.retryTimer = null;
@@ -44,6 +59,7 @@ export class LiveCompiler {
   async compile() {
     this.#cancelRequests();
     this.form.clear();
+    this.notes.replaceChildren();
     this.problem = null;
     let constraint;
     try {
@@ -72,7 +88,8 @@ export class LiveCompiler {
       const answer = await askJson("POST", "/compile", { body: { constraint, explain: false }, signal });
       if (signal.aborted) return null;
       Object.assign(this, { answer, constraint });
-      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}.${unenforced([...answer.not_enforced, ...answer.approximate])}${warned(answer.warnings)}`, "good");
+      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}.${unenforced([...answer.not_enforced, ...answer.approximate])}`, "good");
+      this.#showWarnings(answer.warnings ?? []);
       this.callbacks.onCompiled(answer);
       this.explainLater();
       return answer;
@@ -84,12 +101,19 @@ export class LiveCompiler {
     }
   }
 
+  #showWarnings(warnings) {
+    this.notes.replaceChildren(...warnings.slice(0, UNENFORCED_MAX).flatMap((warning) => [
+      el("p", { class: "warning" }, warningText(warning)), correctionButton(warning.suggestion, this.callbacks) ?? "",
+    ]));
+  }
+
   #showError(problem) {
     const hasPosition = this.locate(problem);
     this.problem = hasPosition ? null : problem;  // an error without a position is also shown beside the button
     this.callbacks.onError();
     this.meaning.hide();
     this.#setStatus(hasPosition ? "It does not compile yet." : sentence(problem), "bad");
+    this.notes.replaceChildren(correctionButton(problem.suggestion, this.callbacks) ?? "");
     if (problem.retry_after_s !== undefined) {
       this.retryTimer = setTimeout(() => this.compile(), problem.retry_after_s * 1000);
     }

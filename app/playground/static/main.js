@@ -13,7 +13,7 @@ import { GALLERY, fillGallery } from "./gallery.js";
 import { IncompleteForm } from "./forms/basic.js";
 import { ConstraintForm } from "./forms/forms.js";
 import { LatticeView } from "./lattice/lattice.js";
-import { LiveCompiler } from "./live.js";
+import { LiveCompiler, correctionButton } from "./live.js";
 import { Meaning } from "./meaning.js";
 import { Options } from "./options.js";
 import { initKeyForm, initThemeButton } from "./page-shell.js";
@@ -36,6 +36,7 @@ class Playground {
     this.live = new LiveCompiler(byId("live"), {
       form: this.form, meaning: new Meaning(byId("explanation"), (text) => this.#checkText(text)),
       onCompiled: (answer) => this.#showCompilation(answer),
+      request: () => this.#currentRequest(), apply: (request) => this.#correct(request),
       onIdle: (answer) => this.showAutomaton(answer.automaton),
       onError: () => this.#markOutdated(),
     });
@@ -120,6 +121,8 @@ class Playground {
     if (["budget_too_small", "undecided"].includes(problem.code) && problem.min_tokens !== undefined) {
       parts.push(el("button", { type: "button", click: () => this.#useBudget(problem.min_tokens) }, `Use ${formatNumber(problem.min_tokens)}`));
     }
+    const correction = correctionButton(problem.suggestion, { request: () => this.#currentRequest(), apply: (request) => this.#correct(request) });
+    if (correction) parts.push(correction);
     const id = problem.request_id ? ` · ${problem.request_id}` : "";
     parts.push(el("p", { class: "small soft mono" }, `${problem.code}${id}`));
     byId("problem").replaceChildren(...parts);
@@ -151,6 +154,12 @@ class Playground {
     this.showProblem(null);
     this.live.onEdit();
     this.#updateCode();
+  }
+
+  /** Writes a corrected request; it is not sent. */
+  #correct({ prompt, constraint, ...options }) {
+    this.#write({ prompt, constraint, options });
+    this.#forgetExample();
   }
 
   /** Writes an example of the gallery. */
@@ -269,9 +278,13 @@ class Playground {
   }
 
   async #share() {
-    const request = this.#currentRequest();
-    if (!request) return;
-    const link = await linkOf({ ...request, options: this.options.changes() });
+    let link;
+    try {
+      link = await linkOf({ ...this.#currentRequest(), options: this.options.changes() });
+    } catch (error) {
+      if (!(error instanceof IncompleteForm)) throw error;
+      return this.setStatus(error.message);
+    }
     history.replaceState(null, "", link);
     await copy(location.href);
     this.setStatus("The link is on the clipboard. What it holds stays in the fragment, which is not sent to the service.");
@@ -283,23 +296,15 @@ class Playground {
 
   #showCode() {
     try {
-      const body = { prompt: this.prompt.value, constraint: this.form.read(), ...this.options.read() };
-      this.code.show({ base: location.origin, body, model: this.model, withKey: hasKey() });
+      this.code.show({ base: location.origin, body: this.#currentRequest(), model: this.model, withKey: hasKey() });
     } catch (error) {
       if (!(error instanceof IncompleteForm)) throw error;
       this.code.explain(error.message);
     }
   }
 
-  /** The current request, compiled or not; null, after showing the reason, without a constraint. */
-  #currentRequest() {
-    try {
-      return { prompt: this.prompt.value, constraint: this.form.read(), options: this.options.read() };
-    } catch (error) {
-      this.setStatus(error.message);
-      return null;
-    }
-  }
+  /** The body of the current request, compiled or not. Raises IncompleteForm without a constraint. */
+  #currentRequest() { return { prompt: this.prompt.value, constraint: this.form.read(), ...this.options.read() }; }
 
   /** Requests the served model; its response also shows whether a key is needed. */
   async #loadModel() {

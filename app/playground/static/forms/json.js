@@ -75,12 +75,8 @@ export class RawForm extends JsonForm {
     this.subject = "The constraint";
   }
 
-  read() {
-    const constraint = super.read()[""];
-    if (typeof constraint === "object" && constraint !== null && !Array.isArray(constraint)) return constraint;
-    this.field.show("A constraint is a JSON object.", 0);
-    throw new IncompleteForm("A constraint is a JSON object.");
-  }
+  /** Any JSON value: the service says what is wrong with one that is no object, and suggests what was meant. */
+  read() { return super.read()[""]; }
 
   write(constraint) { this.field.text = this.text(constraint); }
 }

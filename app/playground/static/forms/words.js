@@ -125,7 +125,7 @@ class Concept {
   }
 }
 
-const FLAGS = [["ordered", "in this order"], ["inflect", "in every inflected form"], ["case_sensitive", "case-sensitive"]];
+const FLAGS = [["ordered", "in this order"], ["none", "none of these"], ["inflect", "in every inflected form"], ["case_sensitive", "case-sensitive"]];
 
 export class KeywordsForm {
   constructor(change) {
