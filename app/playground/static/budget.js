@@ -1,6 +1,6 @@
 // The budget: a slider over max_tokens, whose track shows which budgets are impossible, tight and free.
 
-import { el, formatNumber, uniqueId } from "./dom.js";
+import { el, formatNumber, plural, uniqueId } from "./dom.js";
 import { legend } from "./viewkit.js";
 
 const TOKENS_MAX = 64;  // of the slider, unless the constraint or the entered budget needs more
@@ -47,16 +47,21 @@ export class Budget {
     const least = this.regions?.find(({ name }) => name === "tight")?.from ?? 1;
     const end = Math.min(this.contextTokens, Math.max(TOKENS_MAX, 2 * TIGHT_FACTOR * least, tokens));
     Object.assign(this.slider, { max: end, value: tokens });
-    const place = (from) => `${Math.min(1, Math.max(0, (from - 1.5) / (end - 1)))}`;
-    const starts = new Map((this.regions ?? []).map(({ name, from }) => [name, from]));
-    const bounds = { undecided: starts.get("undecided") ?? starts.get("tight") ?? 0, tight: starts.get("tight") ?? 0, free: starts.get("free") ?? 0 };
-    for (const [name, from] of Object.entries(bounds)) this.slider.style.setProperty(`--${name}`, place(from));
+    const starts = Object.fromEntries((this.regions ?? []).map(({ name, from }) => [name, from]));
+    const { tight = 1, undecided = tight, free = 1 } = starts;
+    for (const [name, from] of Object.entries({ undecided, tight, free })) this.slider.style.setProperty(`--${name}-at`, edgeOf(from, end));
+    this.slider.classList.toggle("unknown", !this.regions);
     const region = this.regions ? regionOf(this.regions, tokens) : "";
-    this.words.textContent = region ? `${formatNumber(tokens)} tokens: ${region}` : `${formatNumber(tokens)} tokens`;
+    this.words.textContent = region ? `${plural(tokens, "token")}: ${region}` : plural(tokens, "token");
     this.words.className = `budget-words ${region}`;
     this.slider.setAttribute("aria-valuetext", this.words.textContent);
     this.key.replaceChildren(this.regions ? legend("Regions of the budget", this.regions.map(entryOf)) : "");
   }
+}
+
+/** Where on the track the region begins whose first budget is `from`: half a token before its thumb. */
+function edgeOf(from, end) {
+  return from <= 1 ? "0px" : `calc(9px + (100% - 18px) * ${Math.min(1, (from - 1.5) / (end - 1))})`;
 }
 
 function entryOf({ name, from }, index, regions) {

@@ -13,9 +13,8 @@ const UNENFORCED_MAX = 5;  // of the keywords without effect, and of warnings, t
 const CODES_WITH_POSITION = ["constraint_syntax", "unsupported"];
 
 function unenforced(pointers) {
-  if (!pointers.length) return "";
   const more = pointers.length > UNENFORCED_MAX ? ", …" : "";
-  return ` These have no effect: ${pointers.slice(0, UNENFORCED_MAX).join(", ")}${more}`;
+  return `These have no effect: ${pointers.slice(0, UNENFORCED_MAX).join(", ")}${more}`;
 }
 
 /** What is probably a mistake in a constraint that is accepted. */
@@ -88,8 +87,8 @@ export class LiveCompiler {
       const answer = await askJson("POST", "/compile", { body: { constraint, explain: false }, signal });
       if (signal.aborted) return null;
       Object.assign(this, { answer, constraint });
-      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}.${unenforced([...answer.not_enforced, ...answer.approximate])}`, "good");
-      this.#showWarnings(answer.warnings ?? []);
+      this.#setStatus(`Compiles: ${plural(answer.states, "state")}, ${plural(answer.letters, "letter")}.`, "good");
+      this.#showWarnings(answer);
       this.callbacks.onCompiled(answer);
       this.explainLater();
       return answer;
@@ -101,10 +100,13 @@ export class LiveCompiler {
     }
   }
 
-  #showWarnings(warnings) {
-    this.notes.replaceChildren(...warnings.slice(0, UNENFORCED_MAX).flatMap((warning) => [
-      el("p", { class: "warning" }, warningText(warning)), correctionButton(warning.suggestion, this.callbacks) ?? "",
-    ]));
+  #showWarnings({ warnings = [], not_enforced, approximate }) {
+    const pointers = [...not_enforced, ...approximate];
+    this.notes.replaceChildren(
+      pointers.length ? el("p", { class: "warning" }, unenforced(pointers)) : "",
+      ...warnings.slice(0, UNENFORCED_MAX).flatMap((warning) => [
+        el("p", { class: "warning" }, warningText(warning)), correctionButton(warning.suggestion, this.callbacks) ?? "",
+      ]));
   }
 
   #showError(problem) {

@@ -103,12 +103,13 @@ def accessibility_violations(page: Page) -> list[str]:
     ]
 
 
-def take_picture(page: Page, name: str) -> None:
-    """Save a screenshot below .cache/screenshots.
+def take_picture(page: Page, name: str, *, whole: bool = False) -> None:
+    """Save a screenshot below .cache/screenshots, of what is in view or whole.
 
     The page's width and colours are part of the file's name.
     """
     scheme = "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
     width = page.evaluate("innerWidth")
     PICTURES.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=PICTURES / f"{name.lower().replace(' ', '-')}-{width}-{scheme}.png")
+    file = PICTURES / f"{name.lower().replace(' ', '-')}-{width}-{scheme}.png"
+    page.screenshot(path=file, full_page=whole)

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.app.playground.chromium import PHONE, WIDE, Scheme, WatchedPage, accessibility_violations, open_page
+from tests.app.playground.chromium import (
+    PHONE,
+    WIDE,
+    Scheme,
+    WatchedPage,
+    accessibility_violations,
+    open_page,
+    take_picture,
+)
 from tests.app.playground.shell import RUN_MS, ignore_rejections, reject, run_agent, visit_agent
 from tests.servers.service_process import ServiceProcess
 
@@ -132,6 +140,7 @@ def test_axe_finds_nothing_serious_in_the_page_of_the_agent(
         for summary in page.locator(".event summary").all():
             summary.click()
         assert accessibility_violations(page) == []
+        take_picture(page, "agent", whole=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.get_by_label("Rules, one a line").fill("(")
         expect(page.locator("#live")).to_have_class(re.compile("bad"))

@@ -11,7 +11,15 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app.access_keys import stored_key
-from tests.app.playground.chromium import PHONE, WIDE, Scheme, WatchedPage, accessibility_violations, open_page
+from tests.app.playground.chromium import (
+    PHONE,
+    WIDE,
+    Scheme,
+    WatchedPage,
+    accessibility_violations,
+    open_page,
+    take_picture,
+)
 from tests.app.playground.shell import (
     FORMULA,
     fault,
@@ -199,6 +207,7 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         assert accessibility_violations(page) == []
         for name in ("Regex", "Keywords", "Infill", "Schema", "Choice", "Length", "Combine", "Raw"):
             tab(page, name)
+            take_picture(page, f"form-{name}")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         assert accessibility_violations(page) == []
         formula(page, FORMULA)
@@ -210,14 +219,19 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         page.get_by_role("button", name="Compare").click()
         expect(page.locator(".comparison-text")).to_have_count(3)
         assert accessibility_violations(page) == []
+        take_picture(page, "view-side-by-side", whole=True)
         generate(page)
         for name in ("Automaton", "Beams", "Trace"):
             tab(page, name)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
             assert accessibility_violations(page) == [], name
+            take_picture(page, f"view-{name}", whole=True)
+        tab(page, "Checker")
+        take_picture(page, "view-checker", whole=True)
         expect(page.locator(".automaton-picture .edge").first).to_be_attached()
         page.get_by_role("button", name="Copy as code").click()
         assert accessibility_violations(page) == []
+        take_picture(page, "view-request", whole=True)
 
 
 def test_a_chosen_colour_scheme_persists(page: Page) -> None:

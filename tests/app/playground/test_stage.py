@@ -19,7 +19,7 @@ STAGE = {  # what has to be seen without scrolling, by name
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "light"), (PHONE, "dark")], ids=["laptop", "phone"])
-@pytest.mark.parametrize("example", ["Caption", "JSON"])
+@pytest.mark.parametrize("example", ["Caption", "JSON", "Poem"])
 def test_request_and_both_answers_stand_above_the_fold(
     size: tuple[int, int], scheme: Scheme, example: str, browser: Browser, service: ServiceProcess
 ) -> None:
@@ -96,7 +96,7 @@ def test_the_budget_slider_sets_the_tokens_and_names_their_region(page: Page) ->
     expect(page.get_by_label("max_tokens")).to_have_value("8")
     expect(page.locator(".budget-words")).to_have_text("8 tokens: tight")
     slider.press("Home")
-    expect(slider).to_have_attribute("aria-valuetext", "1 tokens: impossible")
+    expect(slider).to_have_attribute("aria-valuetext", "1 token: impossible")
     expect(page.locator("#problem")).to_contain_text("no answer of fewer than 6 tokens")
     page.get_by_label("max_tokens").fill("120")
     expect(slider).to_have_value("120")

@@ -5,7 +5,7 @@ import { RequestError, askJson } from "../api.js";
 import { countCharacters, el, formatNumber } from "../dom.js";
 import { markViolation } from "../explain.js";
 import { sentence } from "../problems.js";
-import { distanceClass, plural, tokenName } from "../viewkit.js";
+import { plural, tokenName } from "../viewkit.js";
 
 const CHART_TOKENS_MAX = 80;  // of an answer whose distances are drawn
 
@@ -119,9 +119,8 @@ function distances(trace, budget, leastBudget) {
   if (trace.length > CHART_TOKENS_MAX) return [];
   const steps = trace.map(({ text, distance }, index) => ({ name: tokenName(text), distance, left: budget - index - 1 }));
   if (leastBudget !== null) steps.unshift({ name: "start", distance: leastBudget, left: budget });
-  const furthest = Math.max(1, ...steps.map(({ distance }) => distance));
   const columns = steps.map(({ name, distance, left }) => {
-    const bar = el("span", { class: "distance-left" }, el("span", { class: `distance-needed ${distanceClass(distance, furthest)}` }));
+    const bar = el("span", { class: "distance-left" }, el("span", { class: "distance-needed" }));
     bar.style.setProperty("--left", left / budget);
     bar.firstChild.style.setProperty("--needed", left ? distance / left : 0);
     const words = `“${name}”: at least ${plural(distance, "more token")}, ${formatNumber(left)} left`;
@@ -130,7 +129,7 @@ function distances(trace, budget, leastBudget) {
       el("span", { class: "distance-token", "aria-hidden": "true" }, name), el("span", { class: "out-of-sight" }, words));
   });
   return [
-    el("p", { class: "soft small" }, "Tokens still needed (coloured) and left (grey) after each token of the answer:"),
+    el("p", { class: "soft small" }, "Tokens still needed (blue) and left (grey) after each token of the answer:"),
     el("ol", { class: "distance-chart", tabindex: "0", "aria-label": "Distance to the end after each token" }, ...columns),
   ];
 }
