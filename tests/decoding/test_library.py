@@ -1,4 +1,4 @@
-"""Generation without a server: it answers as the service does, and leaves the caller's model usable."""
+"""Generation without a server answers as the service does."""
 
 from __future__ import annotations
 

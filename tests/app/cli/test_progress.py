@@ -1,4 +1,4 @@
-"""Progress appears on a terminal alone: stages, bars after a second, and the steps of `abs watch`."""
+"""Progress appears on a terminal alone, and steps of `abs watch` everywhere."""
 
 from __future__ import annotations
 
