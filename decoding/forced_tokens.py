@@ -7,12 +7,14 @@ that differ only in the split fill a beam. A forced stretch is read in one forwa
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
 
 from compiler.lifting import UNREACHABLE
 from decoding.tensors import HostStates
@@ -20,6 +22,8 @@ from decoding.tensors import HostStates
 NO_FORCED_TOKEN = -1  # no token is forced here
 _NO_BYTES, _END = 256, 257  # in place of a first byte: of an id without bytes, and of EOS
 _NOT_COMPUTED = -2
+_LINE = "\n"
+_OPEN_IDS = 3
 _STRETCH_BYTES_MAX = 512  # how far ahead a stretch is followed
 _CHOICE, _ENDS, _FIRST_BYTE = 1, 2, 3  # codes of `_step_byte`; 0 where a state's is not computed yet
 
@@ -46,6 +50,51 @@ class TokenBytes:
         first[list(eos_ids)] = _END
         self.first_byte = first  # int64 [V]
         self.byte_id = {token: id for id, token in enumerate(tokens) if token and len(token) == 1}
+
+
+class Speller:
+    """Tokenizes a forced text; obeys `Retokenize`.
+
+    tokens  the bytes of each id; a tokenization with other bytes than the text is discarded
+    """
+
+    def __init__(self, tokenizer: Tokenizer, tokens: Sequence[bytes | None]) -> None:
+        self._tokenizer, self._tokens = tokenizer, tokens
+
+    def __call__(self, text: bytes, closed: bool) -> tuple[int, ...]:
+        try:
+            # A text that is not closed may end inside a character.
+            decoded = codecs.getincrementaldecoder("utf-8")().decode(text, closed)
+        except UnicodeDecodeError:
+            return ()
+        for before in ("", _LINE):  # some tokenizers prepend a space to the text
+            encoding = self._tokenizer.encode(before + decoded, add_special_tokens=False)
+            first = self._starting_at(encoding.ids, before.encode(), decoded.encode())
+            if first is not None:
+                return tuple(encoding.ids[first : len(encoding.ids) if closed else _certain(encoding)])
+        return ()
+
+    def _starting_at(self, ids: Sequence[int], before: bytes, text: bytes) -> int | None:
+        """The index of the first id of the text. None if the ids do not spell it."""
+        if any(token >= len(self._tokens) for token in ids):
+            return None
+        pieces = [self._tokens[token] or b"" for token in ids]
+        # The prefix takes at most two ids: a space of the tokenizer, and the line break.
+        for first in range(3):
+            if b"".join(pieces[first:]) == text and b"".join(pieces[:first]).strip(b" ") == before:
+                return first
+        return None
+
+
+def _certain(encoding: Encoding) -> int:
+    """The number of ids that a continuation of the text rarely changes. They are the ids before its last word.
+
+    For a tokenizer without words the last ids are excluded instead. A merge that reaches further back costs
+    probability, but never violates the constraint.
+    """
+    words = encoding.word_ids
+    first = words.index(words[-1]) if words else 0
+    return first or max(0, len(words) - _OPEN_IDS)
 
 
 class ForcedTokens:

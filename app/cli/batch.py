@@ -73,7 +73,9 @@ def run_batch(
     answered = _answered(answers)
     unanswered = {line: fields for line, fields in wanted.items() if line not in answered}
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with answers.open("a", encoding="utf-8") as sink, Progress(*columns, console=Console(stderr=True)) as progress:
+    console = Console(stderr=True)
+    shown = Progress(*columns, console=console, disable=not console.is_terminal)
+    with answers.open("a", encoding="utf-8") as sink, shown as progress:
         task = progress.add_task("", total=len(wanted), completed=len(wanted) - len(unanswered))
         return asyncio.run(_send_all(
             unanswered, connect, concurrency=concurrency, sink=sink, advance=lambda: progress.advance(task)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from abs_client.errors import pointed_at
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson
+
+_Opt = typer.Option
+Ltlf = Annotated[str | None, _Opt(help="an LTLf formula over the words of the text")]
+Prop = Annotated[list[str], _Opt(help="NAME=word,phrase,... : the meaning of a proposition in --ltlf; may be repeated")]
+Regex = Annotated[str | None, _Opt(help="a pattern for the whole text")]
+Keyword = Annotated[list[str], _Opt(help="a required word, or its forms: catch,catches; may be repeated")]
+Ordered = Annotated[bool, _Opt("--ordered", help="the keywords occur in this order")]
+Grammar = Annotated[Path | None, _Opt(exists=True, dir_okay=False, help="a file NAME.lark, NAME.gbnf or NAME.ebnf")]
+ConstraintJson = Annotated[str | None, _Opt("--constraint", help="a constraint object, as JSON")]
+AsJson = Annotated[bool, _Opt("--json", help="print the API's JSON")]
+Url = Annotated[str | None, _Opt(help="a running service; by default the request runs in this process")]
 
 
 def constraint_of(

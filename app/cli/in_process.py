@@ -23,7 +23,9 @@ POLL_S = 0.02
 ONCE = Retry(tries=1)  # the user of a command sees its error and can retry it
 
 
-async def followed(client: AsyncClient, observer: Observer, prompt: str, **options: Any) -> GenerateResult:
+async def followed(
+    client: AsyncClient, observer: Observer, prompt: str | list[dict[str, Any]], **options: Any
+) -> GenerateResult:
     """Generates over server-sent events, and passes each event to the observer.
 
     A broken connection is reopened, and the stream resumes.

@@ -9,30 +9,44 @@ import logging
 import math
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import httpx2
 import typer
 from rich.console import Console
-from rich.status import Status
 
 from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
 from app import __version__, http_server
 from app.cli.batch import add_batch
-from app.cli.constraint_options import constraint_of, decoded, require_alone
+from app.cli.chat import add_chat
+from app.cli.constraint_options import (
+    AsJson,
+    ConstraintJson,
+    Grammar,
+    Keyword,
+    Ltlf,
+    Ordered,
+    Prop,
+    Regex,
+    Url,
+    constraint_of,
+    decoded,
+    require_alone,
+)
 from app.cli.demo import LISTENING, ServerFailed, run_demo
-from app.cli.exit_status import FAILED, OK, UNSATISFIED, UNSATISFIED_CODES, USAGE
-from app.cli.in_process import ONCE, CreateApp, Observer, followed, in_process
+from app.cli.exit_status import FAILED, OK, USAGE
+from app.cli.in_process import ONCE, CreateApp, Observer, followed
 from app.cli.keys import key_commands
 from app.cli.processes import Model, add_processes
-from app.cli.render import ProgressEvent, progress_line, show_checked, show_compiled, show_error, show_generated
+from app.cli.render import show_checked, show_compiled, show_generated
+from app.cli.sender import Sender, remote_model, send_and_show, settings_of
+from app.cli.watch import add_watch
 from app.errors import AppError, StorageDown
 from app.models import open_model_files
 from app.observability import logs
-from app.settings import QUEUES, Settings, read_settings
+from app.settings import QUEUES, Settings
 from app.wiring import check_storage, open_broker, open_store
 from app.worker.handler_loader import exit_if_still_loading
 
@@ -49,16 +63,7 @@ def _finite(value: float | None) -> float | None:
     return value
 
 
-Ltlf = Annotated[str | None, Opt(help="an LTLf formula over the words of the text")]
-Prop = Annotated[list[str], Opt(help="NAME=word,phrase,... : the meaning of a proposition in --ltlf; may be repeated")]
-Regex = Annotated[str | None, Opt(help="a pattern for the whole text")]
-Keyword = Annotated[list[str], Opt(help="a required word, or its forms: catch,catches; may be repeated")]
-Ordered = Annotated[bool, Opt("--ordered", help="the keywords occur in this order")]
-Grammar = Annotated[Path | None, Opt(exists=True, dir_okay=False, help="a file NAME.lark, NAME.gbnf or NAME.ebnf")]
-ConstraintJson = Annotated[str | None, Opt("--constraint", help="a constraint object, as JSON")]
-AsJson = Annotated[bool, Opt("--json", help="print the API's JSON")]
 Finite = Annotated[float | None, Opt(callback=_finite)]
-Url = Annotated[str | None, Opt(help="a running service; by default the request runs in this process")]
 
 
 def run(create_app: CreateApp) -> int:
@@ -91,10 +96,12 @@ def _commands(create_app: CreateApp) -> typer.Typer:
                       help="Text from a language model that satisfies a constraint, within a token budget.")
     app.callback(invoke_without_command=True)(_options)
     _add_generate(app, create_app)
-    add_batch(app, create_app, _settings)
+    add_watch(app, create_app)
+    add_chat(app, create_app)
+    add_batch(app, create_app, settings_of)
     _add_requests(app, create_app)
     _add_service(app, create_app)
-    add_processes(app, _settings)
+    add_processes(app, settings_of)
     app.add_typer(key_commands(), name="keys")
     return app
 
@@ -103,6 +110,7 @@ def _options(version: Annotated[bool, Opt("--version", is_eager=True, help="prin
     if version:
         print(f"abs-server {__version__}")
         raise typer.Exit
+
 
 def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
     """Adds the command that needs the model."""
@@ -137,7 +145,8 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             "length_penalty": length_penalty, "temperature": temperature, "top_p": top_p, "seed": seed,
             "top_k": top_k, "min_p": min_p, "frequency_penalty": frequency_penalty,
             "presence_penalty": presence_penalty, "repetition_penalty": repetition_penalty,
-            "timeout_s": timeout_s, "model": _remote(model, url), "trace": trace or not as_json, "constraint": spec,
+            "timeout_s": timeout_s, "model": remote_model(model, url), "trace": trace or not as_json,
+            "constraint": spec,
         }
 
         async def send(client: AsyncClient, observer: Observer) -> GenerateResult:
@@ -146,7 +155,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             return await client.generate(prompt, **options)
 
         retry = Retry() if stream else ONCE  # a broken stream is resumed
-        _send(_Sender(create_app, url, model, QUEUES, as_json, retry, spec), send, show_generated)
+        send_and_show(Sender(create_app, url, model, QUEUES, as_json, retry, spec), send, show_generated)
 
 
 def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
@@ -160,12 +169,12 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
     ) -> None:
         """Compile a constraint: its sizes, and the smallest budget for it."""
         spec = constraint_of(ltlf, prop, regex, keyword, ordered, grammar, constraint)
-        sender = _Sender(create_app, url, model, ("compile",), as_json, spec=spec)
+        sender = Sender(create_app, url, model, ("compile",), as_json, spec=spec)
 
         async def send(client: AsyncClient, _: Observer) -> CompileResult:
-            return await client.compile(spec, model=_remote(model, url))
+            return await client.compile(spec, model=remote_model(model, url))
 
-        _send(sender, send, show_compiled)
+        send_and_show(sender, send, show_compiled)
 
     @app.command(epilog='echo "A cat in a hat" | abs check - --keyword cat --keyword hat --ordered')
     def check(
@@ -176,7 +185,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         """Check a text against a constraint."""
         spec = constraint_of(ltlf, prop, regex, keyword, ordered, grammar, constraint)
         checked = decoded(sys.stdin.buffer.read(), "the standard input") if text == "-" else text
-        sender = _Sender(create_app, url, None, ("compile",), as_json, spec=spec)
+        sender = Sender(create_app, url, None, ("compile",), as_json, spec=spec)
 
         def show(console: Console, answer: Mapping[str, Any]) -> None:
             show_checked(console, answer, checked)
@@ -184,7 +193,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         async def send(client: AsyncClient, _: Observer) -> CheckResult:
             return await client.check(spec, checked)
 
-        _send(sender, send, show)
+        send_and_show(sender, send, show)
 
 
 def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
@@ -196,7 +205,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         model: Model = None, log_level: str | None = None,
     ) -> None:
         """Run the service."""
-        _serve(create_app, _settings(host=host, port=port, model=model, log_level=log_level))
+        _serve(create_app, settings_of(host=host, port=port, model=model, log_level=log_level))
 
     @app.command(epilog="abs doctor --deep")
     def doctor(
@@ -207,7 +216,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         """Check everything that the service needs, and report problems with advice."""
         from app.cli.doctor import examine, show  # imported here, so that help is fast
 
-        findings = examine(lambda: _settings(model=model), create_app, deep)
+        findings = examine(lambda: settings_of(model=model), create_app, deep)
         if as_json:
             print(json.dumps([dataclasses.asdict(finding) for finding in findings]))
         else:
@@ -228,11 +237,6 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
             output.write_text(text, encoding="utf-8")
         else:
             sys.stdout.write(text)
-
-
-def _settings(**options: object) -> Settings:
-    """The settings of the environment, overridden by options of the command line."""
-    return read_settings(**{name: value for name, value in options.items() if value is not None})
 
 
 def _serve(create_app: CreateApp, settings: Settings) -> None:
@@ -269,70 +273,3 @@ def _check_storage(settings: Settings) -> None:
         asyncio.run(check_storage(settings))
     except StorageDown as error:
         logging.getLogger(__name__).warning("%s", error)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Sender:
-    """The destination of a request, its constraint, and its output's format."""
-
-    create_app: CreateApp
-    url: str | None
-    model: str | None
-    queues: tuple[str, ...]
-    as_json: bool
-    retry: Retry = ONCE
-    spec: dict[str, Any] | None = None
-
-    def client(self, status: Status, observer: Observer) -> AbstractAsyncContextManager[AsyncClient]:
-        if self.url is not None:
-            status.update(f"waiting for {self.url}")
-            return AsyncClient(self.url, _settings().auth.api_key, retry=self.retry)
-        status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")
-        return in_process(self.create_app, _settings(model=self.model), self.queues, observer)
-
-
-Send = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult]]
-
-
-def _send(sender: _Sender, send: Send, show: Callable[[Console, Mapping[str, Any]], None]) -> None:
-    """Sends a request and prints its answer. Raises typer.Exit if the exit status is not 0."""
-    console = Console(highlight=False)
-    try:
-        answer = asyncio.run(_answer(sender, send))
-    except AbsError as error:
-        if not error.problem:  # not the answer of our service
-            raise
-        if sender.as_json:
-            print(json.dumps(error.problem, ensure_ascii=False))
-        else:
-            show_error(Console(stderr=True, highlight=False), error, sender.spec)
-        raise typer.Exit(_exit_status(error)) from None
-    if sender.as_json:
-        print(json.dumps(answer, ensure_ascii=False))
-    else:
-        show(console, answer)
-    if not answer.get("satisfied", True):
-        raise typer.Exit(UNSATISFIED)
-
-
-async def _answer(sender: _Sender, send: Send) -> Mapping[str, Any]:
-    """The JSON of the answer."""
-    with Console(stderr=True).status("starting") as status:
-
-        def observe(event: ProgressEvent) -> None:
-            status.update(progress_line(event))
-
-        async with sender.client(status, observe) as client:
-            return (await send(client, observe)).raw
-
-
-def _exit_status(error: AbsError) -> int:
-    if error.code in UNSATISFIED_CODES:
-        return UNSATISFIED
-    # 429 is no usage error: the same request may succeed later.
-    return USAGE if error.status < 500 and error.status != 429 else FAILED
-
-
-def _remote(model: str | None, url: str | None) -> str | None:
-    """The model of a request to a running service. In this process the settings name it."""
-    return model if url is not None else None

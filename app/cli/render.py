@@ -85,7 +85,7 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
     )
 
 
-def progress_line(event: ProgressEvent) -> RenderableType:
+def progress_line(event: ProgressEvent) -> str | Text:
     """The progress of a job in one line. A step shows the best text."""
     match event:
         case Progress():

@@ -1,8 +1,7 @@
-"""Tokenizes prompts and forced texts with the model's tokenizer."""
+"""Tokenizes prompts with the model's tokenizer."""
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 import secrets
@@ -11,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
-_LINE = "\n"
-_OPEN_IDS = 3
 Span = tuple[int, int]
 
 
@@ -32,51 +29,6 @@ def open_tokenizer(file: Path, size: int) -> Tokenizer:
     tokenizer.no_truncation()  # the file may enable both, which would change the prompt silently
     tokenizer.no_padding()
     return tokenizer
-
-
-class Speller:
-    """Tokenizes a forced text; obeys `decoding.forced_tokens.Retokenize`.
-
-    tokens  the bytes of each id; a tokenization with other bytes than the text is discarded
-    """
-
-    def __init__(self, tokenizer: Tokenizer, tokens: Sequence[bytes | None]) -> None:
-        self._tokenizer, self._tokens = tokenizer, tokens
-
-    def __call__(self, text: bytes, closed: bool) -> tuple[int, ...]:
-        try:
-            # A text that is not closed may end inside a character.
-            decoded = codecs.getincrementaldecoder("utf-8")().decode(text, closed)
-        except UnicodeDecodeError:
-            return ()
-        for before in ("", _LINE):  # some tokenizers prepend a space to the text
-            encoding = self._tokenizer.encode(before + decoded, add_special_tokens=False)
-            first = self._starting_at(encoding.ids, before.encode(), decoded.encode())
-            if first is not None:
-                return tuple(encoding.ids[first : len(encoding.ids) if closed else _certain(encoding)])
-        return ()
-
-    def _starting_at(self, ids: Sequence[int], before: bytes, text: bytes) -> int | None:
-        """The index of the first id of the text. None if the ids do not spell it."""
-        if any(token >= len(self._tokens) for token in ids):
-            return None
-        pieces = [self._tokens[token] or b"" for token in ids]
-        # The prefix takes at most two ids: a space of the tokenizer, and the line break.
-        for first in range(3):
-            if b"".join(pieces[first:]) == text and b"".join(pieces[:first]).strip(b" ") == before:
-                return first
-        return None
-
-
-def _certain(encoding: Encoding) -> int:
-    """The number of ids that a continuation of the text rarely changes. They are the ids before its last word.
-
-    For a tokenizer without words the last ids are excluded instead. A merge that reaches further back costs
-    probability, but never violates the constraint.
-    """
-    words = encoding.word_ids
-    first = words.index(words[-1]) if words else 0
-    return first or max(0, len(words) - _OPEN_IDS)
 
 
 class PromptEncoder:

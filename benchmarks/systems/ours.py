@@ -7,14 +7,13 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from app.models import open_model_files
-from app.models.tokenizer import Speller
 from benchmarks.systems.base import TextConstraint
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec, Spec, spec_from_json
 from compiler.text import answer_text
 from compiler.vocab import Vocabulary
-from decoding.forced_tokens import TokenBytes
+from decoding.forced_tokens import Speller, TokenBytes
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import Algorithm, SearchOptions

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from decoding.model.chunked_feed import piece_rows
 from decoding.model.huggingface import HuggingFaceModel
-from decoding.model.loading import load_scoring_model
+from decoding.model.loading import eos_ids_of, load_scoring_model
 from decoding.model.protocol import LanguageModel, ObserveScores, ScoredSequence, Scores, StepInput, begin_text
 
 __all__ = [
     "HuggingFaceModel", "LanguageModel", "ObserveScores", "ScoredSequence", "Scores", "StepInput", "begin_text",
-    "load_scoring_model", "piece_rows",
+    "eos_ids_of", "load_scoring_model", "piece_rows",
 ]  # fmt: skip

@@ -28,10 +28,11 @@ _TOLERANCE_HALF = 0.5
 class HuggingFaceModel:
     """Any causal language model of the transformers library; see `load`.
 
+    replaces_layers  whether oneDNN's layers may stand in for large layers on the CPU: faster, but only for inference
     prefix_sharing_disabled_reason  why it is read with the plain cache; empty where it is read with prefix sharing
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, replaces_layers: bool = True) -> None:
         self._model = model.eval().requires_grad_(False)
         text = model.config.get_text_config()
         self.vocab_size = int(text.vocab_size)
@@ -41,7 +42,8 @@ class HuggingFaceModel:
         self.context_length = context_length_of(text)
         self.device = torch.device(model.device)
         self.tolerance = _TOLERANCE.get(model.dtype, _TOLERANCE_HALF)
-        use_onednn_layers(self._model)  # before the readers, which measure and compare what they will compute
+        if replaces_layers:
+            use_onednn_layers(self._model)  # before the readers, which measure and compare what they will compute
         self._plain_reader = PlainReader(model)
         shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain_reader, self.tolerance)
         self._reader: Any = shared or self._plain_reader
@@ -64,6 +66,13 @@ class HuggingFaceModel:
         whose rows can be reordered.
         """
         adapter = cls(load_model(path_or_name, device, dtype))
+        adapter._plain_reader.try_out(adapter.eos_ids[0])
+        return adapter
+
+    @classmethod
+    def of_loaded(cls, model: PreTrainedModel) -> HuggingFaceModel:
+        """A model of the caller's, which keeps its layers. Raises ModelUnavailable as `load` does."""
+        adapter = cls(model, replaces_layers=False)
         adapter._plain_reader.try_out(adapter.eos_ids[0])
         return adapter
 

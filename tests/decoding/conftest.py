@@ -6,9 +6,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from app.models import ModelFiles, open_model_files
-from app.models.tokenizer import Speller
 from app.settings import BUILT_IN_MODEL
-from decoding.forced_tokens import TokenBytes
+from decoding.forced_tokens import Speller, TokenBytes
 
 
 @pytest.fixture(scope="session")

@@ -15,14 +15,13 @@ import torch
 from tokenizers import Tokenizer
 
 from app.models import ModelFiles
-from app.models.tokenizer import Speller
 from compiler.artifact import CompiledConstraint
 from compiler.pipeline import compile_spec
 from compiler.pushdown import PushdownAutomaton
 from compiler.spec import spec_from_json
 from compiler.text import answer_text
 from decoding.engine import Engine
-from decoding.forced_tokens import TokenBytes
+from decoding.forced_tokens import Speller, TokenBytes
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel
 from decoding.model.loading import load_model

@@ -30,7 +30,7 @@ from app.messages import (
     named_generation,
 )
 from app.models import ModelFiles, checked_model, open_model_files, open_scorers
-from app.models.tokenizer import PromptEncoder, Speller, open_tokenizer
+from app.models.tokenizer import PromptEncoder, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside
 from app.settings import Settings
@@ -70,7 +70,7 @@ from decoding.errors import (
     ReplayRejected,
     VocabularyMismatch,
 )
-from decoding.forced_tokens import TokenBytes
+from decoding.forced_tokens import Speller, TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
 from decoding.model import HuggingFaceModel, LanguageModel

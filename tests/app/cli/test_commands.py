@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from app.cli.main import run
 from app.main import create_app
+from docs.tools.pages import DOCS
 from tests.servers.forkserver import run_process
 from tests.servers.service_process import ServiceProcess
 
@@ -122,6 +124,26 @@ def test_the_exit_status_reflects_the_outcome(
 ) -> None:
     url_options = () if "--url" in arguments or HASH in arguments else ("--url", service_url)
     assert exit_status(monkeypatch, *arguments, *url_options) == status
+
+
+COMMANDS = re.findall(r"^\| `abs (\w+)", (DOCS / "command-line.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_has_an_example(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("keys", "new") if command == "keys" else (command,)
+    assert exit_status(monkeypatch, *names, "--help") == 0
+    usage, example = capsys.readouterr().out.strip().partition("\n")[::2]
+    assert f"abs {' '.join(names)} " in usage
+    assert re.search(rf"^ (.* )?abs {' '.join(names)}", example, re.MULTILINE), example
+
+
+def test_all_commands_are_documented(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status(monkeypatch, "--help") == 0
+    listed = re.findall(r"^│ (\w+) ", capsys.readouterr().out.partition(" Commands ")[2], re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
 
 
 def test_an_invalid_setting_exits_with_the_service_status(monkeypatch: pytest.MonkeyPatch) -> None:
