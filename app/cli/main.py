@@ -30,9 +30,9 @@ from app.cli.keys import key_commands
 from app.cli.processes import Model, add_processes
 from app.cli.render import ProgressEvent, progress_line, show_checked, show_compiled, show_error, show_generated
 from app.errors import AppError, StorageDown
-from app.models import open_model_files
+from app.models import model_sources, only, open_model_files
 from app.observability import logs
-from app.settings import QUEUES, Settings, read_settings
+from app.settings import BUILT_IN, QUEUES, Settings, is_set, read_settings
 from app.wiring import check_storage, open_broker, open_store
 from app.worker.handler_loader import exit_if_still_loading
 
@@ -195,8 +195,12 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         host: str | None = None, port: Annotated[int | None, Opt(help="0 for a free port")] = None,
         model: Model = None, log_level: str | None = None,
     ) -> None:
-        """Run the service."""
-        _serve(create_app, _settings(host=host, port=port, model=model, log_level=log_level))
+        """Run the service. Alone, without ABS_MODEL, it has both built-in models."""
+        settings = _settings(host=host, port=port, model=model, log_level=log_level)
+        # With a server there are other processes, which have to serve the same models.
+        if model is None and not is_set("model") and settings.storage.broker.startswith("memory:"):
+            settings = settings.changed(model=tuple(BUILT_IN))
+        _serve(create_app, settings)
 
     @app.command(epilog="abs doctor --deep")
     def doctor(
@@ -217,7 +221,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
 
     @app.command(epilog="abs demo")
     def demo() -> None:
-        """Start the service with the built-in model, answer three questions, and stop."""
+        """Start the service with the built-in models, answer three questions, and stop."""
         run_demo(Console(highlight=False))
 
     @app.command(epilog="abs openapi --output openapi.json")
@@ -238,7 +242,9 @@ def _settings(**options: object) -> Settings:
 def _serve(create_app: CreateApp, settings: Settings) -> None:
     """Serves until a signal. Invalid settings are reported before the port is bound."""
     http_server.require_guarded(settings)
-    open_broker(settings), open_store(settings), open_model_files(settings.inference.model)
+    open_broker(settings), open_store(settings)
+    for source in model_sources(settings):
+        open_model_files(source.location)
     with logs.writing(settings):
         _check_storage(settings)
         served = http_server.serve(create_app(settings), _listen(settings), settings)
@@ -288,7 +294,9 @@ class _Sender:
             status.update(f"waiting for {self.url}")
             return AsyncClient(self.url, _settings().auth.api_key, retry=self.retry)
         status.update("loading the model" if "generate" in self.queues else "loading the tokenizer")
-        return in_process(self.create_app, _settings(model=self.model), self.queues, observer)
+        settings = _settings(model=self.model)
+        # A command has one request, which needs one model.
+        return in_process(self.create_app, only(model_sources(settings)[0], settings), self.queues, observer)
 
 
 Send = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult]]
