@@ -138,7 +138,7 @@ class UnknownAutomatonError(NotFoundError, codes="unknown_automaton"):
 
 
 class UnknownModelError(NotFoundError, codes="unknown_model"):
-    """The model is not served here. `served`: the model that is."""
+    """The model is not served here. `served`: the models that are, separated by commas."""
 
     served: str | None
 

@@ -14,7 +14,7 @@ from app.messages import CompileJobResult, grammar_warnings, signing_keys
 from app.settings import Settings
 from compiler.artifact import CompiledConstraint
 from compiler.codec import decode
-from compiler.errors import ArtefactInvalid
+from compiler.errors import ArtefactInvalid, OtherVocabulary
 from compiler.limits import DEFAULT_LIMITS, Limits
 from compiler.products import LazyProduct
 from compiler.text import AnyText, PartText, ProductText, PushdownText, parts_of_text
@@ -86,17 +86,24 @@ def _decoded(data: bytes, secret: bytes, automaton: str, vocabulary: str) -> Com
     return decode(data, automaton_secret(last, automaton), vocabulary)
 
 
+DecodedCache = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint]
+
+
 class Decoder:
     """Decodes automata for one vocabulary, and remembers the last few. May be used from several threads.
 
     Beside them it remembers constraints over bytes that were compiled for a check, in the same space.
+
+    cache  of the decoders with the same secret and limits, one for each vocabulary
     """
 
-    def __init__(self, secret: bytes, fingerprint: str, bytes_max: int, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, secret: bytes, fingerprint: str, cache: DecodedCache, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         self._secret = secret
         self._fingerprint = fingerprint
         self._limits = limits
-        self._cache = ByteBoundedLru[tuple[str, bytes] | str, CompiledConstraint](bytes_max)
+        self._cache = cache
         self._lock = threading.Lock()
 
     def __call__(self, automaton: str, data: bytes) -> CompiledConstraint:
@@ -108,6 +115,8 @@ class Decoder:
                 constraint = open_automaton(data, self._secret, automaton, self._fingerprint, self._limits)
                 size = len(data) + token_bytes(constraint) + _text_bytes(constraint.text) + _capture_bytes(constraint)
                 self._cache.put((automaton, data), constraint, size)
+            if constraint.vocabulary != self._fingerprint:  # a decoder of another model has put it there
+                raise OtherVocabulary("the stored automaton is for another vocabulary")
             return constraint
 
     def over_bytes(self, automaton: str) -> CompiledConstraint | None:
@@ -150,12 +159,16 @@ _opening = threading.Lock()  # two threads that ask for the first time get the s
 def open_decoder(settings: Settings, fingerprint: str) -> Decoder:
     """The decoder of this process for these settings and this vocabulary: API and workers share its space."""
     with _opening:
-        return _decoder(settings.auth.secret, fingerprint, settings.retention.automaton_cache_bytes, settings.limits)
+        decoders, cache = _decoders(settings.auth.secret, settings.retention.automaton_cache_bytes, settings.limits)
+        if fingerprint not in decoders:
+            decoders[fingerprint] = Decoder(settings.auth.secret, fingerprint, cache, settings.limits)
+        return decoders[fingerprint]
 
 
 @functools.lru_cache(maxsize=1)
-def _decoder(secret: bytes, fingerprint: str, bytes_max: int, limits: Limits) -> Decoder:
-    return Decoder(secret, fingerprint, bytes_max, limits)
+def _decoders(secret: bytes, bytes_max: int, limits: Limits) -> tuple[dict[str, Decoder], DecodedCache]:
+    """The decoders by vocabulary, and the space that they share."""
+    return {}, DecodedCache(bytes_max)
 
 
 def summary(automaton: str, constraint: CompiledConstraint, cached: bool, compile_ms: float) -> CompileJobResult:

@@ -166,13 +166,13 @@ class UnknownAutomaton(CallerError):
 
 
 class UnknownModel(CallerError):
-    """The request names a model that is not served here. `served` names the served model."""
+    """The request names a model that is not served here. `served` names those that are, separated by commas."""
 
     facts = ErrorFacts(404, "unknown_model", "The model is not served here", ("served",))
 
-    def __init__(self, served: str) -> None:
-        message = f"this service serves the model {served!r}; leave `model` out, or name that one"
-        super().__init__(message, served=served)
+    def __init__(self, served: tuple[str, ...]) -> None:
+        message = f"models served here: {', '.join(map(repr, served))}; leave `model` out, or name one of them"
+        super().__init__(message, served=", ".join(served))
 
 
 class AnswerTooLarge(CallerError):
@@ -381,7 +381,7 @@ class MessageInvalid(AppError):
 
 
 class ModelChanged(AppError):
-    """A file of the model has changed. The model is not loaded."""
+    """A file of the model has changed, or processes have different models."""
 
 
 class InternalError(AppError):

@@ -88,8 +88,8 @@ async def _run(server: uvicorn.Server, listener: socket.socket, app: Any) -> Non
 
 def _drain(app: Any) -> None:
     components = getattr(getattr(app, "state", None), "components", None)  # of another app: none
-    if components is not None and components.service is not None:
-        components.service.jobs.drain()
+    if components is not None and components.models is not None:
+        components.models.jobs.drain()
 
 
 async def _freeze() -> None:

@@ -34,13 +34,13 @@ from app.api.schemas import ProblemBody
 from app.auth import ROUTE_SCOPES, KeyRing, Limiter, method_not_allowed
 from app.errors import AppError
 from app.messages import FORMAT, CompiledEventBody, RestartEventBody, StepEventBody
-from app.models import open_model_files, open_scorers
+from app.models import open_scorers, queues_of
 from app.observability import metrics, tracing
 from app.openai.errors import PREFIX, ErrorFormat, document_error_body, document_errors, error_response
 from app.openai.native import router as native
 from app.openai.routes import router as openai
 from app.openai.token_routes import router as tokens
-from app.service import Service
+from app.service import ServedModels
 from app.settings import Settings, read_settings
 from app.wiring import handler_opener, open_broker, open_limiter, open_store, require_engines
 from app.worker.loop import serve
@@ -87,21 +87,23 @@ async def _lifespan(app: FastAPI, settings: Settings, limiter: Limiter | None) -
     """Open the service, run the embedded workers, and close in reverse order."""
     with tracing.exporting(settings):
         broker, store = open_broker(settings), open_store(settings)
-        files = await asyncio.to_thread(open_model_files, settings.inference.model)
         scorers = await asyncio.to_thread(open_scorers, settings)
+        models = await asyncio.to_thread(ServedModels, settings, broker, store, scorers)
         async with asyncio.TaskGroup() as group:
             workers = [
                 group.create_task(serve(queue, handler_opener(queue), broker, store, settings))
-                for queue in settings.process.embedded_workers
+                for queue in queues_of(settings, settings.process.embedded_workers)
             ]
             components = components_of(app)
-            components.service = service = Service(settings, broker, store, files, scorers=scorers)
-            components.probe = StorageProbe(broker, store)
-            metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
+            components.models = models
+            components.probe = StorageProbe(broker, store, queues_of(settings))
+            for service in models:
+                files = service.files
+                metrics.serves(service.model, files.revision, files.vocabulary.fingerprint, FORMAT)
             yield
             # New requests are refused before the embedded workers stop, so no job waits for a worker that is gone.
-            service.jobs.close()
-            components.service = None
+            models.jobs.close()
+            components.models = None
             for worker in workers:
                 worker.cancel()
         await broker.close()

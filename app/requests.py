@@ -40,7 +40,6 @@ class GenerateParams:
     prompt: str | tuple[int, ...]
     spec: Spec | None
     automaton: str | None
-    model: str | None
     options: GenerationOptions
     timeout_s: float | None
     priority: Priority = "interactive"

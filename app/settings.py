@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import re
 import secrets
@@ -27,7 +26,8 @@ from compiler.errors import nearest
 from compiler.limits import Limits
 
 PREFIX = "ABS_"
-BUILT_IN_MODEL = str(Path(__file__).parent / "models" / "captions")
+BUILT_IN = {name: str(Path(__file__).parent / "models" / name) for name in ("captions", "stories")}
+BUILT_IN_MODEL = BUILT_IN["captions"]
 SECRET_BYTES_MIN = 16  # of each value of ABS_SECRET
 LEASE_S_MIN = 2.0  # a worker on a busy machine may be late by a second
 MEASURED = 0  # of generation_memory_bytes: a share of what is free when the worker starts
@@ -42,6 +42,17 @@ MAY_BE_PUBLIC: tuple[PublicPath, ...] = get_args(PublicPath)
 def _split(value: object) -> object:
     """The parts of a variable's text; other values are passed on."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _folders(models: tuple[str, ...]) -> tuple[str, ...]:
+    """The models, with the folders of the built-in ones in place of their names."""
+    return tuple(model if Path(model).is_dir() else BUILT_IN.get(model, model) for model in models)
+
+
+def _require_one_for_each(digests: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    if digests and len(digests) != len(info.data.get("model", digests)):
+        raise ValueError(f"should have one SHA-256 for each model of {PREFIX}MODEL")
+    return digests
 
 
 def _require_possible_timeout(value: float, info: ValidationInfo) -> float:
@@ -62,6 +73,7 @@ Count = Annotated[int, Field(gt=0)]
 Amount = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # may be 0
+Digests = Annotated[tuple[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...], BeforeValidator(_split)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
@@ -78,10 +90,11 @@ class _Group(BaseModel):
 class InferenceSettings(_Group):
     """Model and generation."""
 
-    model: Text = _setting(BUILT_IN_MODEL, "folder or Hugging Face name of a causal language model")
-    model_sha256: str = _setting(
-        "", "SHA-256 of the model's files as `abs doctor` prints it; a worker loads no other files; empty: any",
-        pattern="^([0-9a-f]{64})?$")
+    model: Annotated[Words, Field(min_length=1), AfterValidator(_folders)] = _setting(
+        (BUILT_IN_MODEL,), "causal language models, each by its folder, its Hugging Face name, or as `captions` or "
+        "`stories`; a request's `model` selects one, the first is the default; `abs serve` alone has both of these")
+    model_sha256: Annotated[Digests, AfterValidator(_require_one_for_each)] = _setting(
+        (), "SHA-256 of each model's files as `abs doctor` prints it; a worker loads no other files; empty: any")
     device: Text = _setting("auto", "where the model runs: `cpu`, `cuda`, ...; `auto` takes a GPU where there is one")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _setting(
         "auto", "precision: `float32`, `bfloat16` or `float16`; `auto` is float32 on a CPU, else the checkpoint's")
@@ -99,16 +112,10 @@ class InferenceSettings(_Group):
         128, "states that a row's step expands to find ways to the end, where a constraint is too large for one "
         "automaton; the same for all workers")
     generation_memory_bytes: Amount = _setting(
-        MEASURED,
-        "memory of all generations, of which one request may take seven eighths; 0: a quarter of what is free on the "
-        "model's device after it is loaded")
+        MEASURED, "memory of a model's generations, of which one request may take seven eighths; 0: a quarter of what "
+        "is free on its device after it is loaded")
     device_table_cache_bytes: Count = _setting(
-        256 * 2**20, "constraints' tables kept on the device for further requests")
-
-    @property
-    def model_id(self) -> str:
-        """The model's name in the API. It is a folder's last name, or the whole name of a model of a hub."""
-        return _model_id(self.model)
+        256 * 2**20, "constraints' tables kept on the device for further requests, for each model")
 
 
 class ProcessSettings(_Group):
@@ -246,12 +253,6 @@ class EngineSettings(_Group):
         "native", "translates formulas: `native`, or `mona`, which must be on PATH")
     regex_engine: Literal["native", "fado"] = _setting(
         "native", "translates patterns: `native`, or `fado`, which `make test` and `make reference` install")
-
-
-@functools.lru_cache(maxsize=16)  # read by every request
-def _model_id(model: str) -> str:
-    folder = Path(model)
-    return folder.resolve().name if folder.is_dir() else model
 
 
 class Settings(_Group):

@@ -7,6 +7,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
 from app.errors import SettingsInvalid
+from app.models import model_sources, only
 from app.settings import PREFIX, Settings, let_idle_threads_sleep
 from compiler.errors import EngineFailure
 
@@ -74,13 +75,16 @@ def require_engines(settings: Settings, queues: Iterable[str]) -> None:
 
 
 def handler_opener(queue: str) -> OpenHandler:
-    """A function that opens a queue's handler. It imports nothing until it runs in the worker, so an API loads no model
-    code.
+    """A function that opens a queue's handler, for a queue of generations with its model alone.
+
+    It imports nothing until it runs in the worker, so an API loads no model code.
     """
 
     def open_handler(settings: Settings) -> object:
         let_idle_threads_sleep()
-        return resolve_name(HANDLERS[queue])(settings)
+        opener = resolve_name(HANDLERS[queue.partition("/")[0]])
+        source = next((source for source in model_sources(settings) if source.queue == queue), None)
+        return opener(only(source, settings) if source else settings)
 
     return cast("OpenHandler", open_handler)
 

@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 
 from compiler.artifact import CompiledConstraint
 from compiler.automata import ByteTransducer, Dfa
-from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded
+from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded, OtherVocabulary
 from compiler.grammars import GrammarWarning
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.products import LazyProduct, PartStart, ProductStart, to_json
@@ -229,7 +229,7 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
         raise ArtefactInvalid("the stored automaton cannot be satisfied, or lacks distances")
     if compiled.vocabulary != vocabulary:
         # Token ids mean nothing in another vocabulary, even if all tables fit.
-        raise ArtefactInvalid("the stored automaton is for another vocabulary")
+        raise OtherVocabulary("the stored automaton is for another vocabulary")
     return compiled
 
 

@@ -274,3 +274,7 @@ class VocabularyError(CompileError):
 
 class ArtefactInvalid(CompileError):
     """Stored bytes are not a compiled constraint that this version wrote."""
+
+
+class OtherVocabulary(ArtefactInvalid):
+    """A stored constraint was compiled for another vocabulary."""

@@ -78,7 +78,7 @@ class ScorerModel:
     def _extend(self, feed: StepInput[LabelSession]) -> Scores:
         fed = feed.tokens.tolist()
         rows = [feed.session.rows[parent] for parent in feed.parents.tolist()]
-        inner = torch.empty(len(fed), feed.tokens.shape[1] - 1, self.vocab_size)
+        inner = torch.empty(len(fed), feed.tokens.shape[1] - 1, self.vocab_size, dtype=torch.float32)
         for column in range(inner.shape[1]):
             inner[:, column] = self.log_probs([[*row, *ids[: column + 1]] for row, ids in zip(rows, fed, strict=True)])
         feed.session.rows = [[*row, *ids] for row, ids in zip(rows, fed, strict=True)]

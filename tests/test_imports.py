@@ -80,7 +80,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "openai": "api auth broker errors formats messages models requests service tasks",
         "anthropic": "api errors formats messages openai",
         "worker": "automaton_cache broker errors formats messages models observability requests settings store tasks",
-        "wiring": "auth broker errors settings store worker",
+        "wiring": "auth broker errors models settings store worker",
         "local": "broker errors messages models settings wiring",
         "cli": "api auth errors http_server local messages models observability service settings wiring worker",
         "main": "anthropic api auth cli errors messages models observability openai service settings wiring worker",

@@ -12,7 +12,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from app.cli.demo_questions import AGENT, CATCH, IMPOSSIBLE, PROMPT, SENTENCE, SENTENCE_PROMPT
+from app.cli.demo_questions import AGENT, FLIGHT, IMPOSSIBLE, MODEL, PROMPT, SENTENCE
 from app.settings import Settings
 from docs.tools.reference import ERRORS
 
@@ -126,11 +126,11 @@ def generate_bodies(text: str) -> list[object]:
 def test_the_tutorial_shows_the_questions_of_the_demo() -> None:
     tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     assert generate_bodies(tutorial.partition("## 6.")[2]) == [
-        {"prompt": SENTENCE_PROMPT, "constraint": SENTENCE, "max_tokens": 14},
-        {"prompt": PROMPT, "constraint": IMPOSSIBLE, "max_tokens": 24}, json.loads(json.dumps(AGENT)),
+        {"model": MODEL, "prompt": PROMPT, "constraint": SENTENCE, "max_tokens": 20},
+        {"model": MODEL, "prompt": PROMPT, "constraint": IMPOSSIBLE, "max_tokens": 24}, json.loads(json.dumps(AGENT)),
     ]  # fmt: skip
     (body,) = generate_bodies((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert body == {"prompt": SENTENCE_PROMPT, "constraint": CATCH, "max_tokens": 24}
+    assert body == {"model": MODEL, "prompt": PROMPT, "constraint": FLIGHT, "max_tokens": 20}
 
 
 def test_the_readme_has_at_most_220_lines() -> None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from app.anthropic.errors import MESSAGES
 from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path
 from app.anthropic.writer import MessagesAnswerBody, MessagesWriter
-from app.api.dependencies import IdempotencyKey, ServiceDependency, while_connected
+from app.api.dependencies import IdempotencyKey, ModelsDependency, while_connected
 from app.api.openapi import Responses, errors
 from app.formats import chat_format
 from app.openai.chats.chat_turn import chat_prompt
@@ -36,8 +36,9 @@ router = APIRouter()
     response_model=MessagesAnswerBody, summary="Answer messages (Anthropic)",
 )
 async def messages(
-    request: Request, service: ServiceDependency, body: MessagesRequest, idempotency_key: IdempotencyKey = None
+    request: Request, models: ModelsDependency, body: MessagesRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
+    service = models.of(body.model)
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     with own_paths(own_path):
         chat = await asyncio.to_thread(chat_of, body)
@@ -50,12 +51,13 @@ async def messages(
     summary="Count the tokens of messages (Anthropic)",
 )
 async def count_tokens(
-    request: Request, response: Response, service: ServiceDependency, body: MessagesRequest
+    request: Request, response: Response, models: ModelsDependency, body: MessagesRequest
 ) -> CountTokensResponse:
+    service = models.of(body.model)
     response.headers.update(header_of(ignored_fields(body, service.settings.requests.unknown_fields)))
     with own_paths(own_path):
         chat = await asyncio.to_thread(chat_of, body)
         family = chat_format(service.files.chat_template, service.settings.inference.chat_format)
         prompt = await asyncio.to_thread(chat_prompt, chat, service.files, tool_use(chat), family)
-        counted = service.tokenize(prompt.text, body.model, add_special_tokens=False, markers=prompt.markers)
+        counted = service.tokenize(prompt.text, add_special_tokens=False, markers=prompt.markers)
         return CountTokensResponse(input_tokens=len((await while_connected(request, counted)).ids))

@@ -1,4 +1,4 @@
-"""The parts of a request besides its body. These are the service, the caller, `Idempotency-Key` and `Prefer`."""
+"""The parts of a request besides its body. These are the services, the caller, `Idempotency-Key` and `Prefer`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from app.auth import KeyPolicy
 from app.errors import ClientGone, InvalidRequest, NotReady
-from app.service import Service, SubmissionContext
+from app.service import ServedModels, Service, SubmissionContext
 
 if TYPE_CHECKING:
     from app.api.operations import StorageProbe
@@ -80,9 +80,9 @@ def require_no_key_policy(request: Request, instead: str) -> None:
 
 @dataclass
 class Components:
-    """The open service and probe. Both are None before the application starts and after it stops."""
+    """The open services and probe. Both are None before the application starts and after it stops."""
 
-    service: Service | None = None
+    models: ServedModels | None = None
     probe: StorageProbe | None = None
 
 
@@ -91,11 +91,15 @@ def components_of(app: Any) -> Components:
     return cast(Components, app.state.components)
 
 
-async def _service(request: Request) -> Service:
-    service = components_of(request.app).service
-    if service is None:
+async def _models(request: Request) -> ServedModels:
+    models = components_of(request.app).models
+    if models is None:
         raise NotReady(("the service is starting",))
-    return service
+    return models
+
+
+async def _service(request: Request) -> Service:
+    return (await _models(request)).default
 
 
 async def _components(request: Request) -> Components:
@@ -109,8 +113,10 @@ async def _context_factory(
     return ContextFactory(request, idempotency_key, prefer)
 
 
+ModelsDependency = Annotated[ServedModels, Depends(_models)]
+"""The services of all models. Requests before the start of the application get NotReady."""
 ServiceDependency = Annotated[Service, Depends(_service)]
-"""The service. Requests before the start of the application get NotReady."""
+"""The service of the default model, for requests in which no model takes part."""
 ContextDependency = Annotated[ContextFactory, Depends(_context_factory)]
 ComponentsDependency = Annotated[Components, Depends(_components)]
 

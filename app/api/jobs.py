@@ -57,7 +57,7 @@ async def job_response(request: Request, service: Service, job_id: str) -> JobRe
     return JobResponse(
         id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,
         attempt=state.attempt, ahead=state.ahead, error=error,
-        result=None if failed or result is None else answer_of(job_id, result, service.settings.inference.model_id),
+        result=None if failed or result is None else answer_of(job_id, result, service.model_of(state.queue)),
     )  # fmt: skip
 
 
@@ -106,8 +106,9 @@ _READ: Responses = EVENT_STREAM | {
 async def job_events(
     request: Request, service: ServiceDependency, job_id: JobId, last_event_id: LastEventId = None
 ) -> Response:
-    await service.state(_valid_id(job_id), owner_of(request))  # before a header is sent: the job may be another's
+    # Before a header is sent: the job may be another's.
+    state, _ = await service.state(_valid_id(job_id), owner_of(request))
     if last_event_id == LAST_ID:  # 204 tells an EventSource to stop reconnecting
         return Response(status_code=204)
-    reader = await service.subscribe(job_id)
+    reader = await service.subscribe(job_id, service.model_of(state.queue))
     return JobEvents(reader, request.state.request_id, after=last_event_id or "")

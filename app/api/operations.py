@@ -18,7 +18,6 @@ from app.broker import Broker
 from app.errors import NotReady, StorageDown
 from app.messages import FORMAT, probe_key
 from app.observability import metrics
-from app.settings import QUEUES
 from app.store import Store
 
 STORAGE_S_MAX = 2.0  # that the storage may take to answer a probe
@@ -38,8 +37,8 @@ class VersionResponse(BaseModel):
 class StorageProbe:
     """Reads the state of the storage for /ready and /metrics. One for each application."""
 
-    def __init__(self, broker: Broker, store: Store) -> None:
-        self._broker, self._store = broker, store
+    def __init__(self, broker: Broker, store: Store, queues: tuple[str, ...]) -> None:
+        self._broker, self._store, self._queues = broker, store, queues
         self._key = probe_key(secrets.token_hex(8))
 
     async def keeps(self) -> bool:
@@ -55,7 +54,7 @@ class StorageProbe:
         metrics.QUEUE_TOKENS.clear()
         with contextlib.suppress(StorageDown, TimeoutError):
             async with asyncio.timeout(STORAGE_S_MAX):
-                for queue in QUEUES:
+                for queue in self._queues:
                     backlog = await self._broker.backlog(queue)
                     metrics.QUEUE_REQUESTS.labels(queue, "interactive").set(backlog.interactive)
                     metrics.QUEUE_REQUESTS.labels(queue, "batch").set(backlog.batch)
@@ -65,14 +64,14 @@ class StorageProbe:
 
 async def reasons_not_ready(components: Components) -> tuple[object, ...]:
     """Everything that keeps requests from being served now. Returns within `STORAGE_S_MAX` s in every case."""
-    service, probe = components.service, components.probe
-    if service is None or probe is None:
+    models, probe = components.models, components.probe
+    if models is None or probe is None:
         return ("the service is starting or has stopped",)
-    reasons = ("the service is draining",) if service.jobs.stopping.is_set() else ()
+    reasons = ("the service is draining",) if models.jobs.stopping.is_set() else ()
     try:
         async with asyncio.timeout(STORAGE_S_MAX):
             if await probe.keeps():
-                return (*reasons, *await service.jobs.reasons_not_ready())
+                return (*reasons, *await models.jobs.reasons_not_ready())
             return (*reasons, "the storage does not keep what is written")
     except StorageDown as error:
         return (*reasons, str(error))

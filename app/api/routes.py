@@ -8,7 +8,14 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.automaton_views import as_dot, as_json, as_svg
 from app.api.decode_request import DecodeRequest
-from app.api.dependencies import ContextDependency, ServiceDependency, key_policy_of, owner_of, while_connected
+from app.api.dependencies import (
+    ContextDependency,
+    ModelsDependency,
+    ServiceDependency,
+    key_policy_of,
+    owner_of,
+    while_connected,
+)
 from app.api.jobs import JobResponse, accepted_response
 from app.api.openapi import Responses, errors, text
 from app.api.schemas import (
@@ -21,7 +28,7 @@ from app.api.schemas import (
 )
 from app.errors import UnknownAutomaton
 from app.messages import HASH, CheckResponse, CompileResponse, DecodeResponse, PolicyResponse
-from app.service import Service, SubmittedJob
+from app.service import ServedModels, Service, SubmittedJob
 from compiler.artifact import CompiledConstraint
 
 _CACHED = "public, max-age=86400, immutable"  # the automaton of a hash never changes
@@ -38,21 +45,21 @@ router = APIRouter()
     response_model=CompileResponse | PolicyResponse,
 )
 async def compile_constraint(
-    request: Request, service: ServiceDependency, body: CompileRequest, context_of: ContextDependency
+    request: Request, models: ModelsDependency, body: CompileRequest, context_of: ContextDependency
 ) -> Response:
-    context = context_of(body)
+    context, service = context_of(body), models.of(body.model)
     if policy := body.policy_params(key_policy_of(request)):
         return _json(PolicyResponse, await while_connected(request, service.apply_policy(policy)))
     # Without a key or `Prefer` the caller cannot come back for the answer, so no job of the caller is needed.
     if not context.detached:
         return _json(CompileResponse, await while_connected(request, _compile(service, body, context.owner)))
-    submitted = await while_connected(request, service.begin_describe(body.spec(), body.model, body.explain, context))
+    submitted = await while_connected(request, service.begin_describe(body.spec(), body.explain, context))
     return await respond(request, service, submitted)
 
 
 async def _compile(service: Service, body: CompileRequest, owner: str) -> CompileResponse:
     spec, explanation = body.spec(), None
-    sizes = await service.constraints.compile(spec, body.model, owner)
+    sizes = await service.constraints.compile(spec, owner)
     if body.explain:
         explanation = await service.constraints.explanation(sizes.automaton, spec, owner)
     return CompileResponse.of(sizes, explanation, await service.constraints.warnings(spec))
@@ -63,7 +70,7 @@ async def respond(request: Request, service: Service, submitted: SubmittedJob) -
     if submitted.context.respond_async:
         return await accepted_response(request, service, submitted.job_id)
     result = await while_connected(request, service.answer(submitted))
-    body = answer_of(submitted.job_id, result, service.settings.inference.model_id)
+    body = answer_of(submitted.job_id, result, submitted.model)
     headers = {"x-job-id": submitted.job_id}
     return Response(to_json(Answer, body), media_type="application/json", headers=headers)
 
@@ -95,21 +102,25 @@ def _json(kind: type, body: object) -> Response:
     return Response(to_json(kind, body), media_type="application/json")
 
 
-async def _automaton(service: Service, response: Response, automaton: str) -> CompiledConstraint:
+async def _automaton(
+    models: ServedModels, response: Response, automaton: str
+) -> tuple[Service, CompiledConstraint]:
+    """A stored constraint, and the service of its model."""
     # Only a hash may become part of a key of the store.
     if not HASH.fullmatch(automaton):
         raise UnknownAutomaton("the hash must have 64 hexadecimal digits, as POST /compile returns it")
+    service = await models.of_automaton(automaton)
     constraint = await service.constraints.picture(automaton)
     response.headers["cache-control"] = _CACHED
     response.headers["etag"] = f'"{automaton}"'
-    return constraint
+    return service, constraint
 
 
 @router.get(
     "/automata/{automaton}.dot", responses=text(DOT_TYPE) | _PICTURE_ERRORS, response_class=Response, summary="As DOT"
 )
-async def automaton_dot(service: ServiceDependency, response: Response, automaton: str) -> Response:
-    constraint = await _automaton(service, response, automaton)
+async def automaton_dot(models: ModelsDependency, response: Response, automaton: str) -> Response:
+    _, constraint = await _automaton(models, response, automaton)
     # Large automata take a while to render: a thread keeps the event loop free.
     dot = await asyncio.to_thread(as_dot, constraint)
     return Response(dot, media_type=DOT_TYPE, headers=dict(response.headers))
@@ -119,17 +130,17 @@ async def automaton_dot(service: ServiceDependency, response: Response, automato
     "/automata/{automaton}.svg", responses=text(SVG_TYPE) | _PICTURE_ERRORS, response_class=Response,
     summary="As a picture",
 )
-async def automaton_svg(service: ServiceDependency, response: Response, automaton: str) -> Response:
-    constraint = await _automaton(service, response, automaton)
+async def automaton_svg(models: ModelsDependency, response: Response, automaton: str) -> Response:
+    _, constraint = await _automaton(models, response, automaton)
     svg = await asyncio.to_thread(as_svg, constraint)
     return Response(svg, media_type=SVG_TYPE, headers=dict(response.headers))
 
 
 @router.get("/automata/{automaton}", responses=_PICTURE_ERRORS, summary="States, distances and transitions")
 async def automaton_json(
-    request: Request, service: ServiceDependency, response: Response, automaton: str
+    request: Request, models: ModelsDependency, response: Response, automaton: str
 ) -> AutomatonResponse:
-    constraint = await _automaton(service, response, automaton)
+    service, constraint = await _automaton(models, response, automaton)
     explaining = service.constraints.explanation(automaton, constraint.spec, owner_of(request))
     explanation = await while_connected(request, explaining)
     if explanation is None:  # a later request may get one, so this answer must not be cached

@@ -97,7 +97,7 @@ class _ConstraintBody(Body):
 
 
 class CompileRequest(_ConstraintBody):
-    """A constraint to compile for the served model. Or a policy, whose states are listed."""
+    """A constraint to compile for a served model. Or a policy, whose states are listed."""
 
     model: str | None = None
     explain: bool = Field(True, description="Tell in words and examples what was compiled")
@@ -208,7 +208,6 @@ class GenerateRequest(Body, GenerationOptions):
             prompt=self.prompt or "",
             spec=None if self.constraint is None else spec_from_json(self.constraint),
             automaton=self.automaton,
-            model=self.model,
             options=GenerationOptions(**options),
             timeout_s=self.timeout_s,
             priority=self.priority,
@@ -291,7 +290,7 @@ class ModelCardBody(StrictModel):
 
 
 class ModelListResponse(StrictModel):
-    """The served models: one."""
+    """The served models, the default one first."""
 
     object: Literal["list"] = "list"
     data: tuple[ModelCardBody, ...]

@@ -15,7 +15,7 @@ from rich.console import Console
 from abs_client import Client, ConnectionFailedError, Readiness
 from app.cli.demo_questions import REQUEST_S_MAX, compare_with_and_without, hold_an_agent, refuse_the_impossible
 from app.cli.in_process import ONCE
-from app.settings import BUILT_IN_MODEL, PREFIX, environment_with
+from app.settings import BUILT_IN, PREFIX, environment_with
 
 LISTENING = "listening on "  # precedes the URL in the output of `abs serve` and `abs up`
 START_S_MAX = 120.0
@@ -34,7 +34,7 @@ def run_demo(console: Console) -> None:
     """Runs the demo. Raises ServerFailed, or AbsError if a request fails."""
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        with console.status("loading the built-in model"):
+        with console.status("loading the built-in models"):
             url = stack.enter_context(_server())
             client = stack.enter_context(Client(url, "", timeout_s=REQUEST_S_MAX, retry=ONCE))
         console.print(f"[dim]the service is ready at {url} after {time.perf_counter() - began:.1f} s[/]")
@@ -50,7 +50,7 @@ def run_demo(console: Console) -> None:
 @contextlib.contextmanager
 def _server() -> Iterator[str]:
     """The URL of a ready service. The service is stopped at the end."""
-    options = ["--host", "127.0.0.1", "--port", "0", "--model", BUILT_IN_MODEL, "--log-level", "warning"]
+    options = ["--host", "127.0.0.1", "--port", "0", "--model", ",".join(BUILT_IN), "--log-level", "warning"]
     # A process of its own, so that the demo takes the same path as a deployed service.
     command = [sys.executable, "-m", "app.main", "serve", *options]
     environment = environment_with({}, without=(f"{PREFIX}KEYS_FILE",))  # the demo's requests carry no key

@@ -14,10 +14,10 @@ from rich.text import Text
 from abs_client import BudgetTooSmallError, Client, ConstraintUnsatisfiableError, Policy
 
 REQUEST_S_MAX = 60.0
-PROMPT = "sentence:"
-SENTENCE_PROMPT = "concepts: dog, frisbee, catch\nsentence:"
-CATCH = {"keywords": ["dog", ["catch", "catches", "caught"], "frisbee"], "ordered": True}
-SENTENCE = {"all": [CATCH, {"regex": r".*[a-z]\."}]}
+MODEL, PROMPT = "stories", "One day, a"
+FLIGHT = {"keywords": ["cat", ["fly", "flies", "flew"], "moon"], "ordered": True}
+SENTENCE = {"all": [FLIGHT, {"regex": r".*[a-z]\."}]}
+RECORD_MODEL, RECORD_PROMPT = "captions", "sentence:"
 RECORD = {
     "json_schema": {
         "type": "object",
@@ -31,7 +31,7 @@ RECORD = {
     },
 }  # fmt: skip
 BUDGETS = (1, 1.5, 2)  # of the least one
-IMPOSSIBLE = {"all": [{"keywords": ["dog", "frisbee"]}, {"max_words": 12}, {"regex": "[^gG]*"}]}
+IMPOSSIBLE = {"all": [{"keywords": ["cat", "moon"]}, {"max_words": 12}, {"regex": "[^oO]*"}]}
 RULES = (
     "precedence(confirm, refund)", "G(!call(refund, amount > 100))", "existence(refund)", "response(refund, notify)",
 )  # fmt: skip
@@ -57,26 +57,22 @@ AGENT = {
 
 def compare_with_and_without(client: Client, url: str) -> Iterator[RenderableType]:
     """What the model writes with and without a constraint, by budget."""
-    yield "A sentence with dog, catch and frisbee in this order; JSON of a schema:"
+    yield f"{PROMPT!r}, with cat, fly and moon in this order ({MODEL}); JSON ({RECORD_MODEL}):"
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("the model alone", no_wrap=True, max_width=27)
     table.add_column("with the constraint", no_wrap=True)
-    for prompt, constraint in ((SENTENCE_PROMPT, SENTENCE), (PROMPT, RECORD)):
-        least = client.compile(constraint, explain=False).min_tokens
+    for model, prompt, constraint in ((MODEL, PROMPT, SENTENCE), (RECORD_MODEL, RECORD_PROMPT, RECORD)):
+        least = client.compile(constraint, explain=False, model=model).min_tokens
         for factor in BUDGETS:
-            budget = math.ceil(factor * least)
-            texts = _unconstrained(url, prompt, budget), _constrained(client, prompt, constraint, budget)
-            table.add_row(str(budget), *(_verdict(client, constraint, text.strip()) for text in texts))
+            request: dict[str, Any] = {"prompt": prompt, "max_tokens": math.ceil(factor * least), "model": model}
+            texts = _unconstrained(url, request), client.generate(**request, constraint=constraint).choices[0].text
+            table.add_row(str(request["max_tokens"]), *(_verdict(client, constraint, text.strip()) for text in texts))
     yield table
 
 
-def _constrained(client: Client, prompt: str, constraint: Mapping[str, Any], max_tokens: int) -> str:
-    return client.generate(prompt, constraint, max_tokens=max_tokens).choices[0].text
-
-
-def _unconstrained(url: str, prompt: str, max_tokens: int) -> str:
-    body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+def _unconstrained(url: str, request: Mapping[str, Any]) -> str:
+    body = {**request, "temperature": 0}
     response = httpx2.post(f"{url}/v1/completions", json=body, timeout=REQUEST_S_MAX).raise_for_status()
     return str(response.json()["choices"][0]["text"])
 
@@ -88,15 +84,15 @@ def _verdict(client: Client, constraint: Mapping[str, Any], text: str) -> Text:
 
 def refuse_the_impossible(client: Client, _: str) -> Iterator[RenderableType]:
     """What no text can meet, by its constraint or its budget."""
-    yield "A dog and a frisbee in at most 12 words, without the letter g:"
+    yield "A cat and the moon in at most 12 words, without the letter o:"
     try:
-        client.generate(PROMPT, IMPOSSIBLE, max_tokens=24)
+        client.generate(PROMPT, IMPOSSIBLE, max_tokens=24, model=MODEL)
     except ConstraintUnsatisfiableError as error:
         yield Text(f"\u2717 {error.code}: {error.detail}", style="red")
-    least = client.compile(SENTENCE, explain=False).min_tokens
+    least = client.compile(SENTENCE, explain=False, model=MODEL).min_tokens
     yield f"The sentence above in {least - 1} tokens:"
     try:
-        client.generate(SENTENCE_PROMPT, SENTENCE, max_tokens=least - 1)
+        client.generate(PROMPT, SENTENCE, max_tokens=least - 1, model=MODEL)
     except BudgetTooSmallError as error:
         yield Text(f"\u2717 {error.code}: {error.detail}", style="red")
 

@@ -29,11 +29,20 @@ from rich.text import Text
 from abs_client import AbsError
 from app import __version__
 from app.auth import read_keys
-from app.cli.demo_questions import CATCH, SENTENCE_PROMPT
+from app.cli.demo_questions import FLIGHT, PROMPT
 from app.cli.in_process import CreateApp, in_process
 from app.errors import AppError, ModelChanged
 from app.http_server import exposure_warning, require_guarded
-from app.models import digest_of, digests_of, model_files, open_model_files, require_meant
+from app.models import (
+    ModelSource,
+    digest_of,
+    digests_of,
+    model_files,
+    model_sources,
+    only,
+    open_model_files,
+    require_meant,
+)
 from app.settings import FROM_FILES, MEASURED, QUEUES, Settings
 from app.wiring import check_storage, describe_device
 from compiler.engines import open_engines
@@ -90,7 +99,7 @@ def examine(read: Callable[[], Settings], create_app: CreateApp, deep: bool) -> 
         findings += _findings(name, check, settings)
     if deep:
         findings = [finding for finding in findings if finding.check != "weights"]
-        findings += _findings("weights", _weights, settings)
+        findings += _findings("weights", _all_weights, settings)
         findings += _findings("round trip", lambda chosen: _round_trip(create_app, chosen), settings)
     return findings
 
@@ -164,12 +173,17 @@ def _engines(settings: Settings) -> Iterator[Finding]:
     yield Finding("engines", OK, f"{chosen}; {optional}")
 
 
-def _model(settings: Settings) -> Iterator[Finding]:
-    files = open_model_files(settings.inference.model)
+def _models(settings: Settings) -> Iterator[Finding]:
+    for source in model_sources(settings):
+        yield from _model(source, settings)
+
+
+def _model(source: ModelSource, settings: Settings) -> Iterator[Finding]:
+    files = open_model_files(source.location)
     vocabulary, context = files.vocabulary, files.context_tokens or "unknown"
     yield Finding(
         "model", OK,
-        f"{settings.inference.model_id} ({files.revision}) at {files.folder}: {vocabulary.size} ids, ends with "
+        f"{source.name} ({files.revision}) at {files.folder}: {vocabulary.size} ids, ends with "
         f"{', '.join(map(str, vocabulary.eos_ids))}, context {context}, tokenizer {vocabulary.fingerprint[:12]}",
     )
     weights = sorted(file for pattern in WEIGHTS for file in files.folder.glob(pattern))
@@ -179,7 +193,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
         yield Finding("weights", state, f"no {' or '.join(WEIGHTS)} in {files.folder}",
                       "download the whole model; only a generate worker needs its weights")
     elif size <= HASHED_BYTES_MAX:
-        yield from _weights(settings)
+        yield from _weights(source)
     else:
         yield Finding("weights", OK, f"{size / GIB:.1f} GiB in {len(weights)} files; --deep hashes them")
     free = _available_bytes()
@@ -189,12 +203,17 @@ def _model(settings: Settings) -> Iterator[Finding]:
                       "use a smaller model, ABS_DTYPE=bfloat16, or a machine with more memory")
 
 
-def _weights(settings: Settings) -> Iterator[Finding]:
-    """The digest of the model's files, compared with the expected one."""
-    folder = open_model_files(settings.inference.model).folder
+def _all_weights(settings: Settings) -> Iterator[Finding]:
+    for source in model_sources(settings):
+        yield from _weights(source)
+
+
+def _weights(source: ModelSource) -> Iterator[Finding]:
+    """The digest of a model's files, compared with the expected one."""
+    folder = open_model_files(source.location).folder
     digests = digests_of(folder)
     try:
-        require_meant(digests, folder, settings)
+        require_meant(digests, folder, source)
     except ModelChanged as error:
         yield Finding("weights", "failed", str(error),
                       f"install the model again; the SHA-256 of these files is {digest_of(digests)}")
@@ -303,10 +322,12 @@ def _traces(settings: Settings) -> Iterator[Finding]:
 
 
 def _round_trip(create_app: CreateApp, settings: Settings) -> Iterator[Finding]:
-    """Compiles a constraint and generates a text in this process. Both use the service's routes."""
-    durations = asyncio.run(_compile_and_generate(create_app, settings.changed(broker="memory://", store="memory://")))
-    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in durations.items())
-    yield Finding("round trip", OK, f"the text satisfies its constraint: {times}")
+    """Compiles and generates with each model, by the service's routes."""
+    for source in model_sources(settings):
+        alone = only(source, settings).changed(broker="memory://", store="memory://")
+        durations = asyncio.run(_compile_and_generate(create_app, alone))
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in durations.items())
+        yield Finding("round trip", OK, f"the text of {source.name} satisfies its constraint: {times}")
 
 
 async def _compile_and_generate(create_app: CreateApp, settings: Settings) -> dict[str, float]:
@@ -315,9 +336,9 @@ async def _compile_and_generate(create_app: CreateApp, settings: Settings) -> di
     try:
         async with asyncio.timeout(DEEP_S_MAX), in_process(create_app, settings, QUEUES, lambda _: None) as client:
             times["loading"] = time.perf_counter()
-            await client.compile(CATCH)
+            await client.compile(FLIGHT)
             times["compiling"] = time.perf_counter()
-            answer = await client.generate(SENTENCE_PROMPT, CATCH, max_tokens=24)
+            answer = await client.generate(PROMPT, FLIGHT, max_tokens=24)
             times["generating"] = time.perf_counter()
     except AbsError as error:
         raise AppError(f"rejected: {error.detail}") from error
@@ -327,6 +348,6 @@ async def _compile_and_generate(create_app: CreateApp, settings: Settings) -> di
 
 
 CHECKS: dict[str, Check] = {
-    "packages": _packages, "engines": _engines, "model": _model, "device": _device, "storage": _storage,
+    "packages": _packages, "engines": _engines, "model": _models, "device": _device, "storage": _storage,
     "keys": _keys, "port": _port, "machine": _machine, "traces": _traces,
 }  # fmt: skip

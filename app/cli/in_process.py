@@ -14,7 +14,8 @@ from app.api.dependencies import components_of
 from app.cli.render import ProgressEvent
 from app.errors import NotReady
 from app.messages import NotReadyCode
-from app.service import Service
+from app.models import queues_of
+from app.service import JobClient
 from app.settings import Settings
 
 CreateApp = Callable[[Settings], Any]
@@ -47,10 +48,10 @@ async def in_process(
     app = create_app(settings.changed(embedded_workers=queues, keys_file=""))
     try:
         async with app.router.lifespan_context(app):
-            service = components_of(app).service
-            assert service is not None  # the lifespan has started it
-            service.jobs.observer = observer
-            await _until_ready(service, queues)
+            models = components_of(app).models
+            assert models is not None  # the lifespan has started it
+            models.jobs.observer = observer
+            await _until_ready(models.jobs, queues_of(settings, queues))
             transport = httpx2.ASGITransport(app)
             async with AsyncClient("http://in-process", "", retry=ONCE, transport=transport) as client:
                 yield client
@@ -58,8 +59,8 @@ async def in_process(
         raise group.exceptions[0] from None
 
 
-async def _until_ready(service: Service, queues: tuple[str, ...]) -> None:
-    while reasons := await service.jobs.reasons_not_ready(queues):
+async def _until_ready(jobs: JobClient, queues: tuple[str, ...]) -> None:
+    while reasons := await jobs.reasons_not_ready(queues):
         if not all(reason.code in (NotReadyCode.LOADING, NotReadyCode.NO_WORKER) for reason in reasons):
             raise NotReady(reasons)
         await asyncio.sleep(POLL_S)

@@ -44,9 +44,9 @@ from app.cli.render import show_checked, show_compiled, show_generated
 from app.cli.sender import Sender, remote_model, send_and_show, settings_of
 from app.cli.watch import add_watch
 from app.errors import AppError, StorageDown
-from app.models import open_model_files
+from app.models import model_sources, open_model_files
 from app.observability import logs
-from app.settings import QUEUES, Settings
+from app.settings import BUILT_IN, QUEUES, Settings, is_set
 from app.wiring import check_storage, open_broker, open_store
 from app.worker.handler_loader import exit_if_still_loading
 
@@ -204,8 +204,12 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         host: str | None = None, port: Annotated[int | None, Opt(help="0 for a free port")] = None,
         model: Model = None, log_level: str | None = None,
     ) -> None:
-        """Run the service."""
-        _serve(create_app, settings_of(host=host, port=port, model=model, log_level=log_level))
+        """Run the service. Alone, without ABS_MODEL, it has both built-in models."""
+        settings = settings_of(host=host, port=port, model=model, log_level=log_level)
+        # With a server there are other processes, which have to serve the same models.
+        if model is None and not is_set("model") and settings.storage.broker.startswith("memory:"):
+            settings = settings.changed(model=tuple(BUILT_IN))
+        _serve(create_app, settings)
 
     @app.command(epilog="abs doctor --deep")
     def doctor(
@@ -226,7 +230,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
 
     @app.command(epilog="abs demo")
     def demo() -> None:
-        """Start the service with the built-in model, answer three questions, and stop."""
+        """Start the service with the built-in models, answer three questions, and stop."""
         run_demo(Console(highlight=False))
 
     @app.command(epilog="abs openapi --output openapi.json")
@@ -242,7 +246,9 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
 def _serve(create_app: CreateApp, settings: Settings) -> None:
     """Serves until a signal. Invalid settings are reported before the port is bound."""
     http_server.require_guarded(settings)
-    open_broker(settings), open_store(settings), open_model_files(settings.inference.model)
+    open_broker(settings), open_store(settings)
+    for source in model_sources(settings):
+        open_model_files(source.location)
     with logs.writing(settings):
         _check_storage(settings)
         served = http_server.serve(create_app(settings), _listen(settings), settings)

@@ -12,10 +12,12 @@ from typing import Annotated
 import typer
 
 from app.cli.demo import LISTENING
-from app.settings import Queue, Settings
+from app.settings import Settings
 from app.wiring import require_engines
 
-Model = Annotated[str | None, typer.Option(help="a folder or a Hugging Face name, instead of ABS_MODEL")]
+Model = Annotated[
+    str | None, typer.Option(help="folder or Hugging Face name, in place of ABS_MODEL; or several, separated by commas")
+]
 
 
 def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
@@ -23,7 +25,7 @@ def add_processes(app: typer.Typer, chosen: Callable[..., Settings]) -> None:
 
     @app.command(epilog="ABS_BROKER=redis://localhost ABS_STORE=redis://localhost abs worker generate")
     def worker(
-        queue: Annotated[Queue, typer.Argument(help="its queue")],
+        queue: Annotated[str, typer.Argument(help="compile, generate, or generate/NAME for one of several models")],
         model: Model = None, log_level: str | None = None,
     ) -> None:
         """Run a worker as a separate process. ABS_BROKER and ABS_STORE name its server."""

@@ -17,6 +17,7 @@ from app.cli.exit_status import FAILED, UNSATISFIED, UNSATISFIED_CODES, USAGE
 from app.cli.in_process import ONCE, CreateApp, Observer, in_process
 from app.cli.progress import Display, ProgressDisplay
 from app.cli.render import show_error
+from app.models import model_sources, only
 from app.settings import Settings, read_settings
 
 
@@ -48,7 +49,9 @@ class Sender:
             display.describe(f"waiting for {self.url}")
             return AsyncClient(self.url, settings_of().auth.api_key, retry=self.retry)
         display.describe("loading the model" if "generate" in self.queues else "loading the tokenizer")
-        return in_process(self.create_app, settings_of(model=self.model), self.queues, observer)
+        settings = settings_of(model=self.model)
+        # A command has one request, which needs one model.
+        return in_process(self.create_app, only(model_sources(settings)[0], settings), self.queues, observer)
 
 
 Send = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult]]

@@ -16,8 +16,9 @@ import signal
 
 from app.auth import metrics_guard
 from app.errors import SettingsInvalid, StorageDown
+from app.models import model_sources, queues_of
 from app.observability import logs, metrics, tracing
-from app.settings import PREFIX, Settings
+from app.settings import PREFIX, QUEUES, Settings
 from app.wiring import check_storage, handler_opener, open_broker, open_store, require_engines
 from app.worker.handler_loader import exit_if_still_loading
 from app.worker.handlers.base import Handler, OpenHandler
@@ -29,7 +30,11 @@ log = logging.getLogger(__name__)
 
 
 def run_worker(queue: str, settings: Settings) -> None:
-    """Serves a queue until a signal. Raises SettingsInvalid for storage in memory or an absent engine."""
+    """Serves a queue until a signal, or for `generate` the queues of all models.
+
+    Raises SettingsInvalid for storage in memory, an absent engine or an unknown queue.
+    """
+    queues = _queues(queue, settings)
     for name in ("broker", "store"):
         if getattr(settings.storage, name).startswith("memory:"):
             raise SettingsInvalid(
@@ -42,15 +47,15 @@ def run_worker(queue: str, settings: Settings) -> None:
     with (
         logs.writing(settings), tracing.exporting(settings), metrics.listening(settings, metrics_guard(settings))
     ):
-        asyncio.run(_work(queue, settings))
+        asyncio.run(_work(queue, queues, settings))
     exit_if_still_loading(status=0)
 
 
-async def _work(queue: str, settings: Settings) -> None:
+async def _work(queue: str, queues: tuple[str, ...], settings: Settings) -> None:
     """Runs the worker and handles signals."""
     # Until the server is checked there are no jobs to finish, so the first signal cancels at once.
     started, stopping = asyncio.Event(), asyncio.Event()
-    worker = asyncio.create_task(_serve(queue, settings, started, stopping))
+    worker = asyncio.create_task(_serve(queues, settings, started, stopping))
 
     def on_signal(number: int) -> None:
         log.info("the %s worker stops (%s)", queue, signal.Signals(number).name)
@@ -65,6 +70,15 @@ async def _work(queue: str, settings: Settings) -> None:
     except asyncio.CancelledError:
         if not stopping.is_set():  # not our own cancellation after a signal
             raise
+
+
+def _queues(queue: str, settings: Settings) -> tuple[str, ...]:
+    """The queues that a worker of `queue` serves. `generate/NAME` is one model's, the first one's, too."""
+    by_model = {f"generate/{source.name}": (source.queue,) for source in model_sources(settings)}
+    queues = by_model | {kind: queues_of(settings, (kind,)) for kind in QUEUES}
+    if queue not in queues:
+        raise SettingsInvalid(f"no queue {queue!r}: there are {', '.join(sorted(queues))}")
+    return queues[queue]
 
 
 def use_single_malloc_arena() -> None:
@@ -92,7 +106,7 @@ def _with_frozen_heap(opener: OpenHandler) -> OpenHandler:
     return open_handler
 
 
-async def _serve(queue: str, settings: Settings, started: asyncio.Event, stopping: asyncio.Event) -> None:
+async def _serve(queues: tuple[str, ...], settings: Settings, started: asyncio.Event, stopping: asyncio.Event) -> None:
     """Waits for the server, checks it, then serves. Raises SettingsInvalid if the server is unsuitable."""
     while True:
         try:
@@ -104,7 +118,10 @@ async def _serve(queue: str, settings: Settings, started: asyncio.Event, stoppin
     broker, store = open_broker(settings), open_store(settings)
     started.set()
     try:
-        await serve(queue, _with_frozen_heap(handler_opener(queue)), broker, store, settings, stopping)
+        async with asyncio.TaskGroup() as group:
+            for queue in queues:
+                opener = _with_frozen_heap(handler_opener(queue))
+                group.create_task(serve(queue, opener, broker, store, settings, stopping))
     finally:
         await broker.close()
         await store.close()

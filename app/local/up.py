@@ -19,7 +19,7 @@ from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervisor import EventSink, LocalFailed, Program, Supervisor
 from app.messages import NotReadyCode
-from app.models import open_model_files
+from app.models import model_sources, open_model_files, queues_of
 from app.settings import PREFIX, Settings, environment_with, is_set
 from app.wiring import open_broker
 
@@ -42,7 +42,8 @@ def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> N
         if getattr(settings.storage, name) != getattr(Settings().storage, name):
             raise SettingsInvalid(f"`abs up` starts its own server: unset {PREFIX}{name.upper()}")
     os.umask(0o077)  # logs and data are readable by their owner only
-    open_model_files(settings.inference.model)  # reports a wrong model before any process starts
+    for source in model_sources(settings):  # a wrong model is reported before any process starts
+        open_model_files(source.location)
     settings = settings.changed(port=_free_port(settings.server.host, settings.server.port))
     server = find_server()
     folder = open_folder(Path(settings.process.data_dir))
@@ -84,7 +85,7 @@ def _environment(settings: Settings, folder: Folder) -> dict[str, str]:
     """The environment of every process. It is ours, with the settings, the server's URL and its secret."""
     values = {
         "BROKER": settings.storage.broker, "STORE": settings.storage.store, "SECRET_FILE": str(folder.secret),
-        "HOST": settings.server.host, "PORT": str(settings.server.port), "MODEL": settings.inference.model,
+        "HOST": settings.server.host, "PORT": str(settings.server.port), "MODEL": ",".join(settings.inference.model),
         "LOG_LEVEL": settings.telemetry.log_level, "EMBEDDED_WORKERS": "",
     }
     variables = {PREFIX + name: text for name, text in values.items()}
@@ -134,7 +135,8 @@ async def _start_and_watch(local: _Local, supervisor: Supervisor, names: tuple[s
     broker = open_broker(local.settings)
     try:
         # Workers of an earlier run, whose status the server may still store.
-        earlier = {status.worker for queue in local.workers for status in await broker.workers(queue)}
+        queues = queues_of(local.settings)
+        earlier = {status.worker for queue in queues for status in await broker.workers(queue)}
         for name in names:
             if name != SERVER:
                 supervisor.start(name)
@@ -155,12 +157,12 @@ async def _ready(broker: Broker, local: _Local, earlier: set[str]) -> bool:
 
     earlier  workers of an earlier run, which are ignored
     """
-    for queue, count in local.workers.items():
+    for queue in queues_of(local.settings):
         statuses = [status for status in await broker.workers(queue) if status.worker not in earlier]
         for status in statuses:
             if status.reason not in ("", NotReadyCode.LOADING):
                 raise LocalFailed(f"the {queue} worker cannot start: {status.reason}")
-        if sum(not status.reason for status in statuses) < count:
+        if sum(not status.reason for status in statuses) < local.workers[queue.partition("/")[0]]:
             return False
     try:
         async with httpx2.AsyncClient(trust_env=False) as http:

@@ -47,8 +47,9 @@ class Versioned:
 class JobHeader(Versioned):
     """The origin of a job: its request and its tracing span.
 
-    owner    the caller whose share of the store holds the job's values; empty for no share
-    written  when the job was written, Unix time in s, by the same clock as its deadline; other clocks may differ
+    owner       the caller whose share of the store holds the job's values; empty for no share
+    written     when the job was written, Unix time in s, by the same clock as its deadline; other clocks may differ
+    vocabulary  fingerprint of the vocabulary of the job's model; empty for a job that needs no model
     """
 
     # The defaults describe the request that is being handled when the job is created.
@@ -56,6 +57,7 @@ class JobHeader(Versioned):
     written: float = field(default_factory=time.time)
     request_id: str = field(default_factory=logs.current_request)
     traceparent: str = field(default_factory=tracing.traceparent)
+    vocabulary: str = ""
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
@@ -78,7 +80,7 @@ class OwnedJob(JobHeader):
 
 @dataclass(frozen=True, config=CONFIG)
 class CompileJob(JobHeader):
-    """Compile a constraint for the served model and store it. `spec` is canonical JSON, `deadline` Unix time in s."""
+    """Compile a constraint for a vocabulary and store it. `spec` is canonical JSON, `deadline` Unix time in s."""
 
     automaton: str
     spec: dict[str, JsonValue]

@@ -1,7 +1,7 @@
 """Verifies a model's files by their SHA-256 before loading.
 
 A model is identified by a list in the format of `sha256sum`, one line per file, and by the digest of that list, which
-ABS_MODEL_SHA256 pins. The list of the built-in model is part of the package. Another model may have its list in
+ABS_MODEL_SHA256 pins. The lists of the built-in models are part of the package. Another model may have its list in
 its folder as SHA256SUMS; if that list has the pinned digest, the error names the files that differ.
 """
 
@@ -13,36 +13,37 @@ from pathlib import Path
 
 from app.errors import ModelChanged
 from app.models.files import FILES, download
-from app.settings import BUILT_IN_MODEL, PREFIX, Settings
+from app.models.sources import ModelSource
+from app.settings import BUILT_IN, PREFIX
 
 WEIGHTS = (("*.safetensors", "*.safetensors.index.json"), ("*.bin", "*.bin.index.json"))  # by preference
 LIST = "SHA256SUMS"
-BUILT_IN_LIST = Path(f"{BUILT_IN_MODEL}.sha256")
 
 
-def checked_model(settings: Settings) -> str:
-    """Verifies the model's files and returns the model to load. It is a folder if there is a digest to verify.
+def checked_model(source: ModelSource) -> str:
+    """Verifies a model's files and returns the model to load. It is a folder if there is a digest to verify.
 
     Raises ModelChanged if the files differ, SettingsInvalid if they cannot be downloaded.
     """
-    if not settings.inference.model_sha256 and not _is_built_in(settings.inference.model):
-        return settings.inference.model
+    model = source.location
+    if not source.sha256 and _built_in_list(source) is None:
+        return model
     patterns = (*FILES, *(pattern for kind in WEIGHTS for pattern in kind))
-    model = settings.inference.model
     folder = Path(model) if Path(model).is_dir() else download(model, patterns)
-    require_meant(digests_of(folder), folder, settings)
+    require_meant(digests_of(folder), folder, source)
     return str(folder)
 
 
-def require_meant(digests: Mapping[str, str], folder: Path, settings: Settings) -> None:
+def require_meant(digests: Mapping[str, str], folder: Path, source: ModelSource) -> None:
     """Raises ModelChanged if the digests differ from the expected ones.
 
-    These are the built-in model's or those of the settings.
+    These are a built-in model's or those of the settings.
     """
-    if _is_built_in(settings.inference.model):
-        require_same(digests, read_list(BUILT_IN_LIST), "the built-in model")
-    if settings.inference.model_sha256:  # also of the built-in model, if it is pinned
-        _require_pinned(digests, settings.inference.model_sha256, folder)
+    expected = _built_in_list(source)
+    if expected is not None:
+        require_same(digests, read_list(expected), "the built-in model")
+    if source.sha256:  # also of a built-in model, if it is pinned
+        _require_pinned(digests, source.sha256, folder)
 
 
 def model_files(folder: Path) -> list[Path]:
@@ -110,5 +111,7 @@ def _require_pinned(digests: Mapping[str, str], pinned: str, folder: Path) -> No
     raise ModelChanged(f"the model's files differ from {source}: their SHA-256 is {digest[:12]}…, not {pinned[:12]}…")
 
 
-def _is_built_in(model: str) -> bool:
-    return Path(model).resolve() == Path(BUILT_IN_MODEL).resolve()
+def _built_in_list(source: ModelSource) -> Path | None:
+    """The list of a built-in model. None for another one."""
+    folders = {Path(folder).resolve(): Path(f"{folder}.sha256") for folder in BUILT_IN.values()}
+    return folders.get(Path(source.location).resolve())

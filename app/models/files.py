@@ -60,7 +60,7 @@ class ModelFiles:
         )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=2)  # workers of one process share the vocabulary
+@functools.lru_cache(maxsize=8)  # API and workers of one process share the vocabulary
 def open_model_files(model: str) -> ModelFiles:
     """The files of a model, by folder or by name.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.dependencies import ContextDependency, ServiceDependency, require_no_key_policy, while_connected
+from app.api.dependencies import ContextDependency, ModelsDependency, require_no_key_policy, while_connected
 from app.api.openapi import EVENT_STREAM, errors
 from app.api.routes import ACCEPTED, JOB_ERRORS, LOOKUP_ERRORS, respond
 from app.api.schemas import GenerateRequest, GenerateResponse
@@ -48,9 +48,9 @@ class ConversationRequest:
     response_model=GenerateResponse, summary="Continue a prompt or a conversation under a constraint",
 )
 async def generate(
-    request: Request, service: ServiceDependency, body: GenerateRequest, context_of: ContextDependency
+    request: Request, models: ModelsDependency, body: GenerateRequest, context_of: ContextDependency
 ) -> Response:
-    context = context_of(body)
+    context, service = context_of(body), models.of(body.model)
     if body.messages is None:
         require_no_key_policy(request, "send `messages` in its place")
         params = body.to_params()

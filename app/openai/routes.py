@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.dependencies import (
     ContextFactory,
     IdempotencyKey,
-    ServiceDependency,
+    ModelsDependency,
     require_no_key_policy,
     while_connected,
 )
@@ -50,13 +50,14 @@ def _stream(chunk: str) -> Responses:
     summary="Continue a prompt (OpenAI)",
 )
 async def completions(
-    request: Request, service: ServiceDependency, body: CompletionRequest, idempotency_key: IdempotencyKey = None
+    request: Request, models: ModelsDependency, body: CompletionRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
+    service = models.of(body.model)
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     require_no_key_policy(request, "send `messages` to /v1/chat/completions")
     suffix_tokens = 0
     if body.suffix and infill_tokens(service.files) is None:
-        suffix_tokens = len((await service.tokenize(body.suffix, body.model, add_special_tokens=False)).ids)
+        suffix_tokens = len((await service.tokenize(body.suffix, add_special_tokens=False)).ids)
     # In a thread: reading a large constraint would block the event loop.
     translated = await asyncio.to_thread(translations, body, service.files, service.most_tokens, suffix_tokens)
     return await respond(request, service, body, translated, idempotency_key, CompletionWriter, ignored)
@@ -67,8 +68,9 @@ async def completions(
     summary="Answer messages (OpenAI)",
 )
 async def chat_completions(
-    request: Request, service: ServiceDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
+    request: Request, models: ModelsDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
+    service = models.of(body.model)
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     translated = await translated_chat(request, service, body)
     return await respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
@@ -79,8 +81,9 @@ async def chat_completions(
     summary="Answer a conversation by a response (OpenAI)",
 )
 async def responses(
-    request: Request, service: ServiceDependency, body: ResponsesRequest, idempotency_key: IdempotencyKey = None
+    request: Request, models: ModelsDependency, body: ResponsesRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
+    service = models.of(body.model)
     ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
     with own_paths():
         chat = await asyncio.to_thread(chat_of, body)
@@ -112,7 +115,7 @@ async def respond(
         submitted = await while_connected(request, _begin(service, translated, context))
         headers = {"x-job-id": ", ".join(job.job_id for job in submitted), **ignored}
         headers |= _DEPRECATION if first.deprecated else {}
-        writer = writer_type(submitted[0].job_id, service.settings.inference.model_id, first)
+        writer = writer_type(submitted[0].job_id, service.model, first)
         firsts = range(0, first.n * len(translated), first.n)
         if first.params.stream:
             # A failed compilation is answered with its own status, so the stream starts after it.

@@ -1,4 +1,4 @@
-"""The served model and its tokenizer: `/v1/models`, `/tokenize` and `/detokenize` as vLLM has them."""
+"""The served models and their tokenizers: `/v1/models`, `/tokenize` and `/detokenize` as vLLM has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Request, Response
 from pydantic import Field, model_validator
 
-from app.api.dependencies import ServiceDependency, while_connected
+from app.api.dependencies import ModelsDependency, while_connected
 from app.api.openapi import errors
 from app.api.schemas import ModelCardBody, ModelListResponse
 from app.errors import RouteNotFound
@@ -78,39 +78,39 @@ class DetokenizeResponse(DeferredModel):
 def _card(service: Service) -> ModelCardBody:
     context_tokens = service.files.context_tokens
     return ModelCardBody(
-        id=service.settings.inference.model_id, root=service.settings.inference.model_id,
+        id=service.model, root=service.model,
         context_tokens=context_tokens, max_model_len=context_tokens, vocabulary=service.files.vocabulary.size,
     )  # fmt: skip
 
 
-@router.get("/v1/models", responses=errors(500, 503), summary="The served model")
-async def models(service: ServiceDependency) -> ModelListResponse:
-    return ModelListResponse(data=(_card(service),))
+@router.get("/v1/models", responses=errors(500, 503), summary="The served models")
+async def models(models: ModelsDependency) -> ModelListResponse:
+    return ModelListResponse(data=tuple(map(_card, models)))
 
 
-@router.get("/v1/models/{model}", responses=_LOOKUP_ERRORS, summary="The served model by its name")
-async def model_by_name(service: ServiceDependency, model: str) -> ModelCardBody:
-    service.constraints.require_model(model)
-    return _card(service)
+@router.get("/v1/models/{model}", responses=_LOOKUP_ERRORS, summary="A served model by its name")
+async def model_by_name(models: ModelsDependency, model: str) -> ModelCardBody:
+    return _card(models.of(model))
 
 
-@router.get("/v1/models/{owner}/{model}", responses=_LOOKUP_ERRORS, summary="The served model by its name on a hub")
-async def model_of_hub(service: ServiceDependency, owner: str, model: str) -> ModelCardBody:
-    return await model_by_name(service, f"{owner}/{model}")
+@router.get("/v1/models/{owner}/{model}", responses=_LOOKUP_ERRORS, summary="A served model by its name on a hub")
+async def model_of_hub(models: ModelsDependency, owner: str, model: str) -> ModelCardBody:
+    return await model_by_name(models, f"{owner}/{model}")
 
 
 @router.post("/tokenize", responses=_JOB_ERRORS, summary="Tokenize a prompt or messages (vLLM)")
 @router.post("/v1/tokenize", responses=_JOB_ERRORS, summary="Tokenize a prompt or messages")
 async def tokenize(
-    request: Request, response: Response, service: ServiceDependency, body: TokenizeRequest
+    request: Request, response: Response, models: ModelsDependency, body: TokenizeRequest
 ) -> TokenizeResponse:
+    service = models.of(body.model)
     response.headers.update(header_of(ignored_fields(body, service.settings.requests.unknown_fields)))
     text, markers = body.prompt, None
     if text is None:
         prompt = await asyncio.to_thread(_chat_prompt, body, service)
         text, markers = prompt.text, prompt.markers
     first = body.prompt is not None if body.add_special_tokens is None else body.add_special_tokens
-    result = await while_connected(request, service.tokenize(text, body.model, first, markers))
+    result = await while_connected(request, service.tokenize(text, first, markers))
     names = result.names if body.return_token_strs else None
     return TokenizeResponse(
         count=len(result.ids), max_model_len=service.files.context_tokens, tokens=result.ids, token_strs=names
@@ -129,10 +129,11 @@ def _chat_prompt(body: TokenizeRequest, service: Service) -> RenderedPrompt:
 @router.post("/detokenize", responses=_JOB_ERRORS, summary="The text of token ids (vLLM)")
 @router.post("/v1/detokenize", responses=_JOB_ERRORS, summary="The text of token ids")
 async def detokenize(
-    request: Request, response: Response, service: ServiceDependency, body: DetokenizeRequest
+    request: Request, response: Response, models: ModelsDependency, body: DetokenizeRequest
 ) -> DetokenizeResponse:
+    service = models.of(body.model)
     response.headers.update(header_of(ignored_fields(body, service.settings.requests.unknown_fields)))
-    result = await while_connected(request, service.tokenize(tuple(body.tokens), body.model))
+    result = await while_connected(request, service.tokenize(tuple(body.tokens)))
     return DetokenizeResponse(prompt=result.text)
 
 

@@ -212,7 +212,7 @@ def _translate(
         answer = dataclasses.replace(answer, reply_spec=own, stop_free=free)
         parsed = answer_constraint(answer, parsed)
     fields = prompt | _algorithm_fields(request, unconstrained)
-    fields |= {name: getattr(request, name) for name in ("model", "timeout_s", "priority", "automaton")}
+    fields |= {name: getattr(request, name) for name in ("timeout_s", "priority", "automaton")}
     # An echoed prompt needs the trace: it holds the space that was removed before the answer.
     fields |= {"stream": bool(request.stream), "trace": logprobs or echo, "top_log_probs": request.top_log_probs}
     fields["max_tokens"] = (budget or default) + suffix_tokens

@@ -17,7 +17,6 @@ from app.errors import (
     ServiceBusy,
     ServiceDraining,
     UnknownAutomaton,
-    UnknownModel,
 )
 from app.messages import (
     CompileJob,
@@ -45,7 +44,7 @@ from app.store import Store
 from app.tasks import SharedTasks
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
-from compiler.errors import ArtefactInvalid, SpecUnsupported
+from compiler.errors import ArtefactInvalid, OtherVocabulary, SpecUnsupported
 from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size, spec_warnings
 from compiler.text import ProductText, TextAutomaton
 
@@ -73,11 +72,12 @@ class ResolvedConstraint:
 
 
 class Constraints:
-    """Looks constraints up in the store; compiles and explains them by jobs."""
+    """Looks constraints of one model up in the store; compiles and explains them by jobs."""
 
-    def __init__(self, settings: Settings, jobs: JobClient, store: Store, files: ModelFiles) -> None:
+    def __init__(self, settings: Settings, jobs: JobClient, store: Store, *, model: str, files: ModelFiles) -> None:
         self._settings = settings
         self._jobs = jobs
+        self._model = model
         self._fingerprint = files.vocabulary.fingerprint
         self._constraint_store = ConstraintStore(settings, store, self._fingerprint)
         self._recently_read: ByteBoundedLru[Spec, ResolvedConstraint] = ByteBoundedLru(_RECENTLY_READ_BYTES_MAX)
@@ -85,11 +85,10 @@ class Constraints:
         # Hundreds may ask for one constraint at once, and each decoding of an automaton takes about 1 ms.
         self._loading: SharedTasks[CompileJobResult | None] = SharedTasks()
 
-    async def compile(self, spec: Spec, model: str | None = None, owner: str = "") -> CompileJobResult:
+    async def compile(self, spec: Spec, owner: str = "") -> CompileJobResult:
         """Compile a constraint, or find it in the store. `owner` is the caller's key."""
         if self._jobs.stopping.is_set():
             raise ServiceDraining
-        self.require_model(model)
         check_input_size(spec, self._settings.limits)  # before it is hashed, serialized or queued
         timeout_s = self._settings.requests.timeout_s_default
         async with time_limit(timeout_s):
@@ -112,7 +111,7 @@ class Constraints:
         explanation = await self._constraint_store.explanation(automaton)
         if explanation is None:
             deadline = time.time() + self._settings.requests.timeout_s_max  # not this caller's: others may join
-            job = ExplainJob(automaton, deadline, owner=owner)
+            job = ExplainJob(automaton, deadline, owner=owner, vocabulary=self._fingerprint)
             try:
                 async with time_limit(self._settings.requests.timeout_s_default):
                     result = await self._jobs.run("compile", explain_job_key(automaton), job, ExplainJobResult)
@@ -146,8 +145,13 @@ class Constraints:
         """A stored constraint. Raises UnknownAutomaton."""
         constraint = await self._constraint_store.load(automaton)
         if constraint is None:
-            raise UnknownAutomaton("no stored constraint has this hash: send the constraint to POST /compile")
+            message = f"no stored constraint of the model {self._model!r} has this hash: send it to POST /compile"
+            raise UnknownAutomaton(message)
         return constraint
+
+    async def has(self, automaton: str) -> bool:
+        """Whether a constraint of this hash is stored for the model's vocabulary."""
+        return await self._constraint_store.load(automaton) is not None
 
     async def _stored(self, automaton: str, spec: Spec) -> CompileJobResult | None:
         """A constraint's sizes; None if it is not stored. Raises JobFailed for a cached failure."""
@@ -213,7 +217,7 @@ class Constraints:
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
         deadline = time.time() + self._settings.requests.timeout_s_max  # not this caller's: others may join
-        return CompileJob(automaton, spec_to_wire(spec), deadline, owner=owner)
+        return CompileJob(automaton, spec_to_wire(spec), deadline, owner=owner, vocabulary=self._fingerprint)
 
     async def begin_compile(
         self, constraint: ResolvedConstraint, spec: Spec, context: SubmissionContext, deadline_in_s: float
@@ -227,10 +231,6 @@ class Constraints:
         job = self._compile_job(constraint.automaton, spec, context.owner)
         options = self._jobs.compilation(context.owner, context.detached, deadline_in_s)
         return await self._jobs.submit("compile", compile_job_key(constraint.automaton), job, options)
-
-    def require_model(self, model: str | None) -> None:
-        if model is not None and model != self._settings.inference.model_id:
-            raise UnknownModel(self._settings.inference.model_id)
 
 
 def require_text(spec: Spec) -> None:
@@ -252,7 +252,7 @@ class ConstraintStore:
         self._decode = open_decoder(settings, fingerprint)
 
     async def load(self, automaton: str) -> CompiledConstraint | None:
-        """The constraint of this hash; None if it is not stored."""
+        """The constraint of this hash; None if it is not stored for this vocabulary."""
         key = automaton_key(automaton)
         data = await self._store.get(key, self._settings.retention.automaton_ttl_s)
         if data is None:
@@ -260,6 +260,8 @@ class ConstraintStore:
         try:
             # Decoding verifies the signature and every array of the automaton: too long for the event loop.
             constraint = await asyncio.to_thread(self._decode, automaton, data)
+        except OtherVocabulary:  # of another model: it stays
+            return None
         except ArtefactInvalid:
             # Only these bytes are deleted, so a value that a worker writes meanwhile stays.
             metrics.cache("corrupt")

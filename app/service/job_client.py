@@ -42,7 +42,8 @@ from app.messages import (
     load,
     request_id,
 )
-from app.settings import QUEUES, Settings
+from app.models import queues_of
+from app.settings import Settings
 from app.tasks import SharedTasks
 
 OwnedKind = DescribeJob | GenerateJob | DecodeJob
@@ -121,10 +122,10 @@ class JobClient:
         if not self._broker.durable:
             await asyncio.Event().wait()  # never set: the caller cancels this wait
 
-    async def reasons_not_ready(self, queues: tuple[str, ...] = QUEUES) -> tuple[NotReadyReason, ...]:
-        """Why requests would not be served now; empty when they would."""
+    async def reasons_not_ready(self, queues: tuple[str, ...] | None = None) -> tuple[NotReadyReason, ...]:
+        """Why requests would not be served now; empty when they would. By default those of every queue."""
         reasons = []
-        for queue in queues:
+        for queue in queues_of(self.settings) if queues is None else queues:
             workers = await self._broker.workers(queue)
             if not workers:
                 reasons.append(NotReadyReason(queue))
@@ -176,7 +177,8 @@ class JobClient:
         return SubmitOptions(detached=detached, pools=tuple(pools), deadline_in_s=deadline_in_s)
 
     async def submit_owned(
-        self, job: OwnedKind, context: SubmissionContext, priority: Priority = "interactive", weight: int = 0
+        self, queue: str, job: OwnedKind, context: SubmissionContext, *, priority: Priority = "interactive",
+        weight: int = 0,
     ) -> str:
         """Submit a job that belongs to one caller; returns its id.
 
@@ -185,7 +187,7 @@ class JobClient:
         # Without an Idempotency-Key the job's key is random, so that no other request joins it.
         key = request_id() if context.key is None else idempotent_job_key(context.owner, context.route, context.key)
         # Callers know a description by the route that asks for it.
-        queue, kind = ("compile", "compile") if isinstance(job, DescribeJob) else ("generate", job.kind)
+        kind = "compile" if isinstance(job, DescribeJob) else job.kind
         options = SubmitOptions(
             owner=context.owner, kind=kind, digest=context.digest, priority=priority, weight=weight,
             after=job.compile_job, detached=context.detached,

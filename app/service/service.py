@@ -32,7 +32,7 @@ from app.messages import (
     request_id,
     spec_to_wire,
 )
-from app.models import ModelFiles, ScorerFiles
+from app.models import ModelFiles, ModelSource, ScorerFiles, model_sources
 from app.observability import metrics
 from app.requests import (
     DecodeParams,
@@ -62,6 +62,7 @@ class SubmittedJob:
 
     compile_job  the compilation that the job waits for, to which the caller is subscribed too; None without one
     max_tokens   the budget to check after the compilation; None if it is not checked then
+    model        the model's name
     """
 
     job_id: str
@@ -70,6 +71,7 @@ class SubmittedJob:
     context: SubmissionContext
     compile_job: str | None = None
     max_tokens: int | None = None
+    model: str = ""
 
     @property
     def shares(self) -> tuple[str, ...]:
@@ -84,28 +86,42 @@ class SubmittedJob:
 
 
 class Service:
-    """Answers requests by way of a broker and a store. One for each API process."""
+    """Answers requests to one model by way of a broker and a store.
+
+    source  the model; by default the first one of the settings
+    jobs    the job client, which the services of one API process share
+    """
 
     def __init__(
         self, settings: Settings, broker: Broker, store: Store, files: ModelFiles, *,
-        scorers: Mapping[str, ScorerFiles] | None = None,
+        scorers: Mapping[str, ScorerFiles] | None = None, source: ModelSource | None = None,
+        jobs: JobClient | None = None,
     ) -> None:
+        sources = model_sources(settings)
+        source = source or sources[0]
+        self._names = {each.queue: each.name for each in sources}
         self.settings = settings
         self.files = files
+        self.model, self._queue = source.name, source.queue
         self.scorers = scorers or {}
-        self.jobs = JobClient(settings, broker)
-        self.constraints = Constraints(settings, self.jobs, store, files)
+        self.jobs = jobs or JobClient(settings, broker)
+        self.constraints = Constraints(settings, self.jobs, store, model=source.name, files=files)
+
+    @property
+    def _fingerprint(self) -> str:
+        return self.files.vocabulary.fingerprint
 
     @property
     def most_tokens(self) -> int:
         """The largest budget that a request may have."""
         return self.files.context_tokens or BUDGET_MAX
 
-    async def begin_describe(
-        self, spec: Spec, model: str | None, explain: bool, context: SubmissionContext
-    ) -> SubmittedJob:
+    def model_of(self, queue: str) -> str:
+        """The model whose generations a queue has. This service's own for a queue without a model."""
+        return self._names.get(queue, self.model)
+
+    async def begin_describe(self, spec: Spec, explain: bool, context: SubmissionContext) -> SubmittedJob:
         """Submit the compilation of a constraint as a job. The caller may fetch the result later."""
-        self.constraints.require_model(model)
         check_input_size(spec, self.settings.limits)
         await self.jobs.require_worker("compile")
         timeout_s, arrived = self.settings.requests.timeout_s_default, time.time()
@@ -114,9 +130,10 @@ class Service:
         job = DescribeJob(
             constraint.automaton, explain, arrived + timeout_s, arrived=arrived, names=constraint.names,
             spec=spec_to_wire(spec), warnings=constraint.warnings, compile_job=compile_job, owner=context.owner,
+            vocabulary=self._fingerprint,
         )
-        job_id = await self.jobs.submit_owned(job, context)
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
+        job_id = await self.jobs.submit_owned("compile", job, context)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, model=self.model)
 
     async def begin(
         self, params: GenerateParams | DecodeParams, context: SubmissionContext = CONTEXT_DEFAULT
@@ -133,12 +150,11 @@ class Service:
     async def _begin_generate(self, params: GenerateParams, context: SubmissionContext) -> SubmittedJob:
         options = params.options
         # The limits are checked before any call to the broker, so that a request over a limit costs it nothing.
-        self.constraints.require_model(params.model)
         check_generate_limits(params, self.settings, self.files)
         if params.spec is not None:
             require_text(params.spec)
             check_input_size(params.spec, self.settings.limits)
-        await self.jobs.require_worker("generate")
+        await self.jobs.require_worker(self._queue)
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self.constraints.resolve(params.spec, params.automaton)
         # With the scope "full" the prompt satisfies a part of the constraint: only the worker knows the least budget.
@@ -167,15 +183,18 @@ class Service:
             messages=params.messages,
             reply_paths=params.reply_paths,
             prompt_log_probs=params.prompt_log_probs,
+            vocabulary=self._fingerprint,
         )
-        job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
+        job_id = await self.jobs.submit_owned(
+            self._queue, job, context, priority=params.priority, weight=params.weight
+        )
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens, self.model)
 
     async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
         scorer = params.scorer
         check_decode_limits(params, self.settings)
         check_input_size(params.spec, self.settings.limits)
-        await self.jobs.require_worker("generate")
+        await self.jobs.require_worker(self._queue)
         timeout_s, arrived = self._timeout(params.timeout_s), time.time()
         constraint = await self.constraints.resolve(params.spec)
         # An automaton that is not compiled yet has no size to check; the worker checks it again.
@@ -188,10 +207,12 @@ class Service:
         job = DecodeJob(
             constraint.automaton, params.log_probs, params.beams, params.alpha_min, params.gamma, arrived + timeout_s,
             arrived=arrived, names=constraint.names, compile_job=compile_job, spec=spec_to_wire(params.spec),
-            owner=context.owner, scorer=scorer,
+            owner=context.owner, scorer=scorer, vocabulary=self._fingerprint,
         )
-        job_id = await self.jobs.submit_owned(job, context, params.priority, params.weight)
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
+        job_id = await self.jobs.submit_owned(
+            self._queue, job, context, priority=params.priority, weight=params.weight
+        )
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens, self.model)
 
     async def answer(self, submitted: SubmittedJob) -> Result:
         """Wait for the result of a submitted job.
@@ -232,10 +253,10 @@ class Service:
             if isinstance(sizes, CompileJobResult):
                 _require_budget(sizes, submitted.max_tokens)
 
-    async def subscribe(self, job_id: str) -> EventSubscription:
-        """Subscribe to the events of an existing job. The subscription has a share in it."""
+    async def subscribe(self, job_id: str, model: str) -> EventSubscription:
+        """Subscribe to the events of an existing job of a model. The subscription has a share in it."""
         await self.jobs.subscribe(job_id)
-        return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, CONTEXT_DEFAULT))
+        return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, CONTEXT_DEFAULT, model=model))
 
     async def state(self, job_id: str, owner: str) -> tuple[JobStatus, Result | None]:
         """The state of a caller's job. Once it is done, its result or failure follows. Raises UnknownJob."""
@@ -275,23 +296,24 @@ class Service:
         return await apply_policy(params, self.jobs, self.settings)
 
     async def tokenize(
-        self, prompt: str | tuple[int, ...], model: str | None, add_special_tokens: bool = True,
+        self, prompt: str | tuple[int, ...], add_special_tokens: bool = True,
         markers: tuple[tuple[int, int], ...] | None = None,
     ) -> TokenizeJobResult:
         """The token ids of a text, or the text of ids. A generate worker has the tokenizer.
 
-        Raises RequestOverLimit, InvalidRequest for an id that the model does not have, and UnknownModel.
+        Raises RequestOverLimit, and InvalidRequest for an id that the model does not have.
         """
-        self.constraints.require_model(model)
         field = "prompt" if isinstance(prompt, str) else "tokens"
         require_at_most(field, len(prompt), "prompt_chars_max", self.settings.requests.prompt_chars_max)
         if not isinstance(prompt, str):
             require_ids(prompt, self.files.vocabulary.size, field)
         timeout_s = self.settings.requests.timeout_s_default
         async with time_limit(timeout_s):
-            job = TokenizeJob(prompt, time.time() + timeout_s, add_special_tokens, markers=markers)
+            job = TokenizeJob(
+                prompt, time.time() + timeout_s, add_special_tokens, markers=markers, vocabulary=self._fingerprint
+            )
             return await self.jobs.run(
-                "generate", request_id(), job, TokenizeJobResult, SubmitOptions(deadline_in_s=timeout_s)
+                self._queue, request_id(), job, TokenizeJobResult, SubmitOptions(deadline_in_s=timeout_s)
             )
 
     def _timeout(self, timeout_s: float | None) -> float:

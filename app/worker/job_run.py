@@ -160,7 +160,9 @@ def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
     if not (_lacks_automaton(result) and isinstance(job, GenerateJob | DecodeJob) and job.spec is not None):
         return result
     recompiled = context.recompile(
-        CompileJob(job.automaton, job.spec, time.time() + context.left_s(), owner=job.owner)
+        CompileJob(
+            job.automaton, job.spec, time.time() + context.left_s(), owner=job.owner, vocabulary=job.vocabulary
+        )
     )
     if isinstance(recompiled, Failure):
         return recompiled

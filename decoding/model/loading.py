@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from decoding.errors import ModelUnavailable
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+_LOADING = threading.Lock()  # the library replaces functions of its own and of torch while it loads a model
 ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
 
 
@@ -35,7 +37,7 @@ def load_model(path_or_name: str, device: str, dtype: str, *, safetensors_only: 
     try:
         target = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         chosen = ("float32" if target.type == "cpu" else "auto") if dtype == "auto" else dtype
-        with _without_progress_bars():
+        with _LOADING, _without_progress_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True, trust_remote_code=False,
                 **formats,

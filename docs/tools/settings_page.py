@@ -50,8 +50,8 @@ def _sections() -> Iterator[str]:
 def _default(name: str, value: object) -> str:
     if name in SECRETS:
         return SECRETS[name]
-    if value == BUILT_IN_MODEL:
-        return "the built-in model"
+    if value == (BUILT_IN_MODEL,):
+        return "`captions`"
     match value:
         case bool():
             return f"`{'yes' if value else 'no'}`"

@@ -139,7 +139,7 @@ def open_compiling(settings: Settings) -> Handler:
 
     It is ready at once.
     """
-    vocabulary = open_model_files(settings.inference.model).vocabulary
+    vocabulary = open_model_files(settings.inference.model[0]).vocabulary
 
     def handle(job: Job, context: Context) -> Result:
         assert isinstance(job, CompileJob)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.automaton_cache import Decoder, automaton_secret, open_decoder
+from app.automaton_cache import DecodedCache, Decoder, automaton_secret, open_decoder
 from app.settings import Settings
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
@@ -23,7 +23,7 @@ def blob(pattern: str, automaton: str = HASH) -> bytes:
 
 
 def decoder(bytes_max: int) -> Decoder:
-    return Decoder(SECRET, VOCABULARY.fingerprint, bytes_max)
+    return Decoder(SECRET, VOCABULARY.fingerprint, DecodedCache(bytes_max))
 
 
 def test_a_repeated_load_decodes_an_automaton_once() -> None:

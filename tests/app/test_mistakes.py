@@ -160,7 +160,7 @@ def test_a_wrong_setting_gets_what_where_and_how(
     with pytest.raises((SettingsInvalid, OSError)) as raised:  # in the order of `abs serve`
         settings = read_settings()
         require_guarded(settings)
-        open_broker(settings), open_model_files(settings.inference.model)
+        open_broker(settings), open_model_files(settings.inference.model[0])
         create_app(settings)
     require_all(Fault(None, str(raised.value)), mistake)
 

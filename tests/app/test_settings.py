@@ -14,8 +14,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings == Settings.of(secret=settings.auth.secret)
     assert (settings.storage.store, settings.storage.broker) == ("memory://", "memory://")
     assert settings.process.embedded_workers == ("compile", "generate")
-    assert (settings.inference.model, settings.inference.generation_memory_bytes) == (BUILT_IN_MODEL, MEASURED)
-    assert settings.inference.model_id == "captions"
+    assert (settings.inference.model, settings.inference.generation_memory_bytes) == ((BUILT_IN_MODEL,), MEASURED)
 
 
 def test_every_kind_of_setting_is_read() -> None:
@@ -33,7 +32,7 @@ def test_every_kind_of_setting_is_read() -> None:
     assert (settings.auth.secret, settings.limits.dfa_states_max, settings.limits.compile_s_max) == (b"s" * 16, 77, 0.5)
     assert (settings.process.nice, settings.limits.compile_memory_bytes_max) == (5, 1_000_000)
     assert (settings.engines.ltlf_engine, settings.engines.regex_engine) == ("mona", "fado")
-    assert settings.inference.model_id == "some/model"
+    assert settings.inference.model == ("some/model",)
 
 
 def test_no_embedded_workers_is_a_choice() -> None:
@@ -44,7 +43,7 @@ def test_no_embedded_workers_is_a_choice() -> None:
     ("variable", "value"),
     [
         ("ABS_PORT", "http"), ("ABS_PORT", "70000"), ("ABS_NICE", "20"), ("ABS_BEAMS_MAX", "0"),
-        ("ABS_BEAMS_MAX", "many"), ("ABS_MODEL", ""),
+        ("ABS_BEAMS_MAX", "many"), ("ABS_MODEL", ""), ("ABS_MODEL", ","),
         ("ABS_TIMEOUT_S_DEFAULT", "soon"), ("ABS_TIMEOUT_S_DEFAULT", "1000"), ("ABS_TIMEOUT_S_DEFAULT", "nan"),
         ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),
         ("ABS_TIMEOUT_S_MAX", "inf"), ("ABS_COMPILE_S_MAX", "inf"), ("ABS_RESULT_TTL_S", "1e999"),

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from app.settings import BUILT_IN
+
 ROOT = Path(__file__).resolve().parents[2]
 STEP_S_MAX = 600.0
 
@@ -75,8 +77,20 @@ def test_the_installed_packages_satisfy_the_metadata_of_the_wheel(wheel: Path) -
     assert all("==" not in str(requirement.specifier) for requirement in requirements if requirement.name == "torch")
 
 
+def test_the_wheel_holds_the_built_in_models_with_their_licences(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in BUILT_IN:
+            for file in ("README.md", "config.json", "model.safetensors", "tokenizer.json"):
+                assert f"app/models/{name}/{file}" in archive.namelist()
+            assert f"app/models/{name}.sha256" in archive.namelist()
+            assert "**Licence**: " in archive.read(f"app/models/{name}/README.md").decode()
+        licence = archive.read("app/models/stories/LICENSE").decode()
+    assert licence.startswith("MIT License") and "Copyright (c) 2023 Andrej" in licence
+
+
 def test_the_sdist_holds_the_sources_and_the_locks(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "LICENSE", "locks/light.txt", "app/models/captions/model.safetensors"} <= names
+    assert {"pyproject.toml", "LICENSE", "locks/light.txt"} <= names
+    assert {f"app/models/{name}/model.safetensors" for name in BUILT_IN} <= names
     assert not [name for name in names if name.startswith((".venv/", ".cache/", ".ci/"))]

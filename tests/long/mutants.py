@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import zstandard
 
-from app.automaton_cache import Decoder, automaton_secret
+from app.automaton_cache import DecodedCache, Decoder, automaton_secret
 from app.messages import Failure, automaton_hash, dump, failure_key, read_signed, sign
 from compiler.codec import MAGIC, RAW_BYTES_MAX, encode
 from compiler.errors import ArtefactInvalid
@@ -61,7 +61,7 @@ def automata() -> Values:
         encode(compile_spec(spec, VOCABULARY), automaton_secret(SECRET, name))
         for spec, name in zip(specs, hashes, strict=True)
     )
-    return Values(hashes, stored, Decoder(SECRET, VOCABULARY.fingerprint, 0))
+    return Values(hashes, stored, Decoder(SECRET, VOCABULARY.fingerprint, DecodedCache(0)))
 
 
 @functools.cache

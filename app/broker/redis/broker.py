@@ -94,7 +94,7 @@ class RedisBroker:
         self._signatures.check_job_id(job_id, key, owner, kind, digest)
         ahead, cancelled = job[6:8]
         shown: Any = "cancelled" if cancelled and state == "running" else "waiting" if state == "outside" else state
-        return base.JobStatus(shown, owner, queue.partition(":")[0], int(since_ms) / 1000, int(attempt), ahead, kind)
+        return base.JobStatus(shown, owner, queue.rpartition(":")[0], int(since_ms) / 1000, int(attempt), ahead, kind)
 
     async def events(self, job_id: str, after: str = "") -> AsyncIterator[base.JobEvent]:
         after = after if _EVENT_ID.fullmatch(after) else ""

@@ -210,9 +210,9 @@ class QueueConsumer:
             keys = [key for job_id in job_ids for key in event_keys(job_id.decode())]
             await command("sweep", "DEL", *keys, wait_s=None)
             await command("sweep", "SREM", garbage, *job_ids, wait_s=None)
-        queue = self._queue.partition(":")[0]
+        queue = self._queue.rpartition(":")[0]
         names = map(bytes.decode, await command("sweep", "SMEMBERS", SERVICE_KEYS[8], wait_s=None))
-        others = [name for name in names if name.startswith(queue + ":") and name != self._queue]
+        others = [name for name in names if name.startswith(queue + ":v") and name != self._queue]
         jobs = sum([await command("sweep", "ZCARD", queue_keys(name)[1], wait_s=None) for name in others])
         if jobs != self._other_versions:
             log.warning("%d jobs wait for workers of another version than this one's %s", jobs, self._queue)

@@ -22,7 +22,7 @@ from app.messages import (
 )
 from app.settings import Settings
 from app.worker.handlers.base import Context, captured, word_trace
-from app.worker.sandbox.compile_task import SandboxResult, compile_request, value_request
+from app.worker.sandbox.compile_task import OVER_BYTES, SandboxResult, compile_request, value_request
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import conjuncts
 from compiler.errors import LimitExceeded, SpecUnsupported
@@ -104,7 +104,7 @@ class TextChecker:
         cached = self._decode.over_bytes(automaton)
         if cached is None:
             key = failure_key(automaton, spec_to_wire(spec), self._settings.limits)
-            _, data = self._compile(compile_request(automaton, spec_to_json(spec), "bytes"), key, context)
+            _, data = self._compile(compile_request(automaton, spec_to_json(spec), OVER_BYTES), key, context)
             secret, limits = self._settings.auth.secret, self._settings.limits
             constraint = open_automaton(data, secret, automaton, self._vocabulary, limits)
             cached = dataclasses.replace(constraint, text=constraint.text_over_bytes())

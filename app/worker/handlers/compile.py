@@ -1,4 +1,4 @@
-"""Compiles and explains constraints for the served model, and checks texts.
+"""Compiles and explains constraints for the served models, and checks texts.
 
 Every compilation and explanation runs in the sandbox, because a constraint can make it large. This process only looks
 up tables of bounded size.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import logging
 
-from app.automaton_cache import open_decoder, summary
-from app.errors import AutomatonMissing, JobFailed
+from app.automaton_cache import Decoder, open_decoder, summary
+from app.errors import AutomatonMissing, JobFailed, ModelChanged
 from app.messages import (
     CheckJob,
     CompileJob,
@@ -31,7 +31,7 @@ from app.messages import (
     read_signed,
     sign,
 )
-from app.models import open_model_files
+from app.models import model_sources, open_model_files
 from app.settings import Settings
 from app.worker.handlers.base import Context, Handler, dispatcher, load_constraint, stall_reason
 from app.worker.handlers.check import TextChecker
@@ -53,8 +53,9 @@ log = logging.getLogger(__name__)
 
 
 def open_handler(settings: Settings) -> Handler:
-    """Read the model's vocabulary and start the sandbox, once for all jobs."""
-    compiler = CompileHandler(settings, open_model_files(settings.inference.model).vocabulary)
+    """Read the models' vocabularies and start the sandbox, once for all jobs."""
+    files = [open_model_files(source.location) for source in model_sources(settings)]
+    compiler = CompileHandler(settings, *(each.vocabulary for each in files))
 
     handle = dispatcher("compile", {
         CompileJob: compiler.compile, ExplainJob: compiler.explain, DescribeJob: compiler.describe,
@@ -69,24 +70,35 @@ def open_handler(settings: Settings) -> Handler:
 
 
 class CompileHandler:
-    """Compiles for one vocabulary."""
+    """Compiles for the vocabularies of all models."""
 
-    def __init__(self, settings: Settings, vocabulary: Vocabulary) -> None:
+    def __init__(self, settings: Settings, *vocabularies: Vocabulary) -> None:
         self._settings = settings
-        self._decode = open_decoder(settings, vocabulary.fingerprint)
-        self.sandbox = Sandbox(TARGET, pack_setup(settings, vocabulary), settings.limits)
-        self.check = TextChecker(settings, self._decode, self._run, self._compile).check
+        fingerprints = [vocabulary.fingerprint for vocabulary in vocabularies]
+        self._decoders = {fingerprint: open_decoder(settings, fingerprint) for fingerprint in fingerprints}
+        self.sandbox = Sandbox(TARGET, pack_setup(settings, *vocabularies), settings.limits)
+        self.check = TextChecker(settings, self._decoders[fingerprints[0]], self._run, self._compile).check
+
+    @property
+    def vocabularies(self) -> tuple[str, ...]:
+        """The fingerprints of the vocabularies."""
+        return tuple(self._decoders)
+
+    def _decoder(self, vocabulary: str) -> Decoder:
+        """The decoder of a job's vocabulary. Raises ModelChanged where no model here has it."""
+        if vocabulary not in self._decoders:
+            raise ModelChanged("this compile worker has no such vocabulary: give all processes the same ABS_MODEL")
+        return self._decoders[vocabulary]
 
     def compile(self, job: CompileJob, context: Context) -> CompileJobResult:
         """Compile and store an automaton, unless it is stored. A cached failure is raised again."""
+        decode = self._decoder(job.vocabulary)
         with contextlib.suppress(AutomatonMissing):
-            stored = load_constraint(
-                job.automaton, self._decode, context, self._settings.retention.automaton_ttl_s
-            )
+            stored = load_constraint(job.automaton, decode, context, self._settings.retention.automaton_ttl_s)
             return summary(job.automaton, stored, cached=True, compile_ms=0.0)
         key = failure_key(job.automaton, job.spec, self._settings.limits)
         context.progress(Progress("compile"))
-        request = compile_request(job.automaton, dict(job.spec), "tokens")
+        request = compile_request(job.automaton, dict(job.spec), job.vocabulary)
         result, data = self._compile(request, key, context, job.owner)
         assert isinstance(result, CompileJobResult)
         context.save(automaton_key(job.automaton), data, self._settings.retention.automaton_ttl_s, job.owner)
@@ -94,10 +106,11 @@ class CompileHandler:
 
     def explain(self, job: ExplainJob, context: Context) -> ExplainJobResult:
         """Explain and store. Raises AutomatonMissing where the store has dropped the automaton."""
+        self._decoder(job.vocabulary)
         stored = context.load(automaton_key(job.automaton))
         if stored is None:
             raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
-        result, _ = self._run(explain_request(job.automaton, stored), context)
+        result, _ = self._run(explain_request(job.automaton, stored, job.vocabulary), context)
         assert isinstance(result, ExplainJobResult)
         key = explanation_key(job.automaton)
         signed = sign(self._settings.auth.secret, key, dump(result))
@@ -113,7 +126,9 @@ class CompileHandler:
     def describe(self, job: DescribeJob, context: Context) -> DescribeJobResult:
         """The sizes of the compiled constraint and any explanation of it."""
         assert job.spec is not None  # a request for a description carries the constraint
-        sizes = self.compile(CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner), context)
+        sizes = self.compile(
+            CompileJob(job.automaton, job.spec, job.deadline, owner=job.owner, vocabulary=job.vocabulary), context
+        )
         explanation = self._explanation(job, context) if job.explain else None
         return DescribeJobResult.of(context.compilation or sizes, explanation, job.warnings)
 
@@ -124,7 +139,7 @@ class CompileHandler:
         stored = read_signed(self._settings.auth.secret, key, data)
         try:
             result = stored if isinstance(stored, ExplainJobResult) else self.explain(
-                ExplainJob(job.automaton, job.deadline, owner=job.owner), context
+                ExplainJob(job.automaton, job.deadline, owner=job.owner, vocabulary=job.vocabulary), context
             )
         except (AutomatonMissing, JobFailed) as error:
             if not error.facts.explanation_optional:

@@ -29,7 +29,7 @@ from app.messages import (
     grammar_warnings,
     named_generation,
 )
-from app.models import ModelFiles, checked_model, open_model_files, open_scorers
+from app.models import ModelFiles, checked_model, model_sources, open_model_files, open_scorers
 from app.models.tokenizer import PromptEncoder, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside
@@ -87,14 +87,15 @@ log = logging.getLogger(__name__)
 
 def open_handler(settings: Settings) -> Handler:
     """Load the model and its tokenizer. The handler then serves many jobs concurrently."""
-    folder = checked_model(settings)
+    source = model_sources(settings)[0]  # a worker of several models opens a handler for each
+    folder = checked_model(source)
     files = open_model_files(folder)
     model = HuggingFaceModel.load(folder, device=settings.inference.device, dtype=settings.inference.dtype)
     decode = open_decoder(settings, files.vocabulary.fingerprint)
     labels = LabelDecoder(settings, decode, open_scorers(settings))
     generator = Generator(model, files, settings)
     metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
-    metrics.serves(settings.inference.model_id, files.revision, files.vocabulary.fingerprint, FORMAT)
+    metrics.serves(source.name, files.revision, files.vocabulary.fingerprint, FORMAT)
 
     handle = dispatcher(
         "generate", {GenerateJob: generator.run, DecodeJob: labels.run, TokenizeJob: generator.prompts.tokenize}

@@ -1,9 +1,9 @@
 """Compiles, explains and checks in the sandbox. Requests and answers are bytes.
 
-setup    JSON: the settings of compilations, and the vocabulary
-request  JSON: `automaton`, a hash, and either `spec`, the constraint, and `over`, what it is compiled for, or
-         `stored`, the codec's bytes in base 64, which are to be explained; or `text` and `schema`, a json_schema form;
-         or `policy`, a PolicyJob
+setup    JSON: the settings of compilations, and the vocabularies
+request  JSON: `automaton`, a hash, `over`, what it is compiled for, and either `spec`, the constraint, or `stored`, the
+         codec's bytes in base 64, which are to be explained; or `text` and `schema`, a json_schema form; or `policy`,
+         a PolicyJob
 answer   a line: a SandboxResult; then the codec's bytes, or the log's text about a bug
 
 This module does not depend on processes.
@@ -17,8 +17,8 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from app.automaton_cache import automaton_secret, open_automaton, summary
 from app.errors import without_message
@@ -50,7 +50,7 @@ from compiler.vocab import Vocabulary, byte_vocabulary
 
 TARGET = "app.worker.sandbox.compile_task:open_job"
 SandboxResult = CompileJobResult | ExplainJobResult | CheckJobResult | PolicyJobResult | Failure
-Over = Literal["tokens", "bytes"]  # the model's vocabulary, or single bytes
+OVER_BYTES = "bytes"  # in the place of a vocabulary's fingerprint: single bytes
 _RECURSION_MAX = 200_000  # calls, for values nested as deep as a text may be; a job's process ends with it
 _TOKEN_CODING = "latin-1"  # any bytes as a text, which JSON can hold
 _NUMBERS: tuple[dict[str, object], ...] = (  # 91 % of the numbers in a quarter of MaskBench
@@ -72,14 +72,15 @@ _WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache th
 _REHEARSAL: dict[str, object] = {"regex": "ab"}
 
 
-def compile_request(automaton: str, spec: dict[str, object], over: Over) -> bytes:
-    """The request for a compilation."""
+def compile_request(automaton: str, spec: dict[str, object], over: str) -> bytes:
+    """The request for a compilation. `over` is the fingerprint of a vocabulary of the setup, or OVER_BYTES."""
     return json.dumps({"automaton": automaton, "spec": spec, "over": over}).encode()
 
 
-def explain_request(automaton: str, stored: bytes) -> bytes:
+def explain_request(automaton: str, stored: bytes, over: str) -> bytes:
     """The request for an explanation. `stored` is the constraint as the codec's bytes."""
-    return json.dumps({"automaton": automaton, "stored": base64.b64encode(stored).decode()}).encode()
+    fields = {"automaton": automaton, "stored": base64.b64encode(stored).decode(), "over": over}
+    return json.dumps(fields).encode()
 
 
 def value_request(schema: dict[str, object], text: str) -> bytes:
@@ -92,31 +93,40 @@ def policy_request(job: PolicyJob) -> bytes:
     return b'{"policy": ' + dump(job) + b"}"
 
 
-def pack_setup(settings: Settings, vocabulary: Vocabulary) -> bytes:
+def pack_setup(settings: Settings, *vocabularies: Vocabulary) -> bytes:
     """The setup for `open_job`."""
-    tokens = [None if token is None else token.decode(_TOKEN_CODING) for token in vocabulary.tokens]
     fields = {
         "limits": dataclasses.asdict(settings.limits),
         "secret": settings.auth.secret.hex(),
-        "tokens": tokens,
-        "eos_ids": vocabulary.eos_ids,
-        "names": dict(vocabulary.names),
+        "vocabularies": [
+            {
+                "tokens": [None if token is None else token.decode(_TOKEN_CODING) for token in vocabulary.tokens],
+                "eos_ids": vocabulary.eos_ids, "names": dict(vocabulary.names),
+            }
+            for vocabulary in vocabularies
+        ],
         "engines": (settings.engines.ltlf_engine, settings.engines.regex_engine),
-    }
+    }  # fmt: skip
     return json.dumps(fields).encode()
 
 
 def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     """The function from requests to answers, with a request to rehearse it. Its caches are warm."""
     fields = json.loads(setup)
-    tokens = (None if token is None else token.encode(_TOKEN_CODING) for token in fields["tokens"])
-    vocabulary = Vocabulary(tuple(tokens), tuple(fields["eos_ids"]), fields["names"])
+    vocabularies = tuple(map(_vocabulary, fields["vocabularies"]))
     engines = open_engines(*fields["engines"])
-    compiler = _Compiler(vocabulary, Limits(**fields["limits"]), engines, bytes.fromhex(fields["secret"]))
+    compiler = _Compiler(vocabularies, Limits(**fields["limits"]), engines, bytes.fromhex(fields["secret"]))
+    first, *others = (vocabulary.fingerprint for vocabulary in vocabularies)
     for spec in _WARM_UP:
-        compiler.warm(spec, "tokens")
-    compiler.warm(_WARM_UP[0], "bytes")  # the tables of the other forms are shared
-    return compiler.answer, compile_request("", _REHEARSAL, "tokens")
+        compiler.warm(spec, first)
+    for over in (*others, OVER_BYTES):
+        compiler.warm(_WARM_UP[0], over)  # the tables of the other forms are shared
+    return compiler.answer, compile_request("", _REHEARSAL, first)
+
+
+def _vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
+    tokens = (None if token is None else token.encode(_TOKEN_CODING) for token in fields["tokens"])
+    return Vocabulary(tuple(tokens), tuple(fields["eos_ids"]), fields["names"])
 
 
 def read_answer(answer: bytes) -> tuple[SandboxResult, bytes]:
@@ -128,27 +138,31 @@ def read_answer(answer: bytes) -> tuple[SandboxResult, bytes]:
 
 
 class _Compiler:
-    """Compiles for one vocabulary, and for single bytes."""
+    """Compiles for vocabularies, and for single bytes."""
 
-    def __init__(self, vocabulary: Vocabulary, limits: Limits, engines: Engines, secret: bytes) -> None:
-        self._vocabularies: dict[str, Vocabulary] = {"tokens": vocabulary, "bytes": byte_vocabulary(checks_texts=True)}
+    def __init__(
+        self, vocabularies: tuple[Vocabulary, ...], limits: Limits, engines: Engines, secret: bytes
+    ) -> None:
+        self._vocabularies = {vocabulary.fingerprint: vocabulary for vocabulary in vocabularies}
+        self._vocabularies[OVER_BYTES] = byte_vocabulary(checks_texts=True)
         self._limits = limits
         self._engines = engines
         self._secret = secret
 
-    def warm(self, spec: dict[str, object], over: Over) -> None:
+    def warm(self, spec: dict[str, object], over: str) -> None:
         """Compile, encode and explain a constraint for the caches that this fills."""
         with contextlib.suppress(CompileError):  # over a limit of the operator, or without an optional engine
             _, stored = self._compile("", spec, over)
-            if over == "tokens":
-                self._explain("", stored)
+            if over != OVER_BYTES:
+                self._explain("", stored, over)
 
     def answer(self, request: bytes) -> bytes:
         """Compile or explain. Every error is an answer, except MemoryError, which the exit status reports."""
         try:
             fields = json.loads(request)
             if "stored" in fields:
-                return _join(self._explain(fields["automaton"], base64.b64decode(fields["stored"])), b"")
+                stored = base64.b64decode(fields["stored"])
+                return _join(self._explain(fields["automaton"], stored, fields["over"]), b"")
             if "schema" in fields:
                 return _join(self._check(fields["schema"], fields["text"]), b"")
             if "policy" in fields:
@@ -163,7 +177,7 @@ class _Compiler:
             evidence = "" if is_expected_error(error) else without_message(error)
             return _join(failure_of(error), evidence.encode())
 
-    def _compile(self, automaton: str, spec: dict[str, object], over: Over) -> tuple[CompileJobResult, bytes]:
+    def _compile(self, automaton: str, spec: dict[str, object], over: str) -> tuple[CompileJobResult, bytes]:
         started = time.perf_counter()
         read, vocabulary = spec_from_json(spec), self._vocabularies[over]
         constraint = compile_spec(read, vocabulary, self._limits, engines=self._engines)
@@ -171,8 +185,7 @@ class _Compiler:
         sizes = summary(automaton, constraint, cached=False, compile_ms=compile_ms)
         return sizes, encode(constraint, automaton_secret(self._secret, automaton))
 
-    def _explain(self, automaton: str, stored: bytes) -> ExplainJobResult:
-        fingerprint = self._vocabularies["tokens"].fingerprint
+    def _explain(self, automaton: str, stored: bytes, fingerprint: str) -> ExplainJobResult:
         constraint = open_automaton(stored, self._secret, automaton, fingerprint, self._limits)
         explanation = explain(constraint, guard=ResourceGuard(self._limits))
         return ExplainJobResult(automaton, explanation)

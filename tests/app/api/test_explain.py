@@ -61,7 +61,7 @@ def compiled(client: TestClient, constraint: object, **options: Any) -> dict[str
 
 
 def service_of(client: TestClient) -> Service:
-    return cast(Service, client.app.state.components.service)  # type: ignore[attr-defined]
+    return cast(Service, client.app.state.components.models.default)  # type: ignore[attr-defined]
 
 
 def store_of(client: TestClient) -> MemoryStore:

@@ -263,7 +263,7 @@ def test_a_draining_process_refuses_requests_and_shows_its_jobs(monkeypatch: pyt
     fake_handlers.install(monkeypatch, generate="open_three_steps", compile="open_compiling")
     with service_client() as client:
         job = client.post("/generate", json=BODY, headers=ASYNC).json()["id"]
-        client.app.state.components.service.jobs.drain()  # type: ignore[attr-defined]
+        client.app.state.components.models.jobs.drain()  # type: ignore[attr-defined]
         constraint = {"constraint": {"regex": "a"}}
         requests = {"/generate": BODY, "/compile": constraint, "/check": {**constraint, "text": "a"}}
         for path, body in requests.items():

@@ -1,4 +1,4 @@
-"""The answers of the demo, on the built-in model."""
+"""The answers of the demo, on the built-in models."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.servers.service_process import ServiceProcess
 
 LINES_MAX = 10  # of one question, with its title and its time
 ANSWERS = """
-A sentence with dog, catch and frisbee in this order; JSON of a schema:
+'One day, a', with cat, fly and moon in this order (stories); JSON (captions):
 tokens the model alone             with the constraint
-     7 ✗ A dog is taking a dog     ✓ dog caught frisbee.
-    11 ✗ A dog is taking a dog.    ✓ A dog caught a frisbee.
-    14 ✗ A dog is taking a dog.    ✓ A dog caught a frisbee.
+    10 ✗ little girl named Lily w… ✓ cat flew moon.
+    15 ✗ little girl named Lily w… ✓ cat named Tom flew to the moon.
+    20 ✗ little girl named Lily w… ✓ small cat named Tom flew up to the moon.
     25 ✗ A man is looking at a ro… ✓ {"photo": "The dog is playing.", "dogs": 4}
     38 ✗ A man is looking at a ro… ✓ {"photo": "The dog is playing.", "dogs": 4}
     50 ✗ A man is looking at a ro… ✓ {"photo": "The dog is playing.", "dogs": 4}
-A dog and a frisbee in at most 12 words, without the letter g:
-✗ constraint_unsatisfiable: no text satisfies the constraint: 'all.0.keywords.0'
-(keywords dog) and 'all.2' (regex [^gG]*) contradict each other
-The sentence above in 6 tokens:
-✗ budget_too_small: the constraint needs at least 7 tokens, max_tokens is 6
+A cat and the moon in at most 12 words, without the letter o:
+✗ constraint_unsatisfiable: no text satisfies the constraint: 'all.0.keywords.1'
+(keywords moon) and 'all.2' (regex [^oO]*) contradict each other
+The sentence above in 9 tokens:
+✗ budget_too_small: the constraint needs at least 10 tokens, max_tokens is 9
 'Refund 5000 right now!', but at most 4 calls, and precedence(confirm, refund);
 G(!call(refund, amount > 100)); existence(refund); response(refund, notify):
   may: confirm, notify    calls notify({})

@@ -49,3 +49,7 @@ def scrape(client: TestClient) -> Samples:
     answer = client.get("/metrics")
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain")
     return Samples(answer.text)
+
+
+def increase(before: Samples, after: Samples, name: str, **labels: str) -> float:
+    return after(name, **labels) - before(name, **labels)

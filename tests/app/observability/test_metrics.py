@@ -27,7 +27,7 @@ from decoding.options import SearchOptions
 from decoding.search import rows_of
 from tests.app import fake_handlers
 from tests.app.conftest import service_client
-from tests.app.observability.metric_samples import Samples, ask, scrape
+from tests.app.observability.metric_samples import Samples, ask, increase, scrape
 from tests.app.real_server import listening, post
 from tests.servers.processes import free_port, until
 
@@ -44,10 +44,6 @@ def generate(client: TestClient, status: int = 200, **fields: object) -> dict[st
     answer = client.post("/generate", json={"prompt": "a dog", "max_tokens": 60, "beams": 2, **fields})
     assert answer.status_code == status, answer.text
     return dict(answer.json())
-
-
-def increase(before: Samples, after: Samples, name: str, **labels: str) -> float:
-    return after(name, **labels) - before(name, **labels)
 
 
 def test_a_generation_moves_the_metrics_of_every_stage(client: TestClient) -> None:

@@ -68,7 +68,7 @@ RESULT = CheckJobResult(True, (), None)
 @pytest.mark.parametrize("result", [RESULT, FAILURE])
 async def test_an_answer_is_returned_before_the_unsubscribe(result: CheckJobResult | Failure) -> None:
     async with dying_broker() as broker:
-        service = Service(Settings(), broker, MemoryStore(1000), open_model_files(Settings().inference.model))
+        service = Service(Settings(), broker, MemoryStore(1000), open_model_files(Settings().inference.model[0]))
         job_id = await broker.submit("compile", "k", dump(JOB))
         submission = SubmittedJob(job_id, math.inf, math.inf, SubmissionContext())
         answer_task = asyncio.create_task(broker.answer(result))

@@ -54,7 +54,7 @@ class Place:
 
     def service(self) -> Service:
         """An API process more."""
-        return Service(self.settings, self.broker, self.store, open_model_files(self.settings.inference.model))
+        return Service(self.settings, self.broker, self.store, open_model_files(self.settings.inference.model[0]))
 
     async def start_workers(self, workers: Mapping[str, OpenHandler]) -> None:
         """Let workers of these queues begin, and wait until they take jobs."""
@@ -100,7 +100,7 @@ def settings(request: pytest.FixtureRequest, captions_dir: Path) -> Settings:
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateParams:
     generation = GenerationOptions(**{"max_tokens": 8, "beams": 4, **options})
-    return GenerateParams(prompt="a", spec=spec, automaton=automaton, model=None, options=generation, timeout_s=None)
+    return GenerateParams(prompt="a", spec=spec, automaton=automaton, options=generation, timeout_s=None)
 
 
 async def over(service: Service, job: str, owner: str = "owner") -> Result:
@@ -245,7 +245,7 @@ async def test_a_description_is_explained_in_the_callers_names(settings: Setting
         service = here.service()
         context = SubmissionContext("owner", "/compile", "key", "digest")
         first, second = [
-            await service.answer(await service.begin_describe(spec, None, True, context)) for _ in range(2)
+            await service.answer(await service.begin_describe(spec, True, context)) for _ in range(2)
         ]
         assert isinstance(first, DescribeJobResult) and first == second
         assert first.explanation is not None and not first.cached

@@ -38,7 +38,7 @@ COMPILE: dict[str, OpenHandler] = {"compile": compile_handler.open_handler}
 def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateParams:
     options = GenerationOptions(max_tokens=8, beams=4)
     return GenerateParams(
-        prompt="a", spec=spec, automaton=automaton, model=None, options=options, timeout_s=timeout_s
+        prompt="a", spec=spec, automaton=automaton, options=options, timeout_s=timeout_s
     )
 
 
@@ -57,7 +57,7 @@ async def running_service(
 ) -> AsyncIterator[tuple[Service, MemoryStore]]:
     settings = Settings()
     broker, store = MemoryBroker(queue_jobs_max), MemoryStore(settings.retention.store_bytes_max)
-    service = Service(settings, broker, store, open_model_files(settings.inference.model))
+    service = Service(settings, broker, store, open_model_files(settings.inference.model[0]))
     async with asyncio.timeout(180), asyncio.TaskGroup() as group:
         tasks = [group.create_task(serve(queue, opener, broker, store, settings)) for queue, opener in workers.items()]
         while workers and await service.jobs.reasons_not_ready(tuple(workers)):

@@ -24,7 +24,7 @@ DOG = KeywordsSpec((("dog",),))
 @contextmanager
 def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
     """A generator with a hash-based model."""
-    files = open_model_files(settings.inference.model)
+    files = open_model_files(settings.inference.model[0])
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, **options)
     generator = Generator(model, files, settings)
     try:
@@ -37,7 +37,7 @@ def a_job(
     settings: Settings, context: FakeContext, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
 ) -> GenerateJob:
     """A job whose automaton is in the store."""
-    vocabulary = open_model_files(settings.inference.model).vocabulary
+    vocabulary = open_model_files(settings.inference.model[0]).vocabulary
     automaton = automaton_hash(spec, vocabulary.fingerprint)
     secret = automaton_secret(settings.auth.secret, automaton)
     context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)

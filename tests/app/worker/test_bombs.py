@@ -63,14 +63,16 @@ NAMES = [name for name, *_ in BOMBS]
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[CompileHandler]:
     settings = Settings.of(**LIMITS)
-    compiler = CompileHandler(settings, open_model_files(settings.inference.model).vocabulary)
+    compiler = CompileHandler(settings, open_model_files(settings.inference.model[0]).vocabulary)
     yield compiler
     compiler.sandbox.close()
 
 
 def compiled(compiler: CompileHandler, constraint: dict[str, object]) -> CompileJobResult:
     try:
-        return compiler.compile(CompileJob("0" * 64, constraint, time.time() + 60), FakeContext())  # type: ignore[arg-type]
+        (vocabulary,) = compiler.vocabularies
+        job = CompileJob("0" * 64, constraint, time.time() + 60, vocabulary=vocabulary)  # type: ignore[arg-type]
+        return compiler.compile(job, FakeContext())
     except LimitExceeded as error:  # raised by the watchdog of the sandbox, not by the job
         raise JobFailed("LimitExceeded", str(error), vars(error), error.facts) from error
 

@@ -27,12 +27,14 @@ FORMULAS = ("F(coffee & X(F cat))", "G(a -> WX b) & (a U dot)", "F(pet & X eos)"
 
 
 def compiled(compiler: CompileHandler, formula: str) -> CompileJobResult:
-    return compiler.compile(CompileJob("0" * 64, {"ltlf": formula}, time.time() + 60), FakeContext())
+    (vocabulary,) = compiler.vocabularies
+    job = CompileJob("0" * 64, {"ltlf": formula}, time.time() + 60, vocabulary=vocabulary)
+    return compiler.compile(job, FakeContext())
 
 
 def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(mona_binary()).parent), os.environ["PATH"]]))
-    vocabulary = open_model_files(Settings().inference.model).vocabulary
+    vocabulary = open_model_files(Settings().inference.model[0]).vocabulary
     native = CompileHandler(Settings(), vocabulary)
     mona = CompileHandler(Settings.of(ltlf_engine="mona", compile_s_max=3.0), vocabulary)
     for formula in FORMULAS:

@@ -315,7 +315,7 @@ def test_prompt_and_budget_must_fit_the_models_context(settings: Settings, conte
 
 
 def test_a_model_that_mismatches_its_tokenizer_is_refused(settings: Settings) -> None:
-    files = open_model_files(settings.inference.model)
+    files = open_model_files(settings.inference.model[0])
     with pytest.raises(VocabularyMismatch):
         Generator(HashModel(files.vocabulary.size + 1, files.vocabulary.eos_ids), files, settings)
 

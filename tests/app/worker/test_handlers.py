@@ -57,8 +57,8 @@ def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compi
 
 
 def compile_job_of(spec: Spec) -> CompileJob:
-    automaton = automaton_hash(spec, open_model_files(Settings().inference.model).vocabulary.fingerprint)
-    return CompileJob(automaton, spec_to_wire(spec), time.time() + 60)
+    vocabulary = open_model_files(Settings().inference.model[0]).vocabulary.fingerprint
+    return CompileJob(automaton_hash(spec, vocabulary), spec_to_wire(spec), time.time() + 60, vocabulary=vocabulary)
 
 
 def test_a_compilation_is_stored_and_not_done_twice(
@@ -89,7 +89,8 @@ def test_a_check_does_not_lift_outside_the_sandbox(
 @pytest.mark.parametrize("kind", ["compile", "check"])
 def test_an_error_in_the_sandbox_keeps_its_name_and_field(settings: Settings, kind: str) -> None:
     constraint = {"regex": "a|(b"}
-    job = CompileJob("0" * 64, dict(constraint), time.time() + 60)
+    vocabulary = open_model_files(Settings().inference.model[0]).vocabulary.fingerprint
+    job = CompileJob("0" * 64, dict(constraint), time.time() + 60, vocabulary=vocabulary)
     with pytest.raises(JobFailed) as caught:
         handle = compile_handler.open_handler(settings).handle
         handle(job if kind == "compile" else CheckJob(dict(constraint), "a", time.time() + 60), FakeContext())
@@ -144,7 +145,8 @@ def test_the_sandbox_compiles_with_the_engines_of_the_settings(
     engine_settings = settings.changed(ltlf_engine="mona", regex_engine="fado")
     work, _ = compile_job.open_job(compile_job.pack_setup(engine_settings, byte_vocabulary()))
     for constraint, program in (({"ltlf": "F dog"}, "MONA"), ({"regex": "a+"}, "FAdo")):
-        result, _ = compile_job.read_answer(work(compile_job.compile_request("", dict(constraint), "tokens")))
+        request = compile_job.compile_request("", dict(constraint), byte_vocabulary().fingerprint)
+        result, _ = compile_job.read_answer(work(request))
         assert isinstance(result, Failure)
         assert (result.error, program in result.detail) == ("EngineFailure", True)
 
@@ -171,8 +173,9 @@ def function_that_raises(error: BaseException) -> Callable[..., Any]:
 def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
     vocabulary = Vocabulary((b"a dog", None, b"", b"dog", b" ", b"a", None), (6,))
     work, _ = compile_job.open_job(compile_job.pack_setup(settings, vocabulary))
-    for alphabet, expected_vocabulary in (("tokens", vocabulary), ("bytes", byte_vocabulary(checks_texts=True))):
-        request = compile_job.compile_request("0" * 64, dict(spec_to_wire(SPEC)), alphabet)  # type: ignore[arg-type]
+    over_bytes = byte_vocabulary(checks_texts=True)
+    for over, expected_vocabulary in ((vocabulary.fingerprint, vocabulary), (compile_job.OVER_BYTES, over_bytes)):
+        request = compile_job.compile_request("0" * 64, dict(spec_to_wire(SPEC)), over)
         result, data = compile_job.read_answer(work(request))
         assert isinstance(result, CompileJobResult)
         secret = automaton_secret(settings.auth.secret, "0" * 64)

@@ -33,7 +33,8 @@ def with_added_token(settings: Settings, folder: Path, token_id: int) -> Setting
 
 
 def test_a_token_outside_the_model_is_plain_text(tmp_path: Path, settings: Settings) -> None:
-    extended_settings = with_added_token(settings, tmp_path, open_model_files(settings.inference.model).vocabulary.size)
+    files = open_model_files(settings.inference.model[0])
+    extended_settings = with_added_token(settings, tmp_path, files.vocabulary.size)
     answer = run(extended_settings, RegexSpec("say <pad>a(b|c)"), prompt="a <pad> b", max_tokens=32)
     assert re.fullmatch("say <pad>a(b|c)", answer.choices[0].text)
     assert answer.usage.prompt_tokens == run(settings, prompt="a <pad> b").usage.prompt_tokens > 3

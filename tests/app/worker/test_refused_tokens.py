@@ -42,7 +42,7 @@ def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: Any
 def test_each_rejected_token_is_disallowed_for_its_row(
     settings: Settings, spec: Spec, max_tokens: int, algorithm: str
 ) -> None:
-    text = compile_spec(spec, open_model_files(settings.inference.model).vocabulary).text
+    text = compile_spec(spec, open_model_files(settings.inference.model[0]).vocabulary).text
     seed = 5 if algorithm == "sample" else None
     steps = steps_of(settings, spec, COUNT, max_tokens=max_tokens, algorithm=algorithm, beams=4, n=2, seed=seed)
     reasons: Counter[str] = Counter()
