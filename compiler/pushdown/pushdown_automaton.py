@@ -57,7 +57,7 @@ class PushdownAutomaton:
         """Bytes of everything but the map from ids to classes. The arrays that `Configurations` look up count."""
         tables = self.tables
         stored = sum(int(array.nbytes) for name, array in self.arrays().items() if name != "token_class")
-        lookups = 8 * (len(tables.edge_class) + 1 + len(tables.landing_below)) + 4 * tables.symbols * tables.pendings
+        lookups = 8 * len(tables.landing_below) + 4 * tables.symbols * tables.pendings
         return stored + lookups + self.exit_costs.nbytes
 
     @property
@@ -82,33 +82,7 @@ class PushdownAutomaton:
     @cached_property
     def exits(self) -> int:
         """How many distances are finite, from control states and from pendings."""
-        costs = self.exit_costs
-        return int(costs.landings.first[self.states] + np.diff(costs.arrivals.first)[self.tables.entry_arrival].sum())
-
-    @cached_property
-    def edge_key(self) -> NDArray[np.int64]:
-        """The keys of the stored edges, ascending, and one above them.
-
-        The key of an edge is control state * C + class.
-        """
-        source = np.repeat(np.arange(self.tables.states), np.diff(self.tables.edge_first))
-        return np.append(source * self.classes + self.tables.edge_class, self.tables.states * self.classes)
-
-    def find_edges(self, control: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The edges of control states by token classes: int64 [N].
-
-        -1 where a class cannot be read.
-        """
-        edge = self._stored_edges(control, classes)
-        base = self.tables.base[control]
-        inherits = np.flatnonzero((edge < 0) & (base != control))
-        edge[inherits] = self._stored_edges(base[inherits], classes[inherits])
-        return edge
-
-    def _stored_edges(self, control: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
-        key = control * np.int64(self.classes) + classes
-        place = np.searchsorted(self.edge_key, key)
-        return np.where(self.edge_key[place] == key, place, -1)
+        return int(self.exit_costs.landings.first[self.states]) + self.exit_costs.entries
 
     @cached_property
     def entry_at(self) -> NDArray[np.int32]:
