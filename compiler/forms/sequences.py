@@ -23,6 +23,7 @@ from compiler.pushdown import (
     PushdownMachine,
     RuleDfa,
     call,
+    distinct_rules,
     named_token,
     network_machine,
     regular_machine,
@@ -117,10 +118,7 @@ def sequence_leaf(
         if not path and not left_out:
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return CharLeaf(char_complement(everything()), strips_space, tuple(left_out))
-    machine = network_machine(
-        (_TEXT, *rules.names), (root, *rules.rules), guard, rules.terminals, budgets=rules.budgets,
-        marks=tuple(rules.marks),
-    )  # fmt: skip
+    machine = rules.machine(root)
     exact = None if rules.recursive or left_out else explicit
     return PushdownLeaf(
         machine=machine, source=spec, leading_space=strips_space, field=".".join((*path, "sequence")),
@@ -165,6 +163,18 @@ class _Rules:
         """The rule of the whole sequence, which calls the others."""
         with self.guard.recursion():
             return rule_dfa(concat([self._node(spec.root), Chars(single(END_SYMBOL))]), self.guard)
+
+    def machine(self, root: RuleDfa) -> PushdownMachine:
+        """The machine of a root and these rules, of which equal ones are one. Values of any JSON are in many parts."""
+        everything = range(1 + len(self.rules))
+        beside = {rule: (rule in self.terminals, self.budgets.get(rule)) for rule in everything}
+        kept, shared = distinct_rules((root, *self.rules), beside)
+        names, number = (_TEXT, *self.names), {rule: place for place, rule in enumerate(kept)}
+        return network_machine(
+            [names[rule] for rule in kept], shared, self.guard, {number[rule] for rule in self.terminals & set(kept)},
+            budgets={number[rule]: budget for rule, budget in self.budgets.items() if rule in number},
+            marks=tuple(self.marks),
+        )  # fmt: skip
 
     def _node(self, part: Part) -> Node:
         """The pattern of a part, with calls of the rules."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from compiler.pushdown.budgets import counting_states
 from compiler.pushdown.configurations import DEAD_STATE, MEMBERS_MAX, Configurations, Stacks
+from compiler.pushdown.equal_rules import distinct_rules, equal_rules
 from compiler.pushdown.grammar import (
     END_SYMBOL,
     Grammar,
@@ -54,7 +55,7 @@ __all__ = [
     "MEMBERS_MAX", "NOWHERE", "SPENT", "SPENT_BYTE", "TEXT_END", "Configurations", "ExitCosts", "ExitDistances",
     "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer", "RuleDfa", "StackNodes",
     "Stacks", "after_space", "build_machine", "call", "calls_of", "complement", "counting_states", "derives",
-    "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays", "named_token", "network_machine",
+    "distinct_rules", "equal_rules", "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays", "named_token", "network_machine",
     "prepared_rules", "productive_rules", "regular_machine", "replace_calls", "rule_dfa", "saturate",
     "text_of_one_token", "unite", "with_leading_space",
 ]  # fmt: skip
