@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.automata import grown
+from compiler.automata import grown, spread
 from compiler.lifting import UNREACHABLE
 from compiler.pushdown.machine import ACCEPTED, BOTTOM, NOWHERE, Configuration, StackNodes, digest_above
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton
@@ -227,26 +227,39 @@ class Configurations:
         vectors.update()
         states, place = np.unique(states, return_inverse=True)
         row, control, node = self._flat(states)
-        of_row, edge = self.tables.edges_of(control)
-        least = vectors.least(vectors.costs.arrivals, self.tables.edge_arrival[edge], node[of_row])
+        of_member = np.full((len(row), self.classes), vectors.costs.infinite, dtype=vectors.costs.dtype)
+        base = self.tables.base[control]
+        near = np.flatnonzero(base != control)
+        self._fill(vectors, of_member, near, base[near], node[near])
+        self._fill(vectors, of_member, np.arange(len(row)), control, node)  # hides what the base does
         found = np.full((len(states), self.classes), vectors.costs.infinite, dtype=vectors.costs.dtype)
-        cell = row[of_row] * self.classes + self.tables.edge_class[edge]
         if len(row) > len(states):
-            np.minimum.at(found.reshape(-1), cell, least)
-        else:  # a state has at most one configuration, and that has no class twice
-            found.reshape(-1)[cell] = least
+            np.minimum.at(found, row, of_member)
+        else:  # a state has at most one configuration
+            found[row] = of_member
         found[states == self._accepted, self._eos_class] = 0  # after EOS only EOS may follow
         return found[place]
+
+    def _fill(
+        self, vectors: StackVectors, found: np.ndarray, rows: np.ndarray, control: np.ndarray, node: np.ndarray
+    ) -> None:
+        """Fill in, in some rows, the costs behind the edges of control states over nodes."""
+        tables = self.tables
+        slot, slots = spread(tables.slot_first[control], tables.slot_first[control + 1])
+        least = vectors.least(vectors.costs.arrivals, tables.slot_arrival[slot], np.repeat(node, slots))
+        edge, edges = spread(tables.row_first[tables.row[control]], tables.row_first[tables.row[control] + 1])
+        first_slot = np.repeat(np.cumsum(slots) - slots, edges)
+        found[np.repeat(rows, edges), tables.edge_class[edge]] = least[first_slot + tables.edge_slot[edge]]
 
     def _reach(self, keys: list[int]) -> None:
         """Find the states after these pairs, each state * C + class."""
         self._vectors.update()
         states, classes = np.divmod(np.array(keys, dtype=np.int64), self.classes)
         row, control, node = self._flat(states)
-        edge = self._automaton.find_edges(control, classes[row])
-        read = np.flatnonzero(edge >= 0)
+        reached = self._automaton.arrivals_after(control, classes[row])
+        read = np.flatnonzero(reached >= 0)
         arrivals = [list[Configuration]() for _ in keys]
-        columns = row[read], self.tables.edge_arrival[edge[read]], node[read]
+        columns = row[read], reached[read], node[read]
         for number, arrival, above in zip(*(column.tolist() for column in columns), strict=True):
             arrivals[number].append((arrival, above))
         landings = [self._landings(pairs) for pairs in arrivals]

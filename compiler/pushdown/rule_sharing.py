@@ -50,7 +50,10 @@ def equal_rules(kinds: Sequence[Hashable], letters: Sequence[Sequence[int]]) -> 
 
 
 def _shape(rule: RuleDfa) -> Hashable:
-    """What rules with the same texts have in common, whatever minterms they have and whatever their letters call."""
+    """What rules with the same texts have in common.
+
+    It is the same whatever minterms they have, and whatever their letters call.
+    """
     dfa, parts = rule.dfa, rule.minterms
     first, number = unique_rows(dfa.next_state.T)
     column = number[dfa.symbol_class]
