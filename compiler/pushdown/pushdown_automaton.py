@@ -110,7 +110,7 @@ class PushdownAutomaton:
         """
         tables, least = self.tables, np.full(self.classes, np.inf)
         np.minimum.at(least, tables.token_class, nats)
-        return ExitCosts(tables, saturate(tables, None, least[tables.edge_class]))
+        return ExitCosts(tables, saturate(tables, None, least))
 
     def with_own_classes(self, ids: NDArray[np.int64]) -> PushdownAutomaton:
         """The same automaton with a class for each of these ids. `ids` is int64 [n]."""
@@ -118,15 +118,14 @@ class PushdownAutomaton:
         token_class = tables.token_class.copy()
         token_class[ids] = np.arange(self.classes, self.classes + len(ids))
         # Every edge of the class of such an id is an edge of its own class, too.
-        source = np.repeat(np.arange(tables.states), np.diff(tables.edge_first))
         number, edge = np.nonzero(tables.token_class[ids][:, None] == tables.edge_class)
-        source = np.append(source, source[edge])
+        row = np.append(tables.row_of_edge, tables.row_of_edge[edge])
         edge_class = np.append(tables.edge_class, self.classes + number).astype(np.int32)
-        arrival = np.append(tables.edge_arrival, tables.edge_arrival[edge])
-        order = np.lexsort((edge_class, source))
+        order = np.lexsort((edge_class, row))
         split = replace(
-            tables, token_class=token_class, edge_class=edge_class[order], edge_arrival=arrival[order],
-            edge_first=np.searchsorted(source[order], np.arange(tables.states + 1)),
+            tables, token_class=token_class, edge_class=edge_class[order],
+            edge_slot=np.append(tables.edge_slot, tables.edge_slot[edge])[order],
+            row_first=np.searchsorted(row[order], np.arange(len(tables.row_first))),
         )  # fmt: skip
         return PushdownAutomaton(split, self.distances)
 

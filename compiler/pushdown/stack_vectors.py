@@ -26,7 +26,7 @@ class CostRow:
     """What the tokens of one control state lead to.
 
     slot      int32 [C]  by class: 0 where acceptance cannot be reached, else 1 + the place in `arrivals`
-    arrivals  the distinct arrivals
+    arrivals  of the slots
     sums      the costs of each
     """
 
@@ -87,17 +87,17 @@ class ExitCosts:
         return found
 
     def _row(self, control: int) -> CostRow:
-        tables, arrival = self.tables, np.zeros(self._classes, dtype=np.int32)  # arrival 0 has no items
-        for state in (tables.base.item(control), control):  # its own edges overrule those of its base
-            edges = slice(tables.edge_first[state], tables.edge_first[state + 1])
-            arrival[tables.edge_class[edges]] = tables.edge_arrival[edges]
-        is_met = np.zeros(len(tables.item_first) - 1, dtype=bool)
-        is_met[arrival] = True
-        met = np.flatnonzero(is_met)
-        filled, sums = self.arrivals.sums(met)
-        slots = np.zeros(len(is_met), dtype=np.int32)
-        slots[met[filled]] = np.arange(1, len(filled) + 1)
-        return CostRow(slots[arrival], tuple(met[filled].tolist()), sums)
+        tables, base = self.tables, self.tables.base.item(control)
+        read, reached = np.zeros(self._classes, dtype=np.int32), np.zeros(1, dtype=np.int32)  # arrival 0 has no items
+        for state in (control,) if base == control else (base, control):  # its own edges overrule those of its base
+            row = tables.row[state]
+            edges = slice(tables.row_first[row], tables.row_first[row + 1])
+            read[tables.edge_class[edges]] = len(reached) + tables.edge_slot[edges]
+            reached = np.append(reached, tables.slot_arrival[tables.slot_first[state] : tables.slot_first[state + 1]])
+        filled, sums = self.arrivals.sums(reached)
+        slot = np.zeros(len(reached), dtype=np.int32)
+        slot[filled] = np.arange(1, len(filled) + 1)
+        return CostRow(slot[read], tuple(reached[filled].tolist()), sums)
 
 
 class StackVectors:
