@@ -25,7 +25,7 @@ class Limits:
     pattern_chars_max: int = _cap(32_768, "length of a pattern")
     keyword_chars_max: int = _cap(16_384, "length of all keywords and all words of propositions together")
     choice_chars_max: int = _cap(2_000_000, "length of all choices together")
-    template_chars_max: int = _cap(8_192, "length of a template")
+    template_chars_max: int = _cap(65_536, "length of a template, or of the texts of a sequence")
     schema_chars_max: int = _cap(262_144, "length of a schema")
     grammar_chars_max: int = _cap(65_536, "length of a grammar")
     integer_digits_max: int = _cap(19, "digits of an integer that an answer to a schema may hold")

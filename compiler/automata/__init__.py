@@ -33,7 +33,7 @@ from compiler.automata.characters import (
     single,
 )
 from compiler.automata.counting import count_dfa, keyword_counts_dfa, sentences_dfa
-from compiler.automata.dfa import Dfa, complement, is_empty, live_states, minimize
+from compiler.automata.dfa import Dfa, canonical, complement, is_empty, live_states, minimize
 from compiler.automata.interning import (
     distinct,
     grown,
@@ -60,11 +60,11 @@ from compiler.automata.utf8_inverse import by_characters
 
 __all__ = [
     "ANYTHING", "CODE_POINTS", "DEAD", "NO_END", "NO_MINTERM", "SINK", "UNREACHABLE", "ByteTransducer", "CharDfa",
-    "CharSet", "CharTransducer", "Dfa", "Minterms", "ProductGraph", "by_characters", "category", "char_complement",
-    "char_intersection", "char_union", "charset", "charset_complement", "charset_union", "coarsened",
-    "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything", "expand",
-    "explore", "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection", "is_empty",
-    "keyword_counts_dfa", "literal", "live_states", "minimize", "minimize_transducer", "minterms", "product", "ranks",
-    "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "texts_dfa", "to_byte_transducer",
-    "union", "unique_rows", "words_dfa",
+    "CharSet", "CharTransducer", "Dfa", "Minterms", "ProductGraph", "by_characters", "canonical", "category",
+    "char_complement", "char_intersection", "char_union", "charset", "charset_complement", "charset_union",
+    "coarsened", "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything",
+    "expand", "explore", "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection",
+    "is_empty", "keyword_counts_dfa", "literal", "live_states", "minimize", "minimize_transducer", "minterms",
+    "product", "ranks", "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "texts_dfa",
+    "to_byte_transducer", "union", "unique_rows", "words_dfa",
 ]  # fmt: skip

@@ -115,7 +115,7 @@ def spread(first: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - counts), counts), counts
 
 
-def grown(table: np.ndarray, rows: int, fill: int | None = None) -> np.ndarray:
+def grown(table: np.ndarray, rows: int, fill: float | None = None) -> np.ndarray:
     """The same table with room for `rows` rows. The new ones hold `fill`; without it, what is in them is arbitrary."""
     larger = np.empty((rows, *table.shape[1:]), dtype=table.dtype)
     larger[: len(table)] = table

@@ -120,7 +120,7 @@ def _cheapest_derived(over_bytes: PushdownAutomaton, costly: np.ndarray, guard: 
     cost = np.full(over_bytes.classes, _SPELLED)
     cost[expensive] = 1.0
     tables = over_bytes.tables
-    costs = ExitCosts(tables, saturate(tables, guard, cost[tables.edge_class]))
+    costs = ExitCosts(tables, saturate(tables, guard, cost))
     states, text = Configurations(over_bytes, costs=costs), bytearray()
     state = states.start
     while len(text) <= _STATES_MAX:

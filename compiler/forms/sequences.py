@@ -7,13 +7,14 @@ takes the machine's place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 import numpy as np
 
-from compiler.automata import CharDfa, Dfa, char_complement, everything, is_empty, minterms, single
+from compiler.automata import CharDfa, CharSet, Dfa, char_complement, everything, is_empty, minterms, single
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
 from compiler.forms.concatenation import inlined
 from compiler.limits import SIZE_LIMITS, ResourceGuard
@@ -23,12 +24,16 @@ from compiler.pushdown import (
     PushdownMachine,
     RuleDfa,
     call,
+    derives_empty,
+    distinct_rules,
     named_token,
     network_machine,
     regular_machine,
     rule_dfa,
+    symbol_of,
+    words_rule,
 )
-from compiler.regex import Alternation, Chars, Node, Repeat, concat, literal_node
+from compiler.regex import Alternation, Chars, Concat, Node, Repeat, concat, leaves_of, literal_node, positions_of
 from compiler.spec import (
     AnyPart,
     CapturePart,
@@ -49,7 +54,9 @@ from compiler.text import CharLeaf, PushdownLeaf
 
 EXPLICIT_STATES_MAX = 5_000  # up to where an automaton takes the place of rules, as for schemas
 _TEXT = "the text"  # the name of the root
-_FREE = "free text"
+_FREE, _OPTIONS, _REST = "free text", "options", "an option"
+_LIST_ENTRY_BYTES = 8
+_OPTION_POSITIONS_MAX = 1_000  # of options that are part of the rule around them, and stand in it as often as it is
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -99,7 +106,8 @@ def sequence_leaf(
 
     def explicit(states_max: int | None = None) -> CharLeaf:
         limited = guard if states_max is None else guard.with_limits(dfa_states_max=states_max)
-        of_text = _Rules(compiled, guard, reads_text=True)
+        # Where nothing is counted or named, the parts read their texts already.
+        of_text = _Rules(compiled, guard, reads_text=True) if counts_or_names else replace(rules, reads_text=True)
         texts = inlined(of_text.root(spec), of_text.texts, limited)
         if is_empty(texts.dfa) and not left_out and not path:
             raise SpecUnsatisfiable("no text satisfies the constraint")
@@ -111,16 +119,13 @@ def sequence_leaf(
         try:
             return explicit(min(EXPLICIT_STATES_MAX, guard.limits.dfa_states_max))
         except LimitExceeded as error:
-            if error.limit not in SIZE_LIMITS:
+            if error.limit not in (*SIZE_LIMITS, "nfa_positions_max"):
                 raise
     if not root.dfa.accepting.any():
         if not path and not left_out:
             raise SpecUnsatisfiable("no text satisfies the constraint")
         return CharLeaf(char_complement(everything()), strips_space, tuple(left_out))
-    machine = network_machine(
-        (_TEXT, *rules.names), (root, *rules.rules), guard, rules.terminals, budgets=rules.budgets,
-        marks=tuple(rules.marks),
-    )  # fmt: skip
+    machine = rules.machine(root)
     exact = None if rules.recursive or left_out else explicit
     return PushdownLeaf(
         machine=machine, source=spec, leading_space=strips_space, field=".".join((*path, "sequence")),
@@ -166,6 +171,21 @@ class _Rules:
         with self.guard.recursion():
             return rule_dfa(concat([self._node(spec.root), Chars(single(END_SYMBOL))]), self.guard)
 
+    def machine(self, root: RuleDfa) -> PushdownMachine:
+        """The machine of a root and these rules.
+
+        Equal rules are one: the values of any JSON are in many parts.
+        """
+        everything = range(1 + len(self.rules))
+        beside = {rule: (rule in self.terminals, self.budgets.get(rule)) for rule in everything}
+        kept, shared = distinct_rules((root, *self.rules), beside)
+        names, number = (_TEXT, *self.names), {rule: place for place, rule in enumerate(kept)}
+        return network_machine(
+            [names[rule] for rule in kept], shared, self.guard, {number[rule] for rule in self.terminals & set(kept)},
+            budgets={number[rule]: budget for rule, budget in self.budgets.items() if rule in number},
+            marks=tuple(self.marks),
+        )  # fmt: skip
+
     def _node(self, part: Part) -> Node:
         """The pattern of a part, with calls of the rules."""
         inside = []
@@ -187,9 +207,31 @@ class _Rules:
             case RepeatPart():
                 return _repeated(part, inside)
             case AnyPart():
-                return Alternation(tuple(inside))
+                return self._any(inside)
             case CapturePart() | SequencePart():
                 return concat(inside)
+
+    def _any(self, options: Sequence[Node]) -> Node:
+        """The pattern of any one of the options.
+
+        Many of them share their beginnings and ends, as words of a rule.
+        """
+        node = Alternation(tuple(options))
+        if self.reads_text or positions_of(node) <= _OPTION_POSITIONS_MAX:
+            return node
+        words = [word for option in options for word in self._words(option)]
+        return self._add(words_rule(words, self.guard), _OPTIONS)
+
+    def _words(self, option: Node) -> Iterator[list[CharSet]]:
+        """The words of an option. What does not begin with a symbol is a rule of its own."""
+        items = option.items if isinstance(option, Concat) else (option,)
+        word = [each.charset for each in takewhile(_is_symbol, items) if isinstance(each, Chars)]
+        rest = concat(items[len(word) :])
+        if len(word) < len(items):
+            rest = self._add(rule_dfa(rest, self.guard), _REST)
+        if derives_empty(rest, set()):
+            yield word
+        yield from ([*word, leaf.charset] for leaf in leaves_of(rest) if isinstance(leaf, Chars))
 
     def _token(self, name: str) -> Node:
         if self.reads_text:
@@ -238,6 +280,13 @@ class _Rules:
         return Repeat(called, 0, 1) if rule.dfa.accepting[rule.dfa.start] else called
 
 
+def _is_symbol(node: Node) -> bool:
+    """Whether a pattern is one character, or what no text holds."""
+    if not isinstance(node, Chars) or not node.charset:
+        return False
+    return symbol_of(node.charset) is not None or node.charset == single(node.charset[0][0])
+
+
 def _repeated(part: RepeatPart, inside: Sequence[Node]) -> Node:
     """The pattern of a repeated part, from those inside it."""
     if len(inside) == 1:
@@ -258,8 +307,8 @@ def free_rule(part: FreePart, guard: ResourceGuard, *, counted: bool) -> RuleDfa
     counted  whether SPENT ends it where a budget does; else a budget may end it anywhere behind its first character
     """
     strings = (*part.until, *part.without)
-    guard.check("dfa_states_max", sum(map(len, strings)))
     parts = minterms([single(ord(character)) for character in sorted(set("".join(strings)))])
+    guard.check_table(sum(map(len, strings)), parts.count, _LIST_ENTRY_BYTES)
     trie = _Trie(part, parts.count, [parts.word(text) for text in strings])
     # Behind the nodes: the start, which is the root before any character, and states without and with an end.
     start, dead, done, spent = (len(trie.table) + each for each in range(4))

@@ -16,8 +16,10 @@ from compiler.pushdown.grammar import (
     call,
     calls_of,
     derives,
+    derives_empty,
     named_token,
     replace_calls,
+    symbol_of,
     text_of_one_token,
 )
 from compiler.pushdown.machine import (
@@ -41,20 +43,22 @@ from compiler.pushdown.network import (
     build_machine,
     network_machine,
     rule_dfa,
+    words_rule,
 )
 from compiler.pushdown.preparation import prepared_rules, productive_rules
 from compiler.pushdown.products import complement, intersect, regular_machine, unite
 from compiler.pushdown.pushdown_automaton import PushdownAutomaton, from_arrays, lift_to_tokens
+from compiler.pushdown.rule_sharing import distinct_rules, equal_rules
 from compiler.pushdown.saturation import ExitDistances, saturate
 from compiler.pushdown.stack_vectors import ExitCosts
 from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 __all__ = [
-    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "END_SYMBOL", "INLINE_GROWTH_MAX",
-    "MEMBERS_MAX", "NOWHERE", "SPENT", "SPENT_BYTE", "TEXT_END", "Configurations", "ExitCosts", "ExitDistances",
-    "Grammar", "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer", "RuleDfa", "StackNodes",
-    "Stacks", "after_space", "build_machine", "call", "calls_of", "complement", "counting_states", "derives",
-    "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays", "named_token", "network_machine",
-    "prepared_rules", "productive_rules", "regular_machine", "replace_calls", "rule_dfa", "saturate",
-    "text_of_one_token", "unite", "with_leading_space",
+    "ACCEPTED", "ACCEPTED_PENDING", "BOTTOM", "DEAD_STATE", "END", "END_SYMBOL", "INLINE_GROWTH_MAX", "MEMBERS_MAX",
+    "NOWHERE", "SPENT", "SPENT_BYTE", "TEXT_END", "Configurations", "ExitCosts", "ExitDistances", "Grammar",
+    "PushdownAutomaton", "PushdownMachine", "PushdownTables", "Recognizer", "RuleDfa", "StackNodes", "Stacks",
+    "after_space", "build_machine", "call", "calls_of", "complement", "counting_states", "derives", "derives_empty",
+    "distinct_rules", "equal_rules", "from_arrays", "intersect", "lift_to_tokens", "machine_from_arrays",
+    "named_token", "network_machine", "prepared_rules", "productive_rules", "regular_machine", "replace_calls",
+    "rule_dfa", "saturate", "symbol_of", "text_of_one_token", "unite", "with_leading_space", "words_rule",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from compiler.limits import ResourceGuard
+from compiler.pushdown.edge_rows import EdgeRows, edge_rows
 from compiler.pushdown.machine import NO_ACTION, SPENT_BYTE, PushdownMachine
 from compiler.pushdown.tables import NO_LANDING, PushdownTables
 
@@ -67,9 +68,10 @@ class _Counting:
         self._first = tables.states + np.cumsum(more) - more
         self._states = tables.states + int(more.sum())
         guard.check("dfa_states_max", self._states)
-        counts = np.diff(tables.edge_first)
-        edges = int(counts.sum() + ((counts + counts[tables.base]) * self._budget).sum())
-        guard.check("table_bytes_max", 8 * edges)
+        self._guard = guard
+        # A counted state has the slots of its base, too.
+        slots = np.diff(tables.slot_first)
+        guard.check("table_bytes_max", 4 * int(((slots + slots[tables.base]) * self._budget).sum()))
 
     def _at(self, state: np.ndarray, left: np.ndarray) -> np.ndarray:
         """The numbers of (q, k), or _DEAD. Both are int64 [N]."""
@@ -96,12 +98,10 @@ class _Counting:
         landing_below = np.append(np.full(states, NO_LANDING), np.maximum(moved, 0))
         landing_symbol = np.append(np.zeros(states, dtype=np.int64), tables.landing_symbol[pushed])
         base = np.where(self._budget > 0, plain[: tables.states], tables.base)
-        source, edge_class, arrival, items = self._edges(added)
-        order = np.lexsort((edge_class, source))
+        edges, items = self._edges(added)
         lengths = np.concatenate([np.full(len(block), block.shape[1]) for block in items])
         return replace(
-            tables, edge_first=np.searchsorted(source[order], np.arange(states + 1)),
-            edge_class=edge_class[order].astype(np.int32), edge_arrival=arrival[order].astype(np.int32),
+            tables, **edges._asdict(),
             base=_int32(np.append(base, plain[tables.states :])),
             item_first=np.concatenate([[0], np.cumsum(lengths)]),
             item=_int32(np.concatenate([block.reshape(-1) for block in items])),
@@ -109,37 +109,45 @@ class _Counting:
             landing_symbol=_int32(landing_symbol),
         )  # fmt: skip
 
-    def _edges(self, added: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
-        """The edges and arrivals of the tables.
+    def _edges(self, added: int) -> tuple[EdgeRows, list[np.ndarray]]:
+        """The edges of the tables, and the items of all arrivals in tables of equal lengths.
 
-        Returns the source, class and arrival of each edge, and the items of all arrivals, in tables of equal lengths.
+        The states (q, k) have one row. Arrivals without items stay, as they may hide those of a base.
         """
-        tables = self._tables
-        count = len(tables.item_first) - 1
-        blocks = [self._entering(tables.items(each).astype(np.int64), added)[None] for each in range(count)]
-        source = np.repeat(np.arange(tables.states), np.diff(tables.edge_first))
-        edge_class, arrival = tables.edge_class.astype(np.int64), tables.edge_arrival.astype(np.int64)
-        outside = self._budget[source] == 0
-        sources, classes, arrivals = [source[outside]], [edge_class[outside]], [arrival[outside]]
-        numbers: dict[tuple[int, int], np.ndarray] = {}  # of an arrival by what is left, for a budget
-        for state in np.flatnonzero(self._budget > 0).tolist():
-            budget = int(self._budget[state])
-            for edge in tables.edges_of(np.array([state]))[1].tolist():
-                key = int(arrival[edge]), budget
-                if key not in numbers:
-                    found = self._staying(tables.items(key[0]).astype(np.int64), budget, added)
-                    blocks += found
-                    numbers[key] = count + np.arange(budget)
+        tables, states = self._tables, self._states
+        blocks = [
+            self._entering(tables.items(each).astype(np.int64), added)[None]
+            for each in range(len(tables.item_first) - 1)
+        ]
+        counted = np.flatnonzero(self._budget > 0)
+        place, edge_class, arrival = tables.edges_of(counted)
+        order = np.lexsort((edge_class, place))
+        whole = edge_rows(
+            place[order], edge_class[order], arrival[order], states=len(counted), guard=self._guard
+        )
+        numbers, count = dict[tuple[int, int], np.ndarray](), len(blocks)  # of an arrival by what is left, for a budget
+        state, slots = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        row = np.append(tables.row, np.zeros(added, dtype=np.int32))
+        for number, (each, budget) in enumerate(zip(counted.tolist(), self._budget[counted].tolist(), strict=True)):
+            at = self._at(np.full(budget, each), 1 + np.arange(budget))
+            row[at] = len(tables.row_first) - 1 + whole.row[number]
+            for reached in whole.slot_arrival[whole.slot_first[number] : whole.slot_first[number + 1]].tolist():
+                if (reached, budget) not in numbers:
+                    blocks += self._staying(tables.items(reached).astype(np.int64), budget, added)
+                    numbers[reached, budget] = count + np.arange(budget)
                     count += budget
-                sources.append(self._at(np.full(budget, state), 1 + np.arange(budget)))
-                classes.append(np.full(budget, edge_class[edge]))
-                arrivals.append(numbers[key])
-        alive = np.concatenate([np.full(len(block), block.shape[1] > 0) for block in blocks])
-        source, edge_class, arrival = (np.concatenate(each) for each in (sources, classes, arrivals))
-        # A class that a state cannot read hides that of its base, which is in the same component.
-        hides = (tables.base != np.arange(tables.states)) & (self._budget == 0)
-        live = alive[arrival] | np.append(hides, np.zeros(added, dtype=bool))[source]
-        return source[live], edge_class[live], arrival[live], blocks
+                state.append(at)
+                slots.append(numbers[reached, budget])
+        others = np.repeat(self._budget == 0, np.diff(tables.slot_first))
+        state.insert(0, np.repeat(np.arange(tables.states), np.diff(tables.slot_first))[others])
+        slots.insert(0, tables.slot_arrival[others])
+        of_slot = np.concatenate(state)
+        order = np.argsort(of_slot, kind="stable")
+        return EdgeRows(
+            _int32(row), np.append(tables.row_first[:-1], tables.row_first[-1] + whole.row_first),
+            np.append(tables.edge_class, whole.edge_class), np.append(tables.edge_slot, whole.edge_slot),
+            np.searchsorted(of_slot[order], np.arange(states + 1)), _int32(np.concatenate(slots)[order]),
+        ), blocks  # fmt: skip
 
     def _entering(self, items: np.ndarray, added: int) -> np.ndarray:
         """The items of tokens that do not begin in a counted component."""

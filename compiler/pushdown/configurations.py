@@ -98,7 +98,7 @@ class Configurations:
             return self._numbers[members]
         self._vectors.update()
         control, node = np.array(members).T
-        return self._add_state(members, self._least(self._vectors.least(self._vectors.costs.landings, control, node)))
+        return self._add_state(members, self._least(self._vectors.least(control, node)))
 
     def stacks_of(self, state: int) -> Stacks:
         """The state apart from this generation."""
@@ -138,7 +138,7 @@ class Configurations:
         vectors, found = self._cost_vectors, np.full(len(states), np.inf)
         vectors.update()
         row, control, node = self._flat(states)
-        np.minimum.at(found, row, vectors.least(vectors.costs.landings, control, node))
+        np.minimum.at(found, row, vectors.least(control, node))
         found[(states == self._accepted) | (states == DEAD_STATE)] = 0.0
         return found
 
@@ -177,11 +177,8 @@ class Configurations:
 
         The states are int64 [N]. Configurations that cannot be finished are dropped.
         """
-        keys = (states * self.classes + classes).tolist()
-        missing = [key for key in dict.fromkeys(keys) if key not in self._after]
-        if missing:
-            self._reach(missing)
-        return np.array([self._after[key] for key in keys], dtype=np.int64)
+        pairs = zip(states.tolist(), classes.tolist(), strict=True)
+        return np.array([self._successor(state, token_class) for state, token_class in pairs], dtype=np.int64)
 
     def bytes_max(self, rows: int, max_tokens: int) -> int:
         """The most bytes of the states of rows with this many tokens."""
@@ -195,7 +192,11 @@ class Configurations:
         return start + members * (pushed * node_bytes + _MEMBER_BYTES) + tokens * _STATE_BYTES
 
     def _successor(self, state: int, token_class: int) -> int:
-        return int(self.successors(np.array([state]), np.array([token_class]))[0])
+        key = state * self.classes + token_class
+        found = self._after.get(key)
+        if found is None:
+            found = self._after[key] = self._reach(state, token_class)
+        return found
 
     def _configuration(self, stack: tuple[int, tuple[int, ...]]) -> Configuration:
         control, symbols = stack
@@ -225,36 +226,37 @@ class Configurations:
 
     def _by_class(self, vectors: StackVectors, states: Integers) -> np.ndarray:
         vectors.update()
-        states, place = np.unique(states, return_inverse=True)
-        row, control, node = self._flat(states)
-        of_row, edge = self.tables.edges_of(control)
-        least = vectors.least(vectors.costs.arrivals, self.tables.edge_arrival[edge], node[of_row])
-        found = np.full((len(states), self.classes), vectors.costs.infinite, dtype=vectors.costs.dtype)
-        cell = row[of_row] * self.classes + self.tables.edge_class[edge]
-        if len(row) > len(states):
-            np.minimum.at(found.reshape(-1), cell, least)
-        else:  # a state has at most one configuration, and that has no class twice
-            found.reshape(-1)[cell] = least
-        found[states == self._accepted, self._eos_class] = 0  # after EOS only EOS may follow
-        return found[place]
+        found = np.empty((len(states), self.classes), dtype=vectors.costs.dtype)
+        first = dict[int, int]()  # the row of each state
+        for place, state in enumerate(states.tolist()):
+            same = first.setdefault(state, place)
+            found[place] = self._row(vectors, state) if same == place else found[same]
+        return found
 
-    def _reach(self, keys: list[int]) -> None:
-        """Find the states after these pairs, each state * C + class."""
+    def _row(self, vectors: StackVectors, state: int) -> np.ndarray:
+        """The cost after one token of each class: [C]."""
+        if state == self._accepted or state == DEAD_STATE:
+            row = np.full(self.classes, vectors.costs.infinite, dtype=vectors.costs.dtype)
+            row[self._eos_class] = 0 if state == self._accepted else vectors.costs.infinite
+            return row
+        (control, node), *others = self._members[state]
+        row = vectors.by_class(control, node)
+        for control, node in others:
+            np.minimum(row, vectors.by_class(control, node), out=row)
+        return row
+
+    def _reach(self, state: int, token_class: int) -> int:
+        """Find the state after one token of a class."""
+        if state == self._accepted:
+            return DEAD_STATE  # after EOS only EOS may follow
         self._vectors.update()
-        states, classes = np.divmod(np.array(keys, dtype=np.int64), self.classes)
-        row, control, node = self._flat(states)
-        edge = self._automaton.find_edges(control, classes[row])
-        read = np.flatnonzero(edge >= 0)
-        arrivals = [list[Configuration]() for _ in keys]
-        columns = row[read], self.tables.edge_arrival[edge[read]], node[read]
-        for number, arrival, above in zip(*(column.tolist() for column in columns), strict=True):
-            arrivals[number].append((arrival, above))
-        landings = [self._landings(pairs) for pairs in arrivals]
-        distances = self._distances([pair for pairs in landings for pair in pairs])
-        first = 0
-        for key, pairs in zip(keys, landings, strict=True):
-            self._after[key] = self._state_after(pairs, distances[first : first + len(pairs)])
-            first += len(pairs)
+        arrivals = list[Configuration]()
+        for control, node in self._members[state]:
+            row = self._vectors.costs.row(control)
+            if slot := row.slot.item(token_class):
+                arrivals.append((row.arrivals[slot - 1], node))
+        pairs = self._landings(arrivals)
+        return self._state_after(pairs, self._distances(pairs))
 
     def _landings(self, arrivals: list[Configuration]) -> list[Configuration]:
         """The landings after some arrivals, each over a node. A finished text is (ACCEPTED, BOTTOM).
@@ -299,9 +301,11 @@ class Configurations:
 
     def _distances(self, pairs: list[Configuration]) -> list[int]:
         """The distance of each landing over a node."""
+        if len(pairs) == 1 and pairs[0][0] != ACCEPTED:
+            return [int(self._vectors.least_of(*pairs[0]))]
         landing, node = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         accepted = landing == ACCEPTED
-        found = self._vectors.least(self._vectors.costs.landings, np.where(accepted, 0, landing), node)
+        found = self._vectors.least(np.where(accepted, 0, landing), node)
         found[accepted] = 0
         distances: list[int] = found.tolist()
         return distances

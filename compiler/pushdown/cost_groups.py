@@ -10,6 +10,33 @@ from compiler.automata import spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LeastSums:
+    """Costs by pending of G groups, none of them empty, to which further costs are added.
+
+    pending  int [N]  of each cost
+    cost     [N]
+    first    int [G]  the costs of group g are first[g] .. first[g + 1] - 1
+    """
+
+    pending: np.ndarray
+    cost: np.ndarray
+    first: np.ndarray
+
+    def least(self, further: np.ndarray) -> np.ndarray:
+        """The least sum in each group: [G]. `further` has the further cost of each pending, [X]."""
+        if not len(self.first):
+            return self.cost
+        found: np.ndarray = np.minimum.reduceat(further.take(self.pending) + self.cost, self.first)
+        return found
+
+    def least_of(self, group: int, further: np.ndarray) -> float:
+        """The same of one group."""
+        end = self.first.item(group + 1) if group + 1 < len(self.first) else None
+        costs = slice(self.first.item(group), end)
+        return float((further.take(self.pending[costs]) + self.cost[costs]).min())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CostGroups:
     """Costs by pending, for each of G groups.
 
@@ -39,6 +66,13 @@ class CostGroups:
     def pendings_of(self, group: int) -> set[int]:
         """The pendings of a group."""
         return set(self.pending[self.first[group] : self.first[group + 1]].tolist())
+
+    def sums(self, groups: np.ndarray) -> tuple[np.ndarray, LeastSums]:
+        """The costs of the groups that have any, beside the places of these in `groups`."""
+        place, counts = self.of(groups)
+        filled = np.flatnonzero(counts)
+        first = (np.cumsum(counts) - counts)[filled]
+        return filled, LeastSums(self.pending[place].astype(np.intp), self.cost[place], first)
 
     def of(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The places of some groups' costs, and how many each has."""

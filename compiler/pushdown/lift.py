@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from compiler.automata import distinct, ranks, stable_order
+from compiler.automata import distinct, ranks, stable_order, unique_rows
 from compiler.lifting import SparseRows, SparseTable, SparseTokenClasses, plain_states, sparse_token_classes
 from compiler.limits import ResourceGuard
 from compiler.pushdown.arrivals import BASE, Arrivals, Exit, Item, Landing
+from compiler.pushdown.edge_rows import EdgeRows, beside, edge_rows
 from compiler.pushdown.machine import END, NO_ACTION, NOWHERE, PushdownMachine
 from compiler.pushdown.near_states import UNLIKE_DEAD, near_states, without_likeness
 from compiler.pushdown.tables import NO_LANDING, PushdownTables
@@ -28,8 +29,8 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     """
     arrivals = Arrivals(machine, guard)
     classes, base = _edges(machine, arrivals, vocabulary, guard)
-    token_class, table = classes.used()
-    used = distinct(table.effect[table.effect != UNLIKE_DEAD], len(arrivals))
+    effects = np.concatenate([table.effect for table in classes.tables])
+    used = distinct(effects[effects != UNLIKE_DEAD], len(arrivals))
     pendings = _Pendings(arrivals, machine.start_code, guard)
     kept = [arrivals.items(number) for number in used.tolist()]
     pendings.add(item for items in kept for item in items)
@@ -37,17 +38,14 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     items = _Items(machine.states, pendings.merged(entries))
     count = 1 + max(items.pending.values())
     guard.check("table_bytes_max", 4 * len(machine.resume) * count)  # `PushdownAutomaton.entry_at`
-    # Arrivals that differed only in pendings may be equal now, and classes of tokens with them.
     number = np.zeros(len(arrivals) + 1, dtype=np.int32)
     number[used] = [items.arrival(each) for each in kept]
     number[UNLIKE_DEAD] = UNLIKE_DEAD
-    table = table._replace(effect=number[table.effect])
+    classes.tables = [table._replace(effect=number[table.effect]) for table in classes.tables]
+    # Arrivals that differed only in pendings may be equal now, and classes of tokens with them.
     if len(distinct(number[used])) < len(used):
-        rows = SparseRows(machine.states, guard)
-        token_class = rows.add(without_likeness(table, base))[token_class]
-        table = rows.table
-    order = stable_order(table.place)
-    read = np.repeat(np.arange(len(table.first) - 1, dtype=np.int32), np.diff(table.first))
+        classes.merge(base, guard)
+    edges = beside([_rows_of(table, machine.states, guard) for table in classes.tables], classes.columns)
     merged_entries = {
         (symbol, items.pending[exit_]): items.arrival(reached)
         for exit_, behind in entries.items()
@@ -56,8 +54,7 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     }
     entry = _int32([value for key in sorted(merged_entries) for value in (*key, merged_entries[key])]).reshape(-1, 3)
     return PushdownTables(
-        token_class=token_class, edge_first=np.searchsorted(table.place[order], np.arange(machine.states + 1)),
-        edge_class=read[order], edge_arrival=np.maximum(table.effect[order], _NOTHING), base=base.astype(np.int32),
+        token_class=classes.of_id.astype(np.int32), **edges._asdict(), base=base.astype(np.int32),
         entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
         symbols=len(machine.resume), pendings=count, start=machine.start,
         eos_ids=vocabulary.eos_ids, **items.arrays(),
@@ -78,16 +75,16 @@ def _edges(
     plain, counts = _plain(machine, between)
     # The plain characters of a token act alike there, so that tokens share classes by their outlines.
     outlines = vocabulary.counted_outlines if counts else vocabulary.outlines
-    by_outline = _SharedClasses(len(outlines.trie.ids) + 1)
+    classes = _SharedClasses(len(outlines.trie.ids) + 1)
 
-    def walk(classes: _SharedClasses, alive: np.ndarray, trie: Trie) -> None:
+    def walk(alive: np.ndarray, trie: Trie) -> None:
         states = np.flatnonzero(alive).astype(np.int32)
         if len(states):
             found = sparse_token_classes(arrivals, 1 + states, machine.byte_class[:END], trie, guard=guard)
             classes.split(found._replace(effects=found.effects._replace(place=states[found.effects.place])))
 
-    walk(by_outline, plain, outlines.trie)
-    classes = by_outline.spread(outlines.of_id)
+    walk(plain, outlines.trie)
+    classes.spread(outlines.of_id)
     # EOS spells END, and has a class of its own.
     states = np.flatnonzero(begins[:, END]).astype(np.int32)
     ends = SparseTable(np.array([0, 0, len(states)]), states, arrivals.after(1 + states, machine.byte_class[END:]))
@@ -99,9 +96,13 @@ def _edges(
     near = near_states(
         machine, arrivals, vocabulary.boundary_trie, plain=plain & alike, others=others & alike, guard=guard
     )
-    classes.split(near.found)
-    walk(classes, others & (near.base == np.arange(machine.states)), vocabulary.boundary_trie)
-    walk(classes, inside, vocabulary.midchar_trie)
+    has_base = near.base != np.arange(machine.states)
+    if has_base.any():
+        classes.near = len(classes.tables)
+        classes.split(near.found)
+    walk(others & ~has_base, vocabulary.boundary_trie)
+    walk(inside, vocabulary.midchar_trie)
+    classes.drop_unused()
     return classes, near.base
 
 
@@ -122,42 +123,78 @@ def _plain(machine: PushdownMachine, between: np.ndarray) -> tuple[np.ndarray, b
     return plain[1:], bool((plain & counts).any())
 
 
+def _rows_of(table: SparseTable, states: int, guard: ResourceGuard) -> EdgeRows:
+    """The edges of a group of states. Columns take the place of classes."""
+    order = stable_order(table.place)
+    column = np.repeat(np.arange(len(table.first) - 1, dtype=np.int32), np.diff(table.first))[order]
+    return edge_rows(
+        table.place[order], column, np.maximum(table.effect[order], _NOTHING), states=states, guard=guard
+    )
+
+
 class _SharedClasses:
     """The token classes over some groups of states. Two ids share one where they act alike in all these states.
 
-    of_id  int64 [V]
-    table  the arrivals of each class by state. Class 0 is dead; no id may have some of the others
+    of_id    int64 [V]
+    columns  for each group, the column of each class: int64 [C]
+    tables   for each group, the arrivals of each column by state. Column 0 is dead
+    near     the group of the states with a base, if there is one. The bases are in the first group
+
+    Class 0 is dead. No id may have some of the others.
     """
 
     def __init__(self, vocabulary_size: int) -> None:
         self.of_id = np.zeros(vocabulary_size, dtype=np.int64)
-        self.table = SparseTable(np.zeros(2, dtype=np.int64), *np.empty((2, 0), dtype=np.int32))
+        self.columns, self.tables = list[np.ndarray](), list[SparseTable]()
+        self.near: int | None = None
+        self._classes = 1
 
-    def spread(self, number: np.ndarray) -> _SharedClasses:
-        """The classes of other ids.
+    def spread(self, number: np.ndarray) -> None:
+        """Give the classes to other ids.
 
         number  int [V]  the id here that each acts like
         """
-        classes = _SharedClasses(0)
-        classes.of_id, classes.table = self.of_id[number], self.table
-        return classes
+        self.of_id = self.of_id[number]
 
     def split(self, found: SparseTokenClasses) -> None:
         """Take further states into account."""
         live = found.column != 0
         ids, column = found.ids[live], found.column[live]
         # Ids that live in these states get further classes, by their pair of classes.
-        count, columns = len(self.table.first) - 1, len(found.effects.first) - 1
-        pairs, number = ranks(self.of_id[ids] * columns + column, count * columns)
+        count, width = self._classes, len(found.effects.first) - 1
+        pairs, number = ranks(self.of_id[ids] * width + column, count * width)
         self.of_id[ids] = count + number
-        both = self.table.chosen(pairs // columns).beside(found.effects.chosen(pairs % columns))
-        self.table = self.table.followed_by(both)
+        self.columns = [np.append(each, each[pairs // width]) for each in self.columns]
+        self.columns.append(np.append(np.zeros(count, dtype=np.int64), pairs % width))
+        self.tables.append(found.effects)
+        self._classes += len(pairs)
 
-    def used(self) -> tuple[np.ndarray, SparseTable]:
-        """The class of each id, and the arrivals of each class."""
-        used = np.zeros(len(self.table.first) - 1, dtype=bool)
+    def drop_unused(self) -> None:
+        """Leave out the classes and columns that no id has."""
+        used = np.zeros(self._classes, dtype=bool)
         used[self.of_id] = used[0] = True
-        return (np.cumsum(used, dtype=np.int32) - 1)[self.of_id], self.table.chosen(np.flatnonzero(used))
+        self._choose(np.flatnonzero(used), np.cumsum(used) - 1)
+        for group, (column, table) in enumerate(zip(self.columns, self.tables, strict=True)):
+            kept, self.columns[group] = ranks(column, len(table.first) - 1)
+            self.tables[group] = table.chosen(kept)
+
+    def merge(self, base: np.ndarray, guard: ResourceGuard) -> None:
+        """Make one of classes that act alike."""
+        near = self.near
+        if near is not None:
+            self.tables[near], self.columns[near] = without_likeness(
+                self.tables[near], self.columns[near], self.tables[0], self.columns[0], base
+            )
+        for group, table in enumerate(self.tables):
+            rows = SparseRows(len(base), guard)
+            self.columns[group] = rows.add(table)[self.columns[group]].astype(np.int64)
+            self.tables[group] = rows.table
+        self._choose(*unique_rows(np.stack(self.columns, axis=1)))
+
+    def _choose(self, classes: np.ndarray, number: np.ndarray) -> None:
+        """Keep some classes. `number` is the new number of each former one."""
+        self.of_id, self._classes = number[self.of_id], len(classes)
+        self.columns = [column[classes] for column in self.columns]
 
 
 def _resting(machine: PushdownMachine) -> np.ndarray:

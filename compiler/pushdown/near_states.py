@@ -110,17 +110,22 @@ def _differences(
     return place, ids, np.where(reached == 0, UNLIKE_DEAD, reached), often
 
 
-def without_likeness(table: SparseTable, base: np.ndarray) -> SparseTable:
-    """The rows without entries that are those of bases.
+def without_likeness(
+    near: SparseTable, near_column: np.ndarray, plain: SparseTable, plain_column: np.ndarray, base: np.ndarray
+) -> tuple[SparseTable, np.ndarray]:
+    """The entries of near states without those of their bases, whose entries are in `plain`.
 
-    They come to be alike where arrivals turn out to be equal.
+    They come to be alike where arrivals turn out to be equal. The columns are those of each class, int [C]. Returns the
+    rows and the new columns of near states.
     """
-    own = np.flatnonzero(base[table.place] != table.place)
-    if not own.size:
-        return table
-    rows = np.repeat(np.arange(len(table.first) - 1), np.diff(table.first))
-    key, in_base = rows * len(base) + table.place, rows[own] * len(base) + base[table.place[own]]
-    at = np.minimum(np.searchsorted(key, in_base), len(key) - 1)
-    alike = table.effect[own] == np.where(key[at] == in_base, table.effect[at], UNLIKE_DEAD)
-    kept = np.delete(np.arange(len(key)), own[alike])
-    return SparseTable(np.searchsorted(rows[kept], np.arange(len(table.first))), table.place[kept], table.effect[kept])
+    count, states = len(plain.first) - 1, len(base)
+    pairs, column = np.unique(near_column * np.int64(count) + plain_column, return_inverse=True)
+    table = near.chosen(pairs // count)
+    rows = np.repeat(np.arange(len(pairs)), np.diff(table.first))
+    key = np.append(np.repeat(np.arange(count), np.diff(plain.first)) * states + plain.place, count * states)
+    in_base = (pairs % count)[rows] * states + base[table.place]
+    at = np.searchsorted(key, in_base)
+    effect = np.append(plain.effect, UNLIKE_DEAD)[at]
+    kept = np.flatnonzero(table.effect != np.where(key[at] == in_base, effect, UNLIKE_DEAD))
+    first = np.searchsorted(rows[kept], np.arange(len(pairs) + 1))
+    return SparseTable(first, table.place[kept], table.effect[kept]), column

@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import CODE_POINTS, CharSet, Dfa, Minterms, expand, live_states, minterms, unique_rows
+from compiler.automata import (
+    CODE_POINTS,
+    CharSet,
+    Dfa,
+    Minterms,
+    expand,
+    live_states,
+    minterms,
+    unique_rows,
+    words_dfa,
+)
 from compiler.limits import ResourceGuard
 from compiler.pushdown.grammar import END_SYMBOL, MARK_SYMBOL, SPENT_SYMBOL, Grammar, rule_of, symbol_of
 from compiler.pushdown.machine import END, MARK_BYTE, NO_ACTION, NOWHERE, SPENT_BYTE, Action, PushdownMachine
@@ -150,8 +160,24 @@ def rule_dfa(rule: Node, guard: ResourceGuard) -> RuleDfa:
         for charset, chosen in zip(nfa.sets, parts.members, strict=True)
     )
     dfa, _ = determinize(nfa, guard, replace(parts, count=parts.count + len(letters), members=members))
-    symbols = [(rule_of(charset), charset[0][0]) for charset in letters]
-    return RuleDfa(dfa, parts, tuple(_LETTER_OF_SYMBOL[first] if rule is None else rule for rule, first in symbols))
+    return RuleDfa(dfa, parts, tuple(map(_letter_of, letters)))
+
+
+def words_rule(words: Sequence[Sequence[CharSet]], guard: ResourceGuard) -> RuleDfa:
+    """The rule of these words. Each symbol of a word is one character, or what no text holds, as calls."""
+    symbols = dict.fromkeys(charset for word in words for charset in word)
+    parts = minterms([charset for charset in symbols if symbol_of(charset) is None])
+    letters = [charset for charset in symbols if symbol_of(charset) is not None]
+    number = {charset: parts.count + place for place, charset in enumerate(letters)}
+    number |= {charset: int(parts.of(np.array(charset[0][0]))) for charset in symbols if charset not in number}
+    dfa = words_dfa((map(number.__getitem__, word) for word in words), parts.count + len(letters), guard)
+    return RuleDfa(dfa, parts, tuple(map(_letter_of, letters)))
+
+
+def _letter_of(charset: CharSet) -> int:
+    """The letter of a symbol that is no character."""
+    rule = rule_of(charset)
+    return _LETTER_OF_SYMBOL[charset[0][0]] if rule is None else rule
 
 
 def _component(rule: RuleDfa, terminal: bool, guard: ResourceGuard) -> _Component:

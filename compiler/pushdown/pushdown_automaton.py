@@ -57,7 +57,7 @@ class PushdownAutomaton:
         """Bytes of everything but the map from ids to classes. The arrays that `Configurations` look up count."""
         tables = self.tables
         stored = sum(int(array.nbytes) for name, array in self.arrays().items() if name != "token_class")
-        lookups = 8 * (len(tables.edge_class) + 1 + len(tables.landing_below)) + 4 * tables.symbols * tables.pendings
+        lookups = 8 * len(tables.landing_below) + 4 * tables.symbols * tables.pendings
         return stored + lookups + self.exit_costs.nbytes
 
     @property
@@ -82,33 +82,7 @@ class PushdownAutomaton:
     @cached_property
     def exits(self) -> int:
         """How many distances are finite, from control states and from pendings."""
-        costs = self.exit_costs
-        return int(costs.landings.first[self.states] + np.diff(costs.arrivals.first)[self.tables.entry_arrival].sum())
-
-    @cached_property
-    def edge_key(self) -> NDArray[np.int64]:
-        """The keys of the stored edges, ascending, and one above them.
-
-        The key of an edge is control state * C + class.
-        """
-        source = np.repeat(np.arange(self.tables.states), np.diff(self.tables.edge_first))
-        return np.append(source * self.classes + self.tables.edge_class, self.tables.states * self.classes)
-
-    def find_edges(self, control: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The edges of control states by token classes: int64 [N].
-
-        -1 where a class cannot be read.
-        """
-        edge = self._stored_edges(control, classes)
-        base = self.tables.base[control]
-        inherits = np.flatnonzero((edge < 0) & (base != control))
-        edge[inherits] = self._stored_edges(base[inherits], classes[inherits])
-        return edge
-
-    def _stored_edges(self, control: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
-        key = control * np.int64(self.classes) + classes
-        place = np.searchsorted(self.edge_key, key)
-        return np.where(self.edge_key[place] == key, place, -1)
+        return int(self.exit_costs.landings.first[self.states]) + self.exit_costs.entries
 
     @cached_property
     def entry_at(self) -> NDArray[np.int32]:
@@ -136,7 +110,7 @@ class PushdownAutomaton:
         """
         tables, least = self.tables, np.full(self.classes, np.inf)
         np.minimum.at(least, tables.token_class, nats)
-        return ExitCosts(tables, saturate(tables, None, least[tables.edge_class]))
+        return ExitCosts(tables, saturate(tables, None, least))
 
     def with_own_classes(self, ids: NDArray[np.int64]) -> PushdownAutomaton:
         """The same automaton with a class for each of these ids. `ids` is int64 [n]."""
@@ -144,15 +118,14 @@ class PushdownAutomaton:
         token_class = tables.token_class.copy()
         token_class[ids] = np.arange(self.classes, self.classes + len(ids))
         # Every edge of the class of such an id is an edge of its own class, too.
-        source = np.repeat(np.arange(tables.states), np.diff(tables.edge_first))
         number, edge = np.nonzero(tables.token_class[ids][:, None] == tables.edge_class)
-        source = np.append(source, source[edge])
+        row = np.append(tables.row_of_edge, tables.row_of_edge[edge])
         edge_class = np.append(tables.edge_class, self.classes + number).astype(np.int32)
-        arrival = np.append(tables.edge_arrival, tables.edge_arrival[edge])
-        order = np.lexsort((edge_class, source))
+        order = np.lexsort((edge_class, row))
         split = replace(
-            tables, token_class=token_class, edge_class=edge_class[order], edge_arrival=arrival[order],
-            edge_first=np.searchsorted(source[order], np.arange(tables.states + 1)),
+            tables, token_class=token_class, edge_class=edge_class[order],
+            edge_slot=np.append(tables.edge_slot, tables.edge_slot[edge])[order],
+            row_first=np.searchsorted(row[order], np.arange(len(tables.row_first))),
         )  # fmt: skip
         return PushdownAutomaton(split, self.distances)
 

@@ -35,7 +35,6 @@ STEPS_MAX = 1 << 24  # in tokens: no budget is larger; the distances of a gramma
 _BEYOND = math.nextafter(STEPS_MAX, math.inf)
 _TICK_EVERY = 1 << 12  # values settled between two looks at the time
 _BLOCK = 1 << 20  # readers that are looked at together
-_STATES = 256  # whose edges are
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -73,7 +72,7 @@ def saturate(tables: PushdownTables, guard: ResourceGuard | None, cost: np.ndarr
     """The least solution of the equations above.
 
     guard  None: its time is not limited; the number of finite values, which another guard limited, bounds it
-    cost   float64 [E]  what each edge of `tables` costs, above 0; without it, one token each
+    cost   float64 [C]  what a token of each class costs, above 0; without it, one token each
     Values over STEPS_MAX are left out. Raises LimitExceeded over `exit_distances_max`, `table_bytes_max` or
     `compile_s_max`.
     """
@@ -173,23 +172,45 @@ def _edges_to_items(tables: PushdownTables, cost: np.ndarray | None) -> tuple[np
     Returns states, items and costs, [N] each. A pair of a state and an arrival gives the items once.
     """
     arrivals = len(tables.item_first) - 1
-    found = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32 if cost is None else cost.dtype))]
-    # Many states at once would have as many edges as if each had its own.
-    for begin in range(0, tables.states, _STATES):
-        states = np.arange(begin, min(begin + _STATES, tables.states))
-        place, edge = tables.edges_of(states)
-        key = states[place] * arrivals + tables.edge_arrival[edge]
-        if cost is None:
-            pairs = distinct(key)
-            found.append((pairs, np.ones(len(pairs), dtype=np.int32)))
-        elif len(key):
-            order = np.argsort(key, kind="stable")
-            first = np.flatnonzero(np.diff(key[order], prepend=-1))
-            found.append((key[order[first]], np.minimum.reduceat(cost[edge[order]], first)))
-    pairs, least = map(np.concatenate, zip(*found, strict=True))
-    state, arrival = np.divmod(pairs, arrivals)
+    state, arrival, least = _slot_costs(tables, np.ones(tables.classes, dtype=np.int32) if cost is None else cost)
+    key = state * arrivals + arrival
+    order = np.lexsort((least, key))
+    order = order[np.flatnonzero(np.diff(key[order], prepend=-1))]
+    state, arrival, least = state[order], arrival[order], least[order]
     place, counts = spread(tables.item_first[arrival], tables.item_first[arrival + 1])
     return np.repeat(state, counts), tables.item[place], np.repeat(least, counts)
+
+
+def _slot_costs(tables: PushdownTables, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the tokens to each arrival of a state cost at least.
+
+    Returns states, arrivals and costs, [N] each. The slots of a base count for its heirs, too.
+    """
+    # The slots of all rows, numbered one after the other, each with its edges in the order of their costs.
+    counts, states = tables.slots_of_row, np.arange(tables.states)
+    row_slot = np.cumsum(counts) - counts
+    of_edge = row_slot[tables.row_of_edge] + tables.edge_slot
+    order = np.lexsort((cost[tables.edge_class], of_edge))
+    first, edge_class = np.searchsorted(of_edge[order], np.arange(int(counts.sum()) + 1)), tables.edge_class[order]
+    near = np.flatnonzero(tables.base != states)
+    state, holder = np.append(states, near), np.append(states, tables.base[near])
+    place, slots = spread(tables.slot_first[holder], tables.slot_first[holder + 1])
+    own = np.repeat(np.arange(len(holder)) < len(states), slots)
+    state, holder = np.repeat(state, slots), np.repeat(holder, slots)
+    slot = row_slot[tables.row[holder]] + place - tables.slot_first[holder]
+    at, end = first[slot], first[slot + 1]
+    # A class of the heir's own hides that of the base.
+    edge, edges = spread(tables.row_first[tables.row[near]], tables.row_first[tables.row[near] + 1])
+    hidden = np.repeat(near, edges) * tables.classes + tables.edge_class[edge]
+    hidden = np.append(hidden, tables.states * tables.classes)
+    waiting = np.flatnonzero(~own)
+    while waiting.size:
+        key = state[waiting] * tables.classes + edge_class[at[waiting]]
+        waiting = waiting[hidden[np.searchsorted(hidden, key)] == key]
+        at[waiting] += 1
+        waiting = waiting[at[waiting] < end[waiting]]
+    left = np.flatnonzero(at < end)
+    return state[left], tables.slot_arrival[place[left]].astype(np.int64), cost[edge_class[at[left]]]
 
 
 def _reached_alike(

@@ -2,19 +2,37 @@
 
 A node of a stack has a vector: the least further cost from each pending that its top symbol may be left with. Whatever
 a token does in a control state, its cost to acceptance is then the least of a few sums, however high the stack is.
+Which sums these are depends on the control state alone, and few tokens differ in them: a `CostRow` keeps it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from compiler.automata import spread
-from compiler.pushdown.cost_groups import CostGroups
+from compiler.automata import grown
+from compiler.pushdown.cost_groups import LeastSums
 from compiler.pushdown.machine import BOTTOM, StackNodes
 from compiler.pushdown.saturation import ExitDistances, arrival_costs
 from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 _INFINITE = 1 << 29  # in tokens; twice this fits int32
+_ROW_BYTES_MAX = 1 << 23  # of the rows that are kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostRow:
+    """What the tokens of one control state lead to.
+
+    slot      int32 [C]  by class: 0 where acceptance cannot be reached, else 1 + the place in `arrivals`
+    arrivals  of the slots
+    sums      the costs of each
+    """
+
+    slot: np.ndarray
+    arrivals: tuple[int, ...]
+    sums: LeastSums
 
 
 class ExitCosts:
@@ -23,10 +41,9 @@ class ExitCosts:
     landings  from each landing until all its symbols and its component are left with a pending; the first landings are
               the control states
     arrivals  the same from each arrival; the token that led there is not counted
-    entries   the entries of symbol s are entries[s] .. entries[s + 1] - 1
     infinite  more than any cost
 
-    All generations share it.
+    All generations share it. What is looked up again and again is kept, up to a limit.
     """
 
     def __init__(self, tables: PushdownTables, distances: ExitDistances) -> None:
@@ -34,11 +51,53 @@ class ExitCosts:
         self.dtype, self.tables = distances.within.dtype, tables
         self.landings = distances.by_landing(tables)
         self.arrivals = arrival_costs(tables, self.landings)
-        self.entries = np.searchsorted(tables.entry_symbol, np.arange(tables.symbols + 1))
+        self._entries = np.searchsorted(tables.entry_symbol, np.arange(tables.symbols + 1))
+        self._classes = tables.classes
+        self._rows: dict[int, CostRow] = {}
+        self._rows_max = max(1, _ROW_BYTES_MAX // (4 * self._classes))
+        self._symbols: dict[int, tuple[np.ndarray, LeastSums]] = {}
 
     @property
     def nbytes(self) -> int:
-        return self.landings.nbytes + self.arrivals.nbytes + int(self.entries.nbytes)
+        """Bytes of the costs and of what may be kept of them."""
+        rows = min(_ROW_BYTES_MAX, 4 * self.tables.states * self._classes)
+        return self.landings.nbytes + self.arrivals.nbytes + int(self._entries.nbytes) + rows + 16 * self.entries
+
+    @property
+    def entries(self) -> int:
+        """How many costs the pendings behind all symbols have."""
+        return int(np.diff(self.arrivals.first)[self.tables.entry_arrival].sum())
+
+    def row(self, control: int) -> CostRow:
+        """What the tokens of a control state lead to."""
+        row = self._rows.get(control)
+        if row is None:
+            if len(self._rows) >= self._rows_max:
+                self._rows.clear()
+            row = self._rows[control] = self._row(control)
+        return row
+
+    def behind(self, symbol: int) -> tuple[np.ndarray, LeastSums]:
+        """The pendings that a symbol may be left with, and the costs of each."""
+        found = self._symbols.get(symbol)
+        if found is None:
+            entries = slice(self._entries[symbol], self._entries[symbol + 1])
+            filled, sums = self.arrivals.sums(self.tables.entry_arrival[entries])
+            found = self._symbols[symbol] = self.tables.entry_pending[entries][filled], sums
+        return found
+
+    def _row(self, control: int) -> CostRow:
+        tables, base = self.tables, self.tables.base.item(control)
+        read, reached = np.zeros(self._classes, dtype=np.int32), np.zeros(1, dtype=np.int32)  # arrival 0 has no items
+        for state in (control,) if base == control else (base, control):  # its own edges overrule those of its base
+            row = tables.row[state]
+            edges = slice(tables.row_first[row], tables.row_first[row + 1])
+            read[tables.edge_class[edges]] = len(reached) + tables.edge_slot[edges]
+            reached = np.append(reached, tables.slot_arrival[tables.slot_first[state] : tables.slot_first[state + 1]])
+        filled, sums = self.arrivals.sums(reached)
+        slot = np.zeros(len(reached), dtype=np.int32)
+        slot[filled] = np.arange(1, len(filled) + 1)
+        return CostRow(slot[read], tuple(reached[filled].tolist()), sums)
 
 
 class StackVectors:
@@ -58,36 +117,42 @@ class StackVectors:
     def update(self) -> None:
         """Compute the vectors of all nodes since the last call."""
         first, self._count = self._count, len(self._stacks)
-        if first == self._count:
-            return
         if self._count > len(self._values):
-            grown = np.full((2 * self._count, self.costs.tables.pendings), self.costs.infinite, dtype=self.costs.dtype)
-            grown[:first] = self._values[:first]
-            self._values = grown
-        symbol, below = np.array(self._stacks.symbol[first:]), np.array(self._stacks.below[first:])
-        # A node needs the vector of the one below it, which may be new, too.
-        done = np.zeros(len(below), dtype=bool)
-        while not done.all():
-            ready = np.flatnonzero(~done & ((below < first) | done[np.maximum(below - first, 0)]))
-            self._compute(ready + first, symbol[ready], below[ready])
-            done[ready] = True
+            self._values = grown(self._values, 2 * self._count, fill=self.costs.infinite)
+        for node in range(first, self._count):  # the node below is an earlier one
+            pendings, sums = self.costs.behind(self._stacks.symbol[node])
+            least = sums.least(self._values[self._stacks.below[node]])
+            self._values[node, pendings] = np.minimum(least, self.costs.infinite)
 
-    def _compute(self, node: np.ndarray, symbol: np.ndarray, below: np.ndarray) -> None:
-        entry, counts = spread(self.costs.entries[symbol], self.costs.entries[symbol + 1])
-        least = self.least(self.costs.arrivals, self.costs.tables.entry_arrival[entry], np.repeat(below, counts))
-        self._values[np.repeat(node, counts), self.costs.tables.entry_pending[entry]] = least
+    def by_class(self, control: int, node: int) -> np.ndarray:
+        """The least cost after each class: [C].
 
-    def least(self, groups: CostGroups, which: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """The least cost to acceptance from groups, each over a node: [n]."""
-        place, counts = groups.of(which)
-        above = np.repeat(node * self.costs.tables.pendings, counts) + groups.pending[place]
-        sums = groups.cost[place] + self._values.take(above)
+        It is `infinite` or more where acceptance cannot be reached.
+        """
+        row = self.costs.row(control)
+        least = np.empty(len(row.arrivals) + 1, dtype=self.costs.dtype)
+        least[0], least[1:] = self.costs.infinite, row.sums.least(self._values[node])
+        return least.take(row.slot)
+
+    def least(self, which: np.ndarray, node: np.ndarray) -> np.ndarray:
+        """The least cost to acceptance from landings, each over a node: [n]."""
+        landings = self.costs.landings
+        place, counts = landings.of(which)
+        above = np.repeat(node * self.costs.tables.pendings, counts) + landings.pending[place]
+        sums = landings.cost[place] + self._values.take(above)
         found = np.full(len(which), self.costs.infinite, dtype=self.costs.dtype)
         filled = np.flatnonzero(counts)
         if len(filled):
             first = (np.cumsum(counts) - counts)[filled]
             found[filled] = np.minimum(np.minimum.reduceat(sums, first), self.costs.infinite)
         return found
+
+    def least_of(self, landing: int, node: int) -> float:
+        """The same of one landing."""
+        landings = self.costs.landings
+        costs = slice(landings.first.item(landing), landings.first.item(landing + 1))
+        sums = landings.cost[costs] + self._values[node].take(landings.pending[costs])
+        return float(sums.min(initial=self.costs.infinite))
 
     def value(self, node: int, pending: int) -> float:
         """The least cost to acceptance from one pending above a node."""

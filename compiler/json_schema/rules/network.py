@@ -13,7 +13,7 @@ from compiler.json_schema.fragments import Fragment
 from compiler.json_schema.rules.compiler import RuleCompiler
 from compiler.json_schema.rules.letters import read_letters, rule_dfa, spelled
 from compiler.limits import ResourceGuard
-from compiler.pushdown import RuleDfa
+from compiler.pushdown import RuleDfa, equal_rules
 
 _INLINED_STATES_MAX = 64  # of all copies of a scalar whose texts take the place of its letter
 _Rules = dict[int, RuleDfa]
@@ -108,27 +108,18 @@ def _without_letters(rule: RuleDfa, productive: set[int]) -> RuleDfa:
 
 
 def _distinct(rules: _Rules) -> _Rules:
-    """The rules, of which equal ones call each other under one number. Partition refinement (Moore 1956)."""
-    shapes = {
-        rule: tuple(array.tobytes() for array in (each.dfa.symbol_class, each.dfa.next_state, each.dfa.accepting))
-        for rule, each in rules.items()
-    }
-    kind, kinds = dict.fromkeys(rules, 0), 0
-    while True:
-        numbers = dict[object, int]()
-        kind = {
-            rule: numbers.setdefault((shapes[rule], tuple(kind[called] for called in each.letters)), len(numbers))
-            for rule, each in rules.items()
-        }
-        if len(numbers) == kinds:
-            break
-        kinds = len(numbers)
-    first = dict[int, int]()
-    for rule in rules:
-        first.setdefault(kind[rule], rule)
+    """The rules, of which equal ones call each other under one number."""
+    numbers = list(rules)
+    place = {rule: position for position, rule in enumerate(numbers)}
+    kinds = [
+        tuple(array.tobytes() for array in (each.dfa.symbol_class, each.dfa.next_state, each.dfa.accepting))
+        for each in rules.values()
+    ]
+    first = equal_rules(kinds, [[place[called] for called in each.letters] for each in rules.values()])
     return {
-        rule: _with_letters(rules[rule], [first[kind[called]] for called in rules[rule].letters])
-        for rule in first.values()
+        numbers[each]: _with_letters(rules[numbers[each]], [numbers[first[place[called]]] for called in letters])
+        for each in sorted(set(first))
+        for letters in (rules[numbers[each]].letters,)
     }
 
 

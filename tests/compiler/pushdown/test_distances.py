@@ -76,7 +76,7 @@ def test_real_weights_give_the_distances_of_dijkstra() -> None:
         costs = [draw.uniform(0.5, 2) for _ in vocabulary.tokens]
         by_class = np.full(automaton.tables.classes, np.inf)
         np.minimum.at(by_class, automaton.tables.token_class, costs)
-        distances = saturate(automaton.tables, guard(), by_class[automaton.tables.edge_class])
+        distances = saturate(automaton.tables, guard(), by_class)
         states = Configurations(automaton, costs=ExitCosts(automaton.tables, distances))
         stacks, expected = explicit_distances(machine, vocabulary, case.heights[0], costs)
         count = 0
@@ -107,7 +107,7 @@ def test_saturation_is_the_dense_fixpoint(name: str, block: int, monkeypatch: py
         expected = np.flatnonzero(np.isfinite(behind[symbol, entered]))
         assert np.array_equal(arrivals.pending[place], expected)
         assert np.array_equal(arrivals.cost[place], behind[symbol, entered, expected])
-    unit = saturate(tables, guard(), np.ones(len(tables.edge_class)))
+    unit = saturate(tables, guard(), np.ones(tables.classes))
     assert np.array_equal(unit.within, found.within) and np.array_equal(unit.pending, found.pending)
 
 
@@ -116,8 +116,8 @@ def dense_fixpoint(tables: PushdownTables) -> tuple[np.ndarray, np.ndarray]:
     landings, size = len(tables.landing_state), tables.pendings
     through = np.full((landings, size), np.inf)
     behind = np.full((tables.symbols, size, size), np.inf)
-    source, edge = tables.edges_of(np.arange(tables.states))
-    edges = sorted(set(zip(source.tolist(), tables.edge_arrival[edge].tolist(), strict=True)))
+    source, _, reached = tables.edges_of(np.arange(tables.states))
+    edges = sorted(set(zip(source.tolist(), reached.tolist(), strict=True)))
     entries = zip(tables.entry_symbol, tables.entry_pending, tables.entry_arrival, strict=True)
     places = [((symbol, pending), int(arrival)) for symbol, pending, arrival in entries]
 

@@ -90,8 +90,8 @@ def compare(machine: PushdownMachine, vocabulary: Vocabulary) -> int:
 def dense(tables: PushdownTables) -> np.ndarray:
     """The arrivals by state and class, 0 for those without an edge."""
     table = np.zeros((tables.states, tables.classes), dtype=np.int32)
-    state, edge = tables.edges_of(np.arange(tables.states))
-    table[state, tables.edge_class[edge]] = tables.edge_arrival[edge]
+    state, edge_class, arrival = tables.edges_of(np.arange(tables.states))
+    table[state, edge_class] = arrival
     return table
 
 

@@ -48,9 +48,12 @@ def damaged(tables: PushdownTables) -> dict[str, object]:
     swapped = np.arange(len(tables.entry_symbol))[::-1]
     return {
         "token_class": tables.token_class - 1,
-        "edge_first": tables.edge_first[:-1],
+        "row": tables.row + len(tables.row_first),
+        "row_first": tables.row_first[:-1],
         "edge_class": np.zeros_like(tables.edge_class),
-        "edge_arrival": tables.edge_arrival + len(tables.item_first),
+        "edge_slot": tables.edge_slot + 1,
+        "slot_first": tables.slot_first[:-1],
+        "slot_arrival": tables.slot_arrival + len(tables.item_first),
         "base": tables.base + tables.states,
         "item_first": tables.item_first + 1,
         "item": tables.item - tables.pendings,
