@@ -215,7 +215,10 @@ class _Reader:
         return None
 
     def _excluded(self, index: int) -> Sequence[str] | None:
-        """The names of `!a`, `!a & !b` or `!(a | b)`; None for another node."""
+        """The names of `!a`, `!a & !b` or `!(a | b)`.
+
+        None for another node.
+        """
         op, args, _ = self._nodes[index]
         if op is Op.NOT:
             return self._names(args[0])
