@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 
+from compiler.diagnostics.formula_prose import formula_clause
+from compiler.errors import CompileError
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.ltlf import parse_formula
 from compiler.spec import (
     ONCE,
     AllSpec,
@@ -73,7 +77,8 @@ def clause(spec: Spec) -> str:
         case LabelsSpec():
             return clause(spec.part)
         case LtlfSpec():
-            return f"its word trace satisfies the formula {_quote(spec.formula)}{_propositions(spec.propositions)}"
+            formula = f"{_quote(spec.formula)}{_reading(spec)}"
+            return f"its word trace satisfies the formula {formula}{_propositions(spec.propositions)}"
         case RegexSpec():
             return f"the whole of it matches the pattern {_quote(spec.pattern)}"
         case KeywordsSpec():
@@ -211,6 +216,16 @@ def _join_parts(parts: Sequence[Spec], word: str) -> str:
             f"{len(parts) - len(phrases):,} more constraints {'hold' if word == 'and' else 'are an alternative'}"
         )
     return f", {word} ".join(phrases)
+
+
+def _reading(spec: LtlfSpec) -> str:
+    """The formula in words, where that is short."""
+    try:
+        formula = parse_formula(spec.formula, ResourceGuard(DEFAULT_LIMITS), declared=dict(spec.propositions))
+    except CompileError:
+        return ""  # it was compiled under other limits
+    words = formula_clause(formula)
+    return f" ({shortened(words)})" if words else ""
 
 
 def _propositions(propositions: Sequence[tuple[str, Proposition]]) -> str:

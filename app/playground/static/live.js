@@ -8,6 +8,7 @@ import { applySuggestion } from "./suggestions.js";
 
 const PAUSE_MS = 250;
 const IDLE_MS = 600;
+const RETRY_MS = 3000;  // until a service that is away is asked again
 const PREVIEW_CHARS_MAX = 90;  // of a corrected constraint
 const UNENFORCED_MAX = 5;  // of the keywords without effect, and of warnings, that are shown
 const CODES_WITH_POSITION = ["constraint_syntax", "unsupported"];
@@ -116,9 +117,8 @@ export class LiveCompiler {
     this.meaning.hide();
     this.#setStatus(hasPosition ? "It does not compile yet." : sentence(problem), "bad");
     this.notes.replaceChildren(correctionButton(problem.suggestion, this.callbacks) ?? "");
-    if (problem.retry_after_s !== undefined) {
-      this.retryTimer = setTimeout(() => this.compile(), problem.retry_after_s * 1000);
-    }
+    const retryMs = problem.code === "unreachable" ? RETRY_MS : problem.retry_after_s * 1000;
+    if (!Number.isNaN(retryMs)) this.retryTimer = setTimeout(() => this.compile(), retryMs);
   }
 
   #explain() {

@@ -213,6 +213,7 @@ class Playground {
   }
 
   #showCompilation(answer) {
+    if (!this.model) this.#loadModel();  // the service was away when the page opened
     if (this.automaton) this.#hint("");
     byId("sizes").textContent = `${plural(answer.states, "state")} · ${plural(answer.letters, "letter")} · over tokens ${formatNumber(answer.token_states)} × ${formatNumber(answer.token_classes)}`;
     this.budget.show(answer);

@@ -72,7 +72,7 @@ class Newcomer:
 
     @contextmanager
     def _step(self, name: str, *selectors: str) -> Iterator[None]:
-        """Time a step, then require that its elements are in view, and take a screenshot."""
+        """Time a step, take a screenshot, require its elements in view."""
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.app.playground.chromium import WatchedPage
+from tests.app.playground.chromium import WatchedPage, take_picture
 from tests.app.playground.shell import (
     FORMULA,
+    choose,
     formula,
     generate,
     ignore_rejections,
@@ -267,3 +268,45 @@ def test_an_unreachable_service_is_reported(web_page: WatchedPage, page: Page) -
     page.get_by_role("button", name="Generate").click()
     expect(page.locator("#problem")).to_contain_text("The service cannot be reached.")
     ignore_rejections(web_page)
+
+
+def test_the_page_recovers_when_the_service_comes_back(web_page: WatchedPage, page: Page) -> None:
+    for path in ("**/compile", "**/v1/models"):
+        page.route(path, lambda route: route.abort())
+    visit(page)
+    expect(page.locator(".live-line")).to_contain_text("The service cannot be reached.")
+    take_picture(page, "service-away")
+    page.unroute_all()
+    wait_for_compilation(page)
+    expect(page.locator("#served")).to_contain_text("captions")
+    expect(page.locator("#problem")).to_be_hidden()
+    generate(page)
+    ignore_rejections(web_page)
+
+
+def test_a_stream_that_stays_broken_is_reported(web_page: WatchedPage, page: Page) -> None:
+    wait_for_compilation(page)
+    page.route("**/events", lambda route: route.abort())
+
+    def cut_stream(route: Route) -> None:
+        events = route.fetch().body().split(b"\n\n")
+        body = b"retry: 10\n\n" + b"\n\n".join(events[:4]) + b"\n\n"
+        route.fulfill(status=200, content_type="text/event-stream", headers={"x-job-id": "0" * 32}, body=body)
+
+    page.route("**/generate", cut_stream)
+    page.get_by_role("button", name="Generate").click()
+    expect(page.locator("#problem")).to_contain_text("The connection to the service broke")
+    expect(page.locator(".constrained .result-text")).to_have_text("(no answer)")
+    expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+    take_picture(page, "stream-lost")
+    ignore_rejections(web_page)
+
+
+def test_a_slow_connection_gets_both_answers(page: Page) -> None:
+    network = page.context.new_cdp_session(page)
+    slow = {"offline": False, "latency": 300, "downloadThroughput": 50_000, "uploadThroughput": 20_000}
+    network.send("Network.enable")
+    network.send("Network.emulateNetworkConditions", slow)
+    visit(page)
+    expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+    choose(page, "Caption")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.app.playground.chromium import accessibility_violations
 from tests.app.playground.views_page import automaton, choice, open_view, rejected_token, row, step
 
 LATTICE = """{
@@ -251,6 +252,48 @@ def test_a_large_automaton_is_folded_to_the_path(page: Page, states: int) -> Non
     page.evaluate("id => view.mark([id])", last_state - 5)
     expect(summary).to_contain_text(f"Live, but not drawn: q{last_state - 5}")
     expect(page.get_by_label("all states")).to_be_visible(visible=states == 80)
+
+
+def two_hundred_states() -> dict[str, Any]:
+    """A grid of ten rows and twenty columns; the last is accepted."""
+    columns, rows = 20, 10
+    distances: list[int | None] = [columns - state // rows for state in range(columns * rows)]
+    edges = [
+        (state, (state // rows + 1) * rows + (state % rows + step) % rows, [step])
+        for state in range((columns - 1) * rows) for step in range(3)
+    ]  # fmt: skip
+    return automaton([["a"], ["b"], ["c"]], distances, edges)
+
+
+def test_two_hundred_states_stay_readable_by_levels(page: Page) -> None:
+    show_automaton(page, two_hundred_states())
+    counts = {}
+    for label in ("the path alone", "1 level", "4 levels"):
+        page.get_by_label("around it").select_option(label=label)
+        expect(page.locator(".automaton-frame")).not_to_have_attribute("aria-busy", "true")
+        counts[label] = page.locator(".node[id^=state]").count()
+        text = page.locator("#state-0 text").first.bounding_box()
+        assert text is None or text["height"] >= 8, "names can be read"
+    assert counts["the path alone"] == 20 < counts["1 level"] <= counts["4 levels"] <= 62
+    assert accessibility_violations(page) == []
+
+
+def test_a_state_is_found_and_centred(page: Page) -> None:
+    show_automaton(page, two_hundred_states())
+    search = page.get_by_label("find a state")
+    search.fill("q157")
+    found = page.locator("#state-157")
+    expect(found).to_have_class(re.compile("found"))
+    expect(page.locator(".automaton-summary")).to_contain_text("a path to q157")
+    expect(page.locator(".automaton-info")).to_contain_text("q157: at least 5 tokens to the end")
+    frame, node = page.locator(".automaton-frame").bounding_box(), found.bounding_box()
+    assert frame and node
+    assert frame["x"] <= node["x"] and node["x"] + node["width"] <= frame["x"] + frame["width"]
+    search.fill("q999")
+    expect(search).to_have_attribute("aria-invalid", "true")
+    expect(page.locator(".node.found")).to_have_count(0)
+    search.fill("")
+    expect(search).to_have_attribute("aria-invalid", "false")
 
 
 def test_a_folded_path_stays_connected_across_multi_state_tokens(page: Page) -> None:

@@ -15,9 +15,11 @@ import pytest
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, explain, with_caller_names
 from compiler.diagnostics.explanation import SAMPLES, SHOWN_MAX
+from compiler.diagnostics.formula_prose import formula_clause
 from compiler.diagnostics.prose import sentence, title
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnspellable
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
+from compiler.ltlf import parse_formula
 from compiler.pipeline import compile_spec
 from compiler.spec import LabelsSpec, RegexSpec, caller_names, spec_from_json
 from compiler.text import check_text
@@ -30,6 +32,17 @@ BYTES = byte_vocabulary()
 FORMS: dict[str, tuple[dict[str, Any], str]] = {  # a constraint, and words that its first sentence holds
     row["name"]: (json.loads(row["constraint"]), row["words"]) for row in table("explanations")["form"]
 }
+
+
+@pytest.mark.parametrize("row", table("explanations")["formula"], ids=lambda row: row["formula"])
+def test_a_formula_is_read_back_in_words(row: dict[str, str]) -> None:
+    formula = parse_formula(row["formula"], ResourceGuard(DEFAULT_LIMITS))
+    assert formula_clause(formula) == row["words"]
+
+
+def test_a_long_formula_is_not_read_back() -> None:
+    for source in (" & ".join(f"F(w{number})" for number in range(31)), "X(" * 20 + "a" + ")" * 20):
+        assert formula_clause(parse_formula(source, ResourceGuard(DEFAULT_LIMITS))) == ""
 
 
 def compiled(constraint: object) -> CompiledConstraint:

@@ -9,6 +9,7 @@ import { PanZoom } from "./panzoom.js";
 import { distanceClass, distanceLegend, el, uniqueId, legend, plural, svg } from "../viewkit.js";
 
 const TABLE_ROWS_MAX = 300;
+const LEVELS_MAX = 4; // of neighbours around the path of a folded picture
 const REDRAW_MS = 700; // minimum time between two pictures while a folded one follows a search
 
 export class AutomatonView {
@@ -26,9 +27,14 @@ export class AutomatonView {
     this.unfold = el("input", { type: "checkbox", id: uniqueId("all"), change: () => this.draw() });
     this.deadLabel = el("label", { for: this.dead.id }, this.dead, " dead states");
     this.unfoldLabel = el("label", { for: this.unfold.id }, this.unfold, " all states");
+    this.levels = el("select", { id: uniqueId("levels"), change: () => this.draw() },
+      ...Array.from({ length: LEVELS_MAX + 1 }, (_, level) => el("option", { value: level }, level === 0 ? "the path alone" : plural(level, "level"))));
+    this.levelsLabel = el("label", { for: this.levels.id }, "around it ", this.levels);
+    this.search = el("input", { type: "search", id: uniqueId("find"), placeholder: "q12", size: 6, autocomplete: "off", input: () => this.find(this.search.value) });
+    this.searchLabel = el("label", { for: this.search.id }, "find a state ", this.search);
     this.tools = el("div", { class: "view-tools" },
       button("Zoom in", "+", () => this.zoom?.zoom(1.25)), button("Zoom out", "−", () => this.zoom?.zoom(0.8)),
-      button("Fit the whole picture", "⤢", () => this.zoom?.fit()), this.deadLabel, this.unfoldLabel);
+      button("Fit the whole picture", "⤢", () => this.zoom?.fit()), this.deadLabel, this.unfoldLabel, this.levelsLabel, this.searchLabel);
     const hint = uniqueId("keys");
     this.frame = el("div", { class: "automaton-frame", tabindex: "0", role: "group", "aria-label": "Picture of the automaton", "aria-describedby": hint });
     this.hint = el("p", { class: "out-of-sight", id: hint }, "Arrow keys move the picture, plus and minus zoom, zero fits it. The same is in the table below.");
@@ -49,6 +55,7 @@ export class AutomatonView {
     this.textPath = [];
     this.texts = [];
     this.trail = [];
+    this.found = null;
     this.clearPicture();
     for (const part of [this.summary, this.info, this.legendContainer, this.tableContainer]) part.replaceChildren();
     this.tools.hidden = true;
@@ -77,6 +84,9 @@ export class AutomatonView {
     this.unfoldLabel.hidden = !(this.foldable && this.drawable);
     this.dead.checked = false;
     this.unfold.checked = false;
+    this.levels.value = "1";
+    this.search.value = "";
+    this.searchLabel.hidden = live.length <= 1;
     this.tools.hidden = false;
     this.frame.hidden = false;
     this.tableContainer.replaceChildren(automatonTable(automaton));
@@ -108,7 +118,9 @@ export class AutomatonView {
   async drawVersion(current) {
     const automaton = this.automaton;
     const trail = this.textPath.length ? this.textPath : this.trail;
-    const visible = visibleStates(automaton, { dead: this.dead.checked, folded: this.folded, trail });
+    this.levelsLabel.hidden = !this.folded;
+    const options = { dead: this.dead.checked, folded: this.folded, trail, levels: Number(this.levels.value), found: this.found };
+    const visible = visibleStates(automaton, options);
     const steps = this.folded ? pathEdges(visible, trail, this.textPath.length ? this.texts : []) : [];
     const { dot, edges } = toDot(automaton, visible, this.maxDistance, distanceClass, steps);
     this.frame.setAttribute("aria-busy", "true");
@@ -153,7 +165,7 @@ export class AutomatonView {
   /** Shows the whole picture, or the part around a live state; called again when a hidden picture appears. */
   settle() {
     if (!this.zoom || !this.frame.clientWidth) return;
-    const first = [...this.live].find((id) => this.visible.has(id)) ?? this.textPath.at(-1) ?? this.automaton.start;
+    const first = this.found ?? [...this.live].find((id) => this.visible.has(id)) ?? this.textPath.at(-1) ?? this.automaton.start;
     this.zoom.settle(...this.positionOf(first));
   }
 
@@ -174,6 +186,18 @@ export class AutomatonView {
 
   edgeWords(edge) {
     return `q${edge.from} → q${edge.to}: ${edge.full}`;
+  }
+
+  /** Shows the state with this number, with or without a "q" before it; a folded picture is drawn around it. */
+  find(text) {
+    const id = Number(/^\s*q?(\d+)\s*$/i.exec(text)?.[1] ?? NaN);
+    const before = this.found;
+    this.found = this.automaton?.states[id] ? id : null;
+    this.search.setAttribute("aria-invalid", String(text.trim() !== "" && this.found === null));
+    if (this.found !== null && this.visible.has(this.found)) this.settle();
+    else if (this.found !== before) this.draw();
+    this.paint();
+    this.info.replaceChildren(this.found === null ? "" : this.stateWords(this.found));
   }
 
   /** Marks the states of a search's texts, the best first; `trail` has the path of the best one. */
@@ -207,6 +231,7 @@ export class AutomatonView {
       const classes = this.picture.querySelector(`[id="state-${id}"]`)?.classList;
       classes?.toggle("live", this.live.has(id));
       classes?.toggle("on-path", onPath.has(id));
+      classes?.toggle("found", id === this.found);
     }
     for (const name of this.edges.keys()) this.picture.querySelector(`[id="${name}"]`)?.classList.toggle("on-path", edgeNames.has(name));
   }
@@ -217,7 +242,7 @@ export class AutomatonView {
     const parts = [`${plural(live + dead, "state")}${dead ? `, ${dead} of them dead` : ""}; the shortest answer takes ${plural(this.automaton.min_tokens, "token")}.`];
     if (this.folded) {
       const left = live - [...this.visible].filter((id) => this.automaton.states[id].distance !== null).length;
-      const around = this.textPath.length ? "the path of the text" : this.trail.length ? "the path of the best text so far" : "a shortest path";
+      const around = this.found !== null ? `a path to q${this.found}` : this.textPath.length ? "the path of the text" : this.trail.length ? "the path of the best text so far" : "a shortest path";
       parts.push(`Too many to read, so drawn is ${around} and its neighbours; ${plural(left, "more state")} folded away.`);
     }
     const hidden = [...this.live].filter((id) => !this.visible.has(id));
@@ -231,7 +256,7 @@ export class AutomatonView {
 
   showInfo(target) {
     const group = target?.closest?.("[id^=edge-], [id^=state-]");
-    const words = !group ? "" : group.id.startsWith("edge") ? this.edgeWords(this.edges.get(group.id)) : this.stateWords(Number(group.id.slice(6)));
+    const words = !group ? (this.found === null ? "" : this.stateWords(this.found)) : group.id.startsWith("edge") ? this.edgeWords(this.edges.get(group.id)) : this.stateWords(Number(group.id.slice(6)));
     this.info.replaceChildren(words);
   }
 }

@@ -65,17 +65,25 @@ function propositionFormulas(automaton, letters) {
   return candidates;
 }
 
-/** The states to draw: all live ones (dead ones on request), or a path with its nearest neighbours. */
-export function visibleStates(automaton, { dead, folded, trail }) {
-  const drawable = automaton.states.filter((state) => dead || state.distance !== null);
+/**
+ * The states to draw: all live ones (dead ones on request), or a path with its nearest neighbours. `levels` is how many
+ * transitions the neighbours are away from the path; `found` is a state that is drawn in any case, null for none.
+ */
+export function visibleStates(automaton, { dead, folded, trail, levels = 1, found = null }) {
+  const drawable = automaton.states.filter((state) => dead || state.distance !== null || state.id === found);
   if (!folded) return new Set(drawable.map((state) => state.id));
-  const path = [...new Set(trail.length ? trail : shortestPath(automaton))];
+  const path = [...new Set(found !== null ? pathTo(automaton, (id) => id === found) : trail.length ? trail : shortestPath(automaton))];
   const visible = new Set([automaton.start, ...(path.length > READABLE_STATES ? [...path.slice(0, PATH_HEAD), ...path.slice(-PATH_TAIL)] : path)]);
   const allowed = new Set(drawable.map((state) => state.id));
-  for (const id of [...visible]) {
-    const near = automaton.transitions.filter((edge) => edge.from === id && allowed.has(edge.to) && !visible.has(edge.to))
-      .sort((a, b) => rank(automaton, a.to) - rank(automaton, b.to));
-    if (visible.size < READABLE_STATES) near.slice(0, NEIGHBOURS_MAX).forEach((edge) => visible.add(edge.to));
+  let ring = [...visible];
+  for (let level = 0; level < levels; level += 1) {
+    const before = visible.size;
+    for (const id of ring) {
+      const near = automaton.transitions.filter((edge) => edge.from === id && allowed.has(edge.to) && !visible.has(edge.to))
+        .sort((a, b) => rank(automaton, a.to) - rank(automaton, b.to));
+      if (visible.size < READABLE_STATES) near.slice(0, NEIGHBOURS_MAX).forEach((edge) => visible.add(edge.to));
+    }
+    ring = [...visible].slice(before);
   }
   return visible;
 }
@@ -101,12 +109,14 @@ function rank(automaton, id) {
   return automaton.states[id].distance ?? Infinity;
 }
 
-/** The states of a shortest path from the start to acceptance. */
-function shortestPath(automaton) {
+const shortestPath = (automaton) => pathTo(automaton, (id) => automaton.states[id].accepting);
+
+/** The states of a shortest path from the start to the first state that `ends` accepts; the start alone without one. */
+function pathTo(automaton, ends) {
   const queue = [automaton.start];
   const predecessors = new Map([[automaton.start, null]]);
   for (const id of queue) {
-    if (automaton.states[id].accepting) {
+    if (ends(id)) {
       const path = [];
       for (let at = id; at !== null; at = predecessors.get(at)) path.unshift(at);
       return path;

@@ -2,6 +2,7 @@
 
 import { el, uniqueId, labelField } from "../dom.js";
 import { ChoiceForm, GrammarForm, InfillForm, LengthForm, RegexForm, IncompleteForm } from "./basic.js";
+import { BuilderForm } from "./builder.js";
 import { RawForm, SchemaForm } from "./json.js";
 import { markTab, tabByKey } from "../tabs.js";
 import { KeywordsForm, LtlfForm } from "./words.js";
@@ -39,8 +40,9 @@ class AnyForm {
 
   choose(kind) {
     const constraint = this.#readOrNull();
+    const continues = kind === "json" || (kind === "ltlf" && this.kind === "build");
     this.kind = kind;
-    if (kind === "json" && constraint) this.form.write(constraint);  // the input of another form continues as JSON
+    if (continues && constraint) this.form.write(constraint);  // as JSON, or as the formula that the rules make
     this.body.replaceChildren(this.form.element);
   }
 
@@ -165,7 +167,7 @@ class CombineForm {
 }
 
 for (const [kind, title, Form] of [
-  ["ltlf", "Formula", LtlfForm], ["regex", "Regex", RegexForm], ["keywords", "Keywords", KeywordsForm],
+  ["build", "Build", BuilderForm], ["ltlf", "Formula", LtlfForm], ["regex", "Regex", RegexForm], ["keywords", "Keywords", KeywordsForm],
   ["infill", "Infill", InfillForm], ["json_schema", "Schema", SchemaForm], ["grammar", "Grammar", GrammarForm],
   ["choice", "Choice", ChoiceForm],
   ["length", "Length", LengthForm], ["combine", "Combine", CombineForm], ["json", "Raw", RawForm],
