@@ -14,7 +14,7 @@ from compiler.artifact import CompiledConstraint
 from compiler.errors import SpecUnsupported, VocabularyError
 from compiler.pipeline import compile_spec
 from compiler.spec import LabelsSpec, caller_names, in_caller_names, spec_from_json
-from compiler.text import check_text, replay, stripped_answer
+from compiler.text import check_text, replay, stripped_answer, written_text
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 from decoding.errors import ReplayRejected, VocabularyMismatch
 from decoding.forced_tokens import Speller, TokenBytes
@@ -60,6 +60,7 @@ class Answer:
     raw_text   what the tokens write
     satisfied  True: it was checked on the finished text, and an answer that fails is an error
     log_prob   the sum of the tokens' log-probs
+    captures   name and text of each captured part of a sequence; None where to divide the text takes too many steps
     """
 
     text: str
@@ -67,6 +68,7 @@ class Answer:
     satisfied: bool
     log_prob: float
     trace: tuple[TracedToken, ...]
+    captures: tuple[tuple[str, str], ...] | None = ()
 
 
 class ConstrainedModel:
@@ -156,7 +158,21 @@ class ConstrainedModel:
             )
             for step, piece, log_prob, word in zip(steps, [*pieces, b""], log_probs, words, strict=True)
         )
-        return Answer(text=text, raw_text=raw, satisfied=True, log_prob=sum(log_probs), trace=trace)
+        return Answer(
+            text=text, raw_text=raw, satisfied=True, log_prob=sum(log_probs), trace=trace,
+            captures=self._captures(compiled, text, tokens[:-1]),
+        )
+
+    def _captures(
+        self, compiled: CompiledConstraint, text: str, tokens: Sequence[int]
+    ) -> tuple[tuple[str, str], ...] | None:
+        """Name and text of each captured part."""
+        if not compiled.captures:
+            return ()
+        names = {self.vocabulary.names[name]: name for name in compiled.named_tokens}
+        pieces = [(self.vocabulary.written[token] or b"", names.get(token)) for token in tokens]
+        spans = compiled.captured(written_text(text, pieces))
+        return None if spans is None else tuple((span.name, text[span.start : span.end]) for span in spans)
 
 
 def generate(

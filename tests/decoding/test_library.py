@@ -33,6 +33,8 @@ REQUESTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"json_schema": {"type": "object", "properties": {"a": {"enum": [1, 22]}}, "required": ["a"]}}, {"beams": 4}),
     ({"grammar": 'root ::= "a " [a-z]+ " dog"', "syntax": "gbnf"}, {"beams": 4}),
     ({"all": [{"keywords": ["dog"]}, {"max_words": 5}]}, {"beams": 4, "repetition_penalty": 1.3}),
+    ({"sequence": ["A ", {"capture": "animal", "part": {"choice": ["dog", "cat"]}}, {"capture": "rest", "part": {
+        "regex": " [a-z ]{3,20}"}}, "."]}, {"beams": 4}),
     ({"keywords": ["park"]}, {"algorithm": "sample", "seed": 5, "n": 3, "temperature": 0.8, "top_k": 40}),
 ]
 
@@ -67,6 +69,9 @@ def test_answers_are_those_of_the_service(
         assert answer.satisfied and choice["satisfied"]
         assert answer.log_prob == pytest.approx(choice["log_prob"], abs=1e-2)
         assert answer.raw_text == (choice["raw_text"] or choice["text"])
+        captured = [(each["name"], each["text"]) for each in choice["captures"] or ()]
+        assert list(answer.captures or ()) == captured
+        assert bool(captured) == ("sequence" in constraint)
         for token, shown in zip(answer.trace, choice["trace"], strict=True):
             assert (token.token, token.text, token.distance) == (shown["token"], shown["text"], shown["distance"])
             assert (token.state, [list(each) for each in token.propositions]) == (shown["state"], shown["propositions"])
