@@ -113,6 +113,7 @@ from abs_client.results import (
     Usage,
     Violation,
 )
+from abs_client.rows import GenerateRow
 from abs_client.sequences import SequenceOf, capture, free, one_of, optional, repeat, token
 from abs_client.suggestions import apply_suggestion
 
@@ -124,14 +125,14 @@ __all__ = [
     "ConstraintError", "ConstraintSyntaxError", "ConstraintTooLargeError", "ConstraintUnsatisfiableError",
     "ConstraintUnsupportedError", "DeadlineExceededError", "DeadlineUnreachableError", "DecodeOptions", "DecodeResult",
     "DfaConstraint", "Done", "Event", "ExplainedLetter", "ExplainedState", "Explanation", "F", "Formula", "G",
-    "GenerateOptions", "GenerateResult", "GeneratedText", "GrammarConstraint", "H", "IdempotencyMismatchError", "Iff",
-    "Implies", "Infill", "InvalidRequestError", "InvalidResponseError", "Job", "JobCancelledError", "JobState",
-    "JsonSchema", "Keywords", "LabelStep", "LabelledConstraint", "Length", "Ltlf", "M", "Match", "ModelCard",
-    "NamedProposition", "Not", "NotFoundError", "NotReadyError", "O", "OutOfMemoryError", "Policy", "PolicyResult",
-    "PolicyState", "PromptTooLongError", "PromptViolationError", "QueueFullError", "R", "RateLimitError",
-    "RawConstraint", "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError", "Restart", "Result",
-    "Retry", "S", "SequenceOf", "ServerError", "ServiceUnavailableError", "State", "Step", "Stream", "Timings",
-    "TokenStep", "TracedWord", "Transition", "U", "UndecidedError", "UnknownAutomatonError", "UnknownJobError",
-    "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y", "apply_suggestion", "capture",
-    "constraint_of", "free", "gap", "one_of", "optional", "repeat", "token",
+    "GenerateOptions", "GenerateResult", "GenerateRow", "GeneratedText", "GrammarConstraint", "H",
+    "IdempotencyMismatchError", "Iff", "Implies", "Infill", "InvalidRequestError", "InvalidResponseError", "Job",
+    "JobCancelledError", "JobState", "JsonSchema", "Keywords", "LabelStep", "LabelledConstraint", "Length", "Ltlf", "M",
+    "Match", "ModelCard", "NamedProposition", "Not", "NotFoundError", "NotReadyError", "O", "OutOfMemoryError",
+    "Policy", "PolicyResult", "PolicyState", "PromptTooLongError", "PromptViolationError", "QueueFullError", "R",
+    "RateLimitError", "RawConstraint", "Readiness", "Regex", "RejectedToken", "RequestError", "RequestTooLargeError",
+    "Restart", "Result", "Retry", "S", "SequenceOf", "ServerError", "ServiceUnavailableError", "State", "Step",
+    "Stream", "Timings", "TokenStep", "TracedWord", "Transition", "U", "UndecidedError", "UnknownAutomatonError",
+    "UnknownJobError", "UnknownModelError", "Usage", "Violation", "W", "Word", "WorkerLostError", "X", "Y",
+    "apply_suggestion", "capture", "constraint_of", "free", "gap", "one_of", "optional", "repeat", "token",
 ]  # fmt: skip

@@ -7,11 +7,19 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from abs_client.errors import InvalidResponseError
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ReadsJson(Protocol[T_co]):
+    """A TypeAdapter of pydantic, which this package does not import."""
+
+    def validate_json(self, data: str, /) -> T_co:
+        """The value of a JSON text."""
 
 
 def read(kind: type[T], data: Any, where: str = "the response") -> T:

@@ -1,7 +1,7 @@
 """The client for asyncio. `_requests` builds its requests, and an Io sends them.
 
 The synchronous client runs the coroutines of this module with an Io that blocks. They therefore await the Io and each
-other, but nothing of asyncio.
+other, but nothing of asyncio; `generate_rows` is the exception, which the synchronous client has in threads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -36,6 +36,7 @@ from abs_client.results import (
     Readiness,
     Result,
 )
+from abs_client.rows import AnyConstraint, GenerateRow, numbered, rows_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,6 +88,39 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         An interrupt (Ctrl-C, a cancelled task) cancels the job, unless the caller gave an idempotency_key.
         """
         return await self._request(requests.generate(prompt, constraint, options))
+
+    async def generate_rows(
+        self, prompts: Iterable[Prompt], constraint: AnyConstraint | Sequence[AnyConstraint] | None = None, *,
+        concurrency: int = 8, **options: Unpack[GenerateOptions],
+    ) -> list[GenerateRow]:
+        """Generate for many prompts, and return a row for each text, in the order of the prompts.
+
+            rows = await client.generate_rows(["One day,", "Today,"], F("dog"), max_tokens=16)
+            [row["prompt"] for row in rows]  # pandas.DataFrame(rows) makes a table
+
+        prompts      the texts to continue, or conversations
+        constraint   one for all prompts, or a list with one for each
+        concurrency  requests at a time
+        options      the fields of GenerateOptions, the same for all prompts
+
+        An AbsError of a request becomes a row with its `error` and `detail`.
+        """
+        requests_left = iter(numbered(prompts, constraint))
+        rows: dict[int, list[GenerateRow]] = {}
+
+        async def work() -> None:
+            for number, prompt, one in requests_left:
+                outcome: GenerateResult | AbsError
+                try:
+                    outcome = await self.generate(prompt, one, **options)
+                except AbsError as error:
+                    outcome = error
+                rows[number] = list(rows_of(number, prompt, outcome))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(work())
+        return [row for number in sorted(rows) for row in rows[number]]
 
     def stream(
         self, prompt: Prompt, constraint: ConstraintLike | CompileResult | None = None,

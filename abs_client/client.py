@@ -5,18 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 
 import httpx2
 
 from abs_client._io import BlockingIo, run
+from abs_client._requests import GenerateOptions, Prompt
 from abs_client._retry import Retry
 from abs_client._transport import READ_S, Endpoint
 from abs_client.async_client import AsyncClient, AsyncJob, AsyncStream
+from abs_client.errors import AbsError
 from abs_client.events import Event
-from abs_client.results import JobState
+from abs_client.results import GenerateResult, JobState
+from abs_client.rows import AnyConstraint, GenerateRow, numbered, rows_of
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -27,6 +31,7 @@ R = TypeVar("R")
 def _described(method: Callable[P, T], source: Callable[..., Any]) -> Callable[P, T]:
     """The method with name, docstring and signature of the source."""
     functools.update_wrapper(method, source)
+    method.__doc__ = (source.__doc__ or "").replace("await ", "")
     signature = inspect.signature(source)  # its annotations are strings
     returned = signature.return_annotation.replace("Async", "")
     # Editors and help() show this signature in place of (*args, **kwargs).
@@ -44,6 +49,26 @@ def _method(
         return wait(source(self._client, *args, **kwargs))
 
     return _described(method, source)
+
+
+def _generate_rows(
+    self: Client, prompts: Iterable[Prompt], constraint: AnyConstraint | Sequence[AnyConstraint] | None = None, *,
+    concurrency: int = 8, **options: Unpack[GenerateOptions],
+) -> list[GenerateRow]:
+    def work(request: tuple[int, Prompt, AnyConstraint | None]) -> list[GenerateRow]:
+        number, prompt, one = request
+        outcome: GenerateResult | AbsError
+        try:
+            outcome = self.generate(prompt, one, **options)
+        except AbsError as error:
+            outcome = error
+        return list(rows_of(number, prompt, outcome))
+
+    threads = ThreadPoolExecutor(concurrency)
+    try:
+        return [row for rows in threads.map(work, numbered(prompts, constraint)) for row in rows]
+    finally:
+        threads.shutdown(cancel_futures=True)  # after an interrupt no further request is sent
 
 
 def _stream(stream: AsyncStream[R]) -> Stream[R]:
@@ -90,6 +115,7 @@ class Client(AbstractContextManager["Client", None]):
         self._client = _BlockingClient(BlockingIo(Endpoint(base_url, api_key, timeout_s), transport, sleep), retry)
 
     generate = _method(AsyncClient.generate, run)
+    generate_rows = _described(_generate_rows, AsyncClient.generate_rows)
     stream = _method(AsyncClient.stream, _stream)
     compile = _method(AsyncClient.compile, run)
     check = _method(AsyncClient.check, run)

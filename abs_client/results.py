@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
+from abs_client._json import ReadsJson
 from abs_client._notebook import automaton_html, generated_html
 from abs_client.explanations import CompileWarning, Explanation, State, Transition
 
+T = TypeVar("T")
 _NOT_JSON = {"json_name": None}  # metadata of a field that is not read from the response
 
 
@@ -108,6 +110,12 @@ class GeneratedText:
     message: dict[str, Any] | None = None
     raw_text: str | None = None
 
+    @overload
+    def parse(self, model: None = None) -> Any: ...
+    @overload
+    def parse(self, model: type[T]) -> T: ...
+    @overload
+    def parse(self, model: ReadsJson[T]) -> T: ...
     def parse(self, model: Any = None) -> Any:
         """Parse the text as JSON, into plain values or a pydantic model.
 
@@ -259,6 +267,12 @@ class GenerateResult(Result):
         """All texts, best first."""
         return tuple(choice.text for choice in self.choices)
 
+    @overload
+    def parse(self, model: None = None) -> Any: ...
+    @overload
+    def parse(self, model: type[T]) -> T: ...
+    @overload
+    def parse(self, model: ReadsJson[T]) -> T: ...
     def parse(self, model: Any = None) -> Any:
         """Parse the best text as JSON, with a pydantic model or TypeAdapter."""
         return self.choices[0].parse(model)

@@ -45,7 +45,7 @@ def _split(value: object) -> object:
 
 
 def _folders(models: tuple[str, ...]) -> tuple[str, ...]:
-    """The models, with the folders of the built-in ones in place of their names."""
+    """The models, built-in ones by their folders."""
     return tuple(model if Path(model).is_dir() else BUILT_IN.get(model, model) for model in models)
 
 

@@ -75,9 +75,10 @@ def require_engines(settings: Settings, queues: Iterable[str]) -> None:
 
 
 def handler_opener(queue: str) -> OpenHandler:
-    """A function that opens a queue's handler, for a queue of generations with its model alone.
+    """A function that opens a queue's handler.
 
-    It imports nothing until it runs in the worker, so an API loads no model code.
+    For a queue of generations it has one model. It imports nothing until it runs in the worker, so an API loads no
+    model code.
     """
 
     def open_handler(settings: Settings) -> object:

@@ -31,6 +31,7 @@ from app import __version__
 from app.auth import read_keys
 from app.cli.demo_questions import FLIGHT, PROMPT
 from app.cli.in_process import CreateApp, in_process
+from app.cli.origins import ROOT, rivals, shadowing
 from app.errors import AppError, ModelChanged
 from app.http_server import exposure_warning, require_guarded
 from app.models import (
@@ -156,6 +157,19 @@ def _packages(settings: Settings) -> Iterator[Finding]:
     if versions["lemminflect"] is None:
         yield Finding("packages", "warning", "lemminflect is not installed: keywords with `inflect` are rejected",
                       "to use them: pip install 'abs-server[compile]'")
+
+
+def _origins(settings: Settings) -> Iterator[Finding]:
+    """Packages of other origin with the names of ours."""
+    apart = "install the service into a virtual environment of its own, and start it in another folder"
+    wrong = list(shadowing())
+    others = [] if wrong else list(rivals())
+    for text in wrong:
+        yield Finding("origins", "failed", text, apart)
+    for text in others:
+        yield Finding("origins", "warning", f"{text}: processes that are started in another way may import it", apart)
+    if not wrong and not others:
+        yield Finding("origins", OK, f"all packages come from {ROOT}")
 
 
 def _version(name: str) -> str | None:
@@ -348,6 +362,6 @@ async def _compile_and_generate(create_app: CreateApp, settings: Settings) -> di
 
 
 CHECKS: dict[str, Check] = {
-    "packages": _packages, "engines": _engines, "model": _models, "device": _device, "storage": _storage,
-    "keys": _keys, "port": _port, "machine": _machine, "traces": _traces,
+    "packages": _packages, "origins": _origins, "engines": _engines, "model": _models, "device": _device,
+    "storage": _storage, "keys": _keys, "port": _port, "machine": _machine, "traces": _traces,
 }  # fmt: skip

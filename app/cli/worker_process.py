@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def run_worker(queue: str, settings: Settings) -> None:
-    """Serves a queue, or those of all models, until a signal.
+    """Serves a queue until a signal. `generate` means the queues of all models.
 
     Raises SettingsInvalid for storage in memory, an absent engine or an unknown queue.
     """

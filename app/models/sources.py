@@ -40,7 +40,7 @@ def model_sources(settings: Settings) -> tuple[ModelSource, ...]:
 
 
 def queues_of(settings: Settings, kinds: Iterable[str] = QUEUES) -> tuple[str, ...]:
-    """The queues of these kinds: one for all compilations, one for the generations of each model."""
+    """The queues of these kinds. Each model has its own queue of generations."""
     generations = [source.queue for source in model_sources(settings)]
     return tuple(queue for kind in kinds for queue in (generations if kind == "generate" else (kind,)))
 

@@ -72,7 +72,7 @@ class ResolvedConstraint:
 
 
 class Constraints:
-    """Looks constraints of one model up in the store; compiles and explains them by jobs."""
+    """Looks up the constraints of one model. Compiles and explains them by jobs."""
 
     def __init__(self, settings: Settings, jobs: JobClient, store: Store, *, model: str, files: ModelFiles) -> None:
         self._settings = settings
@@ -252,7 +252,7 @@ class ConstraintStore:
         self._decode = open_decoder(settings, fingerprint)
 
     async def load(self, automaton: str) -> CompiledConstraint | None:
-        """The constraint of this hash; None if it is not stored for this vocabulary."""
+        """The constraint of this hash. None if none is stored for this vocabulary."""
         key = automaton_key(automaton)
         data = await self._store.get(key, self._settings.retention.automaton_ttl_s)
         if data is None:

@@ -47,7 +47,7 @@ class ServedModels:
             raise UnknownModel(tuple(self._services)) from None
 
     async def of_automaton(self, automaton: str) -> Service:
-        """The service for whose vocabulary a stored constraint was compiled; the default one without any."""
+        """The service of the model that a constraint is stored for. The default without any."""
         for service in self:
             if await service.constraints.has(automaton):
                 return service

@@ -86,7 +86,7 @@ class SubmittedJob:
 
 
 class Service:
-    """Answers requests to one model by way of a broker and a store.
+    """Answers requests to one model through broker and store.
 
     source  the model; by default the first one of the settings
     jobs    the job client, which the services of one API process share

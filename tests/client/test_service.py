@@ -182,8 +182,8 @@ def test_an_automaton_is_available_as_json_dot_and_svg(kind: str, url: str) -> N
 
 @with_both_clients
 def test_models_version_and_readiness(kind: str, url: str) -> None:
-    (card,) = ask(kind, url, lambda c: c.models())
-    assert card.id == "captions" and card.context_tokens == 256
+    cards = ask(kind, url, lambda c: c.models())
+    assert [(card.id, card.context_tokens) for card in cards] == [("captions", 256), ("stories", 512)]
     assert ask(kind, url, lambda c: c.version()).count(".") == 2
     assert ask(kind, url, lambda c: c.ready()) and ask(kind, url, lambda c: c.wait_until_ready(1.0)) is None
 
@@ -228,7 +228,7 @@ REFUSALS: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
      {"min_tokens": 2, "max_tokens": 1}),
     ("a stream's budget", lambda c: c.stream("a", F("a"), max_tokens=1), BudgetTooSmallError, {"min_tokens": 2}),
     ("a field", lambda c: c.generate("a", F("a"), bemas=3), InvalidRequestError, {"code": "invalid_request"}),
-    ("a model", lambda c: c.generate("a", F("a"), model="b"), UnknownModelError, {"served": "captions"}),
+    ("a model", lambda c: c.generate("a", F("a"), model="b"), UnknownModelError, {"served": "captions, stories"}),
     ("an automaton", lambda c: c.generate("a", automaton="0" * 64), UnknownAutomatonError, {"status": 404}),
     ("a hash", lambda c: c.automaton("../v1/models"), UnknownAutomatonError, {"status": 0}),
     ("a job", lambda c: c.job("0" * 32).state(), UnknownJobError, {"status": 404}),

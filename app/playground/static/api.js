@@ -1,5 +1,7 @@
 // Requests to the service that serves this page. A key is stored in the session of this tab only.
 
+import { withModel } from "./models.js";
+
 const KEY = "abs.key";
 let keyListener = () => {};
 
@@ -32,10 +34,11 @@ export async function ask(method, path, { body, headers = {}, signal } = {}) {
   const key = sessionStorage.getItem(KEY);
   if (key) requestHeaders.Authorization = `Bearer ${key}`;
   if (body !== undefined) requestHeaders["Content-Type"] = "application/json";
+  const sent = withModel(path, body);
   let response;
   try {
     response = await fetch(path, {
-      method, headers: requestHeaders, signal, credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
+      method, headers: requestHeaders, signal, credentials: "omit", body: sent === undefined ? undefined : JSON.stringify(sent),
     });
   } catch (error) {
     if (signal?.aborted) throw error;

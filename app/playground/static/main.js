@@ -15,6 +15,7 @@ import { ConstraintForm } from "./forms/forms.js";
 import { LatticeView } from "./lattice/lattice.js";
 import { LiveCompiler, correctionButton } from "./live.js";
 import { Meaning } from "./meaning.js";
+import { showModels, withModel } from "./models.js";
 import { Options } from "./options.js";
 import { initKeyForm, initThemeButton } from "./page-shell.js";
 import { isLink, linkOf, readLink } from "./permalink.js";
@@ -297,7 +298,7 @@ class Playground {
 
   #showCode() {
     try {
-      this.code.show({ base: location.origin, body: this.#currentRequest(), model: this.model, withKey: hasKey() });
+      this.code.show({ base: location.origin, body: withModel("/generate", this.#currentRequest()), model: this.model, withKey: hasKey() });
     } catch (error) {
       if (!(error instanceof IncompleteForm)) throw error;
       this.code.explain(error.message);
@@ -307,17 +308,26 @@ class Playground {
   /** The body of the current request, compiled or not. Raises IncompleteForm without a constraint. */
   #currentRequest() { return { prompt: this.prompt.value, constraint: this.form.read(), ...this.options.read() }; }
 
-  /** Requests the served model; its response also shows whether a key is needed. */
+  /** Requests the served models; their response also shows whether a key is needed. */
   async #loadModel() {
     try {
-      const { data: [card] } = await askJson("GET", "/v1/models");
-      this.model = card.id;
-      if (card.context_tokens) this.budget.contextTokens = card.context_tokens;
-      byId("served").textContent = `model ${card.id}${card.context_tokens ? `, reads ${plural(card.context_tokens, "token")}` : ""}`;
+      const { data } = await askJson("GET", "/v1/models");
+      showModels(byId("served"), data, (card) => this.#useModel(card));
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
       this.showProblem(error.problem);
     }
+  }
+
+  /** Constraints are compiled for the vocabulary of a model, and least budgets differ. */
+  #useModel(card) {
+    const changed = this.model && this.model !== card.id;
+    this.model = card.id;
+    if (card.context_tokens) this.budget.contextTokens = card.context_tokens;
+    if (!changed) return;
+    this.showProblem(null);
+    this.#updateCode();
+    this.live.onEdit();
   }
 
   async #useKey() {

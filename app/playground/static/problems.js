@@ -46,7 +46,7 @@ export const SENTENCES = {
     + "address, or let the operator add this one to ABS_ALLOWED_ORIGINS.",
   host_refused: () => "The service rejects this host name. Open the page at a host name in ABS_ALLOWED_HOSTS.",
   unknown_automaton: () => "The service no longer stores this automaton. Edit the constraint or generate again to compile it.",
-  unknown_model: (p) => `This model is not served here${p.served ? `; choose ${p.served}` : ""}.`,
+  unknown_model: (p) => `This model is not served here${p.served ? `; choose ${p.served.replaceAll(", ", " or ")}` : ""}.`,
   unknown_job: () => "The service no longer stores this request. Generate again.",
   not_found: () => "The service has no such path. Reload the page to get its current version.",
   method_not_allowed: () => "The service does not support this request. Reload the page to get its current version.",

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from app.cli.doctor import Finding, examine, show
+from app.cli.origins import ROOT, rivals, shadowing
 from app.errors import SettingsInvalid
 from app.main import create_app
 from app.settings import Settings
@@ -45,6 +47,33 @@ def test_all_is_well_with_a_fresh_install(settings: Settings) -> None:
             "memory", "processors", "temporary files"} <= set(findings)
     assert "captions" in findings["model"].detail and "SHA-256" in findings["weights"].detail
     assert "cpu" in findings["device"].detail or "cuda" in findings["device"].detail
+
+
+def test_packages_of_another_origin_are_found(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finding = findings_of(settings)["origins"]
+    assert finding.state == "ok" and str(ROOT) in finding.detail
+    (tmp_path / "compiler").mkdir()
+    (tmp_path / "compiler" / "__init__.py").touch()
+    (tmp_path / "decoding.py").touch()
+    (tmp_path / "app").mkdir()  # no package: ours is imported all the same
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [text.split()[0] for text in shadowing()] == ["compiler", "decoding"]
+    failed = findings_of(settings)["origins"]
+    assert failed.state == "failed" and str(tmp_path) in failed.detail and failed.advice
+    monkeypatch.setattr("sys.path", [*sys.path[1:], str(tmp_path)])
+    assert not list(shadowing()) and len(list(rivals())) == 2
+    assert findings_of(settings)["origins"].state == "warning"
+    monkeypatch.setattr("sys.path", sys.path[:-1])
+    monkeypatch.chdir(tmp_path)
+    assert findings_of(settings)["origins"].state == "warning"
+
+
+def test_two_distributions_of_one_package_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = {"app": ["abs-server", "another"], "compiler": ["abs-server"]}
+    monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: owners)
+    assert list(rivals()) == ["the package app is also installed by another"]
 
 
 def test_invalid_settings_are_a_finding_and_end_dependent_checks() -> None:

@@ -217,7 +217,7 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         expect(page.locator(".verdict")).to_contain_text("breaks")
         tab(page, "Side by side")
         page.get_by_role("button", name="Compare").click()
-        expect(page.locator(".comparison-text")).to_have_count(3)
+        expect(page.locator(".comparison-text")).to_have_count(4)
         assert accessibility_violations(page) == []
         take_picture(page, "view-side-by-side", whole=True)
         generate(page)

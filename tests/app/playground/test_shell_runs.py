@@ -120,7 +120,7 @@ def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
     tab(page, "Side by side")
     page.get_by_role("button", name="Compare").click()
     columns = page.locator(".comparison-column")
-    expect(page.locator(".comparison-text")).to_have_count(3)
+    expect(page.locator(".comparison-text")).to_have_count(4)
     expect(columns.nth(0)).to_contain_text("✗")
     for place, name in ((1, "abs"), (2, "banked")):
         expect(columns.nth(place)).to_contain_text(name)

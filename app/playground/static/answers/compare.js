@@ -1,8 +1,9 @@
-// Compares one prompt without the constraint and with it under both searches.
+// Compares one prompt without the constraint, with it under both searches, and with it by each other model.
 
 import { RequestError, askJson } from "../api.js";
 import { el, countCharacters, formatNumber } from "../dom.js";
 import { markViolation } from "../explain.js";
+import { otherModels } from "../models.js";
 import { sentence } from "../problems.js";
 import { formatFigure } from "../viewkit.js";
 import { optionsOf } from "../options.js";
@@ -13,6 +14,7 @@ const COLUMNS = [
   { title: "abs", note: "— the paper's search", fields: (constraint) => ({ constraint, algorithm: "abs" }) },
   { title: "banked", note: "— the most probable", fields: (constraint) => ({ constraint, algorithm: "banked" }) },
 ];
+const modelColumn = (model) => ({ title: model, note: "— the other model", fields: (constraint) => ({ constraint, algorithm: "banked", model }) });
 const SHARED = ["max_tokens", "beams", "scope"];
 
 export class Comparison {
@@ -22,20 +24,21 @@ export class Comparison {
     button.addEventListener("click", () => this.run());
   }
 
-  /** Sends the three requests one after another, so that their times can be compared. */
+  /** Sends the requests one after another, so that their times can be compared. */
   async run() {
     const request = await this.request();
     if (!request) return;
     this.control?.abort();
     this.control = new AbortController();
     const { signal } = this.control;
-    const columns = COLUMNS.map(({ title, note }) => {
+    const compared = [...COLUMNS, ...otherModels().map(modelColumn)];
+    const columns = compared.map(({ title, note }) => {
       const body = el("div", { class: "comparison-body", "aria-live": "polite" }, el("p", { class: "soft" }, "…"));
       return { body, element: el("section", { class: "comparison-column" }, el("h3", {}, title, el("span", { class: "small" }, ` ${note}`)), body) };
     });
     this.container.replaceChildren(...columns.map((column) => column.element));
     this.button.disabled = true;
-    for (const [number, { fields }] of COLUMNS.entries()) {
+    for (const [number, { fields }] of compared.entries()) {
       if (signal.aborted) break;
       columns[number].body.replaceChildren(...await this.#column(request, fields(request.constraint), signal));
     }
