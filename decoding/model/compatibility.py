@@ -11,13 +11,13 @@ import inspect
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from decoding.model.loading import ROPE_BY_LENGTH, rope_types
 from decoding.model.plain_cache import PlainReader
-from decoding.model.prefix_tree import SHARED_PREFIX, SHARED_PREFIX_CHECKED, PrefixSharingUnsupported
 from decoding.model.protocol import StepInput
 from decoding.model.shared_prefix import SharedReader
+from decoding.model.tree_attention import SHARED_PREFIX, SHARED_PREFIX_CHECKED, PrefixSharingUnsupported
 
 _TOLERANCE_HALVED = 0.125  # of the spread of log-probs: rounding costs some 0.03 of it, a model read wrongly all of it
 _PROMPT_TOKENS = 6
@@ -58,10 +58,10 @@ def _require_exchangeable_attention(model: PreTrainedModel) -> None:
 
 
 def _require_keys_and_values_only(model: PreTrainedModel, plain_reader: PlainReader) -> None:
-    """Require layers that cache keys and values of all tokens only. Masks must be causal, whatever the distance."""
+    """Require layers that cache keys and values only. Masks must be causal, within a window or without."""
     session, _ = plain_reader.prefill(_ids(model, _PROMPT_TOKENS))
     layers = session.cache.layers if type(session.cache) is DynamicCache else [None]
-    if any(type(layer) is not DynamicLayer for layer in layers):
+    if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
         raise PrefixSharingUnsupported("it keeps more than keys and values, or not all of them")
 
 

@@ -1,6 +1,7 @@
 """Reads all generations in one pass, with prefix sharing. A prompt's keys and values are stored once for all its rows.
 
-It serves models whose layers are softmax attention over all earlier tokens; `compatibility` decides which those are.
+It serves models whose layers are softmax attention over all earlier tokens, or over the last of them in a window;
+`compatibility` decides which those are.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from transformers import PreTrainedModel
 
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths, rows_computed
-from decoding.model.prefix_tree import Nodes, Pass, PrefixTree, Prompt, slots_at_most
+from decoding.model.prefix_tree import PrefixTree, slots_at_most
 from decoding.model.protocol import Scores, StepInput
+from decoding.model.tree_attention import Nodes, Pass, Prompt, prompt_pairs_at_most
 
 _ROWS_AT_A_TIME = 8  # of logits
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
@@ -24,7 +26,7 @@ _VECTOR = 32  # elements that the CPU's elementwise loops take at once; they may
 
 
 class SharedReader:
-    """Reads generations as prefix trees. The model's attention must be `prefix_tree.SHARED_PREFIX`.
+    """Reads generations as prefix trees. The model's attention must be `tree_attention.SHARED_PREFIX`.
 
     rows_multiple     each pass has a multiple of this many rows, padded where necessary
     rows_independent  whether a row's log-probs are then the same, to the last bit, whatever other rows the pass has.
@@ -38,6 +40,7 @@ class SharedReader:
         self._vocab_size = int(config.vocab_size)
         heads = int(getattr(config, "num_attention_heads", 1))
         self._group = heads // int(getattr(config, "num_key_value_heads", None) or heads)  # heads that share keys
+        self._heads, self._window = heads, getattr(config, "sliding_window", None)
         self.rows_multiple = 1
         self.rows_independent = False
         self._threads = 0  # for which `rows_multiple` was found
@@ -78,12 +81,20 @@ class SharedReader:
         layers, token = self._layers_and_token_bytes
         number = self._model.dtype.itemsize
         slots, fed = slots_at_most(rows, rows * max_tokens), piece_rows(rows, max_tokens)
-        tree_bytes = (prompt_tokens + slots) * token + 2 * rows * slots  # the masks: now, and before the step
+        tree_bytes = (prompt_tokens + slots) * token + 2 * (rows + 8) * slots  # masks, positions: now, and before
         growing = tree_bytes // layers  # one layer is in memory twice while it grows
         activations = activation_bytes(self._model, max(prompt_tokens, fed), self._widest_layer)
-        sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2)  # the bias, and what it is made of
+        # The bias, and what it is made of; within a window once more.
+        is_cut = self._window is not None and self._window < prompt_tokens + max_tokens
+        sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2) * (1 + is_cut)
+        if self._window is not None:  # with a mask the library may write the scores of each head
+            pairs = prompt_pairs_at_most(prompt_tokens, self._window)
+            sees = max(sees, pairs * (4 + (2 + self._heads) * number))
         piece = piece_bytes(rows, max_tokens, self._vocab_size)
-        return tree_bytes + growing + piece + max(activations + sees + 2 * piece, scratch_bytes)  # a pass, a step
+        # The log-probs of rows that fill a pass are in memory until the step ends; the logits were, too, before them.
+        padding = self._fill(fed) * self._vocab_size
+        passing = activations + sees + 2 * piece + padding * number
+        return tree_bytes + growing + piece + 4 * padding + max(passing, scratch_bytes)
 
     @functools.cached_property
     def _layers_and_token_bytes(self) -> tuple[int, int]:

@@ -62,6 +62,10 @@ def mistral_of(length: int | None) -> PreTrainedModel:
     return make_model(MistralConfig(**GROUPED, sliding_window=length))
 
 
+def bloom_of() -> PreTrainedModel:
+    return make_model(BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2))
+
+
 SHARED: dict[str, Callable[[], PreTrainedModel]] = {
     "gpt2": gpt2_of,
     "gpt2, scaled by layer": lambda: gpt2_of(scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False),
@@ -69,6 +73,13 @@ SHARED: dict[str, Callable[[], PreTrainedModel]] = {
     "llama, one key for all": lambda: llama_of(num_key_value_heads=1),
     "llama, large": lambda: llama_of(hidden_size=256),
     "mistral, no window": lambda: mistral_of(None),
+    "mistral, a window of 5": lambda: mistral_of(5),
+    "mistral, a long window": lambda: mistral_of(4096),
+    "gemma3, windows in some layers": lambda: make_model(
+        Gemma3TextConfig(
+            **GROUPED, head_dim=8, sliding_window=4, layer_types=["full_attention", "sliding_attention"], pad_token_id=0
+        )
+    ),
     "qwen3, normed keys": lambda: make_model(Qwen3Config(**GROUPED, head_dim=10)),
     "cohere, scaled logits": lambda: make_model(CohereConfig(**GROUPED)),
     "neox": lambda: neox_of(24, 32, heads=2),
@@ -81,28 +92,11 @@ SHARED: dict[str, Callable[[], PreTrainedModel]] = {
 }
 ROPE_BY_LENGTH = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
 PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
-    "mistral, a window of 5": (lambda: mistral_of(5), "does not see all"),
-    "mistral, a long window": (lambda: mistral_of(4096), "does not see all"),
-    "gemma3, windows in some layers": (
-        lambda: make_model(
-            Gemma3TextConfig(
-                **GROUPED,
-                head_dim=8,
-                sliding_window=4,
-                layer_types=["full_attention", "sliding_attention"],
-                pad_token_id=0,
-            )
-        ),
-        "does not see all",
-    ),
     "llama, positions by length": (
         lambda: llama_of(rope_parameters=ROPE_BY_LENGTH),
         "longest row",
     ),
-    "bloom, biases by distance": (
-        lambda: make_model(BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2)),
-        "cannot be exchanged",
-    ),
+    "bloom, biases by distance": (bloom_of, "cannot be exchanged"),
     "lfm2, convolutions": (
         lambda: make_model(Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
         "more than keys",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import MistralConfig, PreTrainedModel
+from transformers import BloomConfig, MistralConfig, PreTrainedModel
 
 from compiler.lifting import from_table
 from decoding.model import HuggingFaceModel, Scores, StepInput
@@ -20,7 +20,19 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 from tests.decoding.model.test_huggingface import _step
 from tests.decoding.random_automata import of_length
-from tests.decoding.random_models import GROUPED, ODD, PLAIN, SHARED, V, gpt2_of, llama_of, make_model, mistral_of
+from tests.decoding.random_models import (
+    ENDS,
+    GROUPED,
+    ODD,
+    PLAIN,
+    SHARED,
+    V,
+    bloom_of,
+    gpt2_of,
+    llama_of,
+    make_model,
+    mistral_of,
+)
 from tests.decoding.recorded_operators import recorded_operators
 
 
@@ -58,7 +70,9 @@ def test_trained_models_log_probs_are_bitwise_independent_of_the_batch(name: str
     _check_neighbours(HuggingFaceModel.load(str(shared / "models" / name)))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama, large", "llama, one key for all", "mistral, a window of 5"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "llama, large", "llama, one key for all", "mistral, a window of 5", "bloom, biases by distance"]
+)
 def test_random_models_log_probs_are_bitwise_independent_of_the_batch(name: str) -> None:
     make = SHARED[name] if name in SHARED else PLAIN[name][0]
     _check_neighbours(HuggingFaceModel(make()))
@@ -81,7 +95,7 @@ def test_mixture_of_experts_models_do_not_claim_batch_invariance() -> None:
     assert not HuggingFaceModel(SHARED["mixtral, experts"]()).rows_independent
 
 
-@pytest.mark.parametrize("make", [gpt2_of, lambda: mistral_of(5)], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, bloom_of], ids=["shared", "plain"])
 def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedModel]) -> None:
     model = HuggingFaceModel(make())
     session, _ = model.prefill([1, 2, 3])
@@ -95,7 +109,7 @@ def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedMode
 @pytest.mark.parametrize(
     ("prompt", "rows", "tokens", "stretch"), [(10, 6, 50, 1), (120, 1, 3, 1), (4, 40, 20, 1), (4, 40, 20, 19)]
 )
-@pytest.mark.parametrize("name", ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5"])
+@pytest.mark.parametrize("name", ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5", "bloom"])
 @pytest.mark.sample(3)
 def test_a_generation_uses_no_more_memory_than_estimated(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
@@ -103,7 +117,11 @@ def test_a_generation_uses_no_more_memory_than_estimated(
     config = {"intermediate_size": 400, "max_position_embeddings": 200}
     if name == "llama, packed":
         config["hidden_size"] = 192
-    makers = {"gpt2": lambda: gpt2_of(n_positions=200), "mistral, a window of 5": lambda: mistral_of(5)}
+    makers = {
+        "gpt2": lambda: gpt2_of(n_positions=200),
+        "mistral, a window of 5": lambda: mistral_of(5),
+        "bloom": bloom_of,
+    }
     model = HuggingFaceModel(makers.get(name, lambda: llama_of(**config))())
     announced = model.bytes_for(prompt, rows, tokens)
     model.prefill([1])  # what the library keeps for later
@@ -116,10 +134,10 @@ def test_a_generation_uses_no_more_memory_than_estimated(
 
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked"])
-@pytest.mark.parametrize("name", ["gpt2", "mistral, a window of 5"])
+@pytest.mark.parametrize("name", ["gpt2", "bloom"])
 @pytest.mark.sample(2)
 def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algorithm) -> None:
-    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else mistral_of(5))
+    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else bloom_of())
     length = 30  # tokens before EOS
     automaton = of_length(length, V, *model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)
@@ -139,8 +157,12 @@ WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (1.0, 0.5), (100.0, 0.99)], ids=["all", "few", "many"])
 @pytest.mark.parametrize(
     "make",
-    [lambda: gpt2_of(**WIDE), lambda: make_model(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5))],
-    ids=["shared", "plain"],
+    [
+        lambda: gpt2_of(**WIDE),
+        lambda: make_model(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5)),
+        lambda: make_model(BloomConfig(**{**ENDS, **WIDE}, hidden_size=24, n_layer=2, n_head=2)),
+    ],
+    ids=["shared", "window", "plain"],
 )
 @pytest.mark.sample(2)
 def test_sampling_uses_no_more_memory_than_estimated(

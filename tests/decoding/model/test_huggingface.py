@@ -13,10 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from decoding.errors import PromptEmpty
-from decoding.model import HuggingFaceModel, Scores, StepInput
+from decoding.model import HuggingFaceModel, Scores, StepInput, tree_attention
 from decoding.model import chunked_feed as stretch
-from decoding.model.prefix_tree import Pass, PrefixSharingUnsupported, attend
-from tests.decoding.random_models import PLAIN, SHARED, V, gpt2_of, mistral_of
+from decoding.model.tree_attention import Pass, PrefixSharingUnsupported, attend
+from tests.decoding.random_models import PLAIN, SHARED, V, bloom_of, gpt2_of, mistral_of
 from tests.decoding.recorded_operators import recorded_operators
 
 
@@ -32,7 +32,7 @@ def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: lis
     return model.step([StepInput(session, torch.tensor(parents), torch.tensor(tokens))])[0]
 
 
-def _check_against_full_passes(model: HuggingFaceModel, reference: PreTrainedModel, tolerance: float = 2e-4) -> None:
+def check_against_full_passes(model: HuggingFaceModel, reference: PreTrainedModel, tolerance: float = 2e-4) -> None:
     """Compares the session with full passes while its rows change.
 
     Rows fork, swap, stay, double and vanish, and grow by one token or by several.
@@ -73,7 +73,40 @@ def _check_against_full_passes(model: HuggingFaceModel, reference: PreTrainedMod
 def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     assert model.prefix_sharing_disabled_reason == ""
-    _check_against_full_passes(model, SHARED[name]())
+    check_against_full_passes(model, SHARED[name]())
+
+
+@pytest.mark.parametrize("window", [2, 5])
+def test_long_prompts_are_read_in_pieces_within_a_window(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_attention, "_PROMPT_ROWS", 2)
+    model = HuggingFaceModel(mistral_of(window))
+    assert model.prefix_sharing_disabled_reason == ""
+    check_against_full_passes(model, mistral_of(window))
+
+
+@pytest.mark.parametrize(
+    ("sees", "window"),
+    [
+        (lambda _, __, query, key: key <= query, None),
+        (lambda _, __, query, key: (key <= query) & (key > query - 5), 5),
+        (lambda _, __, query, key: (key <= query) & (key > query - 4096), 4096),
+    ],
+)
+def test_the_window_of_a_mask_is_found(sees: Callable[..., torch.Tensor], window: int | None) -> None:
+    assert tree_attention._window_of(sees) == window
+
+
+@pytest.mark.parametrize(
+    "sees",
+    [
+        lambda _, __, query, key: (key <= query) & (key // 4 == query // 4),  # chunks
+        lambda _, __, query, key: (query - key).abs() < 5,  # later tokens
+        lambda _, __, query, key: (key <= query) & ((key > query - 5) | (key < 2)),  # the first tokens, too
+    ],
+)
+def test_masks_that_are_no_window_are_refused(sees: Callable[..., torch.Tensor]) -> None:
+    with pytest.raises(PrefixSharingUnsupported, match="a layer sees other tokens"):
+        tree_attention._window_of(sees)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -81,13 +114,13 @@ def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     make, reason = PLAIN[name]
     model = HuggingFaceModel(make())
     assert reason in model.prefix_sharing_disabled_reason
-    _check_against_full_passes(model, make())
+    check_against_full_passes(model, make())
 
 
-@pytest.mark.parametrize("make", [gpt2_of, lambda: mistral_of(5)], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, bloom_of], ids=["shared", "plain"])
 def test_long_inputs_are_read_in_chunks(make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
-    _check_against_full_passes(HuggingFaceModel(make()), make())
+    check_against_full_passes(HuggingFaceModel(make()), make())
 
 
 @pytest.mark.parametrize("name", ["captions", "stories260k", "tinystories-656k"])
@@ -96,17 +129,17 @@ def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> No
     reference = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
     model = HuggingFaceModel.load(str(path))
     assert (model.prefix_sharing_disabled_reason, model.rows_independent) == ("", True)
-    _check_against_full_passes(model, reference)
+    check_against_full_passes(model, reference)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["gpt2", "llama, grouped keys", "mistral, a window of 5"])
+@pytest.mark.parametrize("name", ["gpt2", "llama, grouped keys", "mistral, a window of 5", "bloom, biases by distance"])
 def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: torch.dtype) -> None:
     make = SHARED[name] if name in SHARED else PLAIN[name][0]
     model = HuggingFaceModel(make().to(dtype))
     assert model.tolerance == 0.5
     assert (model.prefix_sharing_disabled_reason == "") == (name in SHARED)
-    _check_against_full_passes(model, make().to(dtype).float(), tolerance=0.05)
+    check_against_full_passes(model, make().to(dtype).float(), tolerance=0.05)
 
 
 def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
@@ -149,10 +182,10 @@ def test_one_model_may_have_two_adapters() -> None:
     for _ in range(2):
         model = HuggingFaceModel(library_model)
         assert model.prefix_sharing_disabled_reason == ""
-        _check_against_full_passes(model, gpt2_of())
+        check_against_full_passes(model, gpt2_of())
 
 
-@pytest.mark.parametrize("arguments", [{"softcap": 20.0}, {"sliding_window": 4}, {"s_aux": torch.ones(2)}], ids=str)
+@pytest.mark.parametrize("arguments", [{"softcap": 20.0}, {"s_aux": torch.ones(2)}], ids=str)
 def test_unsupported_attention_arguments_are_refused(arguments: dict[str, Any]) -> None:
     rows = torch.ones(1, 2, 1, 4)
     shared_pass = Pass([], 1, torch.device("cpu"))

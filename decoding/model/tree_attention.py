@@ -1,0 +1,297 @@
+"""The attention of one pass over the prefix trees of many generations.
+
+The rows of all generations are packed into one sequence, so that every linear layer reads its weights once. Only
+attention separates them: a row attends to its generation's prompt and to the nodes on its path. The library calls
+`attend` in each layer, by the name under which this module registers it. The `Pass` among the arguments states which
+rows belong to which tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from decoding.model.prefix_tree import PrefixTree
+
+SHARED_PREFIX = "shared_prefix"
+SHARED_PREFIX_CHECKED = "shared_prefix_checked"
+_DISTANCE_MAX = 2**20  # longer than any attention window
+_UNKNOWN = -1  # no window of a mask
+_BLOCK_ROWS = 32  # of one block, where the rows are split into blocks
+_PAIRS_MIN = 2**15  # pairs of a row and a slot, up to which the rows are not split
+_GAIN_MIN = 1.5  # the rows are split where that divides the number of pairs by more than this
+_PROMPT_ROWS = 256  # of a prompt that attend at a time within a window, or as many as the window has
+# options of layers that do not change which tokens are visible
+_HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output_attentions", "output_hidden_states"}
+
+
+def prompt_pairs_at_most(tokens: int, window: int) -> int:
+    """The most pairs of a row and an entry for which a prompt's attention needs a mask at a time."""
+    rows = min(tokens, max(window, _PROMPT_ROWS))
+    return rows * min(tokens, rows + window) if window < tokens else 0
+
+
+class PrefixSharingUnsupported(Exception):
+    """This model's attention is more than causal softmax attention. The message names the difference."""
+
+
+class Prompt:
+    """The rows of a pass that are the prompt of a generation: P tokens in one sequence."""
+
+    def __init__(self, tree: PrefixTree, tokens: int) -> None:
+        self.rows = tokens
+        self.positions = torch.arange(tokens)
+        self._tree = tree
+        tree.begin(tokens)
+
+    def attend(
+        self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
+    ) -> Tensor:
+        """[heads, P, width] over keys and values [H, P, width]."""
+        self._tree.store_prompt(layer, keys, values)
+        grouped = query.shape[0] != keys.shape[0]
+        if window is None or window >= self.rows:
+            return scaled_dot_product_attention(
+                query[None], keys[None], values[None], is_causal=True, scale=scaling, enable_gqa=grouped
+            )[0]
+        attended = list[Tensor]()
+        position, step = torch.arange(self.rows, device=query.device), max(window, _PROMPT_ROWS)
+        for begin in range(0, self.rows, step):
+            end, first = min(begin + step, self.rows), max(0, begin - window + 1)
+            row, entry = position[begin:end, None], position[first:end]
+            attended.append(
+                scaled_dot_product_attention(
+                    query[None, :, begin:end], keys[None, :, first:end], values[None, :, first:end],
+                    attn_mask=(entry <= row) & (entry > row - window), scale=scaling, enable_gqa=grouped,
+                )[0]
+            )  # fmt: skip
+        return torch.cat(attended, dim=1)
+
+
+class _Block:
+    """Rows of a generation that attend together to K entries. Each entry is seen by at least one row.
+
+    rows      int64 [n]     rows of this generation's part of the pass; None: all, in their order
+    position  int64 [n]     the positions of the rows' tokens
+    entries   int64 [K]     of the keys and values; None: all
+    bias      float [n, K]  0 where a row sees an entry, -inf elsewhere; [group * n, K] where heads share keys. Where a
+                            layer has a window, the first entries of the prompt are left out if no row sees them
+    """
+
+    def __init__(
+        self, tree: PrefixTree, sees: Tensor, position: Tensor, *, dtype: torch.dtype, rows: Tensor | None = None
+    ) -> None:
+        self.rows, self._tree, self._position = rows, tree, position
+        self._begin = tree.length - len(position) // tree.rows  # the least position
+        self._entries: Tensor | None = None
+        self._biases: dict[int, tuple[int, Tensor]] = {}  # by window: how many entries are left out, and the bias
+        if rows is not None:
+            sees, self._position = sees[rows], position[rows]
+            slots = sees.any(dim=0).nonzero()[:, 0]
+            self._entries = torch.cat([torch.arange(tree.prompt), tree.prompt + slots])
+            sees = sees[:, slots]
+        self._bias = torch.zeros(len(sees), tree.prompt + sees.shape[1], dtype=dtype, device=sees.device)
+        self._bias[:, tree.prompt :].masked_fill_(~sees, float("-inf"))
+        self.pairs = self._bias.numel()
+
+    def attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
+    ) -> Tensor:
+        """The attention output of its rows, [heads, n, width].
+
+        The query of all rows is [heads, R, width], keys and values are [K, H, width].
+        """
+        if self.rows is None:
+            # The layout of an operand can change the last bit of a product, so it must not depend on the batch.
+            query = query.clone(memory_format=torch.contiguous_format)
+        else:
+            query = query.index_select(1, self.rows)
+        heads, rows, width = query.shape
+        # Grouped-query attention: the heads of a group become rows of one product, so that no key is repeated.
+        group = heads // keys.shape[1]
+        first, bias = self._bias_within(window, group)
+        if self._entries is not None:
+            keys, values = keys.index_select(0, self._entries[first:]), values.index_select(0, self._entries[first:])
+        elif first:
+            keys, values = keys[first:], values[first:]
+        attended = scaled_dot_product_attention(
+            query.view(1, -1, group * rows, width), keys.transpose(0, 1)[None], values.transpose(0, 1)[None],
+            attn_mask=bias, scale=scaling,
+        )
+        return attended.reshape(heads, rows, -1)  # kernels differ in the layout of their results
+
+    def _bias_within(self, window: int | None, group: int) -> tuple[int, Tensor]:
+        """How many entries are left out, and the bias over the others."""
+        if window is None or window >= self._tree.length:  # every row sees its whole path
+            if len(self._bias) < group * len(self._position):
+                self._bias = self._bias.repeat(group, 1)
+            return 0, self._bias
+        if window not in self._biases:
+            first = min(self._tree.prompt, max(0, self._begin - window + 1))
+            entry = self._tree.entry_positions()
+            if self._entries is not None:
+                entry = entry[self._entries]
+            hidden = entry[first:] <= self._position[:, None] - window
+            bias = self._bias[: len(self._position), first:].masked_fill(hidden, float("-inf"))
+            self._biases[window] = first, bias.repeat(group, 1)
+        return self._biases[window]
+
+
+def _blocks(tree: PrefixTree, sees: Tensor, position: Tensor, *, count: int, dtype: torch.dtype) -> list[_Block]:
+    """The blocks of rows that see these slots.
+
+    sees      bool [N * count, slots]
+    position  int64 [N * count]
+    """
+    # A masked product is computed and thrown away. Where rows are many, most see few of the others' nodes; rows with
+    # neighbouring paths share most nodes, so a block of them has few slots. Only on the CPU: on an accelerator the
+    # number of slots would have to come to the host, which waits for it.
+    if sees.device.type == "cpu" and len(sees) > _BLOCK_ROWS and sees.numel() > _PAIRS_MIN:
+        order = (tree.path_order()[:, None] * count + torch.arange(count)).view(-1)
+        blocks = [_Block(tree, sees, position, dtype=dtype, rows=rows) for rows in order.split(_BLOCK_ROWS)]
+        if _GAIN_MIN * sum(block.pairs for block in blocks) < len(sees) * (tree.prompt + sees.shape[1]):
+            return blocks
+    return [_Block(tree, sees, position, dtype=dtype)]
+
+
+class Nodes:
+    """The rows of a pass that are new nodes of one generation: N rows of m tokens, row by row."""
+
+    def __init__(self, tree: PrefixTree, parents: Tensor, count: int, dtype: torch.dtype) -> None:
+        before = tree.length
+        self.rows = len(parents) * count
+        self.positions = torch.arange(before, before + count).repeat(len(parents))
+        self._tree = tree
+        self._slots, sees = tree.extend(parents, count)
+        self._blocks = _blocks(tree, sees, self.positions.to(sees.device), count=count, dtype=dtype)
+
+    def attend(
+        self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
+    ) -> Tensor:
+        """[heads, N * m, width] over the tree."""
+        keys, values = self._tree.store(layer, self._slots, keys, values)
+        if self._blocks[0].rows is None:
+            return self._blocks[0].attend(query, keys, values, scaling=scaling, window=window)
+        attended = query.new_empty(*query.shape[:2], values.shape[2])
+        for block in self._blocks:
+            attended[:, block.rows] = block.attend(query, keys, values, scaling=scaling, window=window)
+        return attended
+
+
+class Pass:
+    """One forward pass over the rows of several generations. It may contain padding rows."""
+
+    def __init__(self, parts: Sequence[Prompt | Nodes], fill: int, device: torch.device) -> None:
+        positions = [*(part.positions for part in parts), torch.zeros(fill, dtype=torch.int64)]
+        flat = torch.cat(positions)
+        if device.type == "cuda":
+            flat = flat.pin_memory()  # without it the host waits for the copy
+        self.positions = flat.to(device, non_blocking=True)[None]  # int64 [1, rows]
+        self.no_mask = torch.zeros(1, 1, 1, 1, device=device)  # four axes: the library makes no mask of its own
+        self._parts = parts
+
+    def attend(
+        self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
+    ) -> Tensor:
+        """The attention output, [rows, heads, width].
+
+        The query is [heads, rows, width], keys and values are [H, rows, width]. A row sees the last `window` tokens,
+        itself among them; None: all.
+        """
+        heads, rows, _ = query.shape
+        out = values.new_empty(rows, heads, values.shape[2])
+        begin = 0
+        for part in self._parts:
+            span = slice(begin, begin + part.rows)
+            attended = part.attend(
+                layer, query[:, span], keys[:, span], values[:, span], scaling=scaling, window=window
+            )
+            out[span] = attended.transpose(0, 1)
+            begin += part.rows
+        # A padding row sees itself alone, and softmax over one key returns its value.
+        out[begin:] = values[:, begin:].repeat_interleave(heads // len(values), dim=0).transpose(0, 1)
+        return out
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    shared_pass: Pass | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention through the interface of the library.
+
+    It maps query [B, heads, rows, width] and so on to [B, rows, heads, width].
+
+    Without a pass it is the library's own. Raises PrefixSharingUnsupported where a layer needs more than this.
+    """
+    if shared_pass is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+    # An unknown option (a cap, sinks) could change the result, so its presence is an error.
+    unknown = sorted(
+        name for name, value in others.items() if name not in _HARMLESS and value is not None and value is not False
+    )
+    if unknown or attention_mask is not shared_pass.no_mask or others.get("is_causal") is False or dropout:
+        raise PrefixSharingUnsupported(f"a layer asks for {', '.join(unknown) or 'a mask of its own'}")
+    attended = shared_pass.attend(
+        module.layer_idx, query[0], key[0], value[0], scaling=scaling, window=sliding_window
+    )
+    return attended[None], None
+
+
+def _attend_checked(module: Any, *inputs: Any, **options: Any) -> tuple[Tensor, None]:
+    """The same without a pass. Raises PrefixSharingUnsupported where mask and window of the layer differ."""
+    if getattr(inputs[3], "window", _UNKNOWN) != options.get("sliding_window"):
+        raise PrefixSharingUnsupported("a layer has a mask of its own, or a window that is not in its options")
+    return attend(module, *inputs, **options)
+
+
+def _checked_mask(*, mask_function: Callable[..., Any], **options: Any) -> Tensor:
+    """The library's mask, with its window. Raises PrefixSharingUnsupported where it is not causal."""
+    mask = sdpa_mask(mask_function=mask_function, **{**options, "allow_is_causal_skip": False})
+    assert mask is not None
+    mask.window = _window_of(mask_function)  # type: ignore[attr-defined]
+    return mask
+
+
+def _window_of(mask_function: Callable[..., Any]) -> int | None:
+    """How many tokens a token sees, itself and those just before it. None: all before it."""
+
+    def sees(query: Tensor, key: Tensor) -> Tensor:
+        return torch.as_tensor(mask_function(torch.tensor(0), torch.tensor(0), query, key)).expand(
+            torch.broadcast_shapes(query.shape, key.shape)
+        )
+
+    last = torch.tensor(_DISTANCE_MAX)
+    count = int(sees(last, torch.arange(_DISTANCE_MAX + 1)).sum())
+    window = None if count > _DISTANCE_MAX else count
+    # Positions near and far, and on both sides of the windows' ends: chunks, or later tokens, would be seen here.
+    query = torch.tensor([0, 1, 7, 100, 5000, _DISTANCE_MAX])
+    key = torch.cat([query, *(() if window is None else ((query - window).clamp(0), (query - window + 1).clamp(0)))])
+    behind = query[:, None] - key
+    expected = (behind >= 0) & (behind < (_DISTANCE_MAX + 1 if window is None else window))
+    if not torch.equal(sees(query[:, None], key[None]), expected):
+        raise PrefixSharingUnsupported("a layer sees other tokens than the last ones before each, or sees later ones")
+    return window
+
+
+AttentionInterface.register(SHARED_PREFIX, attend)
+AttentionMaskInterface.register(SHARED_PREFIX, sdpa_mask)
+AttentionInterface.register(SHARED_PREFIX_CHECKED, _attend_checked)
+AttentionMaskInterface.register(SHARED_PREFIX_CHECKED, _checked_mask)
