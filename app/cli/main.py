@@ -39,6 +39,7 @@ from app.cli.demo import LISTENING, ServerFailed, run_demo
 from app.cli.exit_status import FAILED, OK, USAGE
 from app.cli.in_process import ONCE, CreateApp, Observer, followed
 from app.cli.keys import key_commands
+from app.cli.policies import policy_commands
 from app.cli.processes import Model, add_processes
 from app.cli.render import show_checked, show_compiled, show_generated
 from app.cli.sender import Sender, remote_model, send_and_show, settings_of
@@ -103,6 +104,7 @@ def _commands(create_app: CreateApp) -> typer.Typer:
     _add_service(app, create_app)
     add_processes(app, settings_of)
     app.add_typer(key_commands(), name="keys")
+    app.add_typer(policy_commands(create_app), name="policy")
     return app
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
+from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, PolicyResult, Retry
 from app.cli.exit_status import FAILED, UNSATISFIED, UNSATISFIED_CODES, USAGE
 from app.cli.in_process import ONCE, CreateApp, Observer, in_process
 from app.cli.progress import Display, ProgressDisplay
@@ -54,7 +54,7 @@ class Sender:
         return in_process(self.create_app, only(model_sources(settings)[0], settings), self.queues, observer)
 
 
-Send = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult]]
+Send = Callable[[AsyncClient, Observer], Awaitable[GenerateResult | CompileResult | CheckResult | PolicyResult]]
 
 
 def send_and_show(

@@ -27,7 +27,7 @@ from benchmarks.compiler.engine_process import EngineProcess, MeasureRequest, Ou
 from benchmarks.compiler.engines import read_vocabulary
 from benchmarks.maskbench.measure import refusal
 from benchmarks.report import write_run
-from benchmarks.report.bfcl import ENGINES, ROWS
+from benchmarks.report.bfcl import ENGINES, ROWS, RUN
 from benchmarks.report.maskbench import stored_rows
 from benchmarks.runs import Row, commit_of, parser_of, tokenizer_path
 from compiler.errors import CompileError
@@ -105,6 +105,12 @@ def row_of(outcome: Outcome) -> Row:
     return row | outcome.details
 
 
+def versions_of(engines: Sequence[str]) -> dict[str, str]:
+    """The versions of the other engines. Rows of those that were not measured now are those of an earlier run."""
+    known: dict[str, str] = json.loads(RUN.read_text(encoding="utf-8"))["versions"] if RUN.exists() else {}
+    return known | {engine: version(engine) for engine in engines if engine != "ours"}
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="a checkout of ShishirPatil/gorilla")
@@ -133,7 +139,7 @@ def main() -> None:
         "translated": dict(translated),
         "calls": args.calls, "whole_tokens": WHOLE_TOKENS,
         "limits": {"seconds": args.time_limit, "gigabytes": args.memory_limit_gb},
-        "versions": {engine: version(engine) for engine in ENGINES if engine != "ours"},
+        "versions": versions_of(args.engines),
     })  # fmt: skip
 
 

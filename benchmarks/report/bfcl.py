@@ -11,6 +11,7 @@ from benchmarks.report.maskbench import is_compiled, reasons_line, stored_rows
 from benchmarks.runs import RESULTS_DIRECTORY, Row, link
 
 ROWS = RESULTS_DIRECTORY / "bfcl.jsonl"
+RUN = RESULTS_DIRECTORY / "bfcl.json"
 ENGINES = ("ours", "xgrammar", "llguidance")
 NOTES = """
 All different tools of BFCL v4's public files (simple, multiple, parallel, live), with their types translated as BFCL

@@ -25,7 +25,7 @@ outlines-core, which takes the JSON schema `{}` with bounded nesting and no othe
 the grammar's texts that differ from the grammar. Compile: milliseconds until the first mask, medians with ranges. Mask:
 microseconds from a token to the next mask over all ids, p50 / p99 over the texts of the language. llguidance
 precomputes nothing. A compile with its texts may take 60 s of wall time here (200 s where sizes grow), and a compile
-10 s in the service (`compile_s_max`).
+had 10 s in the service then (`compile_s_max`).
 """
 GROWTH_NOTES = """
 Over o200k's vocabulary. "Rules": n rules that call each other, all of them alternatives of the start. "Nested rules": a

@@ -33,7 +33,7 @@ are left out.
 """
 COMPILE_NOTES = """
 The compile of each schema, up to the first mask, without instances and generations. Compiled: within the service's own
-limits of memory and tables, and in 10 s of the processor where the service has 10 s of wall time. Times are
+limits of memory and tables, and in 10 s of the processor, as the service then had 10 s of wall time. Times are
 milliseconds of the processor.
 """
 CHECK_NOTES = """

@@ -101,7 +101,7 @@ class _Counting:
         edges, items = self._edges(added)
         lengths = np.concatenate([np.full(len(block), block.shape[1]) for block in items])
         return replace(
-            tables, **edges._asdict(),
+            tables, **edges.arrays(),
             base=_int32(np.append(base, plain[tables.states :])),
             item_first=np.concatenate([[0], np.cumsum(lengths)]),
             item=_int32(np.concatenate([block.reshape(-1) for block in items])),
@@ -110,9 +110,10 @@ class _Counting:
         )  # fmt: skip
 
     def _edges(self, added: int) -> tuple[EdgeRows, list[np.ndarray]]:
-        """The edges of the tables, and the items of all arrivals in tables of equal lengths.
+        """The edges of the tables, and the items of all arrivals.
 
-        The states (q, k) have one row. Arrivals without items stay, as they may hide those of a base.
+        The items are in tables of equal lengths. The states (q, k) of a state have one row. Arrivals without items
+        stay, as they may hide those of a base.
         """
         tables, states = self._tables, self._states
         blocks = [
@@ -143,11 +144,14 @@ class _Counting:
         slots.insert(0, tables.slot_arrival[others])
         of_slot = np.concatenate(state)
         order = np.argsort(of_slot, kind="stable")
-        return EdgeRows(
-            _int32(row), np.append(tables.row_first[:-1], tables.row_first[-1] + whole.row_first),
-            np.append(tables.edge_class, whole.edge_class), np.append(tables.edge_slot, whole.edge_slot),
-            np.searchsorted(of_slot[order], np.arange(states + 1)), _int32(np.concatenate(slots)[order]),
-        ), blocks  # fmt: skip
+        rows = EdgeRows(
+            row=_int32(row), row_first=np.append(tables.row_first[:-1], tables.row_first[-1] + whole.row_first),
+            edge_class=np.append(tables.edge_class, whole.edge_class),
+            edge_slot=np.append(tables.edge_slot, whole.edge_slot),
+            slot_first=np.searchsorted(of_slot[order], np.arange(states + 1)),
+            slot_arrival=_int32(np.concatenate(slots)[order]),
+        )  # fmt: skip
+        return rows, blocks
 
     def _entering(self, items: np.ndarray, added: int) -> np.ndarray:
         """The items of tokens that do not begin in a counted component."""

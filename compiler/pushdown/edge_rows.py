@@ -8,7 +8,8 @@ that read the same have different arrivals and one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,9 @@ from compiler.lifting import SparseRows, SparseTable
 from compiler.limits import ResourceGuard
 
 
-class EdgeRows(NamedTuple):
-    """The edges of Q states, as in `PushdownTables`. Slots are numbered as they are met."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class EdgeRows:
+    """The edges of Q states, by the names of `PushdownTables`. Slots are numbered as they are met."""
 
     row: np.ndarray
     row_first: np.ndarray
@@ -26,6 +28,10 @@ class EdgeRows(NamedTuple):
     edge_slot: np.ndarray
     slot_first: np.ndarray
     slot_arrival: np.ndarray
+
+    def arrays(self) -> dict[str, Any]:
+        """All arrays, by the names of their fields."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def edge_rows(
@@ -44,7 +50,10 @@ def edge_rows(
     effect = 1 + slot[number] - slot_first[state]  # entries of sparse rows are not 0
     row = rows.add(SparseTable(np.searchsorted(state, bounds), edge_class, effect.astype(np.int32)))
     first, classes, effect = rows.table
-    return EdgeRows(row, first, classes, effect - np.int32(1), slot_first, slot_arrival.astype(np.int32))
+    return EdgeRows(
+        row=row, row_first=first, edge_class=classes, edge_slot=effect - np.int32(1), slot_first=slot_first,
+        slot_arrival=slot_arrival.astype(np.int32),
+    )  # fmt: skip
 
 
 def beside(groups: Sequence[EdgeRows], columns: Sequence[np.ndarray]) -> EdgeRows:
@@ -66,15 +75,11 @@ def beside(groups: Sequence[EdgeRows], columns: Sequence[np.ndarray]) -> EdgeRow
         offset = offset + np.diff(group.slot_first)[example]
     own, classes, slot = map(np.concatenate, zip(*found, strict=True))
     order = np.lexsort((classes, own))
-    slots = slots_beside([(group.slot_first, group.slot_arrival) for group in groups])
+    # The slots of a state stand in the order of the groups.
+    state = np.concatenate([np.repeat(np.arange(len(row)), np.diff(group.slot_first)) for group in groups])
+    arrival = np.concatenate([group.slot_arrival for group in groups])
     return EdgeRows(
-        row.astype(np.int32), np.searchsorted(own[order], np.arange(len(example) + 1)),
-        classes[order].astype(np.int32), slot[order].astype(np.int32), *slots,
+        row=row.astype(np.int32), row_first=np.searchsorted(own[order], np.arange(len(example) + 1)),
+        edge_class=classes[order].astype(np.int32), edge_slot=slot[order].astype(np.int32),
+        slot_first=np.sum([group.slot_first for group in groups], axis=0), slot_arrival=arrival[stable_order(state)],
     )  # fmt: skip
-
-
-def slots_beside(slots: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The slots of the same states in several groups, each as `slot_first` and `slot_arrival`, one after the other."""
-    state = np.concatenate([np.repeat(np.arange(len(first) - 1), np.diff(first)) for first, _ in slots])
-    arrival = np.concatenate([each for _, each in slots])
-    return np.sum([first for first, _ in slots], axis=0), arrival[stable_order(state)].astype(np.int32)

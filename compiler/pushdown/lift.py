@@ -54,7 +54,7 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     }
     entry = _int32([value for key in sorted(merged_entries) for value in (*key, merged_entries[key])]).reshape(-1, 3)
     return PushdownTables(
-        token_class=classes.of_id.astype(np.int32), **edges._asdict(), base=base.astype(np.int32),
+        token_class=classes.of_id.astype(np.int32), **edges.arrays(), base=base.astype(np.int32),
         entry_symbol=entry[:, 0], entry_pending=entry[:, 1], entry_arrival=entry[:, 2],
         symbols=len(machine.resume), pendings=count, start=machine.start,
         eos_ids=vocabulary.eos_ids, **items.arrays(),
@@ -183,7 +183,8 @@ class _SharedClasses:
         near = self.near
         if near is not None:
             self.tables[near], self.columns[near] = without_likeness(
-                self.tables[near], self.columns[near], self.tables[0], self.columns[0], base
+                self.tables[near], self.tables[0], near_column=self.columns[near], plain_column=self.columns[0],
+                base=base,
             )
         for group, table in enumerate(self.tables):
             rows = SparseRows(len(base), guard)

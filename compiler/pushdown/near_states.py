@@ -111,7 +111,7 @@ def _differences(
 
 
 def without_likeness(
-    near: SparseTable, near_column: np.ndarray, plain: SparseTable, plain_column: np.ndarray, base: np.ndarray
+    near: SparseTable, plain: SparseTable, *, near_column: np.ndarray, plain_column: np.ndarray, base: np.ndarray
 ) -> tuple[SparseTable, np.ndarray]:
     """The entries of near states without those of their bases, whose entries are in `plain`.
 

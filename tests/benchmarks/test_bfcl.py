@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.bfcl.__main__ import MODULE, count_translations, draw_order, measure_rows, request_for, row_of
+from benchmarks.bfcl.__main__ import (
+    MODULE,
+    count_translations,
+    draw_order,
+    measure_rows,
+    request_for,
+    row_of,
+    versions_of,
+)
 from benchmarks.bfcl.forms import calls_are_valid, request_form
 from benchmarks.bfcl.suite import Tool, draw_requests, read_tools
 from benchmarks.compiler.engine_process import EngineProcess
@@ -140,6 +148,13 @@ def test_measured_requests_are_not_measured_again(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("benchmarks.bfcl.__main__.ROWS", tmp_path / "rows.jsonl")
     arguments = Namespace(engines=[], sizes=[], requests=None, sample=None, shared=tmp_path, vocabulary="v", seed=1)
     assert list(measure_rows(TOOLS, byte_vocabulary(), arguments)) == []
+
+
+def test_engines_that_are_not_measured_keep_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.bfcl.__main__.RUN", tmp_path / "run.json")
+    assert versions_of(["ours"]) == {}
+    (tmp_path / "run.json").write_text(json.dumps({"versions": {"xgrammar": "0.1"}}), encoding="utf-8")
+    assert versions_of(["ours"]) == {"xgrammar": "0.1"}
 
 
 def test_the_report_counts_calls_by_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

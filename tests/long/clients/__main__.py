@@ -2,7 +2,7 @@
 
 The service is that of `abs serve`, with the built-in model. A client has an environment under .cache/clients with the
 packages of its file under requirements/ alone, where its module runs. A client that cannot be installed is left out,
-with the reason. A failed check fails the run.
+with the reason. A failed check fails the run, and so does a run in which no client could be installed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def check_client(name: str, url: str) -> list[CheckResult]:
 
 
 def run(chosen: Sequence[str]) -> int:
-    """Prints the result of each check. Returns 1 if one fails."""
-    passed = failed = 0
+    """Prints the result of each check. Returns 1 if one fails, or if none ran."""
+    passed, failed, left_out = 0, 0, list[str]()
     with tempfile.TemporaryDirectory() as folder, serving(
         Path(folder), log_level="warning", timeout_s_default=REQUEST_S
     ) as service:
@@ -58,6 +58,7 @@ def run(chosen: Sequence[str]) -> int:
                 results = check_client(name, f"{service.url}/v1")
             except ClientUnavailable as reason:
                 print(f"{name}: left out: {reason}", flush=True)
+                left_out.append(name)
                 continue
             for result in results:
                 print(f"{name} {version(name)}: {result.check} {'fails' if result.error else 'passes'}", flush=True)
@@ -65,8 +66,8 @@ def run(chosen: Sequence[str]) -> int:
                     print(result.error, flush=True)
             failed += sum(bool(result.error) for result in results)
             passed += sum(not result.error for result in results)
-    print(f"{passed} checks passed, {failed} failed")
-    return int(failed > 0)
+    print(f"{passed} checks passed, {failed} failed; left out: {', '.join(left_out) or 'no client'}")
+    return int(failed > 0 or passed == 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""Rows and slots hold the edges that they were made of."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.limits import DEFAULT_LIMITS, ResourceGuard
+from compiler.pipeline import compile_spec
+from compiler.pushdown import PushdownAutomaton, PushdownTables
+from compiler.pushdown.edge_rows import EdgeRows, beside, edge_rows
+from compiler.pushdown.saturation import _slot_costs
+from compiler.spec import spec_from_json
+from tests.compiler.pushdown.test_lift import KEY_VOCABULARY
+
+STATES, CLASSES = 12, 9
+
+
+def edges_from(rows: EdgeRows) -> dict[tuple[int, int], int]:
+    """The arrival of each state and class."""
+    found = {}
+    for state, row in enumerate(rows.row.tolist()):
+        for edge in range(rows.row_first[row], rows.row_first[row + 1]):
+            slot = rows.slot_first[state] + rows.edge_slot[edge]
+            found[state, int(rows.edge_class[edge])] = int(rows.slot_arrival[slot])
+    return found
+
+
+def drawn(draw: random.Random, states: list[int], classes: range) -> dict[tuple[int, int], int]:
+    """Edges whose states act alike in groups of three, but for their arrivals."""
+    found = {}
+    for state in states:
+        alike = random.Random(f"{states} {state // 3}")
+        found |= {(state, each): 10 * draw.randrange(5) for each in classes if alike.random() < 0.6}
+        if state % 3:
+            found |= {(state, each): 10 * alike.randrange(3) + state for each in classes}
+    return found
+
+
+def rows_of(edges: dict[tuple[int, int], int]) -> EdgeRows:
+    columns = np.array([(state, each, arrival) for (state, each), arrival in sorted(edges.items())]).reshape(-1, 3).T
+    return edge_rows(*columns, states=STATES, guard=ResourceGuard(DEFAULT_LIMITS))
+
+
+def test_rows_hold_the_edges_of_all_states() -> None:
+    for seed in range(50):
+        draw = random.Random(seed)
+        edges = drawn(draw, draw.sample(range(STATES), 7), range(CLASSES))
+        rows = rows_of(edges)
+        assert edges_from(rows) == edges
+        assert len(rows.row_first) - 1 <= STATES
+
+
+def test_states_that_tell_classes_apart_alike_share_a_row() -> None:
+    rows = rows_of({(0, 2): 5, (0, 4): 6, (0, 7): 5, (3, 2): 9, (3, 4): 1, (3, 7): 9, (4, 2): 5, (4, 4): 6, (4, 7): 6})
+    assert rows.row[0] == rows.row[3] != rows.row[4]
+    assert rows.slot_arrival.tolist() == [5, 6, 9, 1, 5, 6]
+
+
+def test_groups_beside_each_other_have_the_edges_of_all() -> None:
+    for seed in range(50):
+        draw = random.Random(seed)
+        # Column 0 has no edges, as in token classes, and classes 0 and 5 are in it for both groups.
+        columns = [np.array([0, 1, 2, 1, 0, 0, 3, 3, 0]), np.array([0, 0, 0, 0, 2, 0, 0, 0, 1])]
+        groups = [drawn(draw, draw.sample(range(STATES), 8), range(1, 4)), drawn(draw, [2, 3, 7], range(1, 3))]
+        expected = {
+            (state, each): edges[state, int(column[each])]
+            for edges, column in zip(groups, columns, strict=True)
+            for state in range(STATES)
+            for each in range(CLASSES)
+            if (state, int(column[each])) in edges
+        }
+        assert edges_from(beside([rows_of(edges) for edges in groups], columns)) == expected
+
+
+def tables_with_bases() -> PushdownTables:
+    schema = {"type": "object", "properties": {"name": {"type": "integer"}, "nest": {"type": "object"}}}
+    tokens = compile_spec(spec_from_json({"json_schema": schema}), KEY_VOCABULARY).tokens
+    assert isinstance(tokens, PushdownAutomaton) and (tokens.tables.base != np.arange(tokens.states)).any()
+    return tokens.tables
+
+
+@pytest.mark.parametrize("costs", ["one", "drawn", "few different"])
+def test_arrivals_cost_what_the_cheapest_token_costs(costs: str) -> None:
+    tables, draw = tables_with_bases(), np.random.default_rng(2)
+    cost = {
+        "one": np.ones(tables.classes), "drawn": draw.uniform(1, 2, tables.classes),
+        "few different": draw.integers(1, 3, tables.classes).astype(float),
+    }[costs]  # fmt: skip
+    expected = dict[tuple[int, int], float]()
+    edges = tables.edges_of(np.arange(tables.states))
+    for state, token_class, arrival in zip(*map(np.ndarray.tolist, edges), strict=True):
+        expected[state, arrival] = min(expected.get((state, arrival), np.inf), cost[token_class])
+    found = dict[tuple[int, int], float]()
+    for state, arrival, least in zip(*map(np.ndarray.tolist, _slot_costs(tables, cost)), strict=True):
+        found[state, arrival] = min(found.get((state, arrival), np.inf), least)
+    assert found == expected
+
+
+def test_rows_that_do_not_name_all_slots_are_refused() -> None:
+    tables = tables_with_bases()
+    with pytest.raises(ValueError, match="all slots"):
+        replace(tables, edge_slot=np.zeros_like(tables.edge_slot))
