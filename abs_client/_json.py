@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 from abs_client.errors import InvalidResponseError
 
@@ -20,6 +21,34 @@ class ReadsJson(Protocol[T_co]):
 
     def validate_json(self, data: str, /) -> T_co:
         """The value of a JSON text."""
+
+
+class _HasText(Protocol):
+    @property
+    def text(self) -> str: ...
+
+
+class JsonText:
+    """A result whose text may be JSON."""
+
+    @overload
+    def parse(self: _HasText, model: None = None) -> Any: ...
+    @overload
+    def parse(self: _HasText, model: type[T]) -> T: ...
+    @overload
+    def parse(self: _HasText, model: ReadsJson[T]) -> T: ...
+    def parse(self: _HasText, model: Any = None) -> Any:
+        """Parse the (best) text as JSON, into plain values or a pydantic model.
+
+        model  a pydantic model or TypeAdapter
+        """
+        # By the methods, not the class: this package does not import pydantic.
+        for name in ("model_validate_json", "validate_json"):
+            if callable(read_json := getattr(model, name, None)):
+                return read_json(self.text)
+        if model is not None:
+            raise TypeError(f"parse takes a pydantic model or a TypeAdapter, not {model!r}")
+        return json.loads(self.text)
 
 
 def read(kind: type[T], data: Any, where: str = "the response") -> T:

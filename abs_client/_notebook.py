@@ -42,6 +42,32 @@ def automaton_html(result: results.CompileResult | results.Automaton, sizes: str
     return _block(*sentences, f"<ul>{examples}</ul>" if examples else "", sizes, _picture(result))
 
 
+def checked_html(result: results.CheckResult) -> str:
+    """The HTML of a check. It has the verdict, the parts of the constraint and the words."""
+    where = "" if result.violated_at is None else f", violated at character or label {result.violated_at}"
+    verdict = f'<p style="font-weight:600">{"satisfied" if result.satisfied else f"not satisfied{where}"}</p>'
+    violation = result.violation
+    fault = "" if violation is None else f"<p>{_escape(f'{violation.path}: {violation.message}')}</p>"
+    parts = [
+        (part.path, part.summary, "yes" if part.satisfied else "no", "" if part.satisfied else str(part.violated_at))
+        for part in result.conjuncts or ()
+    ]
+    table = _table("parts of the constraint", ("part", "meaning", "satisfied", "violated at"), parts) if parts else ""
+    return _block(verdict, fault, table, _words(result.words))
+
+
+def decoded_html(result: results.DecodeResult) -> str:
+    """The HTML of a decoded sequence. It has the labels, their trace and the automaton."""
+    labels = f'<p style="font-weight:600">{_escape(" ".join(result.labels))}</p>'
+    costs = f"satisfied: {'yes' if result.satisfied else 'no'}, log-prob {result.log_prob:.2f}"
+    rows = [
+        (str(number), step.label, ", ".join(step.propositions), str(step.state), f"{step.log_prob:.2f}")
+        for number, step in enumerate(result.trace, 1)
+    ]
+    table = _table("label trace", ("step", "label", "holds", "state", "log-prob"), rows) if rows else ""
+    return _block(labels, _small(costs), table, _picture(result))
+
+
 def _choice(choice: results.GeneratedText, number: int) -> str:
     heading = f"{_small(f'text {number}')}" if number else ""
     text = f'<p style="font-weight:600;white-space:pre-wrap">{_escape(choice.text)}</p>'

@@ -24,6 +24,9 @@ class Retry:
 
     A wait that the service names (`retry_after_s`) is kept and lengthened at random by up to 1 s, so that clients which
     were rejected together do not return together.
+
+    >>> Retry(tries=1)  # never sends a request again
+    Retry(tries=1, total_s=120.0, ...)
     """
 
     tries: int = 8

@@ -86,6 +86,10 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         options     the fields of GenerateOptions, such as max_tokens and beams
 
         An interrupt (Ctrl-C, a cancelled task) cancels the job, unless the caller gave an idempotency_key.
+
+        >>> result = await client.generate("sentence:", F("dog") & Keywords("ball"), max_tokens=24)
+        >>> result.choices[0].satisfied
+        True
         """
         return await self._request(requests.generate(prompt, constraint, options))
 
@@ -95,15 +99,16 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
     ) -> list[GenerateRow]:
         """Generate for many prompts, and return a row for each text, in the order of the prompts.
 
-            rows = await client.generate_rows(["One day,", "Today,"], F("dog"), max_tokens=16)
-            [row["prompt"] for row in rows]  # pandas.DataFrame(rows) makes a table
-
         prompts      the texts to continue, or conversations
         constraint   one for all prompts, or a list with one for each
         concurrency  requests at a time
         options      the fields of GenerateOptions, the same for all prompts
 
         An AbsError of a request becomes a row with its `error` and `detail`.
+
+        >>> rows = await client.generate_rows(["One day,", "Today,"], F("dog"), max_tokens=16)
+        >>> [(row["prompt"], row["satisfied"]) for row in rows]  # pandas.DataFrame(rows) makes a table
+        [('One day,', True), ('Today,', True)]
         """
         requests_left = iter(numbered(prompts, constraint))
         rows: dict[int, list[GenerateRow]] = {}
@@ -130,6 +135,10 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
 
         The stream resumes after the last event when a connection breaks. Closing it cancels the job, unless the caller
         gave an idempotency_key.
+
+        >>> events = client.stream("sentence:", F("dog"), max_tokens=16)
+        >>> (await events.until_done()).choices[0].satisfied
+        True
         """
         request = requests.as_stream(requests.generate(prompt, constraint, options)).request
         # The header is the caller's key: another caller with this key may read the job's result.
@@ -145,6 +154,9 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         explain          describe the automaton in sentences and examples
         model            UnknownModelError unless this model is served
         idempotency_key  optional: equal constraints share one compilation in any case
+
+        >>> (await client.compile(F("dog"))).min_tokens
+        2
         """
         return await self._request(requests.compile(constraint, explain, model, idempotency_key))
 
@@ -155,6 +167,9 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
 
         text       a str, or the sequence of labels for a constraint over labels
         conjuncts  also check each conjunct of the constraint separately
+
+        >>> (await client.check(F("dog"), "A cat sleeps.")).violated_at
+        13
         """
         return await self._request(requests.check(constraint, text, conjuncts))
 
@@ -165,11 +180,21 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
 
         messages  as in the chat API
         tools     as in the chat API; by default the tools that the messages call
+
+        >>> tools = [{"type": "function", "function": {"name": name}} for name in ("confirm", "delete")]
+        >>> (await client.check_conversation(Policy(["precedence(confirm, delete)"]), [], tools=tools)).calls_needed
+        0
         """
         return await self._request(requests.apply_policy(policy, tools, messages))
 
     async def policy_states(self, policy: Policy, tools: Sequence[Mapping[str, Any]]) -> PolicyResult:
-        """List the states of a policy."""
+        """List the states of a policy.
+
+        >>> tools = [{"type": "function", "function": {"name": name}} for name in ("confirm", "delete")]
+        >>> result = await client.policy_states(Policy(["precedence(confirm, delete)"]), tools)
+        >>> sorted(result.states[0].tools)
+        ['confirm']
+        """
         return await self._request(requests.apply_policy(policy, tools, None))
 
     async def decode(
@@ -182,6 +207,9 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
                    (None where the option `scorer` names a model of the service)
         labels     the name of each column; None where the constraint has them (`Constraint.over`)
         options    the fields of DecodeOptions
+
+        >>> (await client.decode([[-0.1, -3.0], [-0.1, -2.0]], F("b"), ["a", "b"])).labels
+        ('a', 'b')
         """
         return await self._request(requests.decode(log_probs, constraint, labels, options))
 
@@ -189,21 +217,36 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         self, prompt: Prompt, constraint: ConstraintLike | CompileResult | None = None,
         **options: Unpack[GenerateOptions],
     ) -> AsyncJob[GenerateResult]:
-        """Start what `generate` does, and return its job at once."""
+        """Start what `generate` does, and return its job at once.
+
+        >>> job = await client.submit("sentence:", F("dog"), max_tokens=16)
+        >>> (await job.result(timeout_s=60)).choices[0].satisfied
+        True
+        """
         return await self._submit(requests.generate(prompt, constraint, options))
 
     async def submit_compile(
         self, constraint: ConstraintLike, *, explain: bool = True, model: str | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncJob[CompileResult]:
-        """Start what `compile` does, and return its job at once."""
+        """Start what `compile` does, and return its job at once.
+
+        >>> job = await client.submit_compile(F("dog"))
+        >>> (await job.result(timeout_s=60)).min_tokens
+        2
+        """
         return await self._submit(requests.compile(constraint, explain, model, idempotency_key))
 
     async def submit_decode(
         self, log_probs: Any, constraint: ConstraintLike, labels: Sequence[str] | None = None,
         **options: Unpack[DecodeOptions],
     ) -> AsyncJob[DecodeResult]:
-        """Start what `decode` does, and return its job at once."""
+        """Start what `decode` does, and return its job at once.
+
+        >>> job = await client.submit_decode([[-0.1, -3.0]], F("b"), ["a", "b"])
+        >>> (await job.result(timeout_s=60)).labels
+        ('b',)
+        """
         return await self._submit(requests.decode(log_probs, constraint, labels, options))
 
     def job(self, job_id: str) -> AsyncJob[Any]:
@@ -214,34 +257,60 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         """Get the states, distances and transitions of a compiled constraint.
 
         hash_or_result  the hash, or a result that has it as `automaton`
+
+        >>> (await client.automaton(await client.compile(F("dog")))).start
+        0
         """
         return await self._request(requests.automaton(hash_or_result))
 
     async def automaton_dot(self, hash_or_result: str | Result) -> str:
-        """Get the automaton in Graphviz's DOT language."""
+        """Get the automaton in Graphviz's DOT language.
+
+        >>> (await client.automaton_dot(await client.compile(F("dog"))))[:7]
+        'digraph'
+        """
         return await self._request(requests.automaton_text(hash_or_result, "dot"))
 
     async def automaton_svg(self, hash_or_result: str | Result) -> str:
-        """Get a picture of the automaton as SVG."""
+        """Get a picture of the automaton as SVG.
+
+        >>> (await client.automaton_svg(await client.compile(F("dog"))))[:4]
+        '<svg'
+        """
         return await self._request(requests.automaton_text(hash_or_result, "svg"))
 
     async def models(self) -> tuple[ModelCard, ...]:
-        """List the served models."""
+        """List the served models.
+
+        >>> [card.id for card in await client.models()]
+        ['captions', 'stories']
+        """
         return await self._request(requests.models())
 
     async def version(self) -> str:
-        """Get the version of the service."""
+        """Get the version of the service.
+
+        >>> (await client.version()).count(".")
+        2
+        """
         return await self._request(requests.version())
 
     async def ready(self) -> Readiness:
-        """Ask once whether the service serves requests now, and why not."""
+        """Ask once whether the service serves requests now, and why not.
+
+        >>> bool(await client.ready())
+        True
+        """
         try:
             return await self._send(requests.readiness(), _ONCE)
         except NotReadyError as error:
             return Readiness(False, tuple(error.reasons or (error.detail,)))
 
     async def wait_until_ready(self, timeout_s: float = 120.0) -> None:
-        """Wait until the service is ready. After `timeout_s` raises NotReadyError, or ConnectionFailedError."""
+        """Wait until the service is ready. After `timeout_s` raises NotReadyError, or ConnectionFailedError.
+
+        >>> await client.wait_until_ready(timeout_s=60)
+        """
         ends = self._retry.clock() + timeout_s
         while True:
             try:

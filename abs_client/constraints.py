@@ -17,6 +17,9 @@ class Constraint:
     `&`, `|` and `~` combine it with other constraints and with constraint objects (dicts).
 
     FORM  the field of the JSON that names the form
+
+    >>> (Keywords("dog") & ~Regex(".*cat.*")).to_json()
+    '{"all": [{"keywords": ["dog"]}, {"not": {"regex": ".*cat.*"}}]}'
     """
 
     FORM: ClassVar[str] = ""
@@ -83,7 +86,11 @@ ConstraintLike: TypeAlias = Constraint | Mapping[str, Any]
 
 
 class RawConstraint(Constraint):
-    """A constraint object, unchanged."""
+    """A constraint object, unchanged.
+
+    >>> RawConstraint({"max_words": 5}) == Length(max_words=5)
+    True
+    """
 
     def __init__(self, constraint: Mapping[str, Any]) -> None:
         super().__init__(json_value(constraint))
@@ -102,19 +109,31 @@ class _Combination(Constraint):
 
 
 class AllOf(_Combination):
-    """All of the constraints hold."""
+    """All of the constraints hold.
+
+    >>> AllOf(F("dog"), {"max_words": 5}).as_dict()
+    {'all': [{'ltlf': 'F(dog)'}, {'max_words': 5}]}
+    """
 
     FORM = "all"
 
 
 class AnyOf(_Combination):
-    """At least one of the constraints holds."""
+    """At least one of the constraints holds.
+
+    >>> AnyOf(Choice("yes"), Choice("no")).as_dict()
+    {'any': [{'choice': ['yes']}, {'choice': ['no']}]}
+    """
 
     FORM = "any"
 
 
 class Not(Constraint):
-    """The constraint does not hold. It accepts exactly the texts that the constraint rejects, even the empty text."""
+    """The constraint does not hold. It accepts exactly the texts that the constraint rejects, even the empty text.
+
+    >>> Not(Keywords("man")).as_dict()
+    {'not': {'keywords': ['man']}}
+    """
 
     FORM = "not"
 
@@ -127,7 +146,11 @@ class Not(Constraint):
 
 
 class LabelledConstraint(Constraint):
-    """A constraint over an alphabet of labels. It cannot be combined with others."""
+    """A constraint over an alphabet of labels. It cannot be combined with others.
+
+    >>> F("b").over("a", "b").as_dict()
+    {'ltlf': 'F(b)', 'labels': ['a', 'b']}
+    """
 
     def __init__(self, constraint: ConstraintLike, labels: Sequence[str]) -> None:
         if isinstance(labels, str):
@@ -139,7 +162,11 @@ class LabelledConstraint(Constraint):
 
 
 def constraint_of(value: ConstraintLike) -> Constraint:
-    """A Constraint of a Constraint or a constraint object (a dict). Raises TypeError for any other value."""
+    """A Constraint of a Constraint or a constraint object (a dict). Raises TypeError for any other value.
+
+    >>> constraint_of({"regex": "a"})
+    RawConstraint({'regex': 'a'})
+    """
     unchecked: object = value  # callers without a type checker pass anything
     if isinstance(unchecked, Constraint):
         return unchecked

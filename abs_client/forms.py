@@ -17,7 +17,11 @@ WORD_GAP, NGRAM_GAP, SENTENCE_GAP = "<|infill_word|>", "<|infill_ngram|>", "<|in
 
 
 def gap(pattern: str) -> str:
-    """A gap of an infill. Its text matches the pattern, which has no anchors."""
+    """A gap of an infill. Its text matches the pattern, which has no anchors.
+
+    >>> Infill(f"I paid {gap('[0-9]+')} euros.").as_dict()
+    {'infill': 'I paid <|infill:[0-9]+|> euros.'}
+    """
     return f"<|infill:{pattern}|>"
 
 
@@ -25,6 +29,9 @@ class Regex(Constraint):
     """The whole text matches the pattern, as with re.fullmatch.
 
     leading_space  "strip": the text without one leading space; "forbid": no leading space
+
+    >>> Regex("[A-Z][a-z ]+[.]").to_json()
+    '{"regex": "[A-Z][a-z ]+[.]"}'
     """
 
     FORM = "regex"
@@ -35,7 +42,11 @@ class Regex(Constraint):
 
 @dataclass(frozen=True)
 class Concept:
-    """A keyword with several forms. It occurs at least `min` and at most `max` times."""
+    """A keyword with several forms. It occurs at least `min` and at most `max` times.
+
+    >>> Keywords(Concept("dog", "dogs", min=2)).as_dict()["keywords"][0]["min"]
+    2
+    """
 
     forms: tuple[str, ...]
     min: int = 1
@@ -58,6 +69,9 @@ class Keywords(Constraint):
     inflect         inflections of a form count too
     case_sensitive  False: upper and lower case are equal
     none            True: none of them occurs
+
+    >>> Keywords("dog", ["catch", "caught"], ordered=True).as_dict()
+    {'keywords': ['dog', ['catch', 'caught']], 'ordered': True}
     """
 
     FORM = "keywords"
@@ -73,7 +87,11 @@ class Keywords(Constraint):
 
 
 class Infill(Constraint):
-    """Literal text with gaps: f"My day on {WORD_GAP} went well. I paid {gap('[0-9]+')} euros." """
+    """Literal text with gaps: f"My day on {WORD_GAP} went well. I paid {gap('[0-9]+')} euros."
+
+    >>> Infill(f"We met {WORD_GAP}.").as_dict()
+    {'infill': 'We met <|infill_word|>.'}
+    """
 
     FORM = "infill"
 
@@ -82,7 +100,11 @@ class Infill(Constraint):
 
 
 class Choice(Constraint):
-    """The text is one of the strings."""
+    """The text is one of the strings.
+
+    >>> Choice("yes", "no") | Regex("maybe .*")
+    AnyOf(Choice('yes', 'no'), Regex('maybe .*'))
+    """
 
     FORM = "choice"
 
@@ -106,6 +128,9 @@ class JsonSchema(Constraint):
 
     The objects of a pydantic model are closed (`additionalProperties` false) unless the model sets it. A pydantic
     model ignores unknown properties, so generating them is useless. A dict is used unchanged.
+
+    >>> JsonSchema({"type": "integer"}, whitespace="compact").as_dict()
+    {'json_schema': {'type': 'integer'}, 'whitespace': 'compact'}
     """
 
     FORM = "json_schema"
@@ -128,6 +153,9 @@ class GrammarConstraint(Constraint):
     """The text is one that a context-free grammar derives.
 
     syntax  "lark", "gbnf" (llama.cpp's) or "ebnf" (W3C's or ISO 14977's)
+
+    >>> GrammarConstraint('root ::= "a" root | "b"', "gbnf").as_dict()["syntax"]
+    'gbnf'
     """
 
     FORM = "grammar"
@@ -142,6 +170,9 @@ class Length(Constraint):
     """Bounds on the text's words, characters and sentences.
 
     The bounds can be combined. `sentences` is an exact number, or a pair of a minimum and a maximum.
+
+    >>> Length(min_words=3, sentences=(1, 2)).as_dict()
+    {'min_words': 3, 'sentences': {'min': 1, 'max': 2}}
     """
 
     def __init__(
@@ -165,6 +196,10 @@ class DfaConstraint(Constraint):
 
     transitions   such as {"from": "s", "to": "t", "when": "dog & !cat"}, or with "bytes" or "text" in place of "when"
     propositions  what their names mean: words, a Word, a Match, or the API's JSON
+
+    >>> step = {"from": "s", "to": "t", "when": "dog"}
+    >>> DfaConstraint(start="s", accepting=["t"], transitions=[step]).as_dict()["dfa"]["accepting"]
+    ['t']
     """
 
     FORM = "dfa"

@@ -35,6 +35,9 @@ class Formula(Constraint):
 
     op     the operator as the grammar writes it; "name" for a proposition
     parts  the operands
+
+    >>> (F("dog") & G(~Word("cat"))).as_dict()
+    {'ltlf': 'F(dog) & G(!cat)'}
     """
 
     FORM = "ltlf"
@@ -135,6 +138,9 @@ class Word(NamedProposition):
     case_sensitive  False: upper and lower case are equal
     name            its name in word traces
     Raises ValueError for a word of white space alone.
+
+    >>> G(Word("dog", "puppy", name="pet") >> X("runs")).as_dict()
+    {'ltlf': 'G(pet -> X(runs))', 'propositions': {'pet': ['dog', 'puppy']}}
     """
 
     forms: tuple[str, ...]
@@ -171,7 +177,11 @@ class Word(NamedProposition):
 
 
 class Match(NamedProposition):
-    """The word or punctuation mark here matches the whole pattern. `name`: its name in word traces."""
+    """The word or punctuation mark here matches the whole pattern. `name`: its name in word traces.
+
+    >>> F(Match("[0-9]+", name="number")).as_dict()["propositions"]
+    {'number': {'regex': '[0-9]+'}}
+    """
 
     pattern: str
 
@@ -194,6 +204,9 @@ class Ltlf(Constraint):
     """An LTLf formula in the API's grammar.
 
     propositions  what their names mean: words, a Word, a Match, or the API's JSON
+
+    >>> Ltlf("F(pet)", {"pet": ["dog", "cat"]}).as_dict()
+    {'ltlf': 'F(pet)', 'propositions': {'pet': ['dog', 'cat']}}
     """
 
     FORM = "ltlf"

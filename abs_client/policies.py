@@ -15,6 +15,9 @@ class Policy:
     max_calls  how many calls may still be made; None for any number
     assume     results to count on, such as "result(approve, ok = true)"
     decl       more rules, as the text of a Declare file
+
+    >>> Policy(["precedence(confirm, delete)"], max_calls=4).as_dict()
+    {'rules': ['precedence(confirm, delete)'], 'max_calls': 4}
     """
 
     rules: Sequence[str] = ()

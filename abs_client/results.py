@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal
 
-from abs_client._json import ReadsJson
-from abs_client._notebook import automaton_html, generated_html
+from abs_client._json import JsonText
+from abs_client._notebook import automaton_html, checked_html, decoded_html, generated_html
 from abs_client.explanations import CompileWarning, Explanation, State, Transition
 
-T = TypeVar("T")
 _NOT_JSON = {"json_name": None}  # metadata of a field that is not read from the response
 
 
@@ -84,7 +82,7 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class GeneratedText:
+class GeneratedText(JsonText):
     """One text that satisfies the constraint.
 
     log_prob    sum of its tokens' log-probs
@@ -109,25 +107,6 @@ class GeneratedText:
     captures: tuple[Capture, ...] | None = None
     message: dict[str, Any] | None = None
     raw_text: str | None = None
-
-    @overload
-    def parse(self, model: None = None) -> Any: ...
-    @overload
-    def parse(self, model: type[T]) -> T: ...
-    @overload
-    def parse(self, model: ReadsJson[T]) -> T: ...
-    def parse(self, model: Any = None) -> Any:
-        """Parse the text as JSON, into plain values or a pydantic model.
-
-        model  a pydantic model or TypeAdapter
-        """
-        # By the methods, not the class: this package does not import pydantic.
-        for name in ("model_validate_json", "validate_json"):
-            if callable(read_json := getattr(model, name, None)):
-                return read_json(self.text)
-        if model is not None:
-            raise TypeError(f"parse takes a pydantic model or a TypeAdapter, not {model!r}")
-        return json.loads(self.text)
 
 
 @dataclass(frozen=True)
@@ -239,7 +218,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class GenerateResult(Result):
+class GenerateResult(Result, JsonText):
     """Texts that satisfy the constraint, best first. `id` is the job's; `seed` repeats a sample, else it is None.
 
     not_enforced  JSON pointers of schema keywords and formats that have no effect
@@ -266,16 +245,6 @@ class GenerateResult(Result):
     def texts(self) -> tuple[str, ...]:
         """All texts, best first."""
         return tuple(choice.text for choice in self.choices)
-
-    @overload
-    def parse(self, model: None = None) -> Any: ...
-    @overload
-    def parse(self, model: type[T]) -> T: ...
-    @overload
-    def parse(self, model: ReadsJson[T]) -> T: ...
-    def parse(self, model: Any = None) -> Any:
-        """Parse the best text as JSON, with a pydantic model or TypeAdapter."""
-        return self.choices[0].parse(model)
 
     def _repr_html_(self) -> str:
         return generated_html(self)
@@ -305,6 +274,9 @@ class DecodeResult(Result):
     trace: tuple[LabelStep, ...]
     timings: Timings
 
+    def _repr_html_(self) -> str:
+        return decoded_html(self)
+
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -329,6 +301,9 @@ class CheckResult:
 
     def __bool__(self) -> bool:
         return self.satisfied
+
+    def _repr_html_(self) -> str:
+        return checked_html(self)
 
 
 @dataclass(frozen=True)

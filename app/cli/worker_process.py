@@ -34,7 +34,7 @@ def run_worker(queue: str, settings: Settings) -> None:
 
     Raises SettingsInvalid for storage in memory, an absent engine or an unknown queue.
     """
-    queues = _queues(queue, settings)
+    queues = worker_queues(queue, settings)
     for name in ("broker", "store"):
         if getattr(settings.storage, name).startswith("memory:"):
             raise SettingsInvalid(
@@ -72,7 +72,7 @@ async def _work(queue: str, queues: tuple[str, ...], settings: Settings) -> None
             raise
 
 
-def _queues(queue: str, settings: Settings) -> tuple[str, ...]:
+def worker_queues(queue: str, settings: Settings) -> tuple[str, ...]:
     """The queues that a worker of `queue` serves. `generate/NAME` is one model's, the first one's, too."""
     by_model = {f"generate/{source.name}": (source.queue,) for source in model_sources(settings)}
     queues = by_model | {kind: queues_of(settings, (kind,)) for kind in QUEUES}

@@ -35,13 +35,14 @@ SYNC_NAMES = {
     "aclose": "close", "__aiter__": "__iter__", "__anext__": "__next__", "__aenter__": "__enter__",
     "__aexit__": "__exit__",
 }  # fmt: skip
-VARYING = {"id", "timings", "compile_ms", "raw", "svg"}  # fields that two equal requests do not share
+VARYING = {"id", "timings", "compile_ms", "total_ms", "raw", "svg"}  # fields that two equal requests do not share
 
 DOG = F("dog") & Keywords("ball")
 POLICY = Policy(["precedence(confirm, delete)"])
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("confirm", "delete")]
 CALLS: dict[str, Callable[[Any, str], Any]] = {
     "generate": lambda client, _: client.generate("sentence:", DOG, max_tokens=12, n=2, trace=True),
+    "generate_rows": lambda client, _: client.generate_rows(["sentence:", "A"], DOG, max_tokens=12),
     "stream": lambda client, _: client.stream("sentence:", DOG, max_tokens=12, beams=4, rejected_top_k=2),
     "compile": lambda client, _: client.compile(DOG),
     "check": lambda client, _: client.check(DOG, "a dog", conjuncts=True),
@@ -77,7 +78,7 @@ def automaton(url: str) -> str:
 
 def sync_name(text: str) -> str:
     """The synchronous name of a name, type or docstring."""
-    words = {"aclose": "close", "StopAsyncIteration": "StopIteration"}
+    words, text = {"aclose": "close", "StopAsyncIteration": "StopIteration"}, text.replace("await ", "")
     return re.sub(r"\w+", lambda word: words.get(word[0], word[0].removeprefix("Async")), text)
 
 
@@ -115,6 +116,8 @@ def comparable(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return type(value), {name: comparable(item) for name, item in fields.items() if name not in VARYING}
+    if isinstance(value, dict):
+        return {name: comparable(item) for name, item in value.items() if name not in VARYING}
     if isinstance(value, list | tuple):
         return [comparable(item) for item in value]
     return value

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from abs_client import AsyncClient, Client, ConnectionFailedError, F, GenerateResult, TokenStep, TracedWord
+from abs_client import (
+    AsyncClient,
+    Client,
+    ConnectionFailedError,
+    F,
+    GenerateResult,
+    JsonSchema,
+    Keywords,
+    TokenStep,
+    TracedWord,
+)
 from abs_client._json import read
 from abs_client._notebook import ROWS_MAX
 from abs_client._transport import Endpoint
@@ -106,6 +116,22 @@ def test_a_real_result_shows_text_trace_and_automaton(url: str) -> None:
         and "img" in compilation_page.tags
     )
     assert "img" in read_inert(automaton._repr_html_()).tags
+
+
+def test_checks_and_decodings_are_shown(url: str) -> None:
+    with Client(url) as client:
+        failed = client.check(F("dog") & Keywords("ball"), "A dog sleeps.", conjuncts=True)
+        passed = client.check(F("dog"), "A dog sleeps.")
+        invalid = client.check(JsonSchema({"type": "array", "items": {"type": "integer"}}), '[1, "<b>"]')
+        decoded = client.decode([[-0.1, -3.0], [-0.1, -2.0]], F("b"), ["a", "b"])
+    text = read_inert(failed._repr_html_()).text
+    assert "not satisfied, violated at character or label 13" in text and "parts of the constraint" in text
+    assert "satisfied" in read_inert(passed._repr_html_()).text and "sleeps" in text
+    assert "$[1]" in read_inert(invalid._repr_html_()).text
+    reader = read_inert(decoded._repr_html_())
+    assert "a b" in reader.text and "label trace" in reader.text and "img" in reader.tags
+    evil = replace(decoded, labels=(EVIL,), svg=None)
+    assert EVIL in read_inert(evil._repr_html_()).text
 
 
 def test_the_automaton_image_is_fetched_once_on_display() -> None:

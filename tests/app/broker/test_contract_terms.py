@@ -178,6 +178,12 @@ async def test_a_cancelled_job_is_not_found_by_its_key(broker: Broker) -> None:
     assert await broker.submit("q", "k", b"", SubmitOptions(key_ttl_s=60)) != job_id
 
 
+async def test_a_job_keeps_the_name_of_its_queue(broker: Broker) -> None:
+    for queue in ("generate/stories", "generate/some/model:v9"):
+        job_id = await broker.submit(queue, queue, b"")
+        assert (await broker.state(job_id)).queue == queue
+
+
 async def test_a_job_reports_its_state_and_position(broker: Broker) -> None:
     with pytest.raises(JobUnknown):
         await broker.state("never")

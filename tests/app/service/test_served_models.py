@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from app.cli.worker_process import worker_queues
 from app.errors import SettingsInvalid
 from app.models import model_sources, open_model_files, queues_of
 from app.settings import BUILT_IN, Settings
@@ -16,6 +20,9 @@ from tests.app import fake_handlers
 from tests.app.conftest import service_client
 from tests.app.event_stream import events
 from tests.app.observability.metric_samples import increase, scrape
+from tests.servers.forkserver import start_process
+from tests.servers.redis_server import RedisServer
+from tests.servers.service_process import serving
 
 NAMES = ("captions", "stories")
 PROMPT, CONSTRAINT = "One day, a", {"keywords": ["dog", "boat", "moon"], "ordered": True}
@@ -144,6 +151,37 @@ def test_text_is_tokenized_by_the_selected_model(both: TestClient) -> None:
         assert ids["max_model_len"] == open_model_files(BUILT_IN[model]).context_tokens
         text = both.post("/detokenize", json={"model": model, "tokens": ids["tokens"]}).json()["prompt"]
         assert text.endswith("Once upon a time")
+
+
+def test_each_model_may_have_its_worker_process(tmp_path: Path, redis_server: RedisServer) -> None:
+    variables = {
+        "ABS_MODEL": ",".join(NAMES), "ABS_BROKER": redis_server.url, "ABS_STORE": redis_server.url,
+        "ABS_SECRET": "s" * 32, "ABS_EMBEDDED_WORKERS": "",
+    }  # fmt: skip
+    workers = []
+    for queue in ("compile", "generate/captions", "generate/stories"):
+        log, output = (tmp_path / f"{queue.replace('/', '-')}.{kind}" for kind in ("log", "out"))
+        workers.append(start_process(["app.main", "worker", queue], os.environ | variables, log, output))
+    try:
+        with serving(tmp_path, **variables) as api:
+            api.wait_until_ready()
+            for model in NAMES:
+                answer = httpx2.post(f"{api.url}/generate", json=REQUEST | {"model": model}, timeout=60).json()
+                assert (answer["model"], answer["choices"][0]["text"]) == (model, TEXTS[model])
+    finally:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait(timeout=60)
+
+
+def test_a_worker_serves_one_queue_or_those_of_all_models() -> None:
+    settings = Settings.of(model=NAMES)
+    assert worker_queues("generate", settings) == ("generate", "generate/stories")
+    assert worker_queues("generate/captions", settings) == ("generate",)
+    assert worker_queues("compile", settings) == ("compile",)
+    with pytest.raises(SettingsInvalid, match="there are compile, generate, generate/captions, generate/stories"):
+        worker_queues("generate/story", settings)
 
 
 def test_sources_have_names_queues_and_digests() -> None:
