@@ -31,8 +31,6 @@ PAGE_NOTES = """
 From a clone to an answer in the page, on a machine that has only Python, make and git: the machine's time, and the time
 for typing at the speed of people of average skill, 32.5 words a minute for copied commands and 19 for the composed
 constraint (Karat et al., 1999); without reading. Most of `make demo` is fetching and unpacking PyTorch.
-The steps in the page: opened, an example answered by a click, the own constraint drawn, answered, a budget refused, the
-request copied.
 """
 
 

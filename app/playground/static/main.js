@@ -15,7 +15,7 @@ import { ConstraintForm } from "./forms/forms.js";
 import { LatticeView } from "./lattice/lattice.js";
 import { LiveCompiler, correctionButton } from "./live.js";
 import { Meaning } from "./meaning.js";
-import { showModels, withModel } from "./models.js";
+import { chosenModel, preferModel, showModels, withModel } from "./models.js";
 import { Options } from "./options.js";
 import { initKeyForm, initThemeButton } from "./page-shell.js";
 import { isLink, linkOf, readLink } from "./permalink.js";
@@ -75,7 +75,7 @@ class Playground {
     if (byId("generate").disabled) return;
     const request = await this.request();
     if (!request) return;
-    history.replaceState(null, "", await linkOf({ ...request, options: this.options.changes() }));
+    history.replaceState(null, "", await linkOf({ ...request, options: this.options.changes(), model: chosenModel() }));
     await this.run.start(request);
   }
 
@@ -268,7 +268,11 @@ class Playground {
     const notice = byId("notice");
     if (!isLink(location.hash)) return false;
     try {
-      this.#write(await readLink(location.hash));
+      const state = await readLink(location.hash);
+      preferModel(state.model);
+      this.#write(state);
+      this.#forgetExample();
+      if (this.model) await this.#loadModel();
       notice.hidden = true;
       return true;
     } catch {
@@ -282,7 +286,7 @@ class Playground {
   async #share() {
     let link;
     try {
-      link = await linkOf({ ...this.#currentRequest(), options: this.options.changes() });
+      link = await linkOf({ ...this.#currentRequest(), options: this.options.changes(), model: chosenModel() });
     } catch (error) {
       if (!(error instanceof IncompleteForm)) throw error;
       return this.setStatus(error.message);
@@ -312,7 +316,9 @@ class Playground {
   async #loadModel() {
     try {
       const { data } = await askJson("GET", "/v1/models");
+      const wanted = chosenModel();
       showModels(byId("served"), data, (card) => this.#useModel(card));
+      if (chosenModel() !== wanted) this.live.compile();  // a link named a model that is not served here
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
       this.showProblem(error.problem);

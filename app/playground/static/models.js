@@ -9,6 +9,14 @@ let chosen = null;  // by name; null for the default, which requests need not na
 /** The body of a request to a path, with the chosen model. */
 export const withModel = (path, body) => (chosen && body && PATHS.includes(path) ? { model: chosen, ...body } : body);
 
+/** The name of the chosen model; null for the default. */
+export const chosenModel = () => chosen;
+
+/** Chooses a model by name before `showModels` shows it; a name that is not served chooses the default then. */
+export function preferModel(id) {
+  chosen = id ?? null;
+}
+
 /** The names of the models that are not chosen. */
 export const otherModels = () => cards.map((card) => card.id).filter((id) => id !== (chosen ?? cards[0].id));
 

@@ -9,9 +9,10 @@ const BYTES_MAX = 1_048_576;  // decompressed: a short link must not fill the me
 /** Whether a fragment looks like such a link, broken or not. */
 export const isLink = (fragment) => LINK_START.test(fragment);
 
-/** The fragment of {prompt, constraint, options}. */
-export async function linkOf({ prompt, constraint, options }) {
-  const content = new TextEncoder().encode(JSON.stringify({ p: prompt, c: constraint, o: options }));
+/** The fragment of {prompt, constraint, options, model}; the model is null for the default. */
+export async function linkOf({ prompt, constraint, options, model = null }) {
+  const state = { p: prompt, c: constraint, o: options, ...(model === null ? {} : { m: model }) };
+  const content = new TextEncoder().encode(JSON.stringify(state));
   if (!("CompressionStream" in window)) return `#v1.j.${toBase64(content)}`;
   return `#v1.z.${toBase64(await transform(content, new CompressionStream("deflate-raw"), Infinity))}`;
 }
@@ -22,10 +23,11 @@ export async function readLink(fragment) {
   if (!match || fragment.length > CHARS_MAX) throw new Error("not a link of this version");
   const bytes = fromBase64(match[2]);
   const content = match[1] === "j" ? bytes : await transform(bytes, new DecompressionStream("deflate-raw"), BYTES_MAX);
-  const { p: prompt, c: constraint, o: options = {} } = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(content));
+  const { p: prompt, c: constraint, o: options = {}, m: model = null } = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(content));
   const objects = [constraint, options].every((object) => typeof object === "object" && object !== null && !Array.isArray(object));
-  if (typeof prompt !== "string" || !objects) throw new Error("not what a link holds");
-  return { prompt, constraint, options };
+  const isNamed = model === null || typeof model === "string";
+  if (typeof prompt !== "string" || !objects || !isNamed) throw new Error("not what a link holds");
+  return { prompt, constraint, options, model };
 }
 
 async function transform(bytes, stream, bytesMax) {

@@ -44,6 +44,11 @@ def choose(page: Page, example: str) -> None:
     page.locator("#status").evaluate("status => { status.textContent = ''; }")  # the status of the previous run
     page.locator("#gallery").get_by_role("button", name=example, exact=True).click()
     expect(page.locator("#status")).to_have_text(re.compile("^Done: "))
+    expect_answers(page)
+
+
+def expect_answers(page: Page) -> None:
+    """Wait for the verdicts of both answers."""
     expect(page.locator(".constrained .result-verdict")).to_have_text(VERDICT)
     expect(page.locator(".unconstrained .result-verdict")).to_have_text(re.compile(r"^[✓✗] .* (cut|ended) after \d+"))
 

@@ -32,6 +32,25 @@ def test_a_chosen_model_compiles_and_answers(page: Page) -> None:
     assert model_of(generation.value) == "stories"
 
 
+def test_a_link_names_its_model(page: Page) -> None:
+    visit(page)
+    page.get_by_label("Model", exact=True).select_option("stories")
+    wait_for_compilation(page)
+    generate(page)
+    link = page.url.partition("#")[2]
+    page.goto("about:blank")
+    visit(page, f"#{link}")
+    expect(page.get_by_label("Model", exact=True)).to_have_value("stories")
+    wait_for_compilation(page)
+    make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
+    state = {"prompt": "A", "constraint": {"ltlf": "F(dog)"}, "options": {}, "model": "gone"}
+    unknown = page.evaluate(make, state)
+    page.goto("about:blank")
+    visit(page, unknown)
+    expect(page.get_by_label("Model", exact=True)).to_have_value("captions")
+    wait_for_compilation(page)
+
+
 def test_other_models_stand_in_the_comparison(page: Page) -> None:
     visit(page)
     wait_for_compilation(page)

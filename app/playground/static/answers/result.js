@@ -81,7 +81,7 @@ export class Result {
 
 /** The most probable next tokens, one after the other, up to the budget. */
 async function complete(prompt, max_tokens, model, signal) {
-  const body = { model, prompt, max_tokens, temperature: 0 };
+  const body = { model: model || undefined, prompt, max_tokens, temperature: 0 };
   const { choices: [choice], usage } = await askJson("POST", "/v1/completions", { body, signal });
   return { text: choice.text, cut: choice.finish_reason === "length", tokens: usage.completion_tokens };
 }
