@@ -72,19 +72,20 @@ def run_batch(
     wanted = {line: _checked(requests, line, fields) for line, fields in _read(requests)}
     answered = _answered(answers)
     unanswered = {line: fields for line, fields in wanted.items() if line not in answered}
-    columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     shown = Progress(*columns, console=console, disable=not console.is_terminal)
     with answers.open("a", encoding="utf-8") as sink, shown as progress:
-        task = progress.add_task("", total=len(wanted), completed=len(wanted) - len(unanswered))
+        task = progress.add_task("starting", total=len(wanted), completed=len(wanted) - len(unanswered))
         return asyncio.run(_send_all(
-            unanswered, connect, concurrency=concurrency, sink=sink, advance=lambda: progress.advance(task)
+            unanswered, connect, concurrency=concurrency, sink=sink, advance=lambda: progress.advance(task),
+            begin=lambda: progress.update(task, description="requests"),
         ))
 
 
 async def _send_all(
     requests: dict[int, dict[str, Any]], connect: Callable[[], AbstractAsyncContextManager[AsyncClient]],
-    *, concurrency: int, sink: TextIO, advance: Callable[[], None],
+    *, concurrency: int, sink: TextIO, advance: Callable[[], None], begin: Callable[[], None],
 ) -> list[str | None]:
     """The error code of each request, None for an answer."""
     codes, waiting = list[str | None](), iter(requests.items())
@@ -103,6 +104,7 @@ async def _send_all(
 
     if requests:
         async with connect() as client, asyncio.TaskGroup() as group:
+            begin()  # a service in this process has loaded its model by now
             for _ in range(concurrency):
                 group.create_task(send(client))
     return codes
