@@ -31,7 +31,7 @@ def policy_commands(create_app: CreateApp) -> typer.Typer:
     def check(
         policy: PolicyFile,
         messages: Annotated[Path, Arg(exists=True, dir_okay=False, help="the messages, as JSON")],
-        tools: ToolsFile = None, as_json: AsJson = False, url: Url = None,
+        *, tools: ToolsFile = None, as_json: AsJson = False, url: Url = None,
     ) -> None:
         """Check a conversation: which event broke which rule, and what may come next."""
         rules, turns, known = _policy(policy), _list(messages), None if tools is None else _list(tools)
