@@ -11,7 +11,7 @@ The package imports httpx2 and nothing of the service. Modules with an underscor
 
 from abs_client._requests import DecodeOptions, GenerateOptions
 from abs_client._retry import Retry
-from abs_client.async_client import AsyncClient, AsyncJob, AsyncStream
+from abs_client.async_client import AsyncClient
 from abs_client.client import Client, Job, Stream
 from abs_client.constraints import AllOf, AnyOf, Constraint, LabelledConstraint, Not, RawConstraint, constraint_of
 from abs_client.errors import (
@@ -63,8 +63,16 @@ from abs_client.forms import (
     Keywords,
     Length,
     Regex,
+    SequenceOf,
+    capture,
+    free,
     gap,
+    one_of,
+    optional,
+    repeat,
+    token,
 )
+from abs_client.jobs import AsyncJob, AsyncStream
 from abs_client.ltlf import (
     EOS,
     FALSE,
@@ -114,7 +122,6 @@ from abs_client.results import (
     Violation,
 )
 from abs_client.rows import GenerateRow
-from abs_client.sequences import SequenceOf, capture, free, one_of, optional, repeat, token
 from abs_client.suggestions import apply_suggestion
 
 __all__ = [

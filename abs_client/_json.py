@@ -38,7 +38,7 @@ class JsonText:
     @overload
     def parse(self: _HasText, model: ReadsJson[T]) -> T: ...
     def parse(self: _HasText, model: Any = None) -> Any:
-        """Parse the (best) text as JSON, into plain values or a pydantic model.
+        """Parse the (best) text as JSON, also into a pydantic model.
 
         model  a pydantic model or TypeAdapter
         """

@@ -16,9 +16,10 @@ from abs_client._io import BlockingIo, run
 from abs_client._requests import GenerateOptions, Prompt
 from abs_client._retry import Retry
 from abs_client._transport import READ_S, Endpoint
-from abs_client.async_client import AsyncClient, AsyncJob, AsyncStream
+from abs_client.async_client import AsyncClient
 from abs_client.errors import AbsError
 from abs_client.events import Event
+from abs_client.jobs import AsyncJob, AsyncStream
 from abs_client.results import GenerateResult, JobState
 from abs_client.rows import AnyConstraint, GenerateRow, numbered, rows_of
 

@@ -135,7 +135,10 @@ def _findings(name: str, check: Check, settings: Settings) -> list[Finding]:
 def _settings_summary(settings: Settings) -> str:
     """The settings that differ from the defaults. Values that may contain a secret are hidden."""
     values, defaults = settings.values(), Settings.of(secret=settings.auth.secret).values()
-    changed = {name: value for name, value in values.items() if value != defaults[name]}
+    changed = {
+        name: ",".join(value) if isinstance(value, tuple) else value
+        for name, value in values.items() if value != defaults[name]
+    }  # fmt: skip
     # URLs may contain a password.
     texts = [name if name in FROM_FILES else f"{name} = {value}" for name, value in changed.items()]
     return "defaults except " + ", ".join(texts) if texts else "all defaults"

@@ -1,4 +1,4 @@
-"""Finds packages of other origin that have the names of this service's packages."""
+"""Finds packages of other origin with the names of ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shadowing() -> Iterator[str]:
 
 
 def rivals() -> Iterator[str]:
-    """Packages that would be imported from other folders, and distributions that own the same names."""
+    """Packages in other folders, and distributions that own the same names."""
     for entry in dict.fromkeys((str(Path.cwd()), *map(str, sys.path))):
         for name in NAMES:
             found = _origin(name, [entry])

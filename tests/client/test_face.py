@@ -60,8 +60,8 @@ OPTIONS: dict[type, str] = {
 ARGUMENTS = {"prompt", "messages", "constraint", "log_probs", "labels", "stream"}  # of the methods, beside the options
 JSON_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": tuple}
 PUBLIC = [
-    abs_client.client, abs_client.async_client, constraints, errors, events, explanations, forms, ltlf, policies,
-    results,
+    abs_client.client, abs_client.async_client, abs_client.jobs, constraints, errors, events, explanations, forms, ltlf,
+    policies, results,
 ]  # fmt: skip
 
 

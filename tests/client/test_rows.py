@@ -19,7 +19,7 @@ def rows(kind: str, url: str, *arguments: Any, **options: Any) -> list[GenerateR
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_text_is_a_row_in_the_order_of_the_prompts(kind: str, url: str) -> None:
+def test_each_text_is_a_row_in_order_of_prompts(kind: str, url: str) -> None:
     made = rows(kind, url, PROMPTS, F("dog"), max_tokens=12, n=2, concurrency=2)
     assert [(row["request"], row["prompt"], row["rank"]) for row in made] == [
         (number, prompt, rank) for number, prompt in enumerate(PROMPTS) for rank in (0, 1)
