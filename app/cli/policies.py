@@ -1,4 +1,4 @@
-"""The commands `abs policy`: they check conversations, and list what a policy allows."""
+"""The commands `abs policy`, which check conversations and list states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def policy_commands(create_app: CreateApp) -> typer.Typer:
         messages: Annotated[Path, Arg(exists=True, dir_okay=False, help="the messages, as JSON")],
         *, tools: ToolsFile = None, as_json: AsJson = False, url: Url = None,
     ) -> None:
-        """Check a conversation: which event broke which rule, and what may come next."""
+        """Say which event broke which rule, and what may come next."""
         rules, turns, known = _policy(policy), _list(messages), None if tools is None else _list(tools)
 
         async def send(client: AsyncClient, _: Observer) -> PolicyResult:

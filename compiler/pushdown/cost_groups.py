@@ -11,11 +11,11 @@ from compiler.automata import spread
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeastSums:
-    """Costs by pending of G groups, none of them empty, to which further costs are added.
+    """Costs by pending of G groups, to which others are added.
 
     pending  int [N]  of each cost
     cost     [N]
-    first    int [G]  the costs of group g are first[g] .. first[g + 1] - 1
+    first    int [G]  the costs of group g are first[g] .. first[g + 1] - 1; no group is empty
     """
 
     pending: np.ndarray
@@ -68,7 +68,7 @@ class CostGroups:
         return set(self.pending[self.first[group] : self.first[group + 1]].tolist())
 
     def sums(self, groups: np.ndarray) -> tuple[np.ndarray, LeastSums]:
-        """The costs of the groups that have any, beside the places of these in `groups`."""
+        """The costs of groups that have any, beside their places in `groups`."""
         place, counts = self.of(groups)
         filled = np.flatnonzero(counts)
         first = (np.cumsum(counts) - counts)[filled]

@@ -113,7 +113,7 @@ def _differences(
 def without_likeness(
     near: SparseTable, plain: SparseTable, *, near_column: np.ndarray, plain_column: np.ndarray, base: np.ndarray
 ) -> tuple[SparseTable, np.ndarray]:
-    """The entries of near states without those of their bases, whose entries are in `plain`.
+    """The entries of near states without those of their bases.
 
     They come to be alike where arrivals turn out to be equal. The columns are those of each class, int [C]. Returns the
     rows and the new columns of near states.

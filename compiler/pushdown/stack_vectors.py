@@ -78,7 +78,7 @@ class ExitCosts:
         return row
 
     def behind(self, symbol: int) -> tuple[np.ndarray, LeastSums]:
-        """The pendings that a symbol may be left with, and the costs of each."""
+        """The pendings that a symbol may be left with, with their costs."""
         found = self._symbols.get(symbol)
         if found is None:
             entries = slice(self._entries[symbol], self._entries[symbol + 1])

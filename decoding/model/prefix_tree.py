@@ -109,7 +109,10 @@ class PrefixTree:
         return slots, sees.view(rows * count, -1)[:, : self._used_slots]
 
     def entry_positions(self) -> Tensor:
-        """The position of each entry's token: int64 [P + used_slots]; those of holes mean nothing."""
+        """The position of each entry's token: int64 [P + used_slots].
+
+        Those of holes mean nothing.
+        """
         prompt = torch.arange(self.prompt, device=self._slot_position.device)
         return torch.cat([prompt, self._slot_position[: self._used_slots]])
 

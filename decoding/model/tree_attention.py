@@ -33,7 +33,7 @@ _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output
 
 
 def prompt_pairs_at_most(tokens: int, window: int) -> int:
-    """The most pairs of a row and an entry for which a prompt's attention needs a mask at a time."""
+    """The most pairs in one mask of a prompt."""
     rows = min(tokens, max(window, _PROMPT_ROWS))
     return rows * min(tokens, rows + window) if window < tokens else 0
 

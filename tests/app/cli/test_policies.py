@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def status(files: Path, running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit status of a command on the service, run where the files are."""
+    """The exit status of a command, run where the files are."""
     monkeypatch.chdir(files)
     return exit_status(monkeypatch, "policy", *arguments, "--url", running_service.url)
 

@@ -1,4 +1,4 @@
-"""Requests with 500 tools compile within the service's limits, and their answers are calls."""
+"""Requests with 500 tools compile within the limits, and are answered."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def edges_from(rows: EdgeRows) -> dict[tuple[int, int], int]:
 
 
 def drawn(draw: random.Random, states: list[int], classes: range) -> dict[tuple[int, int], int]:
-    """Edges whose states act alike in groups of three, but for their arrivals."""
+    """Edges of states that are alike in groups of three."""
     found = {}
     for state in states:
         alike = random.Random(f"{states} {state // 3}")

@@ -1,4 +1,4 @@
-"""Each family of models against full forward passes, and the table of them in the documentation."""
+"""Each family of models against full passes, and the table of them."""
 
 from __future__ import annotations
 
