@@ -100,14 +100,21 @@ def checks_section(run: dict[str, Any]) -> str:
 def summary_line() -> str:
     """The README's line: what compiles, and what is valid when cut."""
     by_engine = _by_engine(stored_rows())
-    compiled = _compiled_shares(by_engine)
+    compiled = ", ".join(_compiled_beside(name, rows, by_engine["ours"]) for name, rows in by_engine.items())
     if whole := _compiled_shares(_by_engine(stored_rows(COMPILE_ROWS))):
         compiled += f"; of the whole final part, {whole}"
     cuts = ", ".join(f"{name} {share_of(*cut_verdicts(rows, 'hurried', -1))}" for name, rows in by_engine.items())
     return (
-        f"Public JSON schemas (MaskBench) that compile: {compiled}. Valid when a generation that prefers to end is cut "
-        f"at twice the least budget: {cuts}."
+        f"Public JSON schemas (MaskBench) that compile: {compiled}. Valid texts where the allowed token is taken that "
+        f"ends soonest (EOS, then closing quotes and brackets), up to twice the least budget: {cuts}."
     )
+
+
+def _compiled_beside(name: str, rows: Sequence[Row], ours: Sequence[Row]) -> str:
+    """The share that an engine compiles, beside ours of the same schemas."""
+    share, names = share_of(sum(map(is_compiled, rows)), len(rows)), {row["name"] for row in rows}
+    same = [row for row in ours if row["name"] in names]
+    return f"{name} {share}" if len(same) == len(ours) else f"{name} {share} (ours {sum(map(is_compiled, same))})"
 
 
 def _compiled_shares(by_engine: Mapping[str, Sequence[Row]]) -> str:

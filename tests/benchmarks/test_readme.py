@@ -15,7 +15,7 @@ from benchmarks.report.results_page import stored_runs
 
 def row(system: str, share: float, **metrics: float) -> dict[str, Any]:
     counts = {"sets": 4, "errors": 0, "error": ""}
-    return counts | {"model": "m", "family": "f", "system": system, "complete": share} | metrics
+    return counts | {"model": "captions", "family": "f", "system": system, "complete": share} | metrics
 
 
 COMMONGEN = {
@@ -48,7 +48,7 @@ def test_only_text_between_the_marks_is_replaced(tmp_path: Path, monkeypatch: py
     write_readme({"runtimes": RUNTIMES})
     text = readme.read_text(encoding="utf-8")
     assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"{END}\nafter\n") and "old" not in text
-    assert "the built-in model: ours 2.00, HMM 4.00." in text
+    assert "this service's engine: ours 2.00, HMM 4.00." in " ".join(text.split())
     readme.write_text("no marks\n", encoding="utf-8")
     write_readme({})
     assert readme.read_text(encoding="utf-8") == "no marks\n"
@@ -57,7 +57,7 @@ def test_only_text_between_the_marks_is_replaced(tmp_path: Path, monkeypatch: py
 def test_shares_and_losses_are_named() -> None:
     text = summary({"commongen": COMMONGEN})
     assert "| **ours, 16 beams** | 100 % |" in text and "| Outlines | 25 % |" in text
-    assert "- f, m: ROUGE-L 50.0, Outlines 55.0 (25 % satisfy the constraint)" in text
+    assert "- f, captions: ROUGE-L 50.0, Outlines 55.0 (25 % satisfy the constraint)" in text
     assert "ms for an answer" not in text and "HMM" not in text  # Outlines does not keep it all
     assert "XGrammar" not in text  # constraints that it cannot express are left out
     assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
@@ -66,15 +66,15 @@ def test_shares_and_losses_are_named() -> None:
 def test_a_faster_system_with_full_coverage_is_named() -> None:
     times = {"ours, 16 beams": 90.0, "ours, 1 beam": 40.0, "guidance": 30.0, "Outlines": 20.0, "llguidance": 99.0}
     rows = [
-        {"model": "m", "share": 0.1, "system": name, "coverage": 0.5 if name == "Outlines" else 1.0, "rouge_l": 9.0,
+        {"model": "stories260k", "share": 0.1, "system": name, "coverage": 0.5 if name == "Outlines" else 1.0, "rouge_l": 9.0,
          "bleu_4": 9.0, "prepare_ms": 10.0, "answer_ms": ms}
         for name, ms in times.items()
     ]  # fmt: skip
     text = summary({"infilling": {"rows": rows}})
-    assert "- 10% masked, m: 100 ms for an answer, guidance 40, ours with 1 beam 50\n\nguidance decodes" in text
+    assert "- 10% masked, stories260k: 100 ms for an answer, guidance 40, ours with 1 beam 50\n\nguidance decodes" in text
     assert text.count("ms for an answer") == 1 and "The HMM" not in text
     faster_rows = [row | {"share": 0.2, "coverage": 0.25} for row in rows if row["system"] == "guidance"]
-    assert "| stories with gaps, m |" in text
+    assert "| stories with gaps |" in text
     assert "| guidance | 62 % |" in summary({"infilling": {"rows": rows + faster_rows}})
 
 

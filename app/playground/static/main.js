@@ -136,7 +136,7 @@ class Playground {
     this.markExample = fillGallery(byId("gallery"), (example) => (this.#load(example), this.generate()));
     preset.append(el("option", { value: "" }, "More examples…"), ...PRESETS.map(({ name }, number) => el("option", { value: number }, name)));
     preset.addEventListener("change", () => preset.value && (this.markExample(null), this.#write(PRESETS[preset.value])));
-    this.prompt.addEventListener("input", () => (this.showProblem(null), this.#updateCode()));
+    this.prompt.addEventListener("input", () => (this.showProblem(null), this.views.result.outdate(), this.#updateCode()));
     byId("generate").addEventListener("click", () => this.generate());
     byId("stop").addEventListener("click", () => this.run.stop());
     byId("share").addEventListener("click", () => this.#share());
@@ -153,6 +153,7 @@ class Playground {
   #onEdit() {
     this.#forgetExample();
     this.showProblem(null);
+    this.views.result.outdate();
     this.live.onEdit();
     this.#updateCode();
   }
@@ -176,6 +177,7 @@ class Playground {
   }
 
   #onOptions() {
+    this.views.result.outdate();
     this.budget.update();
     this.#checkBudget();
     this.#updateCode();
@@ -259,6 +261,7 @@ class Playground {
     this.form.write(constraint);
     this.options.write(options);
     this.budget.update();
+    this.views.result.outdate();
     this.showProblem(null);
     this.#updateCode();
     this.live.compile();

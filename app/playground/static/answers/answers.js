@@ -24,7 +24,8 @@ export class Answers {
         el("span", { class: "answer-text" }, choice.text ? tokenName(choice.text.slice(spaced ? 1 : 0)) : "(the empty text)"),
         el("span", { class: "soft small" }, `${choice.satisfied ? "✓ satisfied" : "✗ not satisfied"} · log-prob ${formatFigure(choice.log_prob, 2)}`)));
     });
-    this.container.replaceChildren(el("fieldset", {}, el("legend", { class: "out-of-sight" }, "Answers, best first"), el("ul", {}, ...items)));
+    this.container.replaceChildren(el("fieldset", {}, el("legend", { class: "out-of-sight" }, "Answers, best first"), el("ul", {}, ...items)),
+      choices.length > 1 ? el("p", { class: "soft small" }, "Best first. A search weighs log-probs by length (length_penalty), so a longer text may be ahead.") : "");
     this.choose(choices[0], 0);
   }
 }

@@ -19,8 +19,9 @@ export class Result {
     this.plainText = el("p", { class: "result-text" });
     this.plainVerdict = el("p", { class: "result-verdict" });
     this.chart = el("div", { class: "distances" });
+    this.note = el("p", { class: "soft small", hidden: true }, "The answer to the request before your change.");
     container.replaceChildren(
-      el("section", { class: "result-half constrained" }, el("h3", {}, "With the constraint"), this.text, this.verdict),
+      el("section", { class: "result-half constrained" }, el("h3", {}, "With the constraint"), this.text, this.verdict, this.note),
       el("section", { class: "result-half unconstrained" }, el("h3", {}, "The same model without it"), this.plainText, this.plainVerdict),
       this.chart);
   }
@@ -30,8 +31,15 @@ export class Result {
     this.control?.abort();
     this.control = new AbortController();
     this.container.hidden = false;
+    this.note.hidden = true;
     for (const part of [this.text, this.verdict, this.chart]) part.replaceChildren();
     this.#compare(request, model, this.control.signal);
+  }
+
+  /** The request was changed: what is shown, or still written, answers the one before. */
+  outdate() {
+    this.note.hidden = false;
+    this.verdict.classList.remove("good");
   }
 
   /** Shows the text that the search ranks first so far. */
