@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "Run the service"
 	@echo "  make setup        install into $(VENV)"
-	@echo "  make demo         start the service with its built-in model, answer three questions, stop"
+	@echo "  make demo         start the service with its built-in models, answer three questions, stop"
 	@echo "  make serve        run the service on http://127.0.0.1:8000 (HOST=... PORT=...)"
 	@echo "  make up           run API, workers and Redis as processes that are restarted when they die (PORT=...)"
 	@echo "  make image        build the container images abs-server:light, light-fado and cpu (minutes)"

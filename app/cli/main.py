@@ -209,7 +209,8 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         """Run the service. Alone, without ABS_MODEL, it has both built-in models."""
         settings = settings_of(host=host, port=port, model=model, log_level=log_level)
         # With a server there are other processes, which have to serve the same models.
-        if model is None and not is_set("model") and settings.storage.broker.startswith("memory:"):
+        chosen = model is not None or is_set("model") or is_set("model_sha256")
+        if not chosen and settings.storage.broker.startswith("memory:"):
             settings = settings.changed(model=tuple(BUILT_IN))
         _serve(create_app, settings)
 

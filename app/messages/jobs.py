@@ -40,7 +40,7 @@ from compiler.spec import Spec, spec_to_json
 class Versioned:
     """What every message carries beside its kind."""
 
-    version: Literal[5] = VERSION
+    version: Literal[6] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
@@ -50,6 +50,7 @@ class JobHeader(Versioned):
     owner       the caller whose share of the store holds the job's values; empty for no share
     written     when the job was written, Unix time in s, by the same clock as its deadline; other clocks may differ
     vocabulary  fingerprint of the vocabulary of the job's model; empty for a job that needs no model
+    model       name of the model that generates; empty for a job of another queue
     """
 
     # The defaults describe the request that is being handled when the job is created.
@@ -58,6 +59,7 @@ class JobHeader(Versioned):
     request_id: str = field(default_factory=logs.current_request)
     traceparent: str = field(default_factory=tracing.traceparent)
     vocabulary: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)

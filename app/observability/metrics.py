@@ -98,7 +98,7 @@ LAST_STEP = _gauge("abs_last_step_timestamp_seconds", "When the engine last ende
 # everything else
 GPU_BYTES = _gauge("abs_gpu_memory_bytes", "Memory of the model's GPU; absent without one", "kind")
 REDIS_ERRORS = _counter("abs_redis_errors_total", "Failed calls to the Redis server", "op")
-MODEL = _gauge("abs_model_info", "1, for the model that is served", "model", "revision", "tokenizer")
+MODEL = _gauge("abs_model_info", "1, for each model that is served", "model", "revision", "tokenizer")
 BUILD = _gauge("abs_build_info", "1, for this version; `compiler` is the format of its automata", "version", "compiler")
 
 REJECTED_CODES = (429, 503)
@@ -119,7 +119,7 @@ def redis_failed(op: str) -> None:
 
 
 def serves(model: str, revision: str, tokenizer: str, compiler: int) -> None:
-    """Sets the served model. `tokenizer` is the vocabulary's fingerprint, `compiler` the format of automata."""
+    """Sets a served model. `tokenizer` is the vocabulary's fingerprint, `compiler` the format of automata."""
     MODEL.labels(model, revision, tokenizer[:12]).set(1)
     BUILD.labels(__version__, str(compiler)).set(1)
 

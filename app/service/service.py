@@ -184,6 +184,7 @@ class Service:
             reply_paths=params.reply_paths,
             prompt_log_probs=params.prompt_log_probs,
             vocabulary=self._fingerprint,
+            model=self.model,
         )
         job_id = await self.jobs.submit_owned(
             self._queue, job, context, priority=params.priority, weight=params.weight
@@ -207,7 +208,7 @@ class Service:
         job = DecodeJob(
             constraint.automaton, params.log_probs, params.beams, params.alpha_min, params.gamma, arrived + timeout_s,
             arrived=arrived, names=constraint.names, compile_job=compile_job, spec=spec_to_wire(params.spec),
-            owner=context.owner, scorer=scorer, vocabulary=self._fingerprint,
+            owner=context.owner, scorer=scorer, vocabulary=self._fingerprint, model=self.model,
         )
         job_id = await self.jobs.submit_owned(
             self._queue, job, context, priority=params.priority, weight=params.weight
@@ -310,7 +311,7 @@ class Service:
         timeout_s = self.settings.requests.timeout_s_default
         async with time_limit(timeout_s):
             job = TokenizeJob(
-                prompt, time.time() + timeout_s, add_special_tokens, markers=markers, vocabulary=self._fingerprint
+                prompt, time.time() + timeout_s, add_special_tokens, markers=markers, model=self.model
             )
             return await self.jobs.run(
                 self._queue, request_id(), job, TokenizeJobResult, SubmitOptions(deadline_in_s=timeout_s)

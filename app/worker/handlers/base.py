@@ -81,10 +81,18 @@ class Handler:
 OpenHandler = Callable[[Settings], Handler]
 
 
-def dispatcher(queue: str, handles: Mapping[type[Job], Callable[[Any, Context], Result]]) -> Handle:
-    """A function that runs each kind of job by its function. It raises MessageInvalid for other kinds."""
+def dispatcher(queue: str, handles: Mapping[type[Job], Callable[[Any, Context], Result]], model: str = "") -> Handle:
+    """A function that runs each kind of job by its function.
+
+    It raises MessageInvalid for other kinds, and ModelChanged for jobs of another model than `model`.
+    """
 
     def handle(job: Job, context: Context) -> Result:
+        if job.model not in ("", model):
+            raise ModelChanged(
+                f"the job is of the model {job.model!r}, and this worker has {model!r}: give all processes the same "
+                "ABS_MODEL"
+            )
         if type(job) not in handles:
             raise MessageInvalid(f"the {queue} queue takes no job of kind {job.kind!r}")
         return handles[type(job)](job, context)

@@ -98,7 +98,8 @@ def open_handler(settings: Settings) -> Handler:
     metrics.serves(source.name, files.revision, files.vocabulary.fingerprint, FORMAT)
 
     handle = dispatcher(
-        "generate", {GenerateJob: generator.run, DecodeJob: labels.run, TokenizeJob: generator.prompts.tokenize}
+        "generate", {GenerateJob: generator.run, DecodeJob: labels.run, TokenizeJob: generator.prompts.tokenize},
+        source.name,
     )
     return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
 

@@ -9,18 +9,21 @@ import pytest
 
 import app.worker.handlers.compile as compile_handler
 from app.automaton_cache import automaton_secret
-from app.errors import JobFailed
+from app.errors import JobFailed, ModelChanged
 from app.messages import (
     CheckJob,
     CheckJobResult,
     CompileJob,
     CompileJobResult,
     Failure,
+    TokenizeJob,
+    TokenizeJobResult,
     automaton_hash,
     spec_to_wire,
 )
 from app.models import open_model_files
 from app.settings import Settings
+from app.worker.handlers.base import dispatcher
 from app.worker.sandbox import compile_task as compile_job
 from app.worker.sandbox.client import Sandbox
 from compiler.codec import encode
@@ -34,6 +37,14 @@ from tests.app.worker.fake_context import FakeContext
 
 SPEC = KeywordsSpec((("dog",),))
 LARGE = RegexSpec("(.*(a|b)){12}")
+
+
+def test_a_job_of_another_model_is_refused() -> None:
+    handle = dispatcher("generate", {TokenizeJob: lambda job, _: TokenizeJobResult(job.prompt, (), ())}, "captions")
+    for model in ("", "captions"):
+        handle(TokenizeJob("a", time.time(), model=model), FakeContext())
+    with pytest.raises(ModelChanged, match=r"'stories'.*'captions'.*ABS_MODEL"):
+        handle(TokenizeJob("a", time.time(), model="stories"), FakeContext())
 
 
 def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
