@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
@@ -146,20 +146,25 @@ class BackgroundClient:
 
     def __init__(self, sender: Sender) -> None:
         self._sender, self._display = sender, ProgressDisplay(Console(stderr=True))
-        self._started: Future[tuple[AsyncClient, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="client")
+        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+        self._started: Future[AsyncClient] = Future()
+        self._thread = threading.Thread(target=self._run, name="client")
 
     def __enter__(self) -> BackgroundClient:
-        with self._display:
-            self._thread.start()
-            self._client, self._loop, self._stop = self._started.result()
+        self._serving = self._loop.create_task(self._serve())
+        try:
+            with self._display:
+                self._thread.start()
+                self._client = self._started.result()
+        except BaseException:  # such as an interrupt while the model loads
+            self._end(self._serving.cancel)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._end(self._stop.set)
 
     def generate(self, messages: list[Message], options: Mapping[str, Any]) -> GenerateResult:
         """The next message. An interrupt cancels the request."""
@@ -184,12 +189,20 @@ class BackgroundClient:
     def _show(self, event: ProgressEvent) -> None:
         self._display.show(event)
 
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(asyncio.wait({self._serving}))
+
+    def _end(self, stop: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the start has failed
+            self._loop.call_soon_threadsafe(stop)
+        self._thread.join()
+
     async def _serve(self) -> None:
-        stop = asyncio.Event()
         try:
             async with self._sender.client(self._display, self._show) as client:
-                self._started.set_result((client, asyncio.get_running_loop(), stop))
-                await stop.wait()
+                self._started.set_result(client)
+                await self._stop.wait()
         except BaseException as error:
             if self._started.done():
                 raise

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
+import signal
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abs_client import AsyncClient
+from app.cli.chat import BackgroundClient
+from app.cli.sender import Sender
+from app.main import create_app
+from app.settings import QUEUES
 from tests.app.cli.test_commands import abs_command, exit_status
 from tests.servers.service_process import ServiceProcess
 
@@ -106,3 +115,22 @@ def test_a_conversation_runs_in_this_process_too() -> None:
 def test_a_service_that_is_away_is_reported() -> None:
     result = abs_command("chat", "--keyword", "dog", "--url", "http://127.0.0.1:9", stdin="Hello\n")
     assert result.returncode == 4 and result.stderr.startswith("abs: ")
+
+
+class LoadingSender(Sender):
+    """Sends an interrupt while the model loads."""
+
+    @asynccontextmanager
+    async def client(self, *_: object) -> AsyncIterator[AsyncClient]:
+        await asyncio.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await asyncio.sleep(5)
+        raise AssertionError("the interrupt did not end the loading")
+        yield AsyncClient()
+
+
+def test_an_interrupt_ends_the_loading_of_the_model() -> None:
+    client = BackgroundClient(LoadingSender(create_app, None, None, QUEUES, as_json=False))
+    with pytest.raises(KeyboardInterrupt), client:
+        pass
+    assert "client" not in [thread.name for thread in threading.enumerate()]
