@@ -19,15 +19,16 @@ from app.api.middleware.body import read_json
 from app.cli.exit_status import FAILED, UNSATISFIED, UNSATISFIED_CODES
 from app.cli.in_process import CreateApp, in_process
 from app.cli.processes import Model
+from app.cli.sender import remote_model, service_settings, settings_of
 from app.errors import AppError, InvalidJson
-from app.settings import QUEUES, Settings
+from app.settings import QUEUES
 
 LINE = "line"  # the field of an answer that has the number of its request's line
 POLICY_FIELDS = {field.name for field in fields_of(Policy)}
 
 
-def add_batch(app: typer.Typer, create_app: CreateApp, chosen: Callable[..., Settings]) -> None:
-    """Adds the command. `chosen` makes settings of the environment and the options."""
+def add_batch(app: typer.Typer, create_app: CreateApp) -> None:
+    """Adds the command."""
 
     @app.command(epilog="abs batch requests.jsonl answers.jsonl --url http://127.0.0.1:8000")
     def batch(
@@ -44,10 +45,10 @@ def add_batch(app: typer.Typer, create_app: CreateApp, chosen: Callable[..., Set
 
         def connect() -> AbstractAsyncContextManager[AsyncClient]:
             if url is not None:
-                return AsyncClient(url, chosen().auth.api_key)
-            return in_process(create_app, chosen(model=model), QUEUES, lambda _: None)
+                return AsyncClient(url, settings_of().auth.api_key)
+            return in_process(create_app, service_settings(model), QUEUES, lambda _: None)
 
-        codes = run_batch(requests, answers, connect, concurrency)
+        codes = run_batch(requests, answers, connect, concurrency, model=remote_model(model, url))
         unsatisfied = sum(code in UNSATISFIED_CODES for code in codes)
         failed = sum(code is not None for code in codes) - unsatisfied
         Console(stderr=True, highlight=False).print(
@@ -58,7 +59,8 @@ def add_batch(app: typer.Typer, create_app: CreateApp, chosen: Callable[..., Set
 
 
 def run_batch(
-    requests: Path, answers: Path, connect: Callable[[], AbstractAsyncContextManager[AsyncClient]], concurrency: int
+    requests: Path, answers: Path, connect: Callable[[], AbstractAsyncContextManager[AsyncClient]], concurrency: int,
+    *, model: str | None = None,
 ) -> list[str | None]:
     """Sends requests without an answer, and appends answers as they come.
 
@@ -66,12 +68,16 @@ def run_batch(
     answers      a file of JSON lines, each with the number of its request's line and `answer`, or `error`
     connect      opens the client
     concurrency  requests at a time
+    model        of requests that name none; None for the default of the service
     Returns the error code of each request that was sent, None for an answer. Raises AppError for a line that is no
     request, before any is sent.
     """
     wanted = {line: _checked(requests, line, fields) for line, fields in _read(requests)}
     answered = _answered(answers)
-    unanswered = {line: fields for line, fields in wanted.items() if line not in answered}
+    unanswered = {
+        line: fields if fields.get("model") is not None else fields | {"model": model}
+        for line, fields in wanted.items() if line not in answered
+    }  # fmt: skip
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     shown = Progress(*columns, console=console, disable=not console.is_terminal)

@@ -42,12 +42,12 @@ from app.cli.keys import key_commands
 from app.cli.policies import policy_commands
 from app.cli.processes import Model, add_processes
 from app.cli.render import show_checked, show_compiled, show_generated
-from app.cli.sender import Sender, remote_model, send_and_show, settings_of
+from app.cli.sender import Sender, remote_model, send_and_show, service_settings, settings_of
 from app.cli.watch import add_watch
 from app.errors import AppError, StorageDown
 from app.models import model_sources, open_model_files
 from app.observability import logs
-from app.settings import BUILT_IN, QUEUES, Settings, is_set
+from app.settings import QUEUES, Settings
 from app.wiring import check_storage, open_broker, open_store
 from app.worker.handler_loader import exit_if_still_loading
 
@@ -99,7 +99,7 @@ def _commands(create_app: CreateApp) -> typer.Typer:
     _add_generate(app, create_app)
     add_watch(app, create_app)
     add_chat(app, create_app)
-    add_batch(app, create_app, settings_of)
+    add_batch(app, create_app)
     _add_requests(app, create_app)
     _add_service(app, create_app)
     add_processes(app, settings_of)
@@ -207,12 +207,7 @@ def _add_service(app: typer.Typer, create_app: CreateApp) -> None:
         model: Model = None, log_level: str | None = None,
     ) -> None:
         """Run the service. Alone, without ABS_MODEL, it has both built-in models."""
-        settings = settings_of(host=host, port=port, model=model, log_level=log_level)
-        # With a server there are other processes, which have to serve the same models.
-        chosen = model is not None or is_set("model") or is_set("model_sha256")
-        if not chosen and settings.storage.broker.startswith("memory:"):
-            settings = settings.changed(model=tuple(BUILT_IN))
-        _serve(create_app, settings)
+        _serve(create_app, service_settings(model, host=host, port=port, log_level=log_level))
 
     @app.command(epilog="abs doctor --deep")
     def doctor(

@@ -18,12 +18,22 @@ from app.cli.in_process import ONCE, CreateApp, Observer, in_process
 from app.cli.progress import Display, ProgressDisplay
 from app.cli.render import show_error
 from app.models import model_sources, only
-from app.settings import Settings, read_settings
+from app.settings import BUILT_IN, Settings, is_set, read_settings
 
 
 def settings_of(**options: object) -> Settings:
     """The settings of the environment, overridden by options of the command line."""
     return read_settings(**{name: value for name, value in options.items() if value is not None})
+
+
+def service_settings(model: str | None, **options: object) -> Settings:
+    """The settings of a service in this process. Alone, without ABS_MODEL, it has both built-in models."""
+    settings = settings_of(model=model, **options)
+    # With a server there are other processes, which have to serve the same models.
+    chosen = model is not None or is_set("model") or is_set("model_sha256")
+    if not chosen and settings.storage.broker.startswith("memory:"):
+        return settings.changed(model=tuple(BUILT_IN))
+    return settings
 
 
 def remote_model(model: str | None, url: str | None) -> str | None:

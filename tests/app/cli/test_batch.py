@@ -13,6 +13,7 @@ from abs_client import AsyncClient
 from app.cli.batch import run_batch
 from app.errors import AppError
 from tests.app.cli.test_commands import abs_command
+from tests.client.scripted_server import answer, scripted_server
 from tests.servers.service_process import ServiceProcess
 
 DOG = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 12}
@@ -54,6 +55,23 @@ def test_a_further_run_sends_what_has_no_answer(tmp_path: Path, running_service:
     written = lines_of(answers)
     assert [line["line"] for line in written[:2]] == [2, 1] and {line["line"] for line in written[2:]} == {1, 3}
     assert run_batch(requests, answers, connect, 2) == []
+
+
+def test_each_request_may_name_a_built_in_model(tmp_path: Path) -> None:
+    requests = write(tmp_path / "requests", DOG, DOG | {"model": "stories"})
+    result = abs_command("batch", str(requests), str(tmp_path / "answers"))
+    assert result.returncode == 0, result.stderr
+    answers = {line["line"]: line["answer"]["model"] for line in lines_of(tmp_path / "answers")}
+    assert answers == {1: "captions", 2: "stories"}
+
+
+def test_requests_without_a_model_take_the_option(tmp_path: Path) -> None:
+    requests = write(tmp_path / "requests", DOG, DOG | {"model": None}, DOG | {"model": "stories"})
+    with scripted_server(answer(), answer(), answer()) as server:
+        options = ("--model", "captions", "--url", server.url, "--concurrency", "1")
+        result = abs_command("batch", str(requests), str(tmp_path / "answers"), *options)
+    assert result.returncode == 0, result.stderr
+    assert [request.body["model"] for request in server.requests] == ["captions", "captions", "stories"]
 
 
 @pytest.mark.parametrize(
