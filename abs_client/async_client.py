@@ -97,7 +97,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
 
         prompts      the texts to continue, or conversations
         constraint   one for all prompts, or a list with one for each
-        concurrency  requests at a time
+        concurrency  requests at a time, at least 1
         options      the fields of GenerateOptions, the same for all prompts
 
         An AbsError of a request becomes a row with its `error` and `detail`.
@@ -106,7 +106,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
         >>> [(row["prompt"], row["satisfied"]) for row in rows]  # pandas.DataFrame(rows) makes a table
         [('One day,', True), ('Today,', True)]
         """
-        requests_left = iter(numbered(prompts, constraint))
+        requests_left = iter(numbered(prompts, constraint, concurrency))
         rows: dict[int, list[GenerateRow]] = {}
 
         async def work() -> None:
@@ -118,9 +118,12 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient", None]):
                     outcome = error
                 rows[number] = list(rows_of(number, prompt, outcome))
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(work())
+        except ExceptionGroup as errors:  # of arguments: the first one, as the synchronous client raises it
+            raise errors.exceptions[0] from None
         return [row for number in sorted(rows) for row in rows[number]]
 
     def stream(

@@ -65,9 +65,10 @@ def _generate_rows(
             outcome = error
         return list(rows_of(number, prompt, outcome))
 
+    requests = numbered(prompts, constraint, concurrency)
     threads = ThreadPoolExecutor(concurrency)
     try:
-        return [row for rows in threads.map(work, numbered(prompts, constraint)) for row in rows]
+        return [row for rows in threads.map(work, requests) for row in rows]
     finally:
         threads.shutdown(cancel_futures=True)  # after an interrupt no further request is sent
 

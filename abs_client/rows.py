@@ -40,9 +40,14 @@ class GenerateRow(TypedDict):
 
 
 def numbered(
-    prompts: Iterable[Prompt], constraint: AnyConstraint | Sequence[AnyConstraint] | None
+    prompts: Iterable[Prompt], constraint: AnyConstraint | Sequence[AnyConstraint] | None, concurrency: int
 ) -> list[tuple[int, Prompt, AnyConstraint | None]]:
-    """The requests of a batch: place, prompt and constraint. Raises TypeError for a text, ValueError for lengths."""
+    """The requests of a batch: place, prompt and constraint.
+
+    Raises TypeError for a text as prompts, ValueError for unequal lengths and a concurrency below 1.
+    """
+    if concurrency < 1:
+        raise ValueError(f"concurrency is at least 1, not {concurrency}")
     if isinstance(prompts, str):
         raise TypeError("generate_rows takes a list of prompts, not a text")
     listed = list(prompts)

@@ -10,6 +10,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,13 +92,18 @@ def _header_names(headers: Mapping[str, str]) -> dict[str, str]:
 class ScriptedServer:
     """A server with a script of replies.
 
-    `requests` are the received ones. Requests after the end of the script get a 500.
+    `requests` are the received ones, `in_flight_max` of them at the same time. Requests after the end of the script
+    get a 500.
+
+    hold_s  the seconds from a request to its reply
     """
 
     url: str
 
-    def __init__(self, *script: Reply) -> None:
+    def __init__(self, *script: Reply, hold_s: float = 0.0) -> None:
         self.requests: list[ReceivedRequest] = []
+        self.in_flight_max = self._in_flight = 0
+        self._hold_s = hold_s
         self._script = list(script)
         self._lock = threading.Lock()
         scripted = self
@@ -122,6 +128,11 @@ class ScriptedServer:
         with self._lock:
             self.requests.append(ReceivedRequest(handler.command, handler.path, headers, body))
             reply = self._script.pop(0) if self._script else Reply(500)
+            self._in_flight += 1
+            self.in_flight_max = max(self.in_flight_max, self._in_flight)
+        time.sleep(self._hold_s)
+        with self._lock:  # before the reply, because the next request may follow it at once
+            self._in_flight -= 1
         handler.close_connection = True
         if not (reply.truncated and not reply.body):
             handler.send_response(reply.status)
@@ -138,8 +149,8 @@ class ScriptedServer:
 
 
 @contextlib.contextmanager
-def scripted_server(*script: Reply) -> Iterator[ScriptedServer]:
+def scripted_server(*script: Reply, hold_s: float = 0.0) -> Iterator[ScriptedServer]:
     """Runs a server with this script."""
-    server = ScriptedServer(*script)
+    server = ScriptedServer(*script, hold_s=hold_s)
     with served_by_thread(server.server) as server.url:
         yield server

@@ -50,7 +50,18 @@ def test_the_number_of_constraints_must_fit(kind: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_faulty_arguments_raise_the_same_error(kind: str) -> None:
+    with scripted_server() as server:
+        for concurrency in (0, -1):
+            with pytest.raises(ValueError, match=f"concurrency is at least 1, not {concurrency}"):
+                rows(kind, server.url, PROMPTS, F("dog"), concurrency=concurrency)
+        with pytest.raises(TypeError, match="constraint"):
+            rows(kind, server.url, PROMPTS, 5)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_more_requests_run_at_a_time_than_wanted(kind: str) -> None:
-    with scripted_server(*[answer() for _ in range(5)]) as server:
-        made = rows(kind, server.url, ["p"] * 5, Keywords("dog"), concurrency=1)
-    assert len(made) == len(server.requests) == 5
+    with scripted_server(*[answer() for _ in range(5)], hold_s=0.1) as server:
+        made = rows(kind, server.url, ["p"] * 5, Keywords("dog"), concurrency=2)
+    assert len(made) == len(server.requests) == 5 and server.in_flight_max == 2
