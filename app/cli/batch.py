@@ -103,6 +103,8 @@ async def _send_all(
                 written, code = {"answer": await _answer(client, fields)}, None
             except AbsError as error:
                 written, code = {"error": error.problem or {"detail": str(error)}}, error.code
+            except (TypeError, ValueError) as error:  # of a field that the client cannot send
+                written, code = {"error": {"detail": str(error)}}, ""
             sink.write(json.dumps({LINE: line} | written, ensure_ascii=False) + "\n")
             sink.flush()  # what was answered survives an interrupt
             codes.append(code)

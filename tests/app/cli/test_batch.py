@@ -74,6 +74,16 @@ def test_requests_without_a_model_take_the_option(tmp_path: Path) -> None:
     assert [request.body["model"] for request in server.requests] == ["captions", "captions", "stories"]
 
 
+def test_a_field_of_a_wrong_type_fails_alone(tmp_path: Path) -> None:
+    fields = ({"constraint": 5}, {"idempotency_key": 3}, {"policy": {"rules": 5}}, {})
+    requests = write(tmp_path / "requests", *(DOG | each for each in fields))
+    with scripted_server(answer()) as server:
+        codes = run_batch(requests, tmp_path / "answers", lambda: AsyncClient(server.url, ""), 1)
+    assert codes == ["", "", "", None]
+    details = [line["error"]["detail"] for line in lines_of(tmp_path / "answers") if "error" in line]
+    assert len(details) == 3 and "a constraint is a Constraint or a dict" in details[0]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
