@@ -19,7 +19,7 @@ export class Run {
     this.constraint = constraint;
     this.budget = options.max_tokens;
     this.#begin(options);
-    this.views.result.start(request, page.model);
+    this.views.result.start(request);
     const body = { prompt, constraint, ...options, trace: true, rejected_top_k: REJECTED_TOP_K };
     const generation = (this.generation = new Generation(body, {
       compiled: (event) => this.#showAutomaton(event),
@@ -42,7 +42,11 @@ export class Run {
     }
   }
 
-  stop() { this.generation?.stop(); }
+  /** Stops the generation, and the request for the answer without the constraint. */
+  stop() {
+    this.generation?.stop();
+    this.views.result.stop();
+  }
 
   #begin(options) {
     this.stop();

@@ -167,6 +167,19 @@ def test_a_generation_can_be_stopped(page: Page) -> None:
     expect(page.get_by_role("button", name="Generate")).to_be_enabled()
 
 
+def test_stop_ends_the_plain_answer_too(page: Page) -> None:
+    wait_for_compilation(page)
+    page.route(re.compile("/generate$|/v1/completions$"), lambda route: None)  # neither is answered
+    with page.expect_request("**/v1/completions"):
+        page.get_by_role("button", name="Generate").click()
+    with page.expect_event("requestfailed", lambda failed: failed.url.endswith("/v1/completions")):
+        page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".constrained .result-text")).to_have_text("(stopped)")
+    expect(page.locator(".unconstrained .result-text")).to_have_text("(stopped)")
+    page.unroute_all()
+    choose(page, "Caption")
+
+
 def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     routes: list[Route] = []
     wait_for_compilation(page)
