@@ -268,7 +268,6 @@ class Playground {
   }
 
   async #followLink() {
-    const notice = byId("notice");
     if (!isLink(location.hash)) return false;
     try {
       const state = await readLink(location.hash);
@@ -276,16 +275,14 @@ class Playground {
       this.#write(state);
       this.#forgetExample();
       if (this.model) await this.#loadModel();
-      notice.hidden = true;
       return true;
     } catch {
-      notice.replaceChildren(el("p", {}, sentence({ code: "bad_link" })),
-        el("button", { type: "button", class: "plain", "aria-label": "Dismiss", click: () => (notice.hidden = true) }, "✕"));
-      notice.hidden = false;
+      this.#notify(sentence({ code: "bad_link" }));
       return false;
     }
   }
 
+      byId("notice").hidden = true;
   async #share() {
     let link;
     try {
@@ -297,6 +294,13 @@ class Playground {
     history.replaceState(null, "", link);
     await copy(location.href);
     this.setStatus("The link is on the clipboard. What it holds stays in the fragment, which is not sent to the service.");
+  #notify(text) {
+    const notice = byId("notice");
+    notice.replaceChildren(el("p", {}, text),
+      el("button", { type: "button", class: "plain", "aria-label": "Dismiss", click: () => (notice.hidden = true) }, "✕"));
+    notice.hidden = false;
+  }
+
   }
 
   #updateCode() {
@@ -321,7 +325,9 @@ class Playground {
       const { data } = await askJson("GET", "/v1/models");
       const wanted = chosenModel();
       showModels(byId("served"), data, (card) => this.#useModel(card));
-      if (chosenModel() !== wanted) this.live.compile();  // a link named a model that is not served here
+      if (wanted === null || wanted === this.model) return;
+      this.#notify(sentence({ code: "unserved_model", wanted, used: this.model }));
+      this.live.compile();
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
       this.showProblem(error.problem);

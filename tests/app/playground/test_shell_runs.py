@@ -122,7 +122,7 @@ def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
     columns = page.locator(".comparison-column")
     expect(page.locator(".comparison-text")).to_have_count(4)
     expect(columns.nth(0)).to_contain_text("✗")
-    for place, name in ((1, "abs"), (2, "banked")):
+    for place, name in ((1, "abs — the paper's search"), (2, "banked — best score")):
         expect(columns.nth(place)).to_contain_text(name)
         expect(columns.nth(place)).to_contain_text("✓ satisfies the constraint")
         expect(columns.nth(place)).to_contain_text(re.compile(r"log-prob −\d+\.\d+ · \d+ tokens · \d+\.\d+ s"))
