@@ -7,7 +7,7 @@ const TOKENS_MAX = 64;  // of the slider, unless the constraint or the entered b
 const TIGHT_FACTOR = 2;  // below this multiple of the least budget, the constraint decides most of the text
 
 /** The regions of budgets for the figures of a compilation: [{ name, from }], each up to the next one's start. */
-export function regionsOf({ min_tokens, min_tokens_at_least = min_tokens }) {
+function regionsOf({ min_tokens, min_tokens_at_least = min_tokens }) {
   return [
     { name: "impossible", from: 1 }, { name: "undecided", from: min_tokens_at_least }, { name: "tight", from: min_tokens },
     { name: "free", from: TIGHT_FACTOR * min_tokens },
@@ -15,7 +15,7 @@ export function regionsOf({ min_tokens, min_tokens_at_least = min_tokens }) {
 }
 
 /** The name of the region that holds a budget. */
-export const regionOf = (regions, tokens) => regions.findLast(({ from }) => from <= tokens)?.name ?? regions[0].name;
+const regionOf = (regions, tokens) => regions.findLast(({ from }) => from <= tokens)?.name ?? regions[0].name;
 
 export class Budget {
   /** `options` are the Options, whose max_tokens stands in `container`; the slider follows it and sets it. */
