@@ -28,8 +28,8 @@ export class Run {
     }));
     try {
       const response = await generation.answer();
+      if (this.generation === generation && page.isCurrent(response.automaton)) await page.showAutomaton(response.automaton);
       if (this.generation !== generation) return;
-      if (page.isCurrent(response.automaton)) await page.showAutomaton(response.automaton);
       this.#showResult(response, options);
     } catch (error) {
       if (this.generation !== generation) return;
@@ -93,7 +93,7 @@ export class Run {
     const { usage, timings } = response;
     byId("steps").textContent = byId("steps").textContent.replace(/^step (\d+).*/, "$1 steps");
     this.views.lattice.done(response);
-    this.views.answers.show(response.choices);
+    this.views.answers.show(response.choices, options);
     const seed = response.seed === null ? "" : ` · seed ${response.seed}`;
     byId("figures").textContent = `${plural(usage.prompt_tokens, "token")} read, ${formatNumber(usage.completion_tokens)} written${seed} · ${formatNumber(timings.total_ms / 1000)} s`;
     const shortfall = response.choices.length < options.n && options.algorithm !== "sample" ? " The beams hold no further distinct answers." : "";
