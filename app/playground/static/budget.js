@@ -6,8 +6,15 @@ import { legend } from "./viewkit.js";
 const TOKENS_MAX = 64;  // of the slider, unless the constraint or the entered budget needs more
 const TIGHT_FACTOR = 2;  // below this multiple of the least budget, the constraint decides most of the text
 
+const MEANINGS = {
+  impossible: "no text that satisfies the constraint fits: this is proven",
+  undecided: "whether a text that satisfies the constraint fits was not decided",
+  tight: "less than twice the least budget: the constraint decides most of the text",
+  free: "at least twice the least budget: the model decides most of the text",
+};
+
 /** The regions of budgets for the figures of a compilation: [{ name, from }], each up to the next one's start. */
-export function regionsOf({ min_tokens, min_tokens_at_least = min_tokens }) {
+function regionsOf({ min_tokens, min_tokens_at_least = min_tokens }) {
   return [
     { name: "impossible", from: 1 }, { name: "undecided", from: min_tokens_at_least }, { name: "tight", from: min_tokens },
     { name: "free", from: TIGHT_FACTOR * min_tokens },
@@ -15,7 +22,7 @@ export function regionsOf({ min_tokens, min_tokens_at_least = min_tokens }) {
 }
 
 /** The name of the region that holds a budget. */
-export const regionOf = (regions, tokens) => regions.findLast(({ from }) => from <= tokens)?.name ?? regions[0].name;
+const regionOf = (regions, tokens) => regions.findLast(({ from }) => from <= tokens)?.name ?? regions[0].name;
 
 export class Budget {
   /** `options` are the Options, whose max_tokens stands in `container`; the slider follows it and sets it. */
@@ -54,6 +61,7 @@ export class Budget {
     const region = this.regions ? regionOf(this.regions, tokens) : "";
     this.words.textContent = region ? `${plural(tokens, "token")}: ${region}` : plural(tokens, "token");
     this.words.className = `budget-words ${region}`;
+    this.words.title = MEANINGS[region] ?? "";
     this.slider.setAttribute("aria-valuetext", this.words.textContent);
     this.key.replaceChildren(this.regions ? legend("Regions of the budget", this.regions.map(entryOf)) : "");
   }
@@ -67,5 +75,5 @@ function edgeOf(from, end) {
 function entryOf({ name, from }, index, regions) {
   const next = regions[index + 1]?.from;
   const range = next === undefined ? `from ${formatNumber(from)}` : next === from + 1 ? formatNumber(from) : `${formatNumber(from)}–${formatNumber(next - 1)}`;
-  return [`swatch-${name}`, `${range} ${name}${name === "impossible" ? " (proven)" : ""}`];
+  return [`swatch-${name}`, `${range} ${name}${name === "impossible" ? " (proven)" : ""}`, MEANINGS[name]];
 }

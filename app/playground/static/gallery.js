@@ -1,4 +1,4 @@
-// The gallery: ten examples by task, each written and run by one click. All of them are satisfied by the built-in model.
+// The gallery: ten examples by task, each written and run by one click. All of them are satisfied with the built-in model captions.
 
 import { el } from "./dom.js";
 

@@ -49,6 +49,7 @@ export class Generation {
     let events = 0;
     try {
       for await (const { event, data, id, retry } of eventsOf(response)) {
+        if (this.stopped) throw new RequestError({ code: "cancelled" });
         if (retry !== undefined) this.retryMs = retry;
         if (data === null) continue;
         if (id) this.lastId = id;

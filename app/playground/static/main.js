@@ -71,12 +71,17 @@ class Playground {
     return null;
   }
 
-  async generate() {
-    if (byId("generate").disabled) return;
+  generate() {
+    if (!byId("generate").disabled) this.#send();
+  }
+
+  /** Generates an answer in place of one that is being written; returns whether the request was sent. */
+  async #send() {
     const request = await this.request();
-    if (!request) return;
+    if (!request) return false;
     history.replaceState(null, "", await linkOf({ ...request, options: this.options.changes(), model: chosenModel() }));
     await this.run.start(request);
+    return true;
   }
 
   /** Whether the current constraint may have this hash. */
@@ -133,9 +138,9 @@ class Playground {
   #listen() {
     initThemeButton(byId("theme"));
     const preset = byId("preset");
-    this.markExample = fillGallery(byId("gallery"), (example) => (this.#load(example), this.generate()));
+    this.markExample = fillGallery(byId("gallery"), (example) => this.#runExample(example));
     preset.append(el("option", { value: "" }, "More examples…"), ...PRESETS.map(({ name }, number) => el("option", { value: number }, name)));
-    preset.addEventListener("change", () => preset.value && (this.markExample(null), this.#write(PRESETS[preset.value])));
+    preset.addEventListener("change", () => preset.value && (this.markExample(null), this.#write(PRESETS[preset.value]), this.views.result.outdate()));
     this.prompt.addEventListener("input", () => (this.showProblem(null), this.views.result.outdate(), this.#updateCode()));
     byId("generate").addEventListener("click", () => this.generate());
     byId("stop").addEventListener("click", () => this.run.stop());
@@ -161,6 +166,7 @@ class Playground {
   /** Writes a corrected request; it is not sent. */
   #correct({ prompt, constraint, ...options }) {
     this.#write({ prompt, constraint, options });
+    this.views.result.outdate();
     this.#forgetExample();
   }
 
@@ -169,6 +175,11 @@ class Playground {
     this.#write(example);
     this.markExample(example);
     byId("preset").value = "";
+  }
+
+  async #runExample(example) {
+    this.#load(example);
+    if (!await this.#send()) this.views.result.outdate();
   }
 
   #forgetExample() {
@@ -261,29 +272,33 @@ class Playground {
     this.form.write(constraint);
     this.options.write(options);
     this.budget.update();
-    this.views.result.outdate();
     this.showProblem(null);
     this.#updateCode();
     this.live.compile();
   }
 
   async #followLink() {
-    const notice = byId("notice");
     if (!isLink(location.hash)) return false;
     try {
       const state = await readLink(location.hash);
       preferModel(state.model);
       this.#write(state);
+      this.views.result.outdate();
       this.#forgetExample();
+      byId("notice").hidden = true;
       if (this.model) await this.#loadModel();
-      notice.hidden = true;
       return true;
     } catch {
-      notice.replaceChildren(el("p", {}, sentence({ code: "bad_link" })),
-        el("button", { type: "button", class: "plain", "aria-label": "Dismiss", click: () => (notice.hidden = true) }, "✕"));
-      notice.hidden = false;
+      this.#notify(sentence({ code: "bad_link" }));
       return false;
     }
+  }
+
+  #notify(text) {
+    const notice = byId("notice");
+    notice.replaceChildren(el("p", {}, text),
+      el("button", { type: "button", class: "plain", "aria-label": "Dismiss", click: () => (notice.hidden = true) }, "✕"));
+    notice.hidden = false;
   }
 
   async #share() {
@@ -321,7 +336,9 @@ class Playground {
       const { data } = await askJson("GET", "/v1/models");
       const wanted = chosenModel();
       showModels(byId("served"), data, (card) => this.#useModel(card));
-      if (chosenModel() !== wanted) this.live.compile();  // a link named a model that is not served here
+      if (wanted === null || wanted === this.model) return;
+      this.#notify(sentence({ code: "unserved_model", wanted, used: this.model }));
+      this.live.compile();
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
       this.showProblem(error.problem);
@@ -335,6 +352,7 @@ class Playground {
     if (card.context_tokens) this.budget.contextTokens = card.context_tokens;
     if (!changed) return;
     this.showProblem(null);
+    this.views.result.outdate();
     this.#updateCode();
     this.live.onEdit();
   }

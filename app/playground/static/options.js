@@ -13,7 +13,7 @@ const integer = (min, max) => ({ type: "number", min, max, step: 1, inputmode: "
 const real = (min, max, step) => ({ type: "number", min, max, step, inputmode: "decimal" });
 const FIELDS = [  // name, label, input, algorithms that use it (null: all)
   ["max_tokens", "max_tokens", integer(1), null],
-  ["algorithm", "algorithm", [["banked", "banked: most probable"], ["abs", "abs: the paper's"], ["sample", "sample"]], null],
+  ["algorithm", "algorithm", [["banked", "banked: best score"], ["abs", "abs: the paper's"], ["sample", "sample"]], null],
   ["beams", "beams", integer(1), SEARCHES],
   ["n", "answers", integer(1, 3), null],
   ["length_penalty", "length_penalty", real(0, 2, 0.1), ["banked"]],

@@ -110,6 +110,7 @@ const PAGE_SENTENCES = {  // errors of the page, if no service answered
   foreign_response: (p) => `A proxy answered with status ${p.status}. Open the service at its own address.`,
   stream_lost: () => "The connection to the service broke and could not be resumed. Generate again.",
   bad_link: () => "This link is broken or of another version. Request a new one, or start with an example.",
+  unserved_model: (p) => `This service does not serve “${p.wanted}”, the model of the link: “${p.used}” is used instead.`,
 };
 
 /** The text for an error (problem+json). An unknown code, of a later version, is shown with the service's own text. */

@@ -19,7 +19,7 @@ export class Run {
     this.constraint = constraint;
     this.budget = options.max_tokens;
     this.#begin(options);
-    this.views.result.start(request, page.model);
+    this.views.result.start(request);
     const body = { prompt, constraint, ...options, trace: true, rejected_top_k: REJECTED_TOP_K };
     const generation = (this.generation = new Generation(body, {
       compiled: (event) => this.#showAutomaton(event),
@@ -28,8 +28,8 @@ export class Run {
     }));
     try {
       const response = await generation.answer();
+      if (this.generation === generation && page.isCurrent(response.automaton)) await page.showAutomaton(response.automaton);
       if (this.generation !== generation) return;
-      if (page.isCurrent(response.automaton)) await page.showAutomaton(response.automaton);
       this.#showResult(response, options);
     } catch (error) {
       if (this.generation !== generation) return;
@@ -42,7 +42,11 @@ export class Run {
     }
   }
 
-  stop() { this.generation?.stop(); }
+  /** Stops the generation, and the request for the answer without the constraint. */
+  stop() {
+    this.generation?.stop();
+    this.views.result.stop();
+  }
 
   #begin(options) {
     this.stop();
@@ -89,7 +93,7 @@ export class Run {
     const { usage, timings } = response;
     byId("steps").textContent = byId("steps").textContent.replace(/^step (\d+).*/, "$1 steps");
     this.views.lattice.done(response);
-    this.views.answers.show(response.choices);
+    this.views.answers.show(response.choices, options);
     const seed = response.seed === null ? "" : ` · seed ${response.seed}`;
     byId("figures").textContent = `${plural(usage.prompt_tokens, "token")} read, ${formatNumber(usage.completion_tokens)} written${seed} · ${formatNumber(timings.total_ms / 1000)} s`;
     const shortfall = response.choices.length < options.n && options.algorithm !== "sample" ? " The beams hold no further distinct answers." : "";

@@ -87,9 +87,9 @@ export function probabilityClass(logProb) {
   return PROBABILITY_BANDS.find((band) => p >= band.least).name;
 }
 
-/** A legend: swatches of classes with their meaning. */
+/** A legend: swatches of classes with their meaning, and an explanation in a tooltip. */
 export function legend(title, entries) {
-  const items = entries.map(([name, label]) => el("li", {}, el("span", { class: `swatch ${name}`, "aria-hidden": "true" }), label));
+  const items = entries.map(([name, label, title = null]) => el("li", { title }, el("span", { class: `swatch ${name}`, "aria-hidden": "true" }), label));
   return el("ul", { class: "legend", "aria-label": title }, ...items);
 }
 

@@ -32,6 +32,15 @@ def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tu
         _follow(second_page.page, link)
 
 
+@pytest.mark.parametrize(("path", "name"), [("/", "Constraints"), ("/static/agent.html", "Agent")])
+def test_the_header_marks_the_page(path: str, name: str, page: Page) -> None:
+    page.goto(path)
+    links = page.get_by_role("navigation", name="Pages").get_by_role("link")
+    expect(links.and_(page.locator('[aria-current="page"]'))).to_have_text([name])
+    for link in links.all():
+        expect(link).to_have_css("font-weight", "600" if link.text_content() == name else "400")
+
+
 def _see_the_fault_and_mend_it(page: Page) -> None:
     expect(page.locator(".automaton-picture")).to_be_visible()
     tab(page, "Formula")

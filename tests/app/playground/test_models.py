@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 from playwright.sync_api import Page, Request, Route, expect
 
-from tests.app.playground.shell import generate, tab, visit, wait_for_compilation
+from tests.app.playground.chromium import WatchedPage
+from tests.app.playground.shell import generate, ignore_rejections, snippet, tab, visit, wait_for_compilation
 
 
 def model_of(request: Request) -> str | None:
     model: str | None = json.loads(request.post_data or "{}").get("model")
     return model
+
+
+def link_of(page: Page, state: dict[str, Any]) -> str:
+    """The fragment of a request, made by a page of the service."""
+    link: str = page.evaluate("async (state) => (await import('/static/permalink.js')).linkOf(state)", state)
+    return link
 
 
 def test_a_chosen_model_compiles_and_answers(page: Page) -> None:
@@ -30,6 +39,23 @@ def test_a_chosen_model_compiles_and_answers(page: Page) -> None:
     with page.expect_request("**/generate") as generation:
         generate(page)
     assert model_of(generation.value) == "stories"
+    page.get_by_role("button", name="Copy as code").click()
+    for name in ("curl", "Python", "OpenAI client"):
+        code = snippet(page, name)
+        assert re.search('model"?[=:]"stories"', code) and code.count("model") == 1, name
+
+
+def test_the_plain_answer_is_of_the_chosen_model(web_page: WatchedPage, page: Page) -> None:
+    page.route("**/v1/models", lambda route: route.abort())  # the page knows the model from its link alone
+    visit(page)
+    link = link_of(page, {"prompt": "A", "constraint": {"ltlf": "F(dog)"}, "options": {}, "model": "stories"})
+    page.goto("about:blank")
+    visit(page, link)
+    wait_for_compilation(page)
+    with page.expect_request("**/v1/completions") as completion:
+        generate(page)
+    assert model_of(completion.value) == "stories"
+    ignore_rejections(web_page)
 
 
 def test_a_link_names_its_model(page: Page) -> None:
@@ -42,13 +68,31 @@ def test_a_link_names_its_model(page: Page) -> None:
     visit(page, f"#{link}")
     expect(page.get_by_label("Model", exact=True)).to_have_value("stories")
     wait_for_compilation(page)
-    make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
-    state = {"prompt": "A", "constraint": {"ltlf": "F(dog)"}, "options": {}, "model": "gone"}
-    unknown = page.evaluate(make, state)
+    named = link_of(page, {"prompt": "A", "constraint": {"ltlf": "F(dog)"}, "options": {}, "model": "captions"})
     page.goto("about:blank")
-    visit(page, unknown)
+    visit(page, named)
+    wait_for_compilation(page)
+    expect(page.locator("#notice")).to_be_hidden()
+
+
+def test_a_link_of_an_unserved_model_says_so(page: Page) -> None:
+    visit(page)
+    link = link_of(page, {"prompt": "A", "constraint": {"ltlf": "F(dog)"}, "options": {}, "model": "gone"})
+    named = link_of(page, {"prompt": "A", "constraint": {"ltlf": "F(dog)"}, "options": {}, "model": "stories"})
+    sentence = "This service does not serve “gone”, the model of the link: “captions” is used instead."
+    page.goto("about:blank")
+    visit(page, link)
+    expect(page.locator("#notice")).to_contain_text(sentence)
     expect(page.get_by_label("Model", exact=True)).to_have_value("captions")
     wait_for_compilation(page)
+    page.get_by_role("button", name="Dismiss").click()
+    expect(page.locator("#notice")).to_be_hidden()
+    page.evaluate("fragment => { location.hash = fragment; }", named)
+    expect(page.get_by_label("Model", exact=True)).to_have_value("stories")
+    page.evaluate("fragment => { location.hash = fragment; }", link)
+    expect(page.locator("#notice")).to_contain_text(sentence)
+    page.evaluate("fragment => { location.hash = fragment; }", named)
+    expect(page.locator("#notice")).to_be_hidden()
 
 
 def test_other_models_stand_in_the_comparison(page: Page) -> None:
@@ -57,7 +101,7 @@ def test_other_models_stand_in_the_comparison(page: Page) -> None:
     tab(page, "Side by side")
     page.get_by_role("button", name="Compare").click()
     other = page.locator(".comparison-column").last
-    expect(other).to_contain_text("stories — the other model")
+    expect(other).to_contain_text("stories — another model")
     expect(other).to_contain_text("✓ satisfies the constraint")
 
 

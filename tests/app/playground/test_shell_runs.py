@@ -122,7 +122,7 @@ def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
     columns = page.locator(".comparison-column")
     expect(page.locator(".comparison-text")).to_have_count(4)
     expect(columns.nth(0)).to_contain_text("✗")
-    for place, name in ((1, "abs"), (2, "banked")):
+    for place, name in ((1, "abs — the paper's search"), (2, "banked — best score")):
         expect(columns.nth(place)).to_contain_text(name)
         expect(columns.nth(place)).to_contain_text("✓ satisfies the constraint")
         expect(columns.nth(place)).to_contain_text(re.compile(r"log-prob −\d+\.\d+ · \d+ tokens · \d+\.\d+ s"))
@@ -165,6 +165,19 @@ def test_a_generation_can_be_stopped(page: Page) -> None:
     assert (cancellation.value.request.method, cancellation.value.status) == ("DELETE", 202)
     expect(page.locator("#status")).to_have_text("Stopped.")
     expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+
+
+def test_stop_ends_the_plain_answer_too(page: Page) -> None:
+    wait_for_compilation(page)
+    page.route(re.compile("/generate$|/v1/completions$"), lambda route: None)  # neither is answered
+    with page.expect_request("**/v1/completions"):
+        page.get_by_role("button", name="Generate").click()
+    with page.expect_event("requestfailed", lambda failed: failed.url.endswith("/v1/completions")):
+        page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".constrained .result-text")).to_have_text("(stopped)")
+    expect(page.locator(".unconstrained .result-text")).to_have_text("(stopped)")
+    page.unroute_all()
+    choose(page, "Caption")
 
 
 def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:

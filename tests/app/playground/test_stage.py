@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.app.playground.chromium import LAPTOP, PHONE, Scheme, accessibility_violations, open_page, take_picture
 from tests.app.playground.shell import VERDICT, choose, formula, generate, reject, tab, visit, wait_for_compilation
@@ -46,6 +49,62 @@ def test_each_of_ten_examples_is_satisfied_by_one_click(page: Page) -> None:
     page.locator("#prompt").fill("sentence:")
     formula(page, "F(dog)")
     expect(page.locator('#gallery [aria-pressed="true"]')).to_have_count(0)
+
+
+def test_a_change_of_the_request_outdates_its_answer(page: Page) -> None:
+    note = page.get_by_text("The answer to the request before your change.")
+    visit(page)
+    choose(page, "Caption")
+    expect(note).to_be_hidden()
+    page.locator("#prompt").fill("concepts: dog\nsentence:")
+    expect(note).to_be_visible()
+    take_picture(page, "outdated")
+    generate(page)
+    expect(note).to_be_hidden()
+    page.get_by_label("max_tokens").fill("20")
+    expect(note).to_be_visible()
+    generate(page)
+    formula(page, "F(dog)")
+    expect(note).to_be_visible()
+    choose(page, "Infill")
+    expect(note).to_be_hidden()
+    page.get_by_label("Model", exact=True).select_option("stories")
+    expect(note).to_be_visible()
+
+
+def test_a_clicked_example_replaces_the_one_that_runs(page: Page) -> None:
+    visit(page)
+    wait_for_compilation(page)
+    page.route("**/generate", lambda route: None)  # never answered
+    with page.expect_request("**/generate"):
+        page.locator("#gallery").get_by_role("button", name="Caption", exact=True).click()
+    page.unroute_all()
+    choose(page, "Infill")
+    expect(page.locator(".constrained .result-text")).to_contain_text("on the street.")
+    expect(page.get_by_text("The answer to the request before your change.")).to_be_hidden()
+
+
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_a_long_constraint_shows_that_it_scrolls(
+    size: tuple[int, int], browser: Browser, service: ServiceProcess
+) -> None:
+    with open_page(browser, service.url, size) as web_page:
+        page = visit(web_page.page)
+        choose(page, "Poem")
+        area = page.locator("#constraint")
+        assert area.evaluate("area => area.scrollHeight > area.clientHeight + 10")
+        shaded = _lower_edge(area)
+        take_picture(page, "constraint-scrolls")
+        area.evaluate("area => { area.scrollTop = area.scrollHeight; }")
+        plain = _lower_edge(area)
+        assert len(plain) == 1 and not shaded & plain
+
+
+def _lower_edge(area: Locator) -> set[Any]:
+    """The colours of a row near an element's lower edge, without its scroll bar."""
+    with Image.open(io.BytesIO(area.screenshot())) as picture:
+        row = picture.convert("RGB").crop((4, picture.height - 4, picture.width - 24, picture.height - 3))
+        return {colour for _, colour in row.getcolors() or ()}
 
 
 def test_words_that_satisfy_are_marked(page: Page) -> None:
@@ -95,6 +154,8 @@ def test_the_budget_slider_sets_the_tokens_and_names_their_region(page: Page) ->
     slider.fill("8")
     expect(page.get_by_label("max_tokens")).to_have_value("8")
     expect(page.locator(".budget-words")).to_have_text("8 tokens: tight")
+    expect(page.locator(".budget-words")).to_have_attribute("title", re.compile("less than twice the least budget"))
+    expect(page.locator(".budget-key li").last).to_have_attribute("title", re.compile("at least twice the least"))
     slider.press("Home")
     expect(slider).to_have_attribute("aria-valuetext", "1 token: impossible")
     expect(page.locator("#problem")).to_contain_text("no answer of fewer than 6 tokens")

@@ -5,6 +5,7 @@ import { stackTable } from "./stack.js";
 import { PROBABILITY_BANDS, formatFigure, formatProbability, legend, plural, probabilityClass, tokenName } from "../viewkit.js";
 
 const WORDS_MAX = 400;
+const ORDER = "Best first. The search weighs log-probs by length (length_penalty), so a longer text may be ahead.";
 
 export class Answers {
   /** `choose(choice, number)` is called for the first answer at once, then for each selected one. */
@@ -14,7 +15,8 @@ export class Answers {
 
   clear() { this.container.replaceChildren(); }
 
-  show(choices) {
+  /** Shows the choices of a response to a request with these options. */
+  show(choices, { algorithm, length_penalty: penalty }) {
     const spaced = choices.every((choice) => choice.text.startsWith(" "));  // a word constraint keeps the model's leading space
     const name = uniqueId("answer");
     const items = choices.map((choice, number) => {
@@ -25,7 +27,7 @@ export class Answers {
         el("span", { class: "soft small" }, `${choice.satisfied ? "✓ satisfied" : "✗ not satisfied"} · log-prob ${formatFigure(choice.log_prob, 2)}`)));
     });
     this.container.replaceChildren(el("fieldset", {}, el("legend", { class: "out-of-sight" }, "Answers, best first"), el("ul", {}, ...items)),
-      choices.length > 1 ? el("p", { class: "soft small" }, "Best first. A search weighs log-probs by length (length_penalty), so a longer text may be ahead.") : "");
+      choices.length > 1 && algorithm === "banked" && penalty > 0 ? el("p", { class: "soft small" }, ORDER) : "");
     this.choose(choices[0], 0);
   }
 }

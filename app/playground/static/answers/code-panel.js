@@ -40,8 +40,8 @@ function client({ base, body, withKey }) {
     + `${withKey ? "  # the key is read from ABS_API_KEY" : ""}\nresult = client.generate(\n${STEP}${python(prompt, STEP)},\n${keywords(fields)})\nprint(result.text)\n`;
 }
 
-function openai({ base, body, model, withKey }) {
-  const { prompt, max_tokens, n, ...extensions } = body;
+function openai({ base, body, model: shown, withKey }) {
+  const { model = shown, prompt, max_tokens, n, ...extensions } = body;
   const key = withKey ? 'os.environ["ABS_API_KEY"]' : '"none"';
   return `${withKey ? "import os\n\n" : ""}from openai import OpenAI\n\nclient = OpenAI(base_url=${python(`${base}/v1`)}, api_key=${key})\n`
     + `completion = client.completions.create(\n${keywords({ model, prompt, max_tokens, n })}${STEP}extra_body=${python(extensions, STEP)},\n)\n`

@@ -12,9 +12,9 @@ const ANY_TEXT = { regex: "[\\s\\S]*" };  // accepts every text, so that only th
 const COLUMNS = [
   { title: "Without the constraint", note: "— the banked search alone", fields: () => ({ constraint: ANY_TEXT, algorithm: "banked" }) },
   { title: "abs", note: "— the paper's search", fields: (constraint) => ({ constraint, algorithm: "abs" }) },
-  { title: "banked", note: "— the most probable", fields: (constraint) => ({ constraint, algorithm: "banked" }) },
+  { title: "banked", note: "— best score", fields: (constraint) => ({ constraint, algorithm: "banked" }) },
 ];
-const modelColumn = (model) => ({ title: model, note: "— the other model", fields: (constraint) => ({ constraint, algorithm: "banked", model }) });
+const modelColumn = (model) => ({ title: model, note: "— another model", fields: (constraint) => ({ constraint, algorithm: "banked", model }) });
 const SHARED = ["max_tokens", "beams", "scope"];
 
 export class Comparison {

@@ -4,6 +4,7 @@
 import { RequestError, askJson } from "../api.js";
 import { countCharacters, el, formatNumber } from "../dom.js";
 import { markViolation } from "../explain.js";
+import { chosenModel } from "../models.js";
 import { sentence } from "../problems.js";
 import { plural, tokenName } from "../viewkit.js";
 
@@ -27,20 +28,20 @@ export class Result {
   }
 
   /** Begins a run of {prompt, constraint, options}: the answer without the constraint is requested beside it. */
-  start(request, model) {
+  start(request) {
     this.control?.abort();
     this.control = new AbortController();
     this.container.hidden = false;
-    this.note.hidden = true;
+    this.#setOutdated(false);
     for (const part of [this.text, this.verdict, this.chart]) part.replaceChildren();
-    this.#compare(request, model, this.control.signal);
+    this.#compare(request, this.control.signal);
   }
 
+  /** Stops the request for the answer without the constraint. */
+  stop() { this.control?.abort(); }
+
   /** The request was changed: what is shown, or still written, answers the one before. */
-  outdate() {
-    this.note.hidden = false;
-    this.verdict.classList.remove("good");
-  }
+  outdate() { this.#setOutdated(true); }
 
   /** Shows the text that the search ranks first so far. */
   progress(text) {
@@ -64,23 +65,31 @@ export class Result {
     this.chart.replaceChildren(...(choice.trace ? distances(choice.trace, budget, leastBudget) : []));
   }
 
-  async #compare({ prompt, constraint, options }, model, signal) {
-    const key = JSON.stringify([model, prompt, options.max_tokens]);
+  #setOutdated(isOutdated) {
+    this.note.hidden = !isOutdated;
+    this.container.classList.toggle("outdated", isOutdated);
+  }
+
+  async #compare({ prompt, constraint, options }, signal) {
+    const key = JSON.stringify([chosenModel(), prompt, options.max_tokens]);
     this.plainText.className = "result-text soft";
     this.plainText.replaceChildren("…");
     this.plainVerdict.replaceChildren();
     try {
-      if (this.baseline.key !== key) this.baseline = { key, answer: await complete(prompt, options.max_tokens, model, signal) };
+      if (this.baseline.key !== key) this.baseline = { key, answer: await complete(prompt, options.max_tokens, signal) };
       const { text, cut, tokens } = this.baseline.answer;
       const checked = options.scope === "full" ? prompt + text : text.trim();
       const check = await askJson("POST", "/check", { body: { constraint, text: checked }, signal });
-      if (signal.aborted) return;
+      signal.throwIfAborted();
       this.plainText.className = "result-text";
       this.plainText.replaceChildren(...(checked ? markViolation(checked, check) : ["(the empty text)"]));
       const used = `, ${cut ? "cut after" : "ended after"} ${plural(tokens, "token")}`;
       setVerdict(this.plainVerdict, check.satisfied, `${plainVerdict(check, checked)}${used}`);
     } catch (error) {
-      if (signal.aborted) return;
+      if (signal.aborted) {
+        if (signal === this.control.signal) this.plainText.replaceChildren("(stopped)");  // no later run has begun
+        return;
+      }
       if (!(error instanceof RequestError)) throw error;
       this.plainText.replaceChildren(sentence(error.problem));
     }
@@ -88,8 +97,8 @@ export class Result {
 }
 
 /** The most probable next tokens, one after the other, up to the budget. */
-async function complete(prompt, max_tokens, model, signal) {
-  const body = { model: model || undefined, prompt, max_tokens, temperature: 0 };
+async function complete(prompt, max_tokens, signal) {
+  const body = { prompt, max_tokens, temperature: 0 };
   const { choices: [choice], usage } = await askJson("POST", "/v1/completions", { body, signal });
   return { text: choice.text, cut: choice.finish_reason === "length", tokens: usage.completion_tokens };
 }
