@@ -103,7 +103,8 @@ def test_a_conversation_needs_neither_constraint_nor_tools(chat: Chat) -> None:
 def test_faulty_tools_are_a_usage_error(chat: Chat, tmp_path: Path, file: str, message: str) -> None:
     (tmp_path / "tools.json").write_text(file, encoding="utf-8")
     status, _, errors = chat("a\n", "--tools", str(tmp_path / "tools.json"))
-    assert status == 2 and message in errors.replace("\n", "")
+    shown = re.sub(r"[\s│]", "", errors)  # the box breaks a long path anywhere
+    assert status == 2 and message.replace(" ", "") in shown
 
 
 def test_a_conversation_runs_in_this_process_too() -> None:
