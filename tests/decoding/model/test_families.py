@@ -10,6 +10,7 @@ from tests.decoding.model.test_huggingface import check_against_full_passes
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.sample(17)
 def test_a_family_is_read_as_documented_and_rightly(name: str) -> None:
     model = HuggingFaceModel.of_loaded(family(name))
     assert f"| `{name}` | {reading(model)} |" in PAGE.read_text(encoding="utf-8")
