@@ -49,8 +49,7 @@ class JobHeader(Versioned):
 
     owner       the caller whose share of the store holds the job's values; empty for no share
     written     when the job was written, Unix time in s, by the same clock as its deadline; other clocks may differ
-    vocabulary  fingerprint of the vocabulary of the job's model; empty for a job that needs no model
-    model       name of the model that generates; empty for a job of another queue
+    vocabulary, model  fingerprint of the vocabulary of the job's model, and its name; empty where not needed
     """
 
     # The defaults describe the request that is being handled when the job is created.
@@ -362,8 +361,7 @@ def is_expected_error(error: BaseException) -> bool:
 
 
 def _facts_of(error: BaseException) -> ErrorFacts | None:
-    facts = getattr(error, "facts", None)
-    return facts if isinstance(facts, ErrorFacts) else None
+    return facts if isinstance(facts := getattr(error, "facts", None), ErrorFacts) else None
 
 
 def failure_of(error: Exception) -> Failure:

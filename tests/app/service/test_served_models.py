@@ -137,7 +137,7 @@ def test_the_automata_of_two_vocabularies_are_kept_apart(both: TestClient) -> No
         assert both.get(f"/automata/{hashes[model]}.dot").status_code == 200
 
 
-def test_look_ups_under_two_secrets_drop_no_automaton_of_another_model() -> None:
+def test_look_ups_under_two_secrets_keep_the_other_automata() -> None:
     with service_client(model=NAMES, secret=b"n" * 32 + b"," + b"o" * 32) as client:
         automaton = compiled(client, "stories")["automaton"]
         assert [client.get(f"/automata/{automaton}").status_code for _ in range(2)] == [200, 200]
