@@ -101,7 +101,7 @@ def test_a_long_constraint_shows_that_it_scrolls(
 
 
 def _lower_edge(area: Locator) -> set[Any]:
-    """The colours of a row near an element's lower edge."""
+    """The colours of a row near an element's lower edge, without its scroll bar."""
     with Image.open(io.BytesIO(area.screenshot())) as picture:
         row = picture.convert("RGB").crop((4, picture.height - 4, picture.width - 24, picture.height - 3))
         return {colour for _, colour in row.getcolors() or ()}

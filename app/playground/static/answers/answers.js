@@ -5,7 +5,7 @@ import { stackTable } from "./stack.js";
 import { PROBABILITY_BANDS, formatFigure, formatProbability, legend, plural, probabilityClass, tokenName } from "../viewkit.js";
 
 const WORDS_MAX = 400;
-const ORDER = "Best first. The search weighs log-probs by length, so a longer text may be ahead.";
+const ORDER = "Best first. The search weighs log-probs by length (length_penalty), so a longer text may be ahead.";
 
 export class Answers {
   /** `choose(choice, number)` is called for the first answer at once, then for each selected one. */
