@@ -93,7 +93,7 @@ export class Run {
     const { usage, timings } = response;
     byId("steps").textContent = byId("steps").textContent.replace(/^step (\d+).*/, "$1 steps");
     this.views.lattice.done(response);
-    this.views.answers.show(response.choices, options);
+    this.views.answers.show(response.choices, options.algorithm);
     const seed = response.seed === null ? "" : ` · seed ${response.seed}`;
     byId("figures").textContent = `${plural(usage.prompt_tokens, "token")} read, ${formatNumber(usage.completion_tokens)} written${seed} · ${formatNumber(timings.total_ms / 1000)} s`;
     const shortfall = response.choices.length < options.n && options.algorithm !== "sample" ? " The beams hold no further distinct answers." : "";

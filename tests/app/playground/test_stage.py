@@ -56,6 +56,7 @@ def test_a_change_of_the_request_outdates_its_answer(page: Page) -> None:
     visit(page)
     choose(page, "Caption")
     expect(note).to_be_hidden()
+    expect(page.locator(".choices")).to_contain_text("a longer text may be ahead")  # the second is more probable
     page.locator("#prompt").fill("concepts: dog\nsentence:")
     expect(note).to_be_visible()
     take_picture(page, "outdated")
@@ -101,7 +102,7 @@ def test_a_long_constraint_shows_that_it_scrolls(
 
 
 def _lower_edge(area: Locator) -> set[Any]:
-    """The colours of a row near an element's lower edge, without its scroll bar."""
+    """The colours near an element's lower edge, beside its scroll bar."""
     with Image.open(io.BytesIO(area.screenshot())) as picture:
         row = picture.convert("RGB").crop((4, picture.height - 4, picture.width - 24, picture.height - 3))
         return {colour for _, colour in row.getcolors() or ()}

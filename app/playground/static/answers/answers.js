@@ -5,7 +5,7 @@ import { stackTable } from "./stack.js";
 import { PROBABILITY_BANDS, formatFigure, formatProbability, legend, plural, probabilityClass, tokenName } from "../viewkit.js";
 
 const WORDS_MAX = 400;
-const ORDER = "Best first. The search weighs log-probs by length (length_penalty), so a longer text may be ahead.";
+const ORDER = "Best first. The search weighs log-probs by length (see Options), so a longer text may be ahead.";
 
 export class Answers {
   /** `choose(choice, number)` is called for the first answer at once, then for each selected one. */
@@ -15,8 +15,9 @@ export class Answers {
 
   clear() { this.container.replaceChildren(); }
 
-  /** Shows the choices of a response to a request with these options. */
-  show(choices, { algorithm, length_penalty: penalty }) {
+  /** Shows the choices of a response by an algorithm. */
+  show(choices, algorithm) {
+    const isReordered = algorithm === "banked" && choices.some(({ log_prob }, number) => number && log_prob > choices[number - 1].log_prob);
     const spaced = choices.every((choice) => choice.text.startsWith(" "));  // a word constraint keeps the model's leading space
     const name = uniqueId("answer");
     const items = choices.map((choice, number) => {
@@ -27,7 +28,7 @@ export class Answers {
         el("span", { class: "soft small" }, `${choice.satisfied ? "✓ satisfied" : "✗ not satisfied"} · log-prob ${formatFigure(choice.log_prob, 2)}`)));
     });
     this.container.replaceChildren(el("fieldset", {}, el("legend", { class: "out-of-sight" }, "Answers, best first"), el("ul", {}, ...items)),
-      choices.length > 1 && algorithm === "banked" && penalty > 0 ? el("p", { class: "soft small" }, ORDER) : "");
+      isReordered ? el("p", { class: "soft small" }, ORDER) : "");
     this.choose(choices[0], 0);
   }
 }
