@@ -14,6 +14,8 @@ import logging
 import os
 import signal
 
+import typer
+
 from app.auth import metrics_guard
 from app.errors import SettingsInvalid, StorageDown
 from app.models import model_sources, queues_of
@@ -32,7 +34,7 @@ log = logging.getLogger(__name__)
 def run_worker(queue: str, settings: Settings) -> None:
     """Serves a queue until a signal. `generate` means the queues of all models.
 
-    Raises SettingsInvalid for storage in memory, an absent engine or an unknown queue.
+    Raises SettingsInvalid for storage in memory or an absent engine, and BadParameter for an unknown queue.
     """
     queues = worker_queues(queue, settings)
     for name in ("broker", "store"):
@@ -77,7 +79,7 @@ def worker_queues(queue: str, settings: Settings) -> tuple[str, ...]:
     by_model = {f"generate/{source.name}": (source.queue,) for source in model_sources(settings)}
     queues = by_model | {kind: queues_of(settings, (kind,)) for kind in QUEUES}
     if queue not in queues:
-        raise SettingsInvalid(f"no queue {queue!r}: there are {', '.join(sorted(queues))}")
+        raise typer.BadParameter(f"no queue {queue!r}: there are {', '.join(sorted(queues))}")
     return queues[queue]
 
 

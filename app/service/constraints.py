@@ -143,7 +143,7 @@ class Constraints:
 
     async def automaton(self, automaton: str) -> CompiledConstraint:
         """A stored constraint. Raises UnknownAutomaton."""
-        constraint = await self._constraint_store.load(automaton)
+        constraint = await self._constraint_store.load(automaton, is_ours=False)
         if constraint is None:
             message = f"no stored constraint of the model {self._model!r} has this hash: send it to POST /compile"
             raise UnknownAutomaton(message)
@@ -151,7 +151,7 @@ class Constraints:
 
     async def has(self, automaton: str) -> bool:
         """Whether a constraint of this hash is stored for the model's vocabulary."""
-        return await self._constraint_store.load(automaton) is not None
+        return await self._constraint_store.load(automaton, is_ours=False) is not None
 
     async def _stored(self, automaton: str, spec: Spec) -> CompileJobResult | None:
         """A constraint's sizes; None if it is not stored. Raises JobFailed for a cached failure."""
@@ -251,8 +251,11 @@ class ConstraintStore:
         self._store = store
         self._decode = open_decoder(settings, fingerprint)
 
-    async def load(self, automaton: str) -> CompiledConstraint | None:
-        """The constraint of this hash. None if none is stored for this vocabulary."""
+    async def load(self, automaton: str, *, is_ours: bool = True) -> CompiledConstraint | None:
+        """The constraint of this hash. None if none is stored for this vocabulary.
+
+        is_ours  whether the hash was made for this vocabulary; a hash of a request may be of another model's
+        """
         key = automaton_key(automaton)
         data = await self._store.get(key, self._settings.retention.automaton_ttl_s)
         if data is None:
@@ -260,9 +263,9 @@ class ConstraintStore:
         try:
             # Decoding verifies the signature and every array of the automaton: too long for the event loop.
             constraint = await asyncio.to_thread(self._decode, automaton, data)
-        except OtherVocabulary:  # of another model: it stays
-            return None
-        except ArtefactInvalid:
+        except ArtefactInvalid as error:
+            if isinstance(error, OtherVocabulary) and not is_ours:
+                return None  # it stays
             # Only these bytes are deleted, so a value that a worker writes meanwhile stays.
             metrics.cache("corrupt")
             await self._store.delete(key, data)

@@ -36,7 +36,7 @@ class SmallApp:
     """
 
     def __init__(self) -> None:
-        self.state = SimpleNamespace(components=SimpleNamespace(service=SimpleNamespace(jobs=self)))
+        self.state = SimpleNamespace(components=SimpleNamespace(models=SimpleNamespace(jobs=self)))
         settings = read_settings()
         body = StrictBody(self.answer, 2**20, settings.server.body_timeout_s, settings.server.write_timeout_s)
         self.middleware = SecurityMiddleware(body, settings, None, None)

@@ -25,7 +25,7 @@ from app.messages import (
 )
 from app.settings import Settings
 from compiler.artifact import CompiledConstraint
-from compiler.errors import ArtefactInvalid, OtherVocabulary
+from compiler.errors import ArtefactInvalid
 from compiler.text import TextCheck, WrittenText
 
 
@@ -110,9 +110,6 @@ def load_constraint(
         raise AutomatonMissing("the automaton is no longer stored; send the constraint again")
     try:
         return decode(automaton, data)
-    except OtherVocabulary as error:
-        message = "the automaton is of another model than this worker's: give all processes the same ABS_MODEL"
-        raise ModelChanged(message) from error
     except ArtefactInvalid as error:
         context.discard(key, data)
         raise AutomatonMissing("the stored automaton was damaged; send the constraint again") from error

@@ -240,7 +240,7 @@ def test_a_worker_without_a_server_names_the_missing_setting() -> None:
 
 def test_a_worker_serves_a_queue_that_exists() -> None:
     result = command("worker", "decode")
-    assert result.returncode == 2 and "'decode' is not one of 'compile'" in result.stderr
+    assert result.returncode == 2 and "no queue 'decode': there are compile, generate" in result.stderr
 
 
 def test_a_faulty_secret_file_setting_is_refused(tmp_path: Path) -> None:

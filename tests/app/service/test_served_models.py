@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import typer
 from starlette.testclient import TestClient
 
 from app.cli.worker_process import worker_queues
@@ -186,7 +187,7 @@ def test_a_worker_serves_one_queue_or_those_of_all_models() -> None:
     assert worker_queues("generate", settings) == ("generate", "generate/stories")
     assert worker_queues("generate/captions", settings) == ("generate",)
     assert worker_queues("compile", settings) == ("compile",)
-    with pytest.raises(SettingsInvalid, match="there are compile, generate, generate/captions, generate/stories"):
+    with pytest.raises(typer.BadParameter, match="there are compile, generate, generate/captions, generate/stories"):
         worker_queues("generate/story", settings)
 
 

@@ -37,7 +37,7 @@ def chat(url: str) -> None:
     with client(url) as ai:
         answer = ai.chat.completions.create(model=MODEL, messages=USER)
         assert answer.choices[0].message.content and answer.usage, answer
-        assert [model.id for model in ai.models.list()] == [MODEL]
+        assert MODEL in [model.id for model in ai.models.list()]
 
 
 def chat_stream(url: str) -> None:
