@@ -12,7 +12,8 @@ from compiler.ltlf import LtlfFormula, Op
 
 _NODES_MAX = 60
 _DEPTH_MAX = 12  # of nested operators; a deeper formula is not read more easily in words
-_FIRST, _THAT = "the first word", "that word"
+_FIRST, _THAT, _NEXT = "the first word", "that word", "the next word"
+_FROM_HERE = (Op.FINALLY, Op.GLOBALLY, Op.UNTIL, Op.WEAK_UNTIL)  # speak of all words from one on
 
 
 def formula_clause(formula: LtlfFormula) -> str:
@@ -60,6 +61,8 @@ class _Reader:
             return f"{here} is {_listed(names, 'or')}"
         if (names := self._excluded(index)) is not None:
             return f"{here} is not {_listed(names, 'or')}"
+        if (here != _FIRST and op in _FROM_HERE) or (here == _NEXT and op is Op.NEXT):
+            raise _NoReading  # a clause does not say from which word on it counts
         match op:
             case Op.AND:
                 return self._together(args, here)
@@ -123,7 +126,9 @@ class _Reader:
             return f"later {self._sometime(args[0])}"
         if op is Op.GLOBALLY:
             return f"after that, {self._always(args[0])}"
-        return self.say(index, "the next word")
+        if op is Op.AND:  # X(a & b) is X(a) & X(b)
+            return ", and ".join(self._next(argument) for argument in args)
+        return self.say(index, _NEXT)
 
     def _never(self, index: int) -> str:
         """What holds at no word from here on."""
@@ -154,7 +159,7 @@ class _Reader:
 
     def _denied(self, index: int, here: str) -> str:
         op, args, _ = self._nodes[index]
-        if op is Op.FINALLY:
+        if op is Op.FINALLY and here == _FIRST:
             return self._never(args[0])
         return f"it is not so that {self._inner(index, here)}"
 

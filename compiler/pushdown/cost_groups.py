@@ -29,12 +29,6 @@ class LeastSums:
         found: np.ndarray = np.minimum.reduceat(further.take(self.pending) + self.cost, self.first)
         return found
 
-    def least_of(self, group: int, further: np.ndarray) -> float:
-        """The same of one group."""
-        end = self.first.item(group + 1) if group + 1 < len(self.first) else None
-        costs = slice(self.first.item(group), end)
-        return float((further.take(self.pending[costs]) + self.cost[costs]).min())
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostGroups:

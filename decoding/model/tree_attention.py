@@ -170,7 +170,8 @@ class Nodes:
         self.positions = torch.arange(before, before + count).repeat(len(parents))
         self._tree = tree
         self._slots, sees = tree.extend(parents, count)
-        self._blocks = _blocks(tree, sees, self.positions.to(sees.device), count=count, dtype=dtype)
+        position = torch.arange(before, before + count, device=sees.device).repeat(len(parents))  # no wait for a copy
+        self._blocks = _blocks(tree, sees, position, count=count, dtype=dtype)
 
     def attend(
         self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
