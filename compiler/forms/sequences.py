@@ -176,9 +176,8 @@ class _Rules:
 
         Equal rules are one: the values of any JSON are in many parts.
         """
-        everything = range(1 + len(self.rules))
-        beside = {rule: (rule in self.terminals, self.budgets.get(rule)) for rule in everything}
-        kept, shared = distinct_rules((root, *self.rules), beside)
+        kinds = {rule: (rule in self.terminals, self.budgets.get(rule)) for rule in range(1 + len(self.rules))}
+        kept, shared = distinct_rules((root, *self.rules), kinds)
         names, number = (_TEXT, *self.names), {rule: place for place, rule in enumerate(kept)}
         return network_machine(
             [names[rule] for rule in kept], shared, self.guard, {number[rule] for rule in self.terminals & set(kept)},

@@ -87,7 +87,7 @@ export class Result {
       setVerdict(this.plainVerdict, check.satisfied, `${plainVerdict(check, checked)}${used}`);
     } catch (error) {
       if (signal.aborted) {
-        if (signal === this.control.signal) this.plainText.replaceChildren("(stopped)");  // no later run has begun
+        if (signal === this.control.signal) this.plainText.replaceChildren("(stopped)");  // a later run writes its own text
         return;
       }
       if (!(error instanceof RequestError)) throw error;
