@@ -45,6 +45,13 @@ def rows_of(edges: dict[tuple[int, int], int]) -> EdgeRows:
     return edge_rows(*columns, states=STATES, guard=ResourceGuard(DEFAULT_LIMITS))
 
 
+def alike(edges: dict[tuple[int, int], int], state: int) -> tuple[tuple[int, int], ...]:
+    """The classes that a state reads, each with the first one that has the same arrival."""
+    read = {each: edges[state, each] for each in range(CLASSES) if (state, each) in edges}
+    first = {arrival: each for each, arrival in reversed(read.items())}
+    return tuple((each, first[arrival]) for each, arrival in read.items())
+
+
 def test_rows_hold_the_edges_of_all_states() -> None:
     for seed in range(50):
         draw = random.Random(seed)
@@ -52,6 +59,7 @@ def test_rows_hold_the_edges_of_all_states() -> None:
         rows = rows_of(edges)
         assert edges_from(rows) == edges
         assert len(rows.row_first) - 1 <= STATES
+        assert len(set(rows.row.tolist())) == len({alike(edges, state) for state in range(STATES)})
 
 
 def test_states_that_tell_classes_apart_alike_share_a_row() -> None:
