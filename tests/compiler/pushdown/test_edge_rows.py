@@ -46,7 +46,7 @@ def rows_of(edges: dict[tuple[int, int], int]) -> EdgeRows:
 
 
 def alike(edges: dict[tuple[int, int], int], state: int) -> tuple[tuple[int, int], ...]:
-    """The classes that a state reads, each with the first one that has the same arrival."""
+    """The classes that a state reads, each with the first like it."""
     read = {each: edges[state, each] for each in range(CLASSES) if (state, each) in edges}
     first = {arrival: each for each, arrival in reversed(read.items())}
     return tuple((each, first[arrival]) for each, arrival in read.items())
