@@ -138,11 +138,11 @@ def test_texts_are_judged_by_the_draft_and_exactly(schema: Any, text: str, verdi
 
 
 def test_the_report_counts_verdicts_by_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = {"outcome": "ok", "origin": "A", "ms": 12.0, "mask_us": [3.0, 5.0]}
+    compiled = {"name": "1", "outcome": "ok", "origin": "A", "ms": 12.0, "mask_us": [3.0, 5.0]}
     tests = [[True, True, False], [True, None, None], [False, False, False]]
     rows: list[dict[str, Any]] = [
         compiled | {"engine": "ours", "tests": tests, "cuts": {"random": [True] * 3, "hurried": [True, None, True]}},
-        {"engine": "ours", "origin": "B", "outcome": "limit", "reason": "dfa_states_max"},
+        {"engine": "ours", "name": "2", "origin": "B", "outcome": "limit", "reason": "dfa_states_max"},
         compiled | {"engine": "xgrammar", "tests": [[False, True, True]], "cuts": {"random": [False] * 3}},
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")

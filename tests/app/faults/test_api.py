@@ -76,7 +76,11 @@ def test_a_stopping_api_finishes_requests_and_hands_over_streams(services: Clust
     until(lambda: part.metric("abs_http_in_flight") >= 5, "the readers, and who asks, are being served")
     for thread in threads[len(readers) :]:
         thread.start()
-    until(lambda: part.metric("abs_http_in_flight") >= 40, "nearly all clients are being served")
+
+    def sent_jobs() -> float:
+        return len(answers) + part.metric("abs_queue_requests", queue="generate") + running(services)
+
+    until(lambda: sent_jobs() >= 45, "nearly all requests are admitted")
     began = time.monotonic()
     assert part.stop() == 0, part.log()
     assert time.monotonic() - began < 30
