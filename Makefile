@@ -147,9 +147,10 @@ bench-long: hmm
 load: $(INSTALLED)
 	$(BIN)/python -m benchmarks.service.load
 
-# The page of settings and the pictures of constraints are generated first.
+# The pages of settings and errors and the pictures of constraints are generated first.
 docs: $(INSTALLED)
 	$(BIN)/python -m docs.tools.settings_page
+	$(BIN)/python -m docs.tools.errors_page
 	$(BIN)/python -m docs.tools.draw
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from app.cli.demo_questions import AGENT, FLIGHT, IMPOSSIBLE, MODEL, PROMPT, SENTENCE
 from app.settings import Settings
-from docs.tools.reference import ERRORS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
@@ -148,18 +147,6 @@ def test_the_page_of_settings_names_every_setting() -> None:
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     settings = set(re.findall(r"^\| `ABS_([A-Z0-9_]+)`", page, re.MULTILINE))
     assert settings == {name.upper() for name in Settings().values()}
-
-
-def test_the_table_of_errors_is_that_of_the_service() -> None:
-    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([0-9, ]+) \| \[`([a-z_]+)`\]\(#\2\) \| (.*) \|$", page, re.MULTILINE)
-    documented = {code: (statuses, set(re.findall(r"`([a-z_]+)`", fields))) for statuses, code, fields in rows}
-    actual: dict[str, tuple[str, set[str]]] = {}
-    for row in ERRORS.values():
-        if row.code != "client_gone":  # the connection is closed: no caller reads this one
-            assert actual.setdefault(row.code, (str(row.status), set()))[0] == str(row.status)
-            actual[row.code][1].update(row.fields)
-    assert documented == actual
 
 
 def test_the_architecture_page_is_short() -> None:

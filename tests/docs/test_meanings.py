@@ -20,7 +20,6 @@ from compiler.text import TextAutomaton, check_text
 from compiler.vocab import byte_vocabulary
 from docs.tools.draw import drawings
 from docs.tools.pages import DOCS, Block, Table, blocks, code_of, pages, tables
-from docs.tools.reference import CODES, ERRORS
 
 ROOT = DOCS.parent
 CONSTRAINTS = [block for page in pages() for block in blocks(page) if block.language == "json" and not block.title]
@@ -78,16 +77,6 @@ def test_the_units_of_each_script_are_those_of_re() -> None:
     for text, units in table.rows:
         shown = [names.get(unit, unit.strip("`")) for unit in units.partition(": ")[0].split(", ")]
         assert shown == re.findall(r"\w+|[^\w\s]", code_of(text)), text
-
-
-def test_the_table_of_errors_has_every_class() -> None:
-    (table,) = (table for table in TABLES if table.page == "errors.md" and table.header[:2] == ("status", "`code`"))
-    shown = {code.partition("`")[2].partition("`")[0]: (status, fields) for status, code, fields in table.rows}
-    assert sorted(shown) == CODES
-    for code, (status, fields) in shown.items():
-        facts = [facts for facts in ERRORS.values() if facts.code == code]
-        assert status == " or ".join(dict.fromkeys(str(each.status) for each in facts)), code
-        assert set(re.findall(r"`(\w+)`", fields)) == {field for each in facts for field in each.fields}, code
 
 
 @pytest.mark.parametrize("table", OF_TEXTS, ids=lambda table: f"{table.page}:{table.line}")

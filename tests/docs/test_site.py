@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from docs.tools import settings_page
+from docs.tools import errors_page, settings_page
 from docs.tools.pages import DOCS, pages
 from docs.tools.reference import CODES, reference
 from tests.app.playground.chromium import chromium_path
@@ -116,6 +116,12 @@ def test_the_page_of_settings_is_fresh() -> None:
     text = settings_page.PAGE.read_text(encoding="utf-8")
     assert text == settings_page.page(), "run python -m docs.tools.settings_page"
     assert "| `ABS_BODY_BYTES_MAX` | `1048576` (1 MiB) | bytes |" in text
+
+
+def test_the_table_of_errors_is_fresh() -> None:
+    text = errors_page.PAGE.read_text(encoding="utf-8")
+    assert text == errors_page.page(), "run python -m docs.tools.errors_page"
+    assert "| 422 | [`budget_too_small`](#budget_too_small) | " in text
 
 
 NOT_OF_THE_SERVICE = {"ABS_BASE_URL", "ABS_KEY", "ABS_MODEL_DIR", "ABS_MODEL_NAME", "ABS_CHROMIUM", "ABS_ADDRESS"}
