@@ -27,7 +27,7 @@ def page() -> str:
 
 
 def _row(code: str) -> str:
-    """A row: status and titles of the classes with this code, and the fields of all."""
+    """Status and titles of the classes with this code, and all fields."""
     classes = [facts for facts in ERRORS.values() if facts.code == code]
     (status,) = {facts.status for facts in classes}
     titles = "; ".join(dict.fromkeys(facts.title for facts in classes))
