@@ -59,6 +59,16 @@ class GenerateParams:
         return self.options.rows * self.options.max_tokens
 
 
+def unsatisfiable_beside_tools(reply_paths: Sequence[str]) -> str:
+    """Why no answer satisfies a request whose format has calls or thoughts.
+
+    reply_paths  where the caller's constraint stands in that of the answer; empty if replies are not constrained
+    """
+    if reply_paths:
+        return "no reply satisfies the constraint, and no call the schema of its tool"
+    return "no arguments satisfy the schema of a tool that may be called"
+
+
 def budget_beside(max_tokens: int, prompt_tokens: int, context_tokens: int | None) -> int:
     """The budget, cut to what the model's context leaves beside the prompt. It is at least one token."""
     if context_tokens is None:

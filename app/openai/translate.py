@@ -20,8 +20,8 @@ from app.openai.chats.chat_turn import answer_constraint, chat_turn
 from app.openai.chats.policies import AppliedPolicy
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
-from app.requests import GenerateParams, require_ids, seeded
-from compiler.errors import SpecSyntaxError, SpecUnsupported
+from app.requests import GenerateParams, require_ids, seeded, unsatisfiable_beside_tools
+from compiler.errors import SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
 from compiler.spec import spec_from_json
 
 COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # default budgets
@@ -342,6 +342,10 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
     except RequestOverLimit as error:
         raise RequestOverLimit((renamed or {}).get(error.path, error.path), error.limit, error.cap) from None
     except JobFailed as error:
+        if parsed is not None and parsed.path == "tools" and error.facts == SpecUnsatisfiable.facts:
+            # The conflict names parts of the answer's format, which the caller has not written.
+            detail = unsatisfiable_beside_tools(parsed.reply_paths)
+            raise JobFailed(error.error, detail, {}, error.facts) from None
         if isinstance(error.fields.get("field"), str):
             path = _request_path(str(error.fields["field"]), parsed)
             if path not in (error.fields["field"], f"constraint.{error.fields['field']}"):

@@ -42,11 +42,12 @@ from app.messages import (
     load,
 )
 from app.observability import logs, metrics, tracing
+from app.requests import unsatisfiable_beside_tools
 from app.store import Store
 from app.tasks import cancel_tasks
 from app.worker.handlers.base import Handler
 from app.worker.job_context import JobContext
-from compiler.errors import ErrorFacts
+from compiler.errors import ErrorFacts, SpecUnsatisfiable
 
 FORMS = (
     "labels", "ltlf", "regex", "keywords", "infill", "json_schema", "choice", "grammar", "dfa", "all", "any", "not",
@@ -173,12 +174,16 @@ def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
 
 
 def _with_request_path(failure: Failure, job: OwnedJob) -> Failure:
-    """The failure of a compilation, with the field of the job's request.
+    """The failure of a compilation, in terms of the job's request.
 
     Requests with tools share compilations with requests that state the same constraint, so only the job has the path.
     """
+    if not isinstance(job, GenerateJob) or job.reply_paths is None:
+        return failure
+    if failure.facts == SpecUnsatisfiable.facts:  # its conflict names parts that the caller has not written
+        return replace(failure, detail=unsatisfiable_beside_tools(job.reply_paths), fields={})
     field = failure.fields.get("field")
-    if not isinstance(job, GenerateJob) or job.reply_paths is None or not isinstance(field, str):
+    if not isinstance(field, str):
         return failure
     path = next(filter(field.startswith, job.reply_paths), None)
     request_field = "tools" if path is None else field.removeprefix(path)

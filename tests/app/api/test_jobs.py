@@ -114,6 +114,18 @@ def test_a_job_with_an_unsatisfiable_constraint_fails(client: TestClient, path: 
     assert error["code"] == "constraint_unsatisfiable"
 
 
+def test_a_contradiction_beside_tools_names_no_part_of_the_format(client: TestClient) -> None:
+    schema = {"type": "object", "properties": {"to": {"type": "boolean", "not": {}}}, "required": ["to"]}
+    tool = {"type": "function", "function": {"name": "notify", "parameters": schema}}
+    contradiction = {"all": [{"regex": "c"}, {"regex": "d"}]}
+    body = {"messages": [{"role": "user", "content": "a"}], "tools": [tool], "constraint": contradiction}
+    job = client.post("/generate", json=body, headers=ASYNC).json()
+    error = ended_job(client, job["id"])["error"]
+    assert error["detail"] == "no reply satisfies the constraint, and no call the schema of its tool"
+    refusal = client.post("/generate", json=body).json()
+    assert error | {"request_id": ""} == refusal | {"request_id": ""} and "conflict" not in refusal
+
+
 def test_a_failed_compilation_is_cached(client: TestClient, compiles: list[Spec]) -> None:
     contradiction = {"constraint": {"all": [{"regex": "x"}, {"regex": "y"}]}}
     first = client.post("/compile", json=contradiction)
