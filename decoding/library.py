@@ -61,6 +61,8 @@ class Answer:
     satisfied  True: it was checked on the finished text, and an answer that fails is an error
     log_prob   the sum of the tokens' log-probs
     captures   name and text of each captured part of a sequence; None where to divide the text takes too many steps
+    not_enforced  JSON pointers of schema keywords that have no effect, as a standard's annotations have none
+    approximate   those that have none because the constraint allows it
     """
 
     text: str
@@ -69,10 +71,14 @@ class Answer:
     log_prob: float
     trace: tuple[TracedToken, ...]
     captures: tuple[tuple[str, str], ...] | None = ()
+    not_enforced: tuple[str, ...] = ()
+    approximate: tuple[str, ...] = ()
 
 
 class ConstrainedModel:
     """A loaded model with its tokenizer, for many generations. Not thread-safe.
+
+    It keeps the tables of the constraint that it used last.
 
     The constructor reads the vocabulary and measures the model's prior, which takes as long as a short generation. It
     sets the model to evaluation, turns its gradients off, and exchanges its attention for one that serves the search
@@ -92,6 +98,7 @@ class ConstrainedModel:
         self._pieces = TokenBytes(tokens, self.vocabulary.eos_ids, Speller(self._tokenizer, tokens))
         self._prior = unigram_prior(self._model)
         self._endings = find_endings(self._model, self._prior)
+        self._prepared: tuple[CompiledConstraint, PreparedConstraint] | None = None
 
     def compile(self, constraint: Mapping[str, Any]) -> CompiledConstraint:
         """A constraint compiled for the model, to be used repeatedly. Raises CompileError."""
@@ -113,9 +120,7 @@ class ConstrainedModel:
         ids = self._tokenizer.encode(prompt).ids if isinstance(prompt, str) else list(prompt)
         within = all(0 <= token < self._model.vocab_size for token in ids)
         require(within, "prompt", "a text or ids in the model's vocabulary")
-        prepared = PreparedConstraint.prepare(
-            compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces, endings=self._endings
-        )
+        prepared = self._prepare(compiled)
         prepared.refuse_early(self._model, len(ids), options.max_tokens)
         generation = (
             Sampling(prepared, options, prompt_ids=ids) if isinstance(options, SamplingOptions)
@@ -123,6 +128,14 @@ class ConstrainedModel:
         )  # fmt: skip
         found = drive(self._model, ids, generation)
         return tuple(self._answer(hypothesis, compiled, ids, options) for hypothesis in found)
+
+    def _prepare(self, compiled: CompiledConstraint) -> PreparedConstraint:
+        if self._prepared is None or self._prepared[0] is not compiled:
+            prepared = PreparedConstraint.prepare(
+                compiled.tokens, self._model.device, prior=self._prior, pieces=self._pieces, endings=self._endings
+            )
+            self._prepared = compiled, prepared
+        return self._prepared[1]
 
     def _raw(self, tokens: Sequence[int]) -> str:
         written = self.vocabulary.written
@@ -160,7 +173,8 @@ class ConstrainedModel:
         )
         return Answer(
             text=text, raw_text=raw, satisfied=True, log_prob=sum(log_probs), trace=trace,
-            captures=self._captures(compiled, text, tokens[:-1]),
+            captures=self._captures(compiled, text, tokens[:-1]), not_enforced=compiled.not_enforced,
+            approximate=compiled.approximate,
         )
 
     def _captures(

@@ -20,6 +20,7 @@ from compiler.spec import spec_from_json
 from compiler.vocab import byte_vocabulary
 from decoding import ConstrainedModel, SamplingOptions, SearchOptions, generate, vocabulary_of
 from decoding.errors import DecodeError, ModelUnavailable, OptionsInvalid, PromptTooLong, VocabularyMismatch
+from decoding.prepared_constraint import PreparedConstraint
 from tests.decoding.random_models import llama_of
 from tests.references.random_constraints import real_tokenizer
 from tests.references.text import satisfies
@@ -31,6 +32,7 @@ REQUESTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"regex": r"[A-Z][a-z ]+\."}, {"beams": 4, "n": 3}),
     ({"ltlf": "F(dog) & G(!the)"}, {"beams": 4, "algorithm": "abs", "rank_by": "score"}),
     ({"json_schema": {"type": "object", "properties": {"a": {"enum": [1, 22]}}, "required": ["a"]}}, {"beams": 4}),
+    ({"json_schema": {"type": "array", "items": {"enum": [1, 2]}, "minItems": 1, "unknown": 1}}, {"beams": 4}),
     ({"grammar": 'root ::= "a " [a-z]+ " dog"', "syntax": "gbnf"}, {"beams": 4}),
     ({"all": [{"keywords": ["dog"]}, {"max_words": 5}]}, {"beams": 4, "repetition_penalty": 1.3}),
     ({"sequence": ["A ", {"capture": "animal", "part": {"choice": ["dog", "cat"]}}, {"capture": "rest", "part": {
@@ -62,11 +64,15 @@ def test_answers_are_those_of_the_service(
 ) -> None:
     body = {"prompt": PROMPT, "constraint": constraint, "max_tokens": 24, "trace": True, **fields}
     sent = httpx2.post(f"{running_service.url}/generate", json=body, timeout=60, trust_env=False)
-    choices = sent.raise_for_status().json()["choices"]
+    response = sent.raise_for_status().json()
+    choices = response["choices"]
     answers = constrained.generate(PROMPT, constraint, options_of(fields))
     assert [answer.text for answer in answers] == [choice["text"] for choice in choices]
     for answer, choice in zip(answers, choices, strict=True):
         assert answer.satisfied and choice["satisfied"]
+        assert (list(answer.not_enforced), list(answer.approximate)) == (
+            response["not_enforced"], response["approximate"]
+        )  # fmt: skip
         assert answer.log_prob == pytest.approx(choice["log_prob"], abs=1e-2)
         assert answer.raw_text == (choice["raw_text"] or choice["text"])
         captured = [(each["name"], each["text"]) for each in choice["captures"] or ()]
@@ -153,6 +159,13 @@ def test_a_tokenizer_of_another_kind_or_model_is_refused(model: Any, captions_di
     nameless = llama_of(vocab_size=4_096, eos_token_id=None)
     with pytest.raises(ModelUnavailable, match="no token that ends"):
         vocabulary_of(nameless, AutoTokenizer.from_pretrained(captions_dir))
+
+
+def test_a_constraint_is_prepared_once(constrained: ConstrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = constrained.compile({"choice": ["a dog", "a cat"]})
+    first = constrained.generate(PROMPT, compiled, SearchOptions(24, beams=4))
+    monkeypatch.setattr(PreparedConstraint, "prepare", None)
+    assert constrained.generate(PROMPT, compiled, SearchOptions(24, beams=4)) == first
 
 
 def test_every_name_of_the_package_is_importable() -> None:
