@@ -15,8 +15,15 @@ from app.openai.requests import ChatRequest, MessageBody, OpenAIRequest, Stops, 
 from app.openai.responses import DeferredModel
 from app.openai.responses_request import ITEMS_MAX
 from app.openai.tool_bodies import ToolBody
+from app.openai.unknown_fields import StrayField, stray_keys
 
 _TEXT_ONLY = "contains a block that is not text: the model reads text only"
+# Fields that are read, and those of answers that clients send back.
+_MESSAGE_FIELDS = frozenset({"role", "content", "id", "type", "model", "stop_reason", "stop_sequence", "usage"})
+_BLOCK_FIELDS = frozenset({
+    "type", "text", "id", "name", "input", "tool_use_id", "content", "thinking", "signature", "data", "cache_control",
+    "citations", "is_error", "caller",
+})  # fmt: skip
 # Paths of a chat, and those of this request in their place.
 _PATHS = (
     (re.compile(r"^response_format\.json_schema"), "output_config.format"),
@@ -120,6 +127,15 @@ def chat_of(request: MessagesRequest) -> ChatRequest:
         chat_template_kwargs=request.chat_template_kwargs, reasoning_effort="xhigh" if effort == "max" else effort,
         **_thinking(request.thinking),
     )  # fmt: skip
+
+
+def stray_parts(request: MessagesRequest) -> Iterator[StrayField]:
+    """The unknown fields of messages, which are read as objects."""
+    for message in request.messages:
+        yield from stray_keys(message, "messages.*.", _MESSAGE_FIELDS)
+        blocks = message.get("content")
+        for block in blocks if isinstance(blocks, list) else ():
+            yield from stray_keys(block, "messages.*.content.*.", _BLOCK_FIELDS)
 
 
 def own_path(path: str) -> str:

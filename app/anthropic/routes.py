@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.anthropic.errors import MESSAGES
-from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path
+from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path, stray_parts
 from app.anthropic.writer import MessagesAnswerBody, MessagesWriter
 from app.api.dependencies import IdempotencyKey, ModelsDependency, while_connected
 from app.api.openapi import Responses, errors
@@ -39,7 +39,7 @@ async def messages(
     request: Request, models: ModelsDependency, body: MessagesRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     service = models.of(body.model)
-    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields, stray_parts(body)))
     with own_paths(own_path):
         chat = await asyncio.to_thread(chat_of, body)
         translated = await translated_chat(request, service, chat)
@@ -54,7 +54,8 @@ async def count_tokens(
     request: Request, response: Response, models: ModelsDependency, body: MessagesRequest
 ) -> CountTokensResponse:
     service = models.of(body.model)
-    response.headers.update(header_of(ignored_fields(body, service.settings.requests.unknown_fields)))
+    ignored = ignored_fields(body, service.settings.requests.unknown_fields, stray_parts(body))
+    response.headers.update(header_of(ignored))
     with own_paths(own_path):
         chat = await asyncio.to_thread(chat_of, body)
         family = chat_format(service.files.chat_template, service.settings.inference.chat_format)

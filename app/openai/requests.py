@@ -35,7 +35,6 @@ _FUNCTIONS = "use `tools` and `tool_choice`, their newer names"
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
 _ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
 _NO_SPECIAL_TOKENS = "an answer shows the special tokens that its constraint names, and has no others: leave it out"
-_NO_TAGS = 'use response_format {"type": "structural_tag", ...}, or `constraint`'
 _NO_EFFECT = "No effect"
 _PROMPT_TYPES = "must be a text, token ids, or a list of them, which are not empty"
 
@@ -49,7 +48,6 @@ class _UnsupportedFields(NeutralValues):
     include_stop_str_in_output: Any = unsupported("no answer contains a stop string: leave it out", False)
     skip_special_tokens: Any = unsupported(_NO_SPECIAL_TOKENS, True)
     spaces_between_special_tokens: Any = unsupported(_NO_SPECIAL_TOKENS, True, False)
-    structural_tag: Any = unsupported(_NO_TAGS)
 
 
 def _check_entries(value: object) -> object:

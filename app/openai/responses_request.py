@@ -25,13 +25,20 @@ from app.openai.requests import (
     TemplateArguments,
     ThinkingFields,
 )
-from app.openai.tool_bodies import ToolBody
+from app.openai.tool_bodies import CustomToolBody, FunctionBody, ToolBody, ToolGrammarBody
+from app.openai.unknown_fields import StrayField, stray_keys
 from compiler.errors import SpecSyntaxError, SpecUnsupported
 
 ITEMS_MAX = 4096
 _LOGPROBS = "message.output_text.logprobs"
 _NO_STATE = "no response is stored: send the whole conversation in `input`"
 _TEXTS = ("input_text", "output_text", "text")
+# Fields that are read, and those of answers that clients send back.
+_ITEM_FIELDS = frozenset({
+    "type", "id", "status", "role", "content", "call_id", "name", "arguments", "input", "output", "summary",
+    "encrypted_content", "phase", "namespace", "created_by",
+})  # fmt: skip
+_PART_FIELDS = frozenset({"type", "text", "annotations", "logprobs", "refusal", "prompt_cache_breakpoint"})
 # Paths of a chat, and those of a response's request in their place.
 _PATHS = (
     (re.compile(r"^response_format\.json_schema"), "text.format"), (re.compile(r"^response_format"), "text.format"),
@@ -115,6 +122,19 @@ def chat_of(request: ResponsesRequest) -> ChatRequest:
         tool_choice=_tool_choice(request.tool_choice), max_completion_tokens=request.max_output_tokens,
         logprobs=request.top_log_probs is not None, top_logprobs=request.top_log_probs, policy=request.policy,
     )  # fmt: skip
+
+
+def stray_parts(request: ResponsesRequest) -> Iterator[StrayField]:
+    """The unknown fields of tools and items, which are read as objects."""
+    for tool in request.tools or ():
+        body = CustomToolBody if tool.get("type") == "custom" else FunctionBody
+        yield from stray_keys(tool, "tools.*.", {"type", *body.model_fields})
+        yield from stray_keys(tool.get("format"), "tools.*.format.", {"type", *ToolGrammarBody.model_fields})
+    for item in request.input if isinstance(request.input, list) else ():
+        yield from stray_keys(item, "input.*.", _ITEM_FIELDS)
+        parts = item.get("content") if isinstance(item, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            yield from stray_keys(part, "input.*.content.*.", _PART_FIELDS)
 
 
 def echoed_fields(request: ResponsesRequest) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from app.openai.chats.policies import applied_policy
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, merged
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.openai.responses import ChatCompletionResponse, CompletionResponse
-from app.openai.responses_request import ResponsesRequest, chat_of, echoed_fields, own_paths
+from app.openai.responses_request import ResponsesRequest, chat_of, echoed_fields, own_paths, stray_parts
 from app.openai.responses_writer import ResponseBody, ResponsesWriter
 from app.openai.stream import ChunkStream, StreamedAnswer
 from app.openai.translate import TranslatedRequest, infill_tokens, request_paths, translate_chat, translations
@@ -84,7 +84,7 @@ async def responses(
     request: Request, models: ModelsDependency, body: ResponsesRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     service = models.of(body.model)
-    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields, stray_parts(body)))
     with own_paths():
         chat = await asyncio.to_thread(chat_of, body)
         translated = await translated_chat(request, service, chat)

@@ -6,8 +6,8 @@ does, would vanish silently: the answer would look valid and satisfy nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -26,6 +26,11 @@ _PROTECTED = (
     "stop_token_ids", "structural_tag", "logit_bias", "ignore_eos", "timeout_s", "max_thinking_tokens",
     "thinking_token_budget", "thinking_budget", "reasoning_effort",
 )  # fmt: skip
+_OF_BODIES = frozenset({  # the same, of bodies that have these fields themselves
+    "text", "format", "effort", "reasoning", "max_output_tokens", "output_config", "stop_sequences", "thinking",
+    "budget_tokens", "input_schema", "function", "custom", "grammar", "definition", "disable_parallel_tool_use",
+})  # fmt: skip
+_CONTAINERS = ("extra_body", "sampling_params", "options", "custom_params", "vllm_xargs")  # of other servers' fields
 _FORMAT, _CONSTRAINT, _BUDGET, _TOOLS = "response_format", "constraint", "max_tokens", "tool_choice"
 # Names of constraints, budgets and tools on other servers that are not read here: what to send in their place.
 _ELSEWHERE = dict.fromkeys({*FORM_FIELDS, "propositions"} - {*CONSTRAINT_FIELDS}, _CONSTRAINT) | {
@@ -37,6 +42,7 @@ _ELSEWHERE = dict.fromkeys({*FORM_FIELDS, "propositions"} - {*CONSTRAINT_FIELDS}
     # vLLM, SGLang, llama.cpp, TGI, NVIDIA NIM, Hugging Face
     "guided_decoding": "structured_outputs", "guided_options_request": "structured_outputs",
     "guided_json_object": _FORMAT, "guided_whitespace_pattern": _CONSTRAINT, "structural_tags": _FORMAT,
+    "structural_tag": _FORMAT,
     "choice": "structured_outputs", "choices": "structured_outputs", "bnf": "grammar", "gbnf": "grammar",
     "lark": "structured_outputs", "grammar_string": "grammar", "grammar_lazy": "grammar",
     "grammar_triggers": _FORMAT, "guidance": "grammar", "nvext": "structured_outputs",
@@ -50,24 +56,45 @@ _ELSEWHERE = dict.fromkeys({*FORM_FIELDS, "propositions"} - {*CONSTRAINT_FIELDS}
     "max_new_tokens": _BUDGET, "max_output_tokens": _BUDGET, "max_length": _BUDGET, "max_tokens_to_sample": _BUDGET,
     "n_predict": _BUDGET, "num_predict": _BUDGET, "min_new_tokens": _CONSTRAINT, "min_length": _CONSTRAINT,
     "truncate_prompt_tokens": "prompt", "timeout": "timeout_s", "thinking": "max_thinking_tokens",
-    "thinking_config": "max_thinking_tokens", "budget_tokens": "max_thinking_tokens", "reasoning": "reasoning_effort",
+    "thinking_budget_tokens": "max_thinking_tokens", "reasoning_budget": "max_thinking_tokens",
+    "max_reasoning_tokens": "max_thinking_tokens", "thinking_config": "max_thinking_tokens",
+    "budget_tokens": "max_thinking_tokens", "reasoning": "reasoning_effort",
     # tools
     "allowed_tools": _TOOLS, "tool_config": _TOOLS, "tool_mode": _TOOLS, "function_calling_config": _TOOLS,
     "disable_parallel_tool_use": "parallel_tool_calls", "max_tool_calls": "parallel_tool_calls",
     "tool_use": _TOOLS, "tool_resources": "tools", "builtin_tools": "tools", "mcp_servers": "tools",
 }  # fmt: skip
 _PARAMETERS = dict.fromkeys(("schema", "input_schema", "inputschema", "args_schema", "arguments"), "parameters")
+_GRAMMARS = dict.fromkeys(("grammar", "regex", "lark", "syntax", "definition"), "format")  # of custom tools
 
 
-def ignored_fields(body: BaseModel, policy: Literal["ignore", "refuse"]) -> tuple[str, ...]:
+class StrayField(NamedTuple):
+    """A field that a body does not have.
+
+    parent    the path before its name, which is ours
+    name      the caller's
+    declared  the fields that the body has
+    null      whether its value is null, which asks for nothing
+    """
+
+    parent: str
+    name: str
+    declared: frozenset[str]
+    null: bool
+
+
+def ignored_fields(
+    body: BaseModel, policy: Literal["ignore", "refuse"], further: Iterable[StrayField] = ()
+) -> tuple[str, ...]:
     """The paths of unknown fields, as a header may show them. Elements of lists have the number `*`.
 
+    further  those of objects that are no bodies
     Raises UnknownField for fields that may be a constraint, and InvalidRequest for all others by the policy "refuse".
     """
-    unknown = dict.fromkeys(_unknown(body))
-    if len(unknown) > FIELDS_MAX:
+    stray = dict.fromkeys((*_stray_fields(body), *further))
+    if len(stray) > FIELDS_MAX:
         raise InvalidRequest((("", f"the request has more than {FIELDS_MAX} unknown fields"),))
-    meant = {_shown(*field): _meant(*field) for field in unknown}
+    meant = {_shown(field): _meant(field) for field in stray}
     refused = [(path, _message(path, name)) for path, name in meant.items() if name]
     if refused:
         raise UnknownField(tuple(refused[:FAULTS_MAX]))
@@ -76,44 +103,62 @@ def ignored_fields(body: BaseModel, policy: Literal["ignore", "refuse"]) -> tupl
     return tuple(meant)
 
 
+def stray_keys(value: object, path: str, declared: Set[str]) -> Iterator[StrayField]:
+    """The keys of an object at a path that are none of these. Other values have none."""
+    if isinstance(value, Mapping):
+        names = frozenset(declared)
+        yield from (StrayField(path, name, names, item is None) for name, item in value.items() if name not in names)
+
+
 def _message(path: str, meant: str) -> str:
-    if path.rpartition(".")[2] == meant:
-        return "not supported here: leave it out"
-    return f"unknown field: did you mean `{meant}`?"
+    parent, _, name = path.rpartition(".")
+    if name != meant:
+        return f"unknown field: did you mean `{meant}`?"
+    if parent:
+        return f"unknown field here: did you mean `{meant}` of the request?"
+    return "not supported here: leave it out"
 
 
-def header_of(ignored: Sequence[str]) -> dict[str, str]:
+def header_of(ignored: tuple[str, ...]) -> dict[str, str]:
     """The response header that names ignored fields; none if there are none."""
     return {HEADER: ", ".join(ignored[:FAULTS_MAX])} if ignored else {}
 
 
-def _shown(parent: str, name: str) -> str:
+def _shown(field: StrayField) -> str:
     """A path as a header may show it."""
-    return f"{parent}{shown_path(name)}".replace(UNKNOWN_FIELD, "*")
+    return f"{field.parent}{shown_path(field.name)}".replace(UNKNOWN_FIELD, "*")
 
 
-def _unknown(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """The unknown fields of a body.
-
-    Each has the path before its name, which is ours, and the caller's name.
-    """
+def _stray_fields(value: object, path: str = "") -> Iterator[StrayField]:
     match value:
         case BaseModel():
-            yield from ((path, name) for name in value.model_extra or {})
+            if extra := value.model_extra or {}:
+                yield from stray_keys(extra, path, frozenset(type(value).model_fields))
+            if not path:
+                for name in _CONTAINERS:
+                    yield from stray_keys(extra.get(name), f"{name}.", frozenset())
             for name in type(value).model_fields:
-                yield from _unknown(getattr(value, name), f"{path}{name}.")
+                yield from _stray_fields(getattr(value, name), f"{path}{name}.")
         case list() | tuple():
             for item in value:
-                yield from _unknown(item, f"{path}*.")
+                yield from _stray_fields(item, f"{path}*.")
 
 
-def _meant(parent: str, name: str) -> str | None:
+def _meant(field: StrayField) -> str | None:
     """The field that an unknown one may stand for."""
-    name = name.lower().replace("-", "_")
-    elsewhere = _ELSEWHERE if not parent else _PARAMETERS if parent.startswith("tools.") else {}
+    if field.null:
+        return None
+    name = field.name.lower().replace("-", "_")
+    if not field.parent or field.parent.removesuffix(".") in _CONTAINERS:
+        elsewhere = _ELSEWHERE
+    elif field.parent.startswith("tools."):
+        elsewhere = _GRAMMARS if "format" in field.declared else _PARAMETERS
+    else:
+        elsewhere = {}
     if name in elsewhere:
         return elsewhere[name]
-    near = [(edit_distance(name, known), known) for known in _PROTECTED if abs(len(name) - len(known)) <= DISTANCE_MAX]
+    protected = (*_PROTECTED, *(_OF_BODIES & field.declared))
+    near = [(edit_distance(name, known), known) for known in protected if abs(len(name) - len(known)) <= DISTANCE_MAX]
     distance, nearest = min(near, default=(len(name), None))
     return nearest if distance <= DISTANCE_MAX else None
 

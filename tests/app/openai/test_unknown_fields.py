@@ -47,7 +47,7 @@ def test_no_misspelling_of_a_constraint_is_ignored(name: str) -> None:
     variants |= {name.upper(), name.replace("_", "-"), name.replace("_", ""), name[:-2], name + "__"}
     for variant in variants - set(ChatRequest.model_fields):
         with pytest.raises(UnknownField) as refused:
-            ignored_fields(CompletionRequest.model_validate({"prompt": "a", variant: None}), "ignore")
+            ignored_fields(CompletionRequest.model_validate({"prompt": "a", variant: 1}), "ignore")
         assert "did you mean" in refused.value.errors[0]["message"]
 
 
@@ -61,6 +61,60 @@ def test_no_misspelling_of_a_constraint_is_ignored(name: str) -> None:
 def test_constraints_and_budgets_elsewhere_are_refused(name: str, meant: str) -> None:
     with pytest.raises(UnknownField, match=meant):
         ignored_fields(chat(**{name: {}}), "ignore")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "field", "meant"),
+    [
+        ("responses", {"text": {"fromat": 1}}, "text.fromat", "format"),
+        ("responses", {"txt": {}}, "txt", "text"),
+        ("responses", {"max_output_token": 5}, "max_output_token", "max_output_tokens"),
+        ("responses", {"reasoning": {"efort": "low"}}, "reasoning.efort", "effort"),
+        ("responses", {"tools": [{"type": "custom", "name": "a", "fromat": {}}]}, "tools.*.fromat", "format"),
+        ("responses", {"tools": [{"type": "custom", "name": "a", "grammar": {}}]}, "tools.*.grammar", "format"),
+        ("responses", {"tools": [{"type": "function", "name": "a", "paramters": {}}]}, "tools.*.paramters",
+         "parameters"),
+        ("messages", {"output_confg": {}}, "output_confg", "output_config"),
+        ("messages", {"output_config": {"fromat": {}}}, "output_config.fromat", "format"),
+        ("messages", {"stop_sequence": ["a"]}, "stop_sequence", "stop_sequences"),
+        ("messages", {"thinking": {"type": "enabled", "budget_token": 1}}, "thinking.budget_token", "budget_tokens"),
+        ("messages", {"tools": [{"name": "a", "input_schem": {}}]}, "tools.*.input_schem", "input_schema"),
+        ("chat/completions", {"tools": [{"type": "custom", "custom": {"name": "a", "fromat": {}}}]},
+         "tools.*.custom.fromat", "format"),
+        ("chat/completions", {"tools": [{"type": "custom", "custom": {"name": "a", "grammar": {}}}]},
+         "tools.*.custom.grammar", "format"),
+        ("chat/completions", {"extra_body": {"guided_json": {}}}, "extra_body.guided_json", "guided_json"),
+        ("chat/completions", {"sampling_params": {"regex": "a"}}, "sampling_params.regex", "regex"),
+        ("chat/completions", {"options": {"num_predict": 5}}, "options.num_predict", "max_tokens"),
+        ("chat/completions", {"structural_tag": "{}"}, "structural_tag", "response_format"),
+        ("chat/completions", {"reasoning_budget": 5}, "reasoning_budget", "max_thinking_tokens"),
+        ("chat/completions", {"messages": [MESSAGE | {"regex": "a"}]}, "messages.*.regex", "regex"),
+    ],
+)  # fmt: skip
+def test_no_path_ignores_what_may_be_a_constraint(
+    path: str, fields: dict[str, Any], field: str, meant: str, client: TestClient
+) -> None:
+    body = ({"input": "a"} if path == "responses" else {"messages": [MESSAGE], "max_tokens": 5}) | fields
+    answer = client.post(f"/v1/{path}", json=body)
+    error = answer.json()["error"]
+    assert answer.status_code == 400 and field in error["message"] and f"did you mean `{meant}`" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "ignored"),
+    [
+        ("responses", {"input": [MESSAGE | {"foo": 1}], "tools": [{"type": "function", "name": "a", "returns": 1}]},
+         "tools.*.returns, input.*.foo"),
+        ("responses", {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a", "foo": 1}]}]},
+         "input.*.content.*.foo"),
+        ("messages", {"messages": [MESSAGE | {"foo": 1}], "max_tokens": 30}, "messages.*.foo"),
+        ("chat/completions", {"messages": [MESSAGE], "structural_tag": None, "options": {"num_ctx": 1}},
+         "structural_tag, options, options.num_ctx"),
+    ],
+)  # fmt: skip
+def test_every_path_names_what_it_ignores(path: str, body: dict[str, Any], ignored: str, client: TestClient) -> None:
+    answer = client.post(f"/v1/{path}", json=body)
+    assert (answer.status_code, answer.headers[HEADER]) == (200, ignored)
 
 
 def test_a_setting_refuses_all_unknown_fields() -> None:
