@@ -104,7 +104,7 @@ def ignored_fields(
 
 
 def stray_keys(value: object, path: str, declared: Set[str]) -> Iterator[StrayField]:
-    """The keys of an object at a path that are none of these. Other values have none."""
+    """The keys of an object that are none of these. Other values have none."""
     if isinstance(value, Mapping):
         names = frozenset(declared)
         yield from (StrayField(path, name, names, item is None) for name, item in value.items() if name not in names)
