@@ -10,6 +10,7 @@ import typer
 from abs_client.errors import pointed_at
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson
+from compiler.spec import not_an_object
 
 _Opt = typer.Option
 Ltlf = Annotated[str | None, _Opt(help="an LTLf formula over the words of the text")]
@@ -62,9 +63,11 @@ def _parsed(constraint: str) -> dict[str, Any]:
     try:
         spec = read_json(constraint.encode())
     except InvalidJson as error:
+        if not constraint.lstrip().startswith(("{", "[", '"')):
+            raise typer.BadParameter(f"--constraint: {not_an_object(constraint)}") from None
         raise typer.BadParameter(f"--constraint: {error}{pointed_at(constraint, error.position)}") from None
     if not isinstance(spec, dict):
-        raise typer.BadParameter('--constraint must be a JSON object, such as {"keywords": ["dog"]}')
+        raise typer.BadParameter(f"--constraint: {not_an_object(spec)}")
     return spec
 
 

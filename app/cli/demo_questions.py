@@ -31,6 +31,7 @@ RECORD = {
     },
 }  # fmt: skip
 BUDGETS = (1, 1.5, 2)  # of the least one
+ALONE_CHARS_MAX = 19  # of the text without a constraint, of which the end is shown
 IMPOSSIBLE = {"all": [{"keywords": ["cat", "moon"]}, {"max_words": 12}, {"regex": "[^oO]*"}]}
 RULES = (
     "precedence(confirm, refund)", "G(!call(refund, amount > 100))", "existence(refund)", "response(refund, notify)",
@@ -60,26 +61,34 @@ def compare_with_and_without(client: Client, url: str) -> Iterator[RenderableTyp
     yield f"{PROMPT!r}, with cat, fly and moon in this order ({MODEL}); JSON ({RECORD_MODEL}):"
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
     table.add_column("tokens", justify="right", no_wrap=True)
-    table.add_column("the model alone", no_wrap=True, max_width=27)
+    table.add_column("the model alone", no_wrap=True)
     table.add_column("with the constraint", no_wrap=True)
     for model, prompt, constraint in ((MODEL, PROMPT, SENTENCE), (RECORD_MODEL, RECORD_PROMPT, RECORD)):
         least = client.compile(constraint, explain=False, model=model).min_tokens
         for factor in BUDGETS:
             request: dict[str, Any] = {"prompt": prompt, "max_tokens": math.ceil(factor * least), "model": model}
-            texts = _unconstrained(url, request), client.generate(**request, constraint=constraint).choices[0].text
-            table.add_row(str(request["max_tokens"]), *(_verdict(client, constraint, text.strip()) for text in texts))
+            alone, is_cut = _unconstrained(url, request)
+            verdict = _verdict(client, constraint, alone)
+            shown = alone if len(alone) <= ALONE_CHARS_MAX else f"…{alone[1 - ALONE_CHARS_MAX:]}"
+            text = client.generate(**request, constraint=constraint).choices[0].text
+            table.add_row(
+                str(request["max_tokens"]), Text.assemble(verdict, shown, " (cut)" if is_cut else ""),
+                Text.assemble(_verdict(client, constraint, text), text),
+            )
     yield table
 
 
-def _unconstrained(url: str, request: Mapping[str, Any]) -> str:
+def _unconstrained(url: str, request: Mapping[str, Any]) -> tuple[str, bool]:
+    """The model's text, and whether the budget has cut it."""
     body = {**request, "temperature": 0}
     response = httpx2.post(f"{url}/v1/completions", json=body, timeout=REQUEST_S_MAX).raise_for_status()
-    return str(response.json()["choices"][0]["text"])
+    choice = response.json()["choices"][0]
+    return str(choice["text"]).strip(), choice["finish_reason"] == "length"
 
 
 def _verdict(client: Client, constraint: Mapping[str, Any], text: str) -> Text:
     satisfied = client.check(constraint, text).satisfied
-    return Text.assemble(("\u2713 ", "green") if satisfied else ("\u2717 ", "red"), text)
+    return Text("\u2713 ", "green") if satisfied else Text("\u2717 ", "red")
 
 
 def refuse_the_impossible(client: Client, _: str) -> Iterator[RenderableType]:

@@ -10,6 +10,7 @@ import math
 import socket
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -157,7 +158,8 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             return await client.generate(prompt, **options)
 
         retry = Retry() if stream else ONCE  # a broken stream is resumed
-        send_and_show(Sender(create_app, url, model, QUEUES, as_json, retry, spec), send, show_generated)
+        sender = Sender(create_app, url, model, QUEUES, as_json, retry, spec)
+        send_and_show(sender, send, partial(show_generated, spec=spec))
 
 
 def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
@@ -176,7 +178,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         async def send(client: AsyncClient, _: Observer) -> CompileResult:
             return await client.compile(spec, model=remote_model(model, url))
 
-        send_and_show(sender, send, show_compiled)
+        send_and_show(sender, send, partial(show_compiled, spec=spec))
 
     @app.command(epilog='echo "A cat in a hat" | abs check - --keyword cat --keyword hat --ordered')
     def check(

@@ -24,7 +24,9 @@ LINE_CHARS_MAX = 80
 COLOURS = ((0.3, "green4"), (0.05, "dark_olive_green3"), (0.005, "gold3"), (0.0, "red3"))  # by the minimum probability
 
 
-def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
+def show_compiled(
+    console: Console, answer: Mapping[str, Any], spec: Mapping[str, Any] | None = None
+) -> None:
     """The sizes of a compiled constraint."""
     origin = "found compiled" if answer["cached"] else f"compiled in {answer['compile_ms']:.0f} ms"
     console.print(f"[bold]{answer['automaton']}[/]")
@@ -39,16 +41,17 @@ def show_compiled(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(Text(f"has no effect: {', '.join(answer['not_enforced'])}"))
     if answer["approximate"]:
         console.print(Text(f"is approximated: {', '.join(answer['approximate'])}"))
-    _show_warnings(console, answer)
+    _show_warnings(console, answer, spec)
     if answer["explanation"] is not None:
         _show_explanation(console, answer["explanation"])
 
 
-def _show_warnings(console: Console, answer: Mapping[str, Any]) -> None:
-    """What is probably a mistake in the constraint."""
+def _show_warnings(console: Console, answer: Mapping[str, Any], spec: Mapping[str, Any] | None) -> None:
+    """What is probably a mistake in the constraint, and the corrected `spec`."""
     for warning in answer.get("warnings", ()):
         line = f"line {warning['line']}, column {warning['column']}" if "line" in warning else warning["field"]
         console.print(Text(f"warning, {line}: {warning['message']}", style="yellow"))
+        _show_correction(console, spec, warning.get("suggestion"))
 
 
 def _show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
@@ -61,7 +64,9 @@ def _show_explanation(console: Console, explanation: Mapping[str, Any]) -> None:
             console.print(Text(f"{kind}: ", style="dim").append(text or "(the empty text)", style="bold not dim"))
 
 
-def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
+def show_generated(
+    console: Console, answer: Mapping[str, Any], spec: Mapping[str, Any] | None = None
+) -> None:
     """Every choice with its traces, then timings and usage."""
     for number, choice in enumerate(answer["choices"], 1):
         if len(answer["choices"]) > 1:
@@ -74,7 +79,7 @@ def show_generated(console: Console, answer: Mapping[str, Any]) -> None:
             console.print(_distances(choice["trace"]))
         sums = f"log-prob {choice['log_prob']:.2f}   score {choice['score']:.2f}"
         console.print(f"satisfied: {_yes(choice['satisfied'])}   {sums}")
-    _show_warnings(console, answer)
+    _show_warnings(console, answer, spec)
     times, usage = answer["timings"], answer["usage"]
     seed = "" if answer["seed"] is None else f", seed {answer['seed']}"
     compile_time = "constraint cached" if times["cached"] else f"compile {times['compile_ms']:.0f} ms"
@@ -130,7 +135,13 @@ def show_error(console: Console, error: abs_client.AbsError, spec: Mapping[str, 
     expected = error.problem.get("expected")
     if expected and str(expected) not in error.detail:
         console.print(Text(f"expected: {expected}"))
-    if spec is not None and (corrected := _corrected(spec, error.problem.get("suggestion"))):
+    _show_correction(console, spec, error.problem.get("suggestion"))
+
+
+def _show_correction(
+    console: Console, spec: Mapping[str, Any] | None, suggestion: list[Mapping[str, Any]] | None
+) -> None:
+    if spec is not None and (corrected := _corrected(spec, suggestion)):
         console.print(Text(f"try: --constraint {shlex.quote(corrected)}"))
 
 

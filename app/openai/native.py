@@ -117,6 +117,6 @@ def translate_messages(
     warnings = () if written is None else constraint_warnings(spec_warnings(spec_from_json(written)))
     params = replace(
         params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), messages=True,
-        reply_paths=paths, warnings=warnings, keep_white_space=True,  # as chats do
+        reply_paths=paths, warnings=warnings,
     )  # fmt: skip
     return ConversationRequest(params, parsed)

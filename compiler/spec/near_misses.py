@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -66,14 +67,20 @@ def in_list(field: str) -> tuple[Edit, ...]:
 def unknown_form(fields: Mapping[str, object], forms: Sequence[str], expected: str) -> SpecSyntaxError:
     """The error for an object that has no form."""
     for name in fields:
-        alias = normalized(name)
+        alias, edits = normalized(name), tuple[Edit, ...]()
+        kind = fields["type"] if alias == "type" == name else None
+        if isinstance(kind, str) and len(fields) == 2 and (form := _FORMS.get(normalized(kind), kind)) in forms:
+            (source,) = (other for other in fields if other != "type")
+            message = f"a constraint has its form as its field; did you mean {{{json.dumps(form)}: ...}}?"
+            edits = (rename(source, form), {"op": "remove", "path": "/type"})
+            return SpecSyntaxError(message, field="constraint", expected=expected, suggestion=edits)
         if {"type", "properties"} & {alias} and ("properties" in fields or isinstance(fields.get("type"), str)):
             message = 'a constraint has no field of a JSON Schema; did you mean {"json_schema": {...}} around it?'
             return SpecSyntaxError(
                 message, field="constraint", expected=expected, suggestion=wrapped("", {}, "/json_schema")
             )
         if alias in _AVOIDING:
-            edits: tuple[Edit, ...] = (rename(name, "keywords"), {"op": "add", "path": "/none", "value": True})
+            edits = (rename(name, "keywords"), {"op": "add", "path": "/none", "value": True})
             meant, value = '{"keywords": [...], "none": true}', fields[name]
             edits = (*edits, *(in_list("keywords") if isinstance(value, str) else ()))
         elif alias in _SYNTAXES:

@@ -60,9 +60,8 @@ export const SENTENCES = {
     return p.expected && !detail.includes(p.expected) ? `${detail} Expected: ${p.expected}.` : detail;
   },
   constraint_unsatisfiable: (p) => {
-    if (p.conflict?.length) return `No text satisfies this constraint: ${p.conflict.join(" and ")} contradict each other. Change or drop one.`;
     if (p.characters?.length) return `The model has no tokens that write ${quotedList(p.characters)}. Use other characters.`;
-    return "No text satisfies this constraint. Change or drop a part of it.";
+    return `${withFullStop(p.detail ?? "no text satisfies the constraint")} Change or drop ${p.conflict?.length > 1 ? "one" : "a part of it"}.`;
   },
   constraint_too_large: (p) => `The constraint is too large: ${LIMITS[p.limit] ?? "make it shorter"}${limit(p)}.`,
   unsupported: (p) => p.construct?.startsWith("picture of ") ? withFullStop(p.detail) : `${withFullStop(p.detail ?? `${p.construct} is not supported`)} Write the constraint without it.`,

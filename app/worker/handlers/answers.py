@@ -21,7 +21,8 @@ def with_parts(
         return result
     reader, choices = AnswerReader.of(job.answer), result.choices
     counts = [
-        _thought_tokens(reader, choice.text, sizes) for choice, sizes in zip(choices, token_sizes, strict=True)
+        _thought_tokens(reader, choice.raw_text or choice.text, sizes)
+        for choice, sizes in zip(choices, token_sizes, strict=True)
     ]
     if job.messages:
         choices = tuple(

@@ -14,12 +14,12 @@ LINES_MAX = 10  # of one question, with its title and its time
 ANSWERS = """
 'One day, a', with cat, fly and moon in this order (stories); JSON (captions):
 tokens the model alone             with the constraint
-    10 ✗ little girl named Lily w… ✓ cat flew moon.
-    15 ✗ little girl named Lily w… ✓ cat named Tom flew to the moon.
-    20 ✗ little girl named Lily w… ✓ small cat named Tom flew up to the moon.
-    25 ✗ A man is looking at a ro… ✓ {"photo": "The dog is playing.", "dogs": 4}
-    38 ✗ A man is looking at a ro… ✓ {"photo": "The dog is playing.", "dogs": 4}
-    50 ✗ A man is looking at a ro… ✓ {"photo": "The dog is playing.", "dogs": 4}
+    10 ✗ …named Lily went to (cut) ✓ cat flew moon.
+    15 ✗ …t to the park with (cut) ✓ cat named Tom flew to the moon.
+    20 ✗ …h her mom. She saw (cut) ✓ small cat named Tom flew up to the moon.
+    25 ✗ …room with a couch.       ✓ {"photo": "The dog is playing.", "dogs": 4}
+    38 ✗ …room with a couch.       ✓ {"photo": "The dog is playing.", "dogs": 4}
+    50 ✗ …room with a couch.       ✓ {"photo": "The dog is playing.", "dogs": 4}
 A cat and the moon in at most 12 words, without the letter o:
 ✗ constraint_unsatisfiable: no text satisfies the constraint: 'all.0.keywords.1'
 (keywords moon) and 'all.2' (regex [^oO]*) contradict each other

@@ -205,7 +205,10 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         tab(page, "Checker")
         page.get_by_label("Text to check").fill("a")
         assert accessibility_violations(page) == []
-        for name in ("Build", "Regex", "Keywords", "Infill", "Schema", "Choice", "Length", "Combine", "Raw"):
+        for name in (
+            "Build", "Formula", "Regex", "Keywords", "Infill", "Schema", "Grammar", "Choice", "Length", "Combine",
+            "Raw",
+        ):  # fmt: skip
             tab(page, name)
             take_picture(page, f"form-{name}")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
