@@ -33,6 +33,7 @@ from compiler.spec import (
     NotSpec,
     Spec,
     resolve_propositions,
+    spec_warnings,
 )
 from compiler.text import PushdownLeaf, combine, label_automata, leaves_of_type, to_text
 from compiler.vocab import byte_vocabulary
@@ -90,13 +91,14 @@ def conjuncts(spec: Spec, guard: ResourceGuard) -> tuple[Conjunct, ...]:
 
 
 def explain_unsatisfiable(spec: Spec, engines: Engines, guard: ResourceGuard) -> SpecUnsatisfiable:
-    """The error that names the conjuncts that contradict each other. Raises CompileCancelled."""
+    """The error that names the conjuncts that contradict each other, and probable mistakes. Raises CompileCancelled."""
     subject = "no sequence of the labels" if isinstance(spec, LabelsSpec) else "no text"
     try:
         conflict = minimal_conflict(spec, engines, guard)
     except LimitExceeded:  # the time of the compilation is used up; that no text satisfies it is certain all the same
         conflict = ()
-    return SpecUnsatisfiable(f"{subject} satisfies the constraint{_message(conflict)}", conflict=conflict)
+    hints = "".join(f"; {warning.field}: {warning.message}" for warning in spec_warnings(spec))
+    return SpecUnsatisfiable(f"{subject} satisfies the constraint{_message(conflict)}{hints}", conflict=conflict)
 
 
 def _message(conflict: Sequence[str]) -> str:
