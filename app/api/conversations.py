@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from app.auth import KeyPolicy
 from app.errors import InvalidRequest
@@ -16,7 +16,9 @@ from app.service import PolicyParams
 from compiler.policies import read_decl
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
+ANY_TEXT: dict[str, Any] = {"type": "string"}
 RULES_MAX, MESSAGES_MAX, TOOLS_MAX = 256, 10_000, 1_000
+NO_EFFECT = "No effect"
 
 
 class PolicyBody(StrictModel):
@@ -38,30 +40,93 @@ class PolicyBody(StrictModel):
 NO_RULES = PolicyBody.model_validate({})
 
 
+def _text(value: object) -> object:
+    """The text of a message, whose parts are joined by newlines."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list) or not value:
+        raise ValueError('must be a string, or a list of parts {"type": "text", "text": "..."}')
+    return "\n".join(_parts(value))
+
+
+def _parts(parts: Iterable[object]) -> Iterable[str]:
+    for part in parts:
+        match part:
+            case {"type": "text", "text": str() as text}:
+                yield text
+            case _:
+                raise ValueError("contains a part that is not text: the model reads text only")
+
+
+_TEXT_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "minItems": 1, "items": {
+            "type": "object", "required": ["type", "text"],
+            "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+        }},
+        {"type": "null"},
+    ]
+}
+MessageText = Annotated[str | None, BeforeValidator(_text), WithJsonSchema(_TEXT_SCHEMA)]
+
+
+def require_kind(body: Any) -> None:
+    """Raise ValueError unless a call or tool has its type's field.
+
+    That is `function` or `custom`, and not both.
+    """
+    if (body.function is None) == (body.custom is None) or getattr(body, body.type) is None:
+        raise ValueError(f"has one further field, `{body.type}`")
+
+
 class CalledFunctionBody(StrictModel):
     """A call's function, and its arguments as JSON text."""
 
     name: str
     arguments: str
+    parsed_arguments: Any = Field(None, description=NO_EFFECT)
+
+
+class CalledCustomBody(StrictModel):
+    """A call's custom tool, and the text for it."""
+
+    name: str
+    input: str
 
 
 class CalledToolBody(StrictModel):
     """A call of a tool in a message of the assistant."""
 
-    id: str
-    type: Literal["function"] = "function"
-    function: CalledFunctionBody
+    id: str | None = None
+    type: Literal["function", "custom"] = "function"
+    function: CalledFunctionBody | None = None
+    custom: CalledCustomBody | None = None
+    index: int | None = Field(None, description=NO_EFFECT)
+
+    @model_validator(mode="after")
+    def _require_kind(self) -> Self:
+        require_kind(self)
+        return self
 
 
 class ConversationMessageBody(StrictModel):
-    """One message of a conversation, as the chat API writes it. One of the role `tool` is the result of a call."""
+    """One message of a conversation, as the chat API writes it. One of the role `tool` is the result of a call.
+
+    Answers of chats are such messages, as they are or as OpenAI's client dumps them.
+    """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | None = None
+    content: MessageText = None
     name: str | None = None
     tool_calls: list[CalledToolBody] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    refusal: str | None = Field(None, description=NO_EFFECT)
+    annotations: list[Any] | None = Field(None, description=NO_EFFECT)
+    parsed: Any = Field(None, description=NO_EFFECT)
+    function_call: None = None
+    audio: None = None
 
 
 class ToolParametersBody(StrictModel):
@@ -73,11 +138,39 @@ class ToolParametersBody(StrictModel):
     strict: bool | None = None
 
 
-class ConversationToolBody(StrictModel):
-    """A tool of a conversation. Only functions are tools."""
+class CustomGrammarBody(StrictModel):
+    """A grammar in Lark, or a pattern."""
 
-    type: Literal["function"]
-    function: ToolParametersBody
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class CustomFormatBody(StrictModel):
+    """The format of the text that a custom tool takes."""
+
+    type: Literal["text", "grammar"]
+    grammar: CustomGrammarBody | None = None
+
+
+class ConversationCustomBody(StrictModel):
+    """A tool that takes a text. Without a format it takes any text."""
+
+    name: str
+    description: str | None = None
+    format: CustomFormatBody | None = None
+
+
+class ConversationToolBody(StrictModel):
+    """A tool of a conversation: a function or a custom tool."""
+
+    type: Literal["function", "custom"]
+    function: ToolParametersBody | None = None
+    custom: ConversationCustomBody | None = None
+
+    @model_validator(mode="after")
+    def _require_kind(self) -> Self:
+        require_kind(self)
+        return self
 
 
 Messages = Annotated[list[ConversationMessageBody], Field(max_length=MESSAGES_MAX, fail_fast=True)]
@@ -95,28 +188,64 @@ def policy_params(
     if policy is None:
         return None
     events = events_of(messages)
-    if tools is None:
-        schemas = {event.tool: ANY_OBJECT for event in events if event.tool}
-    else:
-        schemas = {tool.function.name: tool.function.parameters or NO_ARGUMENTS for tool in tools}
+    schemas = {event.tool: _any(event) for event in events if event.tool} if tools is None else schemas_of(tools)
     return PolicyParams(
         rules=policy.all_rules(), tools=schemas, events=events, assume=tuple(policy.assume),
         max_calls=policy.max_calls, states_max=states_max, key=key,
     )
 
 
+def _any(event: PolicyEvent) -> dict[str, Any]:
+    """The schema of a tool of which an event alone is known."""
+    return ANY_TEXT if isinstance(event.value, str) and event.kind == "call" else ANY_OBJECT
+
+
 class _Function(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> dict[str, Any] | None: ...
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _Tool(Protocol):
+    @property
+    def function(self) -> _Function | None: ...
+    @property
+    def custom(self) -> _Named | None: ...
+
+
+def schemas_of(tools: Sequence[_Tool]) -> dict[str, dict[str, Any]]:
+    """The schema of the arguments of each tool. A custom tool takes a text, of which no condition holds."""
+    functions = {tool.function.name: tool.function.parameters or NO_ARGUMENTS for tool in tools if tool.function}
+    return functions | {tool.custom.name: ANY_TEXT for tool in tools if tool.custom}
+
+
+class _CalledFunction(Protocol):
     @property
     def name(self) -> str: ...
     @property
     def arguments(self) -> str: ...
 
 
+class _CalledCustom(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def input(self) -> str: ...
+
+
 class _Call(Protocol):
     @property
-    def id(self) -> str: ...
+    def id(self) -> str | None: ...
     @property
-    def function(self) -> _Function: ...
+    def function(self) -> _CalledFunction | None: ...
+    @property
+    def custom(self) -> _CalledCustom | None: ...
 
 
 class _Message(Protocol):
@@ -144,27 +273,34 @@ def _events(messages: Sequence[_Message]) -> Iterator[PolicyEvent]:
     for number, message in enumerate(messages):
         if message.role == "assistant" and message.tool_calls:
             for place, call in enumerate(message.tool_calls):
-                tool_of[call.id] = call.function.name
-                where = f"messages.{number}.tool_calls.{place}.function.arguments"
-                arguments = _arguments(call.function.arguments, where)
-                yield PolicyEvent("call", call.function.name, arguments, number)
+                tool, arguments = _called(call, f"messages.{number}.tool_calls.{place}")
+                tool_of[call.id or ""] = tool
+                yield PolicyEvent("call", tool, arguments, number)
         elif message.role == "assistant":
             yield PolicyEvent("reply", "", None, number)
         elif message.role == "tool":
-            tool = tool_of.get(message.tool_call_id or "")
-            if tool is None:
+            answered = tool_of.get(message.tool_call_id or "")
+            if answered is None:
                 raise InvalidRequest(((f"messages.{number}", "no call before this result has its tool_call_id"),))
-            yield PolicyEvent("result", tool, _content(message.content or ""), number)
+            yield PolicyEvent("result", answered, _content(message.content or ""), number)
 
 
 def require_results(messages: Sequence[_Message]) -> None:
     """Raise InvalidRequest where a call has no result yet. The next event would be the result, not the model's."""
     waiting: dict[str, int] = {}
     for number, message in enumerate(messages):
-        waiting |= {call.id: number for call in message.tool_calls or ()}
+        waiting |= {call.id or "": number for call in message.tool_calls or ()}
         waiting.pop(message.tool_call_id or "", None)
     for number in waiting.values():
         raise InvalidRequest(((f"messages.{number}", "a call of this message has no result yet"),))
+
+
+def _called(call: _Call, path: str) -> tuple[str, Any]:
+    """The tool of a call, and its arguments."""
+    if call.function is not None:
+        return call.function.name, _arguments(call.function.arguments, f"{path}.function.arguments")
+    assert call.custom is not None
+    return call.custom.name, call.custom.input
 
 
 def _arguments(text: str, where: str) -> Any:

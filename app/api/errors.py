@@ -37,6 +37,7 @@ _EXPECTED = {  # by pydantic's types of faults
     "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
     "bool_type": "true or false", "string_type": "a string", "list_type": "a list", "dict_type": "an object",
     "model_type": "an object", "model_attributes_type": "an object",
+    "none_required": "null",
 }  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 log = logging.getLogger(__name__)

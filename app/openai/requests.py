@@ -6,7 +6,6 @@ reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -19,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.api.conversations import PolicyBody
+from app.api.conversations import NO_EFFECT, MessageText, PolicyBody, require_kind
 from app.api.middleware.body import read_json
 from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, ObjectOrString, Strings
 from app.errors import InvalidJson
@@ -35,7 +34,6 @@ _FUNCTIONS = "use `tools` and `tool_choice`, their newer names"
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
 _ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
 _NO_SPECIAL_TOKENS = "an answer shows the special tokens that its constraint names, and has no others: leave it out"
-_NO_EFFECT = "No effect"
 _PROMPT_TYPES = "must be a text, token ids, or a list of them, which are not empty"
 
 class _UnsupportedFields(NeutralValues):
@@ -63,14 +61,14 @@ _LIMITED_ENTRIES = BeforeValidator(_check_entries)
 class _IgnoredFields(OpenBody):
     """Fields that are accepted and have no effect."""
 
-    user: str | None = Field(None, description=_NO_EFFECT)
-    metadata: Annotated[dict[str, str], _LIMITED_ENTRIES] | None = Field(None, description=_NO_EFFECT)
+    user: str | None = Field(None, description=NO_EFFECT)
+    metadata: Annotated[dict[str, str], _LIMITED_ENTRIES] | None = Field(None, description=NO_EFFECT)
     store: bool | None = Field(None, description="No effect: nothing is stored beyond the job")
-    service_tier: str | None = Field(None, description=_NO_EFFECT)
-    safety_identifier: str | None = Field(None, description=_NO_EFFECT)
-    prompt_cache_key: str | None = Field(None, description=_NO_EFFECT)
-    prompt_cache_retention: str | None = Field(None, description=_NO_EFFECT)
-    guided_decoding_backend: str | None = Field(None, description=_NO_EFFECT)
+    service_tier: str | None = Field(None, description=NO_EFFECT)
+    safety_identifier: str | None = Field(None, description=NO_EFFECT)
+    prompt_cache_key: str | None = Field(None, description=NO_EFFECT)
+    prompt_cache_retention: str | None = Field(None, description=NO_EFFECT)
+    guided_decoding_backend: str | None = Field(None, description=NO_EFFECT)
 
 
 class StreamOptionsBody(OpenBody):
@@ -228,35 +226,6 @@ class CompletionRequest(OpenAIRequest):
         return self.logprobs
 
 
-def _content(value: object) -> object:
-    """The text of a message, whose parts are joined by newlines."""
-    if value is None or isinstance(value, str):
-        return value
-    if not isinstance(value, list) or not value:
-        raise ValueError('must be a string, or a list of parts {"type": "text", "text": "..."}')
-    return "\n".join(_parts(value))
-
-
-def _parts(parts: Iterable[object]) -> Iterable[str]:
-    for part in parts:
-        match part:
-            case {"type": "text", "text": str() as text}:
-                yield text
-            case _:
-                raise ValueError("contains a part that is not text: the model reads text only")
-
-
-_CONTENT_SCHEMA = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "array", "minItems": 1, "items": {
-            "type": "object", "required": ["type", "text"],
-            "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
-        }},
-    ]
-}
-
-
 def _call_arguments(value: object) -> object:
     if isinstance(value, str):
         try:
@@ -290,9 +259,8 @@ class MessageToolCallBody(OpenBody):
     custom: MessageCustomCallBody | None = None
 
     @model_validator(mode="after")
-    def _require_body(self) -> Self:
-        if (self.function is None) == (self.custom is None) or getattr(self, self.type) is None:
-            raise ValueError(f"has one further field, `{self.type}`")
+    def _require_kind(self) -> Self:
+        require_kind(self)
         return self
 
 
@@ -300,10 +268,10 @@ class MessageBody(NeutralValues):
     """One turn of a conversation. A turn of the role `tool` is the result of a call."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str | None, BeforeValidator(_content), WithJsonSchema(_CONTENT_SCHEMA)] = None
+    content: MessageText = None
     name: str | None = None
-    refusal: str | None = Field(None, description=_NO_EFFECT)
-    annotations: list[Any] | None = Field(None, description=_NO_EFFECT)
+    refusal: str | None = Field(None, description=NO_EFFECT)
+    annotations: list[Any] | None = Field(None, description=NO_EFFECT)
     tool_calls: Annotated[list[MessageToolCallBody], Field(max_length=ENTRIES_MAX)] | None = None
     tool_call_id: str | None = Field(None, description="Of a result: the id of its call")
     reasoning_content: str | None = Field(None, description="The thoughts before an earlier answer")

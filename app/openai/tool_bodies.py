@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from app.api.conversations import require_kind
 from app.openai.fields import OpenBody
 
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -59,9 +60,8 @@ class ToolBody(OpenBody):
     custom: CustomToolBody | None = None
 
     @model_validator(mode="after")
-    def _require_body(self) -> Self:
-        if (self.function is None) == (self.custom is None) or getattr(self, self.type) is None:
-            raise ValueError(f"has one further field, `{self.type}`")
+    def _require_kind(self) -> Self:
+        require_kind(self)
         return self
 
     @property

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fastapi import Request
 
-from app.api.conversations import (
-    NO_RULES,
-    CalledFunctionBody,
-    CalledToolBody,
-    ConversationMessageBody,
-    events_of,
-    require_results,
-)
+from app.api.conversations import NO_RULES, events_of, require_results, schemas_of
 from app.api.dependencies import key_policy_of, while_connected
 from app.auth import KeyPolicy
-from app.formats import NO_ARGUMENTS
 from app.messages import PolicyResponse
 from app.openai.chats.tools import ToolUse
-from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
+from app.openai.requests import ChatRequest
 from app.openai.tool_bodies import ToolBody
 from app.service import PolicyParams, Service
 from compiler.errors import SpecUnsatisfiable
@@ -44,12 +35,10 @@ def chat_policy(request: ChatRequest, key: KeyPolicy | None) -> PolicyParams | N
     policy = NO_RULES if request.policy is None and key is not None else request.policy
     if policy is None:
         return None
-    messages = [_conversation_message(message) for message in request.messages]
-    require_results(messages)
-    tools = {tool.name: _schema(tool) for tool in request.tools or ()}
+    require_results(request.messages)
     return PolicyParams(
-        rules=policy.all_rules(), tools=tools, events=events_of(messages), assume=tuple(policy.assume),
-        max_calls=policy.max_calls, key=key,
+        rules=policy.all_rules(), tools=schemas_of(request.tools or ()), events=events_of(request.messages),
+        assume=tuple(policy.assume), max_calls=policy.max_calls, key=key,
     )  # fmt: skip
 
 
@@ -91,31 +80,9 @@ def _calls(policy: AppliedPolicy) -> str:
     return f"; max_calls of {'the policy' if own else 'the policy of the API key'} is {left}"
 
 
-def _schema(tool: ToolBody) -> dict[str, object]:
-    if tool.function is None:
-        return {"type": "string"}  # a custom tool takes a text, of which no condition holds
-    return tool.function.parameters or NO_ARGUMENTS
-
-
 def _narrowed(tool: ToolBody, decision: PolicyResponse) -> ToolBody:
     """The tool, whose arguments satisfy the rules that speak of them."""
     if tool.function is None:
         return tool
     function = tool.function.model_copy(update={"parameters": decision.tools[tool.name]})
     return tool.model_copy(update={"function": function})
-
-
-def _conversation_message(message: MessageBody) -> ConversationMessageBody:
-    calls = None if message.tool_calls is None else [_called(call) for call in message.tool_calls]
-    return ConversationMessageBody(
-        role=message.role, content=message.content, tool_calls=calls, tool_call_id=message.tool_call_id
-    )
-
-
-def _called(call: MessageToolCallBody) -> CalledToolBody:
-    if call.function is not None:
-        function = CalledFunctionBody(name=call.function.name, arguments=call.function.arguments)
-    else:
-        assert call.custom is not None
-        function = CalledFunctionBody(name=call.custom.name, arguments=json.dumps(call.custom.input))
-    return CalledToolBody(id=call.id or "", function=function)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletionMessage, ParsedChatCompletionMessage
 from starlette.testclient import TestClient
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 0}}, "required": ["amount"]}
@@ -22,6 +23,9 @@ def tool(name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 TOOLS = [tool("refund", AMOUNT), *map(tool, ("confirm", "delete", "notify", "approve"))]
+
+
+NOTIFY = {"name": "notify", "arguments": "{}"}
 
 
 def conversation(*events: Any) -> list[dict[str, Any]]:
@@ -124,3 +128,69 @@ def test_arguments_that_are_no_json_are_refused(client: TestClient) -> None:
     response = client.post("/check", json={"policy": {"rules": RULES}, "tools": TOOLS, "messages": messages})
     assert response.status_code == 422
     assert "messages.1.tool_calls.0.function.arguments" in response.text
+
+
+ASK: dict[str, Any] = {"type": "custom", "custom": {"name": "ask", "format": {"type": "text"}}}
+THOUGHT = {"role": "assistant", "content": "Yes.", "refusal": None, "reasoning_content": "They ask for a dog."}
+
+
+def answered(client: TestClient, tool_choice: Any) -> dict[str, Any]:
+    """The message of a chat's answer."""
+    user = [{"role": "user", "content": [{"type": "text", "text": "a dog"}]}]
+    body = {"messages": user, "tools": [*TOOLS, ASK], "tool_choice": tool_choice, "max_tokens": 60, "seed": 1}
+    response = client.post("/v1/chat/completions", json=body)
+    assert response.is_success, response.text
+    return dict(response.json()["choices"][0]["message"])
+
+
+@pytest.mark.parametrize("called", ["notify", "ask", None])
+def test_answers_of_chats_are_messages_as_they_are(client: TestClient, called: str | None) -> None:
+    kind = "custom" if called == "ask" else "function"
+    raw = answered(client, {"type": kind, kind: {"name": called}}) if called else THOUGHT
+    dumped = ChatCompletionMessage.model_validate(raw).model_dump()
+    messages_of_clients = [raw, dumped, dumped | {"annotations": []}]
+    if kind == "function":  # the client parses functions alone
+        messages_of_clients.append(ParsedChatCompletionMessage[Any].model_validate(raw).model_dump())
+    for message in messages_of_clients:
+        calls = message.get("tool_calls") or ()
+        done = [{"type": "text", "text": "done"}]
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": done} for call in calls]
+        messages = [{"role": "user", "content": [{"type": "text", "text": "a dog"}]}, message, *results]
+        rules, tools = ["init(ask)", "init(notify)"], [*TOOLS, ASK]
+        body = {"policy": {"rules": rules}, "tools": tools, "messages": messages}
+        check = client.post("/check", json=body)
+        assert check.status_code == 200, check.text
+        broken = [each["rule"] for each in check.json()["broken"]]
+        assert broken == [rule for rule in rules if rule != f"init({called})"]
+        generation = {"messages": messages, "tools": tools, "tool_choice": "none", "max_tokens": 9}
+        assert client.post("/generate", json=generation).is_success
+        assert client.post("/v1/chat/completions", json=generation).is_success
+
+
+def test_custom_calls_are_events_without_a_list_of_tools(client: TestClient) -> None:
+    call = {"id": "1", "type": "custom", "custom": {"name": "ask", "input": "{no json"}}
+    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "1", "content": "done"}]
+    answer = client.post("/check", json={"policy": {"rules": ["init(ask)", "absence(result)"]}, "messages": messages})
+    assert [each["event"] for each in answer.json()["broken"]] == ["result(ask)"]
+    assert client.post("/compile", json={"policy": {"rules": ["init(ask)"]}, "tools": [ASK]}).is_success
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "words"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content", "reads text only"),
+        ({"messages": [{"role": "user", "content": "a", "audio": {}}]}, "messages.0.audio", "must be null"),
+        ({"messages": [{"role": "user", "content": "a", "regex": "b"}]}, "messages.0.regex", "unknown field"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "1", "type": "custom", "function": NOTIFY}]}]},
+         "messages.0.tool_calls.0", "`custom`"),
+        ({"tools": [{"type": "custom", "custom": {"name": "a", "regex": "b"}}]}, "tools.0.custom.regex", "unknown"),
+        ({"tools": [{"type": "custom", "function": {"name": "a"}}]}, "tools.0", "`custom`"),
+    ],
+)  # fmt: skip
+def test_other_fields_of_messages_and_tools_stay_errors(
+    client: TestClient, change: dict[str, Any], path: str, words: str
+) -> None:
+    body = {"policy": {"rules": []}, "tools": TOOLS, "messages": conversation()} | change
+    response = client.post("/check", json=body)
+    (error,) = response.json()["errors"]
+    assert (error["path"], words in error["message"]) == (path, True), response.text
