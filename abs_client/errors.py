@@ -189,12 +189,14 @@ class ConstraintUnsupportedError(_Located, ConstraintError, codes="unsupported")
 class ConstraintUnsatisfiableError(ConstraintError, codes="constraint_unsatisfiable"):
     """No text satisfies the constraint.
 
-    conflict       conjuncts that contradict each other
+    conflict       conjuncts that contradict each other, or rules of a policy that cannot be met together any more
+    past           of a policy: the shortest conversation that leads to the conflict
     characters     characters that no token of the model writes
     rows, lengths  of `decode`: rows of the matrix, and the lengths that the constraint accepts
     """
 
     conflict: list[str] | None
+    past: list[str] | None
     characters: list[str] | None
     rows: int | None
     lengths: Any

@@ -5,6 +5,7 @@ CompileError
 |   |-- SpecSyntaxError       does not parse; says where and what was expected
 |   |-- SpecUnsupported       parses, but holds a construct we refuse by name
 |   |-- SpecUnsatisfiable     no text at all satisfies it
+|   |   `-- PolicyUnsatisfiable   no next event keeps the rules of a policy
 |   `-- SpecUnspellable       some text does, but this vocabulary has no tokens to spell it
 |-- LimitExceeded           a budget of ours; names the limit and its cap
 |-- BudgetTooSmall        the constraint needs more tokens than the budget; says how many
@@ -173,6 +174,20 @@ class SpecUnsatisfiable(SpecError):
     def __init__(self, message: str, *, conflict: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.conflict = conflict
+
+
+class PolicyUnsatisfiable(SpecUnsatisfiable):
+    """No next event of a request keeps the rules of its policy.
+
+    conflict  rules that cannot be met together any more, or those that the event has to meet
+    past      the fewest events that lead to the conflict, as text; empty if there is none in the rules alone
+    """
+
+    facts = replace(UNSATISFIABLE, fields=("conflict", "past"))
+
+    def __init__(self, message: str, *, conflict: tuple[str, ...] = (), past: tuple[str, ...] = ()) -> None:
+        super().__init__(message, conflict=conflict)
+        self.past = past
 
 
 class SpecUnspellable(SpecError):

@@ -15,7 +15,7 @@ from app.openai.chats.tools import ToolUse
 from app.openai.requests import ChatRequest
 from app.openai.tool_bodies import ToolBody
 from app.service import PolicyParams, Service
-from compiler.errors import SpecUnsatisfiable
+from compiler.errors import PolicyUnsatisfiable
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ async def applied_policy(request: Request, service: Service, body: ChatRequest) 
 def under_policy(use: ToolUse | None, policy: AppliedPolicy) -> ToolUse | None:
     """The tools that an answer may call under a policy. It is a reply or one call.
 
-    Raises SpecUnsatisfiable where the rules leave nothing of what the request allows.
+    Raises PolicyUnsatisfiable where the rules leave nothing of what the request allows.
     """
     decision = policy.decision
     allowed = () if use is None else tuple(
@@ -63,7 +63,8 @@ def under_policy(use: ToolUse | None, policy: AppliedPolicy) -> ToolUse | None:
     if not allowed and not reply:
         rules = tuple(decision.conflict or decision.open_rules)
         reason = f"{_shown(rules)}{_calls(policy)}"
-        raise SpecUnsatisfiable(f"no event that the request allows keeps the policy: {reason}", conflict=rules)
+        message = f"no event that the request allows keeps the policy: {reason}"
+        raise PolicyUnsatisfiable(message, conflict=rules, past=tuple(decision.past))
     return None if use is None else replace(use, callable=allowed, required=not reply, parallel=False)
 
 

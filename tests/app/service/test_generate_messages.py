@@ -147,3 +147,31 @@ def test_errors_of_the_constraint_name_its_own_fields(client: TestClient) -> Non
     assert impossible.status_code == 422
     assert (impossible.json()["code"], impossible.json()["conflict"]) == ("constraint_unsatisfiable", [RULES[1]])
     assert "max_calls of the policy is 0" in impossible.json()["detail"]
+
+
+def test_an_infeasible_policy_names_the_shortest_past(client: TestClient) -> None:
+    rules, tools = ["response(refund, notify)", "absence(notify)"], TOOLS
+    past = [*refunded(), {"role": "assistant", "content": "Wait."}, {"role": "user", "content": "Why?"}]
+    body = {"policy": {"rules": rules}, "tools": tools}
+    check = client.post("/check", json={**body, "messages": past}).json()
+    assert check["conflict"] == rules and check["past"] == ["call(refund)"]
+    items = [
+        {"role": "user", "content": "a dog"},
+        {"type": "function_call", "call_id": "1", "name": "refund", "arguments": '{"amount": 5}'},
+        {"type": "function_call_output", "call_id": "1", "output": "done"},
+    ]
+    flat = [{"type": "function", **each["function"]} for each in tools]
+    errors = [
+        client.post("/generate", json={**body, "messages": past}),
+        client.post("/v1/chat/completions", json={**body, "messages": past}),
+        client.post("/v1/chat/completions", json={**body, "messages": past, "stream": True}),
+        client.post("/v1/responses", json={**body, "input": items, "tools": flat}),
+    ]
+    for response in errors:
+        assert response.status_code == 422, response.text
+        error = response.json().get("error", response.json())
+        assert (error["code"], error["conflict"]) == ("constraint_unsatisfiable", rules)
+        assert error["past"] == check["past"]
+    excluded = client.post("/generate", json={"messages": refunded(), **body, "policy": {"rules": rules[:1]},
+                                              "tool_choice": "none"})  # fmt: skip
+    assert excluded.json()["conflict"] == rules[:1] and "past" not in excluded.json()
