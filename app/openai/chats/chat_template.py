@@ -12,7 +12,7 @@ from app.errors import InvalidRequest, SettingsInvalid
 from app.formats import PLAIN_CALLS, CallFormat
 from app.models import ModelFiles
 from app.openai.chats.markers import CallerText, RenderedPrompt
-from app.openai.chats.tools import ToolUse, template_messages, tool_variable
+from app.openai.chats.tools import TemplateFields, ToolUse, template_messages, tool_variable
 from app.openai.requests import MessageBody
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
@@ -41,8 +41,8 @@ def render_prompt(
     for name in arguments or {}:
         if name in _RESERVED or name in files.special_tokens:
             raise InvalidRequest(((f"chat_template_kwargs.{name}", "is set by the server: leave it out"),))
-    template, knows_tools = _compiled(files.chat_template)
-    sent: dict[str, Any] = {**(arguments or {}), "messages": template_messages(messages, knows_tools, calls)}
+    template, fields = _compiled(files.chat_template)
+    sent: dict[str, Any] = {**(arguments or {}), "messages": template_messages(messages, fields, calls)}
     sent |= {} if tools is None else {"tools": tool_variable(tools)}
     text = CallerText(files.markers, sent, files.chat_template + "".join(files.special_tokens.values()))
     variables = {**_UNUSED, **files.special_tokens, "add_generation_prompt": add_generation_prompt}
@@ -78,10 +78,10 @@ def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str
 
 
 @functools.lru_cache(maxsize=4)
-def _compiled(text: str) -> tuple[Any, bool]:
-    """The compiled template, and whether it reads `tools`."""
+def _compiled(text: str) -> tuple[Any, TemplateFields]:
+    """The compiled template, and the fields of messages that it reads."""
     # Imported here, because most processes never render a template.
-    from jinja2 import TemplateError, meta
+    from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(
@@ -90,9 +90,34 @@ def _compiled(text: str) -> tuple[Any, bool]:
     environment.filters["tojson"] = _to_json
     environment.globals |= {"raise_exception": _raise, "strftime_now": _now}
     try:
-        return environment.from_string(text), "tools" in meta.find_undeclared_variables(environment.parse(text))
+        return environment.from_string(text), _fields_of(environment.parse(text))
     except TemplateError as error:
         raise SettingsInvalid(f"the model's chat template cannot be read: {error}") from None
+
+
+def _fields_of(syntax: Any) -> TemplateFields:
+    """The fields that the syntax tree of a template reads."""
+    from jinja2 import meta, nodes
+
+    read = {node.attr for node in syntax.find_all(nodes.Getattr)}
+    read |= {node.arg.value for node in syntax.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Const)}
+    calls = "tool_calls" in read or any(node.value == "tool_calls" for node in syntax.find_all(nodes.Const))
+    # A template without `tools` may still write calls and results, as DeepSeek's do.
+    results = calls or "tools" in meta.find_undeclared_variables(syntax)
+    thought = "thinking" if "thinking" in read and "reasoning_content" not in read else "reasoning_content"
+    return TemplateFields(calls, results, thought, any(map(_is_null_test, syntax.find_all(nodes.Test))))
+
+
+def _is_null_test(test: Any) -> bool:
+    """Whether a test asks if the content of a message is null."""
+    from jinja2 import nodes
+
+    match test:
+        case nodes.Test(name="none", node=nodes.Getattr(attr="content")):
+            return True
+        case nodes.Test(name="none", node=nodes.Getitem(arg=nodes.Const(value="content"))):
+            return True
+    return False
 
 
 def _generation_tag() -> Any:

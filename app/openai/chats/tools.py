@@ -140,29 +140,46 @@ def _described(tool: ToolBody) -> dict[str, Any]:
     return {"name": tool.custom.name, "description": "\n".join(filter(None, lines)), "parameters": _INPUT}
 
 
-def template_messages(messages: Sequence[MessageBody], knows_tools: bool, calls: CallFormat) -> list[dict[str, Any]]:
-    """Messages as chat templates read them.
+@dataclass(frozen=True, slots=True)
+class TemplateFields:
+    """The fields of messages that a chat template reads.
 
-    For a template without tools, calls become the texts that the model would write, and results become messages of the
-    user.
+    calls    `tool_calls`; for other templates, calls become the texts that the model would write
+    results  messages of the role `tool`; for other templates, results become messages of the user
+    thought  the name of the field of a thought
+    null     a call without text has the content null, because the template asks for it
     """
-    return [_template_message(message, knows_tools, calls) for message in messages]
+
+    calls: bool = True
+    results: bool = True
+    thought: str = "reasoning_content"
+    null: bool = False
 
 
-def _template_message(message: MessageBody, knows_tools: bool, calls: CallFormat) -> dict[str, Any]:
+def template_messages(
+    messages: Sequence[MessageBody], fields: TemplateFields, calls: CallFormat
+) -> list[dict[str, Any]]:
+    """Messages as a chat template reads them."""
+    return [_template_message(message, fields, calls) for message in messages]
+
+
+def _template_message(message: MessageBody, fields: TemplateFields, calls: CallFormat) -> dict[str, Any]:
     role = "system" if message.role == "developer" else message.role  # OpenAI's newer name of the role
+    role = "user" if role == "tool" and not fields.results else role
     turn: dict[str, Any] = {"role": role, "content": message.content or ""}
     turn |= {} if message.name is None else {"name": message.name}
-    turn |= {} if message.reasoning_content is None else {"reasoning_content": message.reasoning_content}
     made = message.tool_calls or ()
-    if not knows_tools:
-        texts = [_call_text(call, calls) for call in made]
-        content = "\n".join([message.content, *texts] if message.content else texts)
-        return turn | {"role": "user" if role == "tool" else role, "content": content}
-    if message.tool_call_id is not None:
+    # The template of gpt-oss takes a thought or a text beside calls, not both.
+    if message.reasoning_content is not None and not (made and message.content and fields.thought == "thinking"):
+        turn[fields.thought] = message.reasoning_content
+    if message.tool_call_id is not None and fields.results:
         turn["tool_call_id"] = _template_id(message.tool_call_id, calls)
-    if made:
+    if made and fields.calls:
         turn["tool_calls"] = [_template_call(call, calls) for call in made]
+        turn |= {"content": None} if fields.null and not message.content else {}
+    elif made:
+        text = _calls_text(made, calls)
+        turn["content"] = f"{message.content}\n{text}" if message.content else text
     return turn
 
 
@@ -180,9 +197,13 @@ def _template_call(call: MessageToolCallBody, calls: CallFormat) -> dict[str, An
     return {"type": "function", "function": function, **number}
 
 
-def _call_text(call: MessageToolCallBody, calls: CallFormat) -> str:
-    """A call as a model without tools in its template writes it."""
-    named = call.function or call.custom
-    assert named is not None
-    arguments = call.function.arguments if call.function is not None else call.custom.input if call.custom else ""
-    return calls.begin + calls.head.replace("{name}", named.name) + arguments + calls.tail + calls.end
+def _calls_text(made: Sequence[MessageToolCallBody], calls: CallFormat) -> str:
+    """Calls as a model without calls in its template writes them."""
+    texts = []
+    for call in made:
+        named = call.function or call.custom
+        assert named is not None
+        arguments = call.function.arguments if call.function is not None else call.custom.input if call.custom else ""
+        texts.append(calls.head.replace("{name}", named.name) + arguments + calls.tail)
+    separator = "\n" if calls.separator is None else calls.separator
+    return calls.begin + separator.join(texts) + calls.end

@@ -140,3 +140,30 @@ def test_a_template_describes_tools_as_transformers_does(folder: Path) -> None:
     ]}, messages[2]]  # fmt: skip
     request = ChatRequest.model_validate({"messages": sent, "tools": tools})
     assert render_prompt(files, request.messages, True, None, tools=tool_use(request)).text == theirs
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+HISTORY = [
+    {"role": "user", "content": "a"}, {"role": "assistant", "reasoning_content": "hm", "tool_calls": [CALL]},
+    {"role": "tool", "content": "b", "tool_call_id": "c"},
+]  # fmt: skip
+LOOP, CALLS = "{% for message in messages %}<{{ message.role }}>", "{% set calls = message.tool_calls %}"
+
+
+@pytest.mark.parametrize(("body", "written"), [
+    ("{{ message.content }}", '<user>a<assistant>{"name": "f", "arguments": {}}<user>b'),
+    ("{% if tools %}{% endif %}{{ message.content }}", '<user>a<assistant>{"name": "f", "arguments": {}}<tool>b'),
+    ("{{ message.content }}{{ message.tool_calls | length }}", "<user>a0<assistant>1<tool>b0"),
+    ("{{ message['content'] }}{{ message['tool_calls'] | length }}", "<user>a0<assistant>1<tool>b0"),
+    ("{{ message.content }}{{ 'tool_calls' in message }}", "<user>aFalse<assistant>True<tool>bFalse"),
+    (CALLS + "{{ message.content is none }}", "<user>False<assistant>True<tool>False"),
+    (CALLS + "{{ message['content'] is not none }}", "<user>True<assistant>False<tool>True"),
+    (CALLS + "{{ message.reasoning_content }}", "<user><assistant>hm<tool>"),
+    (CALLS + "{{ message.thinking }}", "<user><assistant>hm<tool>"),
+    (CALLS + "{{ message.thinking }}{{ message.reasoning_content }}", "<user><assistant>hm<tool>"),
+    (CALLS + "{{ thinking }}{{ message.thoughts }}", "<user><assistant><tool>"),
+])  # fmt: skip
+def test_a_template_gets_the_fields_that_it_reads(folder: Path, body: str, written: str) -> None:
+    files = files_with(folder, LOOP + body + "{% endfor %}")
+    messages = [MessageBody.model_validate(message) for message in HISTORY]
+    assert render_prompt(files, messages).text == written

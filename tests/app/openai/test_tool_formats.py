@@ -64,6 +64,11 @@ SHOUT = {"type": "custom", "custom": {
 }}  # fmt: skip
 EXAMPLE_CALLS = (ToolCall("refund", '{"amount": 5, "note": "late"}'), ToolCall("notify", "{}"))
 
+MARKERS = {  # the tokens of a family in a text
+    name: re.compile("|".join(map(re.escape, [*family["special"], *family["added"]])))
+    for name, family in TEMPLATES.items()
+}  # fmt: skip
+
 
 @pytest.fixture(params=TEMPLATES)
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> ModelFiles:
@@ -174,6 +179,26 @@ def test_templates_write_calls_as_answers_do(files: ModelFiles) -> None:
     request = ChatRequest.model_validate({"messages": messages, "tools": TOOLS})
     prompt = render_prompt(files, request.messages, False, None, tools=tool_use(request), calls=family.calls)
     assert family.example in prompt.text
+
+
+@pytest.mark.parametrize("name", [name for name, family in TEMPLATES.items() if "result" in family])
+def test_templates_write_results_as_the_family_does(name: str) -> None:
+    files = small_family(name)
+    calls = [{"id": "c", "function": {"name": "notify", "arguments": "{}"}}]
+    messages = [
+        {"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "content": "done <think> " + "".join(files.markers), "tool_call_id": "c"},
+    ]  # fmt: skip
+    request = ChatRequest.model_validate({"messages": messages, "tools": TOOLS})
+    prompt = render_prompt(
+        files, request.messages, True, None, tools=tool_use(request), calls=chat_format(files.chat_template).calls
+    )
+    before, after = TEMPLATES[name]["result"].split("{}")
+    content = str(messages[-1]["content"])
+    written = before + content + after
+    at = prompt.text.index(written)
+    markers = [prompt.text[start:end] for start, end in prompt.markers if at <= start < at + len(written)]
+    assert markers == [marker for text in (before, after) for marker in MARKERS[name].findall(text)]
 
 
 def test_required_calls_satisfy_their_schemas(small_files: ModelFiles) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import InvalidRequest
 from app.formats import PLAIN_CALLS, call_id, chat_format
-from app.openai.chats.tools import ToolUse, template_messages, tool_use, tool_variable
+from app.openai.chats.tools import TemplateFields, ToolUse, template_messages, tool_use, tool_variable
 from app.openai.requests import ChatRequest, MessageBody
 
 REFUND = {
@@ -93,7 +93,7 @@ def test_custom_tools_are_described_as_functions_of_a_text() -> None:
 
 def test_ids_have_the_length_that_a_template_requires() -> None:
     messages, calls = [MessageBody.model_validate(turn) for turn in TURNS], chat_format("", "mistral").calls
-    turns = template_messages(messages, True, calls)
+    turns = template_messages(messages, TemplateFields(), calls)
     call = turns[2]["tool_calls"][0]["id"]
     assert len(call) == 9 and call == turns[3]["tool_call_id"]
 
@@ -107,7 +107,8 @@ TURNS: list[dict[str, Any]] = [
 
 
 def test_a_template_without_tools_reads_calls_as_text() -> None:
-    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], False, PLAIN_CALLS)
+    fields = TemplateFields(calls=False, results=False)
+    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], fields, PLAIN_CALLS)
     assert turns == [
         {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Refund 5."},
         {"role": "assistant", "content": '{"name": "refund", "arguments": {"amount": 5}}'},
@@ -115,8 +116,24 @@ def test_a_template_without_tools_reads_calls_as_text() -> None:
     ]  # fmt: skip
 
 
+def test_several_calls_as_text_are_one_answer() -> None:
+    turn = MessageBody.model_validate({"role": "assistant", "content": "So.", "tool_calls": [CALL, CALL]})
+    fields, calls = TemplateFields(calls=False), chat_format("", "deepseek-v3.1").calls
+    call = '<｜tool▁call▁begin｜>refund<｜tool▁sep｜>{"amount": 5}<｜tool▁call▁end｜>'
+    (written,) = template_messages([turn], fields, calls)
+    assert written["content"] == f"So.\n<｜tool▁calls▁begin｜>{call}{call}<｜tool▁calls▁end｜>"
+
+
+def test_thoughts_beside_text_and_calls_are_left_out_for_harmony() -> None:
+    fields, turn = TemplateFields(thought="thinking"), {"role": "assistant", "reasoning_content": "Hm."}
+    for more, thinks in (({"content": "a"}, True), ({"tool_calls": [CALL]}, True),
+                         ({"content": "a", "tool_calls": [CALL]}, False)):  # fmt: skip
+        (written,) = template_messages([MessageBody.model_validate(turn | more)], fields, PLAIN_CALLS)
+        assert ("thinking" in written) == thinks and "reasoning_content" not in written
+
+
 def test_a_template_with_tools_reads_them_as_in_transformers() -> None:
-    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], True, PLAIN_CALLS)
+    turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], TemplateFields(), PLAIN_CALLS)
     function = {"name": "refund", "arguments": {"amount": 5}}
     call = {"type": "function", "function": function, "id": "call_1"}
     assert turns[2] == {"role": "assistant", "content": "", "tool_calls": [call]}
