@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -10,12 +11,36 @@ from typing import Any
 
 from app.models import ModelFiles, open_model_files
 from app.settings import BUILT_IN_MODEL
+from compiler.vocab import Vocabulary
 
 TESTS = Path(__file__).resolve().parents[2]
 TEMPLATES: dict[str, dict[str, Any]] = {
     family["name"]: family
     for family in tomllib.loads((TESTS / "cases/chat_templates.toml").read_text(encoding="utf-8"))["template"]
 }
+
+MARKERS = {  # the tokens of a family in a text
+    name: re.compile("|".join(map(re.escape, [*family["special"], *family["added"]])))
+    for name, family in TEMPLATES.items()
+}  # fmt: skip
+
+
+def small_family(name: str, template: str | None = None) -> ModelFiles:
+    """A model with the bytes and the markers of a family as tokens.
+
+    template  None: our own small template of the family
+    """
+    family = TEMPLATES[name]
+    pieces = [*(bytes([value]) for value in range(256)), None, b'{"', b'": ', b"</", b"ee", b"\n<"]
+    names = {name: len(pieces) + number for number, name in enumerate([*family["special"], *family["added"]])}
+    tokens = (*pieces, *(None if name in family["special"] else name.encode() for name in names))
+    ends = {"bos_token": "<bos>", "eos_token": "<eos>"} if template else {}
+    return ModelFiles(Path(), Vocabulary(tokens, (256,), names), None, None, template or family["text"], ends)
+
+
+def without_ids(text: str) -> str:
+    """A prompt without the ids of calls in Mistral's history. Answers have none."""
+    return re.sub(r', "id": "\w{9}"|\[CALL_ID\]\w{9}|\w{9}\[TOOL_CONTENT\]', "", text)
 
 
 def family_files(folder: Path, name: str, context_tokens: int | None = None) -> ModelFiles:
