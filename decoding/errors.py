@@ -13,6 +13,7 @@
     |   `-- MemoryTaken           too little memory while other requests hold some; carries `retry_after_s`
     |-- ModelError              the operator's model
     |   |-- ModelUnavailable      the path or name holds no causal language model that can be loaded
+    |   |-- GroupLost             a process that holds a part of the model has ended
     |   |-- ModelOutputInvalid    the model answers with NaN, or with no finite log-prob
     |   `-- VocabularyMismatch    the automaton was compiled for a vocabulary of another size
     `-- BrokenInvariant         us; none of it may ever become an answer
@@ -171,6 +172,10 @@ class ModelUnavailable(ModelError):
         503, "model_unavailable", "The model cannot be used; the log says why", ("retry_after_s",), private=True,
         retry_after_s=30,
     )
+
+
+class GroupLost(ModelError):
+    """A process that shares the model has ended, or its pass failed."""
 
 
 class ModelOutputInvalid(ModelError):

