@@ -42,7 +42,7 @@ from app.openai.routes import router as openai
 from app.openai.token_routes import router as tokens
 from app.service import ServedModels
 from app.settings import Settings, read_settings
-from app.wiring import handler_opener, open_broker, open_limiter, open_store, require_engines
+from app.wiring import handler_opener, open_broker, open_limiter, open_store, require_engines, require_single_model
 from app.worker.loop import serve
 from compiler.errors import CompileError
 
@@ -54,6 +54,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """The application. Brokers, stores and embedded workers start and stop with its lifespan."""
     chosen = settings or read_settings()
     require_engines(chosen, chosen.process.embedded_workers)
+    require_single_model(chosen, queues_of(chosen, chosen.process.embedded_workers))
     # Without keys there are no owners whose requests could be counted.
     ring = KeyRing(Path(chosen.auth.keys_file)) if chosen.auth.keys_file else None
     limiter = open_limiter(chosen) if ring else None

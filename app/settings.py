@@ -1,4 +1,4 @@
-"""The settings of one process, read once. The only module that reads the environment."""
+"""The settings of one process, read once. Beside `environment`, no other module reads the environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import os
 import re
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -98,6 +97,8 @@ class InferenceSettings(_Group):
     device: Text = _setting("auto", "where the model runs: `cpu`, `cuda`, ...; `auto` takes a GPU where there is one")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _setting(
         "auto", "precision: `float32`, `bfloat16` or `float16`; `auto` is float32 on a CPU, else the checkpoint's")
+    tensor_parallel: Annotated[int, Field(ge=1, le=64)] = _setting(
+        1, "processes that share the model of one worker by tensor parallelism, each with a part of every layer")
     scorers: Words = _setting(
         (), "sequence models that requests to `/decode` may name, as `name=folder` with commas between them")
     chat_format: Literal[
@@ -370,31 +371,6 @@ def read_settings(**options: object) -> Settings:
     return Settings.of(**variables.model_dump(exclude_unset=True))
 
 
-def let_idle_threads_sleep() -> None:
-    """Make idle threads of PyTorch sleep, not spin. It works only before PyTorch is first imported.
-
-    On two busy cores a spinning thread keeps the one it waits for off the core: a step of 15 ms was seen to take 1 s.
-    Asleep they cost a few per cent at rest. A deployment that sets OMP_WAIT_POLICY itself is left alone.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-
 def is_set(name: str) -> bool:
     """Whether the environment names a setting."""
     return PREFIX + name.upper() in os.environ
-
-
-def environment_with(values: Mapping[str, str], without: tuple[str, ...] = ()) -> dict[str, str]:
-    """This process's environment with some variables set and some removed."""
-    return {name: text for name, text in os.environ.items() if name not in without} | dict(values)
-
-
-def child_environment() -> dict[str, str]:
-    """The environment of the processes that compile.
-
-    It has the paths of programs and libraries, and none of our settings. Libraries of linear algebra stay
-    single-threaded, since only a process of one thread can be forked.
-    """
-    inherited = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return inherited | dict.fromkeys(threads, "1")

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
+from app.environment import let_idle_threads_sleep
 from app.errors import SettingsInvalid
 from app.models import model_sources, only
-from app.settings import PREFIX, Settings, let_idle_threads_sleep
+from app.settings import PREFIX, Settings
 from compiler.errors import EngineFailure
 
 if TYPE_CHECKING:
@@ -72,6 +73,16 @@ def require_engines(settings: Settings, queues: Iterable[str]) -> None:
     except EngineFailure as error:
         selected = f"{PREFIX}LTLF_ENGINE is {names[0]} and {PREFIX}REGEX_ENGINE is {names[1]}"
         raise SettingsInvalid(f"{selected}, but {error}") from None
+
+
+def require_single_model(settings: Settings, queues: Iterable[str]) -> None:
+    """Raises SettingsInvalid if the workers of a process would share several models."""
+    generations = [queue for queue in queues if queue.partition("/")[0] == "generate"]
+    if settings.inference.tensor_parallel > 1 and len(generations) > 1:
+        raise SettingsInvalid(
+            f"{PREFIX}TENSOR_PARALLEL: the processes of a worker share one model, and {PREFIX}MODEL names "
+            f"{len(generations)}: name one, or run `abs worker generate/NAME` for each"
+        )
 
 
 def handler_opener(queue: str) -> OpenHandler:

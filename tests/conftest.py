@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import let_idle_threads_sleep
+from app.environment import let_idle_threads_sleep
 from tests.servers.cluster import FULL
 from tests.servers.preforked import PreforkedProcess
 from tests.servers.service_process import ServiceProcess, serving

@@ -63,6 +63,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
     "app": {
         "errors": "",
         "settings": "errors",
+        "environment": "settings",
         "models": "errors settings",
         "observability": "errors settings",
         "messages": "errors observability",
@@ -79,10 +80,12 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "http_server": "api errors settings",
         "openai": "api auth broker errors formats messages models requests service tasks",
         "anthropic": "api errors formats messages openai",
-        "worker": "automaton_cache broker errors formats messages models observability requests settings store tasks",
-        "wiring": "auth broker errors models settings store worker",
-        "local": "broker errors messages models settings wiring",
-        "cli": "api auth errors http_server local messages models observability service settings wiring worker",
+        "worker": "automaton_cache broker environment errors formats messages models observability requests settings "
+        "store tasks",
+        "wiring": "auth broker environment errors models settings store worker",
+        "local": "broker environment errors messages models settings wiring",
+        "cli": "api auth environment errors http_server local messages models observability service settings wiring "
+        "worker",
         "main": "anthropic api auth cli errors messages models observability openai service settings wiring worker",
     },
     "abs_client": {},
@@ -163,7 +166,7 @@ DISTRIBUTION = {  # where the import name is not the distribution's; the first t
     "pythonjsonlogger": "python-json-logger",
     "referencing": "jsonschema",  # the type of an argument of its validators
 }
-READERS = ("app.settings", "abs_client._transport")  # of the environment
+READERS = ("app.settings", "app.environment", "abs_client._transport")  # of the environment
 LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from app import __version__
 from app.api.dependencies import Components, ComponentsDependency
 from app.api.openapi import Responses, errors, text
-from app.api.schemas import StatusResponse
+from app.api.schemas import GroupBody, ReadyResponse, StatusResponse
 from app.broker import Broker
 from app.errors import NotReady, StorageDown
 from app.messages import FORMAT, probe_key
@@ -96,9 +96,12 @@ async def health() -> StatusResponse:
     return StatusResponse(status="ok")
 
 
-@router.get("/ready", responses=_NOT_READY, summary="Requests would be served now")
-async def ready(components: ComponentsDependency) -> StatusResponse:
+@router.get(
+    "/ready", responses=_NOT_READY, response_model_exclude_defaults=True, summary="Requests would be served now"
+)
+async def ready(components: ComponentsDependency) -> ReadyResponse:
     reasons = await reasons_not_ready(components)
     if reasons:
         raise NotReady(reasons)
-    return StatusResponse(status="ready")
+    groups = {model: GroupBody(size=group.size, alive=group.alive) for model, group in metrics.GROUPS.status().items()}
+    return ReadyResponse(status="ready", groups=groups)

@@ -296,10 +296,23 @@ class ModelListResponse(StrictModel):
     data: tuple[ModelCardBody, ...]
 
 
+class GroupBody(StrictModel):
+    """The number of processes that share a model, and of living ones."""
+
+    size: int
+    alive: int
+
+
 class StatusResponse(StrictModel):
     """The process is alive, or ready."""
 
     status: Literal["ok", "ready"]
+
+
+class ReadyResponse(StatusResponse):
+    """Requests would be served. `groups` has the models of this process that several processes share."""
+
+    groups: dict[str, GroupBody] = Field(default_factory=dict)
 
 
 class ProblemBody(BaseModel):

@@ -15,7 +15,8 @@ from rich.console import Console
 from abs_client import Client, ConnectionFailedError, Readiness
 from app.cli.demo_questions import REQUEST_S_MAX, compare_with_and_without, hold_an_agent, refuse_the_impossible
 from app.cli.in_process import ONCE
-from app.settings import BUILT_IN, PREFIX, environment_with
+from app.environment import environment_with
+from app.settings import BUILT_IN, PREFIX
 
 LISTENING = "listening on "  # precedes the URL in the output of `abs serve` and `abs up`
 START_S_MAX = 120.0

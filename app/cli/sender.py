@@ -27,11 +27,15 @@ def settings_of(**options: object) -> Settings:
 
 
 def service_settings(model: str | None, **options: object) -> Settings:
-    """The settings of a service in this process. Alone, without ABS_MODEL, it has both built-in models."""
+    """The settings of a service in this process. Alone, without ABS_MODEL, it has both built-in models.
+
+    Processes that share a model by tensor parallelism have the first one only.
+    """
     settings = settings_of(model=model, **options)
     # With a server there are other processes, which have to serve the same models.
     chosen = model is not None or is_set("model") or is_set("model_sha256")
-    if not chosen and settings.storage.broker.startswith("memory:"):
+    alone = settings.storage.broker.startswith("memory:") and settings.inference.tensor_parallel == 1
+    if not chosen and alone:
         return settings.changed(model=tuple(BUILT_IN))
     return settings
 

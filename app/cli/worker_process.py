@@ -21,7 +21,7 @@ from app.errors import SettingsInvalid, StorageDown
 from app.models import model_sources, queues_of
 from app.observability import logs, metrics, tracing
 from app.settings import PREFIX, QUEUES, Settings
-from app.wiring import check_storage, handler_opener, open_broker, open_store, require_engines
+from app.wiring import check_storage, handler_opener, open_broker, open_store, require_engines, require_single_model
 from app.worker.handler_loader import exit_if_still_loading
 from app.worker.handlers.base import Handler, OpenHandler
 from app.worker.loop import serve
@@ -44,6 +44,7 @@ def run_worker(queue: str, settings: Settings) -> None:
                 f"{PREFIX}STORE to the server that the API uses, as redis://host:6379/0 or unix:///path/to/socket"
             )
     require_engines(settings, (queue,))
+    require_single_model(settings, queues)
     use_single_malloc_arena()  # before threads start, because they keep their arena
     os.nice(settings.process.nice)  # before threads start, because each has its own priority
     with (

@@ -14,13 +14,14 @@ from pathlib import Path
 import httpx2
 
 from app.broker import Broker
+from app.environment import environment_with
 from app.errors import SettingsInvalid
 from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervisor import EventSink, LocalFailed, Program, Supervisor
 from app.messages import NotReadyCode
 from app.models import model_sources, open_model_files, queues_of
-from app.settings import PREFIX, Settings, environment_with, is_set
+from app.settings import PREFIX, Settings, is_set
 from app.wiring import open_broker
 
 API, SERVER = "api", "server"

@@ -11,6 +11,7 @@ import json
 import logging
 import queue
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from logging.handlers import QueueHandler, QueueListener
@@ -22,6 +23,8 @@ from app.settings import Settings
 
 QUIET = ("filelock", "httpcore2", "httpx2", "huggingface_hub", "opentelemetry", "redis")  # they log each call
 _NAMES = {"levelname": "level", "name": "logger", "exc_info": "traceback"}  # in our lines
+FINISH_S_MAX = 1.0
+_listeners: list[QueueListener] = []
 _bound: ContextVar[Mapping[str, object]] = ContextVar("bound", default={})  # noqa: B039 - never changed in place
 
 
@@ -45,11 +48,24 @@ def writing(settings: Settings) -> Iterator[None]:
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     listener.start()
+    _listeners.append(listener)
     try:
         yield
     finally:
         root.removeHandler(handler)
+        _listeners.remove(listener)
         listener.stop()
+
+
+def finish(s_max: float = FINISH_S_MAX) -> None:
+    """Write the lines so far, before a process ends at once. Later lines are lost.
+
+    A slow reader of the log delays the end by at most `s_max` seconds.
+    """
+    for listener in _listeners:
+        stopping = threading.Thread(target=listener.stop, daemon=True)
+        stopping.start()
+        stopping.join(s_max)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal
 
@@ -97,6 +98,8 @@ OUT_OF_MEMORY = _counter("abs_out_of_memory_total", "Times that the memory of th
 LAST_STEP = _gauge("abs_last_step_timestamp_seconds", "When the engine last ended a step")
 # everything else
 GPU_BYTES = _gauge("abs_gpu_memory_bytes", "Memory of the model's GPU; absent without one", "kind")
+GROUP_SIZE = _gauge("abs_tensor_parallel_size", "Processes that share the model of this process's worker", "model")
+RANKS_ALIVE = _gauge("abs_tensor_parallel_ranks_alive", "Those of them that are alive", "model")
 REDIS_ERRORS = _counter("abs_redis_errors_total", "Failed calls to the Redis server", "op")
 MODEL = _gauge("abs_model_info", "1, for each model that is served", "model", "revision", "tokenizer")
 BUILD = _gauge("abs_build_info", "1, for this version; `compiler` is the format of its automata", "version", "compiler")
@@ -128,6 +131,34 @@ def gpu(kinds: tuple[str, ...], read: Callable[[], Mapping[str, int]]) -> None:
     """Makes every scrape read the memory of a GPU, by kind."""
     for kind in kinds:
         GPU_BYTES.labels(kind).set_function(lambda kind=kind: read()[kind])  # type: ignore[misc]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The processes that share a model by tensor parallelism."""
+
+    size: int
+    alive: int
+
+
+class GroupRegistry:
+    """The models of this process, each with the processes that share it."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, tuple[int, Callable[[], int]]] = {}
+
+    def add(self, model: str, size: int, alive: Callable[[], int]) -> None:
+        """Show the processes of a model from now on. `alive` counts them, this process included."""
+        self._groups[model] = size, alive
+        GROUP_SIZE.labels(model).set(size)
+        RANKS_ALIVE.labels(model).set_function(alive)
+
+    def status(self) -> dict[str, GroupStatus]:
+        """The groups of several processes, by model."""
+        return {model: GroupStatus(size, alive()) for model, (size, alive) in self._groups.items() if size > 1}
+
+
+GROUPS = GroupRegistry()
 
 
 class HeartbeatRegistry:
@@ -228,6 +259,7 @@ def _probes_and_metrics(permits: Callable[[str, str], bool]) -> WSGIApplication:
 
     def app(request: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path, reasons = request["PATH_INFO"], tuple[str, ...]()
+        groups = dict[str, dict[str, int]]()
         match path:
             case "/metrics":
                 if permits(path, request.get("HTTP_AUTHORIZATION", "")):
@@ -239,10 +271,12 @@ def _probes_and_metrics(permits: Callable[[str, str], bool]) -> WSGIApplication:
                 code, status, reasons = _status("live", "hung", BEATS.hung())
             case "/ready":
                 code, status, reasons = _status("ready", "not_ready", BEATS.reasons())
+                groups = {model: asdict(group) for model, group in GROUPS.status().items()}
             case _:
                 code, status = HTTPStatus.NOT_FOUND, "not_found"
         start_response(f"{code.value} {code.phrase}", [("content-type", "application/json")])
-        return [json.dumps({"status": status, "reasons": reasons} if reasons else {"status": status}).encode()]
+        body = {"status": status} | ({"reasons": reasons} if reasons else {}) | ({"groups": groups} if groups else {})
+        return [json.dumps(body).encode()]
 
     return app
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from app.environment import child_environment
 from app.errors import SettingsInvalid
-from app.settings import BUILT_IN_MODEL, MEASURED, Settings, child_environment, read_settings
+from app.settings import BUILT_IN_MODEL, MEASURED, Settings, read_settings
 from tests.environment import settings_in
 
 

@@ -98,6 +98,15 @@ def test_the_gpu_service_is_opt_in() -> None:
     assert gpu["command"] == SERVICES["inference-worker"]["command"]
 
 
+def test_each_process_of_a_worker_has_a_gpu() -> None:
+    for count in ("1", "2"):
+        services = dockerfile.compose({} if count == "1" else {"ABS_TENSOR_PARALLEL": count})["services"]
+        gpu = services["inference-worker-gpu"]
+        assert str(gpu["deploy"]["resources"]["reservations"]["devices"][0]["count"]) == count
+        for service in (gpu, services["inference-worker"]):
+            assert service["environment"]["ABS_TENSOR_PARALLEL"] == count
+
+
 def test_each_service_gets_only_the_secrets_it_needs() -> None:
     given = {name: set(service.get("secrets", ())) for name, service in SERVICES.items()}
     assert given == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import re
 from pathlib import Path
@@ -182,16 +183,38 @@ def test_the_network_denies_by_default_and_redis_admits_services() -> None:
     assert policies["redis"]["ingress"][0]["from"][0]["podSelector"]["matchExpressions"][0]["values"] == list(OURS)
 
 
-def test_the_gpu_variant_changes_a_worker_that_exists() -> None:
-    patch = yaml.safe_load((FOLDER / "gpu" / "kustomization.yaml").read_text(encoding="utf-8"))["patches"][0]
-    assert patch["target"]["name"] in OURS
-    steps = yaml.safe_load(patch["patch"])
-    assert STAGES[steps[0]["value"].partition(":")[2]] in dockerfile.stages()
-    for step in steps:
-        there: Any = {"spec": {"template": {"spec": OURS[patch["target"]["name"]]}}}
-        for part in step["path"].strip("/").split("/")[:-1]:
+def patched_worker(variant: str) -> dict[str, Any]:
+    """The pods of the inference worker in a variant of the manifests."""
+    kustomization = yaml.safe_load((FOLDER / variant / "kustomization.yaml").read_text(encoding="utf-8"))
+    (patch,), (base,) = kustomization["patches"], kustomization["resources"]
+    assert patch["target"]["name"] == "inference-worker"
+    worker = copy.deepcopy(OURS["inference-worker"]) if base == ".." else patched_worker(base.removeprefix("../"))
+    for step in yaml.safe_load(patch["patch"]):
+        there: Any = {"spec": {"template": {"spec": worker}}}
+        *parts, last = step["path"].strip("/").replace("~1", "~").split("/")
+        for part in parts:
             there = there[int(part)] if part.isdigit() else there[part]
-        assert isinstance(there, dict)
+        key = last.replace("~", "/")
+        if last == "-":
+            there.append(step["value"])
+        else:
+            assert step["op"] == "add" or key in there, step
+            there[key] = step["value"]
+    return worker
+
+
+def test_the_gpu_variants_change_a_worker_that_exists() -> None:
+    for variant, gpus, processes in (("gpu", 1, None), ("tensor-parallel", 2, "2")):
+        worker = patched_worker(variant)
+        container = worker["containers"][0]
+        assert STAGES[container["image"].partition(":")[2]] in dockerfile.stages()
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == gpus
+        environment = {each["name"]: each.get("value") for each in container["env"]}
+        assert environment.get("ABS_TENSOR_PARALLEL") == processes
+        document = next(one for one in of_kind("Deployment") if name(one) == "inference-worker")
+        changed = copy.deepcopy(document)
+        changed["spec"]["template"]["spec"] = worker
+        kubernetes_validate.validate(changed, VERSION, strict=True)
 
 
 def test_alerts_speak_of_metrics_that_exist() -> None:

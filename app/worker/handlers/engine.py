@@ -1,15 +1,17 @@
-"""The memory of the engine, and the reports of its progress."""
+"""A worker's model, its memory, and the reports of its progress."""
 
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
+from app.environment import group_environment
 from app.messages import GenerationOptions
-from app.observability import metrics
+from app.observability import logs, metrics
 from app.settings import MEASURED, Settings
 from decoding.engine import free_bytes
-from decoding.model import LanguageModel
+from decoding.model import HuggingFaceModel, LanguageModel, TensorParallelModel
 
 FREE_SHARE = 4  # generations may use the free memory divided by this
 TRACE_STEP_BYTES, TRACE_TOKEN_BYTES = 2**11, 2**9  # of a token in a trace, and of an alternative to it
@@ -33,11 +35,42 @@ class EngineWatch:
         log.warning("the memory of the model's device ran out: %s", action.replace("_", " "))
 
 
+def open_model(folder: str, settings: Settings) -> HuggingFaceModel | TensorParallelModel:
+    """Load the model, into several processes where the settings say so. Those are the ones that `close_model` ends."""
+    size, device, dtype = (getattr(settings.inference, name) for name in ("tensor_parallel", "device", "dtype"))
+    if size == 1:
+        return HuggingFaceModel.load(folder, device=device, dtype=dtype)
+    return TensorParallelModel.load(
+        folder, size=size, device=device, dtype=dtype, timeout_s=settings.process.stall_timeout_s,
+        environment=group_environment(), on_loss=_end_process,
+    )
+
+
+def close_model(model: LanguageModel[Any]) -> None:
+    """End the other processes that share the model."""
+    if isinstance(model, TensorParallelModel):
+        model.close()
+
+
+def ranks_alive(model: LanguageModel[Any]) -> int:
+    """The number of processes that share the model and are alive."""
+    return model.ranks_alive if isinstance(model, TensorParallelModel) else 1
+
+
+def _end_process(reason: str) -> None:
+    """End this process, whose model has lost a part. Its supervisor restarts it, and leases of its jobs expire."""
+    log.critical("%s: this process ends, since the model has lost a part; its jobs are taken again", reason)
+    logs.finish()
+    os._exit(1)
+
+
 def memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
     """The memory in bytes for all generations together."""
     if settings.inference.generation_memory_bytes != MEASURED:
         return settings.inference.generation_memory_bytes
     share = free_bytes(model.device) // FREE_SHARE
+    if model.device.type == "cpu":  # where all processes of the model take from the same memory
+        share //= settings.inference.tensor_parallel
     log.info("generations may hold %d MiB on %s; ABS_GENERATION_MEMORY_BYTES sets it", share >> 20, model.device)
     return share
 

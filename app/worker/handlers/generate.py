@@ -47,7 +47,14 @@ from app.worker.handlers.base import (
     word_trace,
 )
 from app.worker.handlers.decode import LabelDecoder
-from app.worker.handlers.engine import EngineWatch, memory_bytes, trace_bytes
+from app.worker.handlers.engine import (
+    EngineWatch,
+    close_model,
+    memory_bytes,
+    open_model,
+    ranks_alive,
+    trace_bytes,
+)
 from app.worker.handlers.prompts import PromptTokenizer, prompt_text
 from app.worker.handlers.rescoring import prompt_tokens, rescored, with_own_log_probs
 from app.worker.handlers.step_events import StepEventBuilder
@@ -73,7 +80,7 @@ from decoding.errors import (
 from decoding.forced_tokens import Speller, TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.heuristic import find_endings, unigram_prior
-from decoding.model import HuggingFaceModel, LanguageModel
+from decoding.model import LanguageModel
 from decoding.options import SearchOptions
 from decoding.penalties import Penalties, changes_log_probs
 from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits
@@ -90,11 +97,16 @@ def open_handler(settings: Settings) -> Handler:
     source = model_sources(settings)[0]  # a worker of several models opens a handler for each
     folder = checked_model(source)
     files = open_model_files(folder)
-    model = HuggingFaceModel.load(folder, device=settings.inference.device, dtype=settings.inference.dtype)
     decode = open_decoder(settings, files.vocabulary.fingerprint)
     labels = LabelDecoder(settings, decode, open_scorers(settings))
-    generator = Generator(model, files, settings)
+    model = open_model(folder, settings)
+    try:
+        generator = Generator(model, files, settings)
+    except BaseException:
+        close_model(model)
+        raise
     metrics.gpu(tuple(gpu_bytes(model.device)), functools.partial(gpu_bytes, model.device))
+    metrics.GROUPS.add(source.name, settings.inference.tensor_parallel, functools.partial(ranks_alive, model))
     metrics.serves(source.name, files.revision, files.vocabulary.fingerprint, FORMAT)
 
     handle = dispatcher(
@@ -150,8 +162,9 @@ class Generator:
         self._engine = Engine(model, memory_bytes(model, settings), EngineWatch())
 
     def close(self) -> None:
-        """End the engine's thread."""
+        """End the engine's thread, and the other processes of its model."""
         self._engine.close()
+        close_model(self._model)
 
     def health_problem(self) -> str:
         """Why the engine makes no progress, empty if it does."""

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from app.environment import child_environment
 from app.errors import InternalError
-from app.settings import child_environment
 from app.worker.sandbox.server import DONE, EXIT_NO_MEMORY, REPORT, STARTED
 from compiler.errors import CompileCancelled, LimitExceeded
 from compiler.limits import Limits

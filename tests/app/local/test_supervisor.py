@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
+from app.environment import environment_with
 from app.local import supervisor as module
 from app.local.folder import open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervisor import LocalFailed, Program, Supervisor
-from app.settings import environment_with
 from tests.servers.abs_up import short_folder
 
 S_MAX = 60.0

@@ -18,12 +18,13 @@ import httpx2
 import psutil
 import pytest
 
+from app.environment import environment_with
 from app.errors import SettingsInvalid
 from app.local.folder import open_folder
 from app.local.server import find_server
 from app.local.supervisor import with_launcher
 from app.local.up import _programs
-from app.settings import Settings, environment_with
+from app.settings import Settings
 from tests.app.test_no_pickle import ask_all, guarded_processes, pickle_guard
 from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.demo_requests import REQUESTS
