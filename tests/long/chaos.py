@@ -281,10 +281,12 @@ def main() -> int:
         parser.add_argument(f"--{queue}", type=int, default=number, help="workers of this queue")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--supervised", action="store_true", help="by `abs up`, whose workers start slowly")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="processes of a worker, with --supervised")
     parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/results")
     arguments = parser.parse_args()
-    open_service = supervised_service if arguments.supervised else forked_service
-    with open_service({queue: getattr(arguments, queue) for queue in QUEUES}) as running:
+    workers = {queue: getattr(arguments, queue) for queue in QUEUES}
+    supervised = arguments.supervised
+    with supervised_service(workers, arguments.tensor_parallel) if supervised else forked_service(workers) as running:
         result = Chaos(running, arguments.requests, arguments.kills, arguments.seed).run()
     print(result.report())
     if arguments.record:

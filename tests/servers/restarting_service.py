@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from app.settings import QUEUES
-from tests.servers.abs_up import short_folder, up
+from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.cluster import API, Cluster, cluster
 from tests.servers.forkserver import WITH_MODEL
 from tests.servers.processes import free_port
@@ -43,10 +44,11 @@ class RestartingService:
 
 
 @contextlib.contextmanager
-def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
-    """`abs up` with these numbers of workers."""
+def supervised_service(workers: Mapping[str, int], tensor_parallel: int = 1) -> Iterator[RestartingService]:
+    """`abs up` with these numbers of workers. A kill hits any process of those that share a worker's model."""
     port = free_port()
     variables = {"ABS_METRICS_PORT": str(port), "ABS_NICE": "1"}  # else they starve beside other tests
+    variables |= {"ABS_TENSOR_PARALLEL": str(tensor_parallel)} if tensor_parallel > 1 else {}
     metrics = {name: f"http://127.0.0.1:{port + index}" for index, name in enumerate(names_of(workers), 1)}
     options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
     with (
@@ -59,7 +61,7 @@ def supervised_service(workers: Mapping[str, int]) -> Iterator[RestartingService
             metrics,
             spares_new_workers=True,
             alive=lambda name: psutil.pid_exists(running.pids[name]),
-            kill=running.kill,
+            kill=lambda name: kill_member(running, name),
             logs=running.logs,
             end=running.end,
         )
@@ -86,6 +88,24 @@ def forked_service(workers: Mapping[str, int]) -> Iterator[RestartingService]:
             logs=lambda: "\n".join(part.log() for part in running.parts.values()),
             end=running.end,
         )
+
+
+def kill_member(running: Up, name: str) -> None:
+    """Kills a process of a group, each as often as the others. Without a group it is the part itself."""
+    followers = followers_of(running.pids[name])
+    follower = random.choice([None, *followers])
+    if follower is None:
+        running.kill(name)
+    else:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            follower.kill()
+
+
+def followers_of(pid: int) -> list[psutil.Process]:
+    """The other processes of the group whose first one has this number."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [each for each in psutil.Process(pid).children() if "decoding.model.follower" in each.cmdline()]
+    return []
 
 
 def kill_part(running: Cluster, name: str) -> None:

@@ -18,9 +18,9 @@ WORKERS, API, SERVER = "app/faults/test_workers.py", "app/faults/test_api.py", "
 UP, CHAOS, KEYS = "app/local/test_up.py", "app/faults/test_chaos.py", "app/faults/test_keys.py"
 UP_CHAOS = "app/local/test_chaos.py"
 LINES, SERVICE_LINES = "app/broker/test_redis_connections.py", "app/faults/test_connections.py"
-MODEL, CLOCKS = "app/faults/test_model.py", "app/faults/test_clocks.py"
+MODEL, CLOCKS, GROUPS = "app/faults/test_model.py", "app/faults/test_clocks.py", "app/faults/test_groups.py"
 # What these do, they do to the service's own processes.
-PROCESSES = (WORKERS, API, SERVER, SERVICE_LINES, KEYS, UP, CHAOS, MODEL, CLOCKS)
+PROCESSES = (WORKERS, API, SERVER, SERVICE_LINES, KEYS, UP, CHAOS, MODEL, CLOCKS, GROUPS)
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ FAULTS = {
     "an inference worker is killed in the middle of a generation": Coverage((
         (WORKERS, "test_a_stream_continues_on_another_worker_after_a_kill"),
         (CHAOS, "test_workers_and_the_server_are_killed_under_requests"),
+    )),
+    "a process that shares a worker's model is killed or stopped": Coverage((
+        (GROUPS, "test_a_killed_member_ends_its_group_and_loses_no_job"),
+        (GROUPS, "test_groups_are_killed_under_requests"),
+        ("decoding/model/test_process_groups.py", "test_a_stopped_process_ends_its_group_in_time"),
     )),
     "a compile worker is killed": Coverage((
         (WORKERS, "test_a_compile_is_retried_when_its_worker_is_killed"),
@@ -221,6 +226,6 @@ def test_a_fault_without_a_process_test_names_its_gap(fault: str) -> None:
 
 def test_every_test_of_faults_is_in_the_table() -> None:
     in_table = {entry for job_status in FAULTS.values() for entry in job_status.tests}
-    for file in (WORKERS, API, SERVER, SERVICE_LINES, KEYS, MODEL, CLOCKS):
+    for file in (WORKERS, API, SERVER, SERVICE_LINES, KEYS, MODEL, CLOCKS, GROUPS):
         unlisted = {test for test in functions_of(file) if test.startswith("test_") and (file, test) not in in_table}
         assert not unlisted, unlisted
