@@ -29,6 +29,7 @@ from decoding.tensors import LOG_PROB_FLOOR, arange, rows_at_a_time, scratch_byt
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
 _RANKED = 512  # tokens of a row that are put in order to find its nucleus
+_NARROW = 8  # where the ids that rows may take are fewer than V / 8, a draw reads these alone
 _UNIT = 2**42  # weight of the most probable token; 2**20 ids of that weight still add up within int64
 
 
@@ -170,18 +171,38 @@ class Sampling:
         float64 [R] those of the model, and int64 [R] the states after them.
         """
         successors = self._states.successors(self._rows.state[live])
-        allowed = (successors.distance <= budget_after)[:, self._token_class]  # [R, V]
+        allowed_classes = successors.distance <= budget_after  # [R, C]
+        ids = self._allowed_ids(allowed_classes)
+        allowed = allowed_classes[:, self._token_class if ids is None else self._token_class[ids]]  # [R, N]; N <= V
         _require_choices(log_probs, allowed, budget_after + 1)
         uniform = self._uniform[live, self._token_count]
         options, changed = self._options, log_probs
         if self._penalties is not None:
             changed = self._penalties.changed(log_probs, self._rows.tokens[live])
+        if ids is not None:
+            changed = changed.index_select(1, ids)
         token, score = draw(
             changed, allowed, uniform, options.temperature, top_p=options.top_p, top_k=options.top_k,
             min_p=options.min_p,
         )  # fmt: skip
+        token = token if ids is None else ids[token]
         token_log_prob = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
         return token, score, token_log_prob, successors.states(arange(token, len(token)), self._token_class[token])
+
+    def _allowed_ids(self, allowed_classes: Tensor) -> Tensor | None:
+        """The ids that some row may take, ascending: int64 [N]. None where they are many.
+
+        allowed_classes  bool [R, C]
+        """
+        tables = self._states.tokens
+        if tables.device.type != "cpu":  # on an accelerator shapes must not depend on data
+            return None
+        chunks = allowed_classes.any(dim=0)[tables.chunk_class].nonzero()[:, 0]
+        if _NARROW * len(chunks) * tables.chunk_id.shape[1] > len(self._token_class):
+            return None
+        # Other ids have weight 0, so leaving them out changes no sum, and in ascending order no choice between equals.
+        ids: Tensor = tables.chunk_id[chunks][~tables.spare[chunks]]
+        return ids.sort().values
 
     def feed(self) -> tuple[Tensor, Tensor]:
         """The live rows and the last token of each.
@@ -238,12 +259,13 @@ def draw(
 
     Where the model gives probability 0 to all allowed tokens, they are equally probable.
     """
-    masked = log_probs.clamp(min=LOG_PROB_FLOOR).masked_fill(~allowed, float("-inf"))  # [R, V]
+    masked = log_probs.clamp(min=LOG_PROB_FLOOR).masked_fill_(~allowed, float("-inf"))  # [R, V]
     best, first = masked.max(dim=1, keepdim=True)  # [R, 1]; of equals the lowest id
     if temperature == 0.0:
         return first[:, 0], torch.zeros_like(uniform)
-    gap = (masked.double() - best.double()) / temperature  # [R, V], at most 0
-    weight = (gap.exp() * _UNIT).round().long()  # [R, V]
+    best = best.double()
+    # In place: at 200,000 ids a new array of float64 costs more time than what is computed in it.
+    weight = masked.double().sub_(best).div_(temperature).exp_().mul_(_UNIT).round_().long()  # [R, V]
     if top_k > 0:
         weight = most_probable(weight, top_k)
     if min_p > 0.0:
@@ -254,7 +276,8 @@ def draw(
     total = cumulative[:, -1]  # [R]
     target = torch.minimum((uniform * total).long(), total - 1)  # [R]
     token = torch.searchsorted(cumulative, target[:, None], right=True)  # [R, 1]: the first above the target
-    score = gap.gather(1, token)[:, 0] - (total.double() / _UNIT).log()
+    gap = (masked.gather(1, token).double() - best) / temperature  # [R, 1], at most 0
+    score = gap[:, 0] - (total.double() / _UNIT).log()
     return token[:, 0], score
 
 

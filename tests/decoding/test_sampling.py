@@ -200,6 +200,24 @@ def test_samples_do_not_depend_on_the_chunk_size(
     assert sample(model, automaton, options) == at_once
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize(
+    "changes", [{}, {"top_p": 0.6}, {"top_k": 2}, {"min_p": 0.2}, {"repetition_penalty": 1.7}], ids=str
+)
+def test_reading_only_allowed_ids_changes_no_sample(
+    changes: dict[str, float], temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        automaton = random_factored(random)
+        model = HashModel(automaton.vocabulary_size, automaton.eos_ids, seed=seed)
+        options = SamplingOptions(automaton.min_tokens + 4, seed=seed, n=7, temperature=temperature, **changes)
+        monkeypatch.setattr("decoding.sampling._NARROW", 10**6)
+        expected = sample(model, automaton, options)
+        monkeypatch.setattr("decoding.sampling._NARROW", 0)
+        assert sample(model, automaton, options) == expected
+
+
 def test_step_events_keep_the_order_of_the_samples() -> None:
     automaton, model, events = even_number_of_b(), HashModel(4, (2, 3), seed=2), list[BeamStep]()
     answers = sample(model, automaton, SamplingOptions(8, seed=5, n=6), events)
