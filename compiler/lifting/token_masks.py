@@ -1,7 +1,8 @@
 """Masks of allowed tokens, as the bits that inference engines take.
 
-A mask has a bit for each of up to 200,000 ids. Few token classes have most ids: their bits are packed once. The ids of
-the others are marked one by one, or those that are not allowed if they are fewer.
+A mask has a bit for each of up to 200,000 ids. Few token classes have most ids: their bits are packed once. The bits of
+the other ids are added up. Where these are many, those that are allowed are marked one by one, or those that are not if
+they are fewer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from compiler.lifting.token_automaton import UNREACHABLE, TokenAutomaton
 
 _LARGE = 1_024  # ids of a class whose bits are packed once; one of 200,000 ids has at most 195 such classes
 _WORD_BITS = 32
+_FEW = 1 << 14  # ids of all other classes whose bits cost less to add up than to choose and mark
 _MASKS_KEPT = 64  # by their classes, which repeat from token to token; each has a bit for every id
 
 
@@ -39,6 +41,9 @@ class TokenMasks:
         self._small = np.flatnonzero(~is_large & (self._count > 0))
         self._small_ids = self._packed(self._small)
         self._half = int(self._count[self._small].sum()) // 2
+        # The ids of small classes: their classes, words and bits.
+        ids = np.flatnonzero(~is_large[token_class])
+        self._bits = token_class[ids], ids // _WORD_BITS, np.uint32(1) << (ids % _WORD_BITS).astype(np.uint32)
         self._kept: dict[bytes, np.ndarray] = {}
 
     def of_state(self, state: int, tokens_left: int = UNREACHABLE - 1) -> np.ndarray:
@@ -57,9 +62,13 @@ class TokenMasks:
         return mask
 
     def _of_classes(self, allowed: np.ndarray) -> np.ndarray:
+        token_class, word, bit = self._bits
         small = allowed[self._small]
-        if int(self._count[self._small] @ small) > self._half:
-            mask: np.ndarray = self._small_ids & ~self._packed(self._small[~small])
+        if len(word) <= _FEW:
+            mask: np.ndarray = np.zeros_like(self._small_ids)
+            np.add.at(mask, word, bit * allowed.take(token_class))
+        elif int(self._count[self._small] @ small) > self._half:
+            mask = self._small_ids & ~self._packed(self._small[~small])
         else:
             mask = self._packed(self._small[small])
         for number, bits in self._large:

@@ -144,7 +144,10 @@ class Configurations:
 
     def distances_after(self, state: int) -> NDArray[np.int32]:
         """The distance after one token of each class: [C]."""
-        return np.asarray(self.class_distances(np.array([state]))[0])
+        self._vectors.update()
+        found = self._row(self._vectors, state)
+        found[found >= self._vectors.costs.infinite] = UNREACHABLE
+        return found
 
     def expand(self, state: int) -> tuple[NDArray[np.int32], Callable[[int], int]]:
         """What one token of each class leads to.
@@ -253,8 +256,8 @@ class Configurations:
         arrivals = list[Configuration]()
         for control, node in self._members[state]:
             row = self._vectors.costs.row(control)
-            if slot := row.slot.item(token_class):
-                arrivals.append((row.arrivals[slot - 1], node))
+            if arrival := row.arrivals.item(row.slot.item(token_class)):
+                arrivals.append((arrival, node))
         pairs = self._landings(arrivals)
         return self._state_after(pairs, self._distances(pairs))
 

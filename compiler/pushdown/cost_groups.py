@@ -24,8 +24,6 @@ class LeastSums:
 
     def least(self, further: np.ndarray) -> np.ndarray:
         """The least sum in each group: [G]. `further` has the further cost of each pending, [X]."""
-        if not len(self.first):
-            return self.cost
         found: np.ndarray = np.minimum.reduceat(further.take(self.pending) + self.cost, self.first)
         return found
 
@@ -61,12 +59,22 @@ class CostGroups:
         """The pendings of a group."""
         return set(self.pending[self.first[group] : self.first[group + 1]].tolist())
 
-    def sums(self, groups: np.ndarray) -> tuple[np.ndarray, LeastSums]:
-        """The costs of groups that have any, beside their places in `groups`."""
+    def filled(self, cost: float) -> CostGroups:
+        """The same, with this cost in groups that have none."""
+        empty = self.first[:-1][np.diff(self.first) == 0]
+        counts = np.maximum(np.diff(self.first), 1)
+        first = np.append(0, np.cumsum(counts))
+        return CostGroups(first, np.insert(self.pending, empty, 0), np.insert(self.cost, empty, cost))
+
+    def chosen(self, groups: np.ndarray) -> CostGroups:
+        """Some groups, in this order."""
         place, counts = self.of(groups)
-        filled = np.flatnonzero(counts)
-        first = (np.cumsum(counts) - counts)[filled]
-        return filled, LeastSums(self.pending[place].astype(np.intp), self.cost[place], first)
+        return CostGroups(np.append(0, np.cumsum(counts)), self.pending[place], self.cost[place])
+
+    def sums(self, groups: slice) -> LeastSums:
+        """The costs of adjacent groups. None of them is empty."""
+        begin, end = self.first.item(groups.start), self.first.item(groups.stop)
+        return LeastSums(self.pending[begin:end], self.cost[begin:end], self.first[groups] - begin)
 
     def of(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The places of some groups' costs, and how many each has."""

@@ -19,20 +19,21 @@ from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 
 _INFINITE = 1 << 29  # in tokens; twice this fits int32
 _ROW_BYTES_MAX = 1 << 23  # of the rows that are kept
+_SLOT_COSTS_MAX = 1 << 18  # that are kept for the slots of all states
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostRow:
     """What the tokens of one control state lead to.
 
-    slot      int32 [C]  by class: 0 where acceptance cannot be reached, else 1 + the place in `arrivals`
-    arrivals  of the slots
-    sums      the costs of each
+    slot      int32 [C]  by class: a place in `arrivals`, 0 where it cannot be read. Many states share it
+    arrivals  int32 [n]  arrival 0, which has no items, then those of the base's slots; both again for the state itself
+    sums      the costs of the arrivals, in one or two parts
     """
 
     slot: np.ndarray
-    arrivals: tuple[int, ...]
-    sums: LeastSums
+    arrivals: np.ndarray
+    sums: tuple[LeastSums, ...]
 
 
 class ExitCosts:
@@ -52,8 +53,15 @@ class ExitCosts:
         self.landings = distances.by_landing(tables)
         self.arrivals = arrival_costs(tables, self.landings)
         self._entries = np.searchsorted(tables.entry_symbol, np.arange(tables.symbols + 1))
+        self._filled = self.arrivals.filled(self.infinite)
+        self._behind = self._filled.chosen(tables.entry_arrival)
+        # Arrival 0 and those of its slots, for each state. Unless there are too many, their costs stand together.
+        self._slots = np.insert(tables.slot_arrival, tables.slot_first[:-1], 0)
+        few = int(np.diff(self._filled.first)[self._slots].sum()) <= _SLOT_COSTS_MAX
+        self._slot_costs = self._filled.chosen(self._slots) if few else None
         self._classes = tables.classes
         self._rows: dict[int, CostRow] = {}
+        self._slot_of_class: dict[tuple[int, ...], np.ndarray] = {}  # by the rows of a state's base and its own
         self._rows_max = max(1, _ROW_BYTES_MAX // (4 * self._classes))
         self._symbols: dict[int, tuple[np.ndarray, LeastSums]] = {}
 
@@ -61,7 +69,8 @@ class ExitCosts:
     def nbytes(self) -> int:
         """Bytes of the costs and of what may be kept of them."""
         rows = min(_ROW_BYTES_MAX, 4 * self.tables.states * self._classes)
-        return self.landings.nbytes + self.arrivals.nbytes + int(self._entries.nbytes) + rows + 16 * self.entries
+        costs = self.landings, self.arrivals, self._filled, self._behind, self._slot_costs
+        return sum(each.nbytes for each in costs if each) + int(self._entries.nbytes + self._slots.nbytes) + rows
 
     @property
     def entries(self) -> int:
@@ -74,6 +83,7 @@ class ExitCosts:
         if row is None:
             if len(self._rows) >= self._rows_max:
                 self._rows.clear()
+                self._slot_of_class.clear()
             row = self._rows[control] = self._row(control)
         return row
 
@@ -81,23 +91,37 @@ class ExitCosts:
         """The pendings that a symbol may be left with, with their costs."""
         found = self._symbols.get(symbol)
         if found is None:
-            entries = slice(self._entries[symbol], self._entries[symbol + 1])
-            filled, sums = self.arrivals.sums(self.tables.entry_arrival[entries])
-            found = self._symbols[symbol] = self.tables.entry_pending[entries][filled], sums
+            entries = slice(self._entries.item(symbol), self._entries.item(symbol + 1))
+            found = self._symbols[symbol] = self.tables.entry_pending[entries], self._behind.sums(entries)
         return found
 
     def _row(self, control: int) -> CostRow:
         tables, base = self.tables, self.tables.base.item(control)
-        read, reached = np.zeros(self._classes, dtype=np.int32), np.zeros(1, dtype=np.int32)  # arrival 0 has no items
-        for state in (control,) if base == control else (base, control):  # its own edges overrule those of its base
-            row = tables.row[state]
-            edges = slice(tables.row_first[row], tables.row_first[row + 1])
-            read[tables.edge_class[edges]] = len(reached) + tables.edge_slot[edges]
-            reached = np.append(reached, tables.slot_arrival[tables.slot_first[state] : tables.slot_first[state + 1]])
-        filled, sums = self.arrivals.sums(reached)
-        slot = np.zeros(len(reached), dtype=np.int32)
-        slot[filled] = np.arange(1, len(filled) + 1)
-        return CostRow(slot[read], tuple(reached[filled].tolist()), sums)
+        states = (control,) if base == control else (base, control)
+        first, rows = tables.slot_first, tuple(map(tables.row.item, states))
+        parts = [slice(first.item(state) + state, first.item(state + 1) + state + 1) for state in states]
+        arrivals = [self._slots[part] for part in parts]
+        slot = self._slot_of_class.get(rows)
+        if slot is None:
+            slot = self._slot_of_class[rows] = self._slot(rows)
+        return CostRow(slot, _joined(arrivals), tuple(map(self._sums, parts)))
+
+    def _slot(self, rows: tuple[int, ...]) -> np.ndarray:
+        """The slot of each class: int32 [C]. The edges of a later row overrule those of an earlier one."""
+        tables, found, before = self.tables, np.zeros(self._classes, dtype=np.int32), 1
+        for row in rows:
+            edges = slice(tables.row_first.item(row), tables.row_first.item(row + 1))
+            slot = tables.edge_slot[edges]
+            found[tables.edge_class[edges]] = before + slot
+            before += 2 + int(slot.max(initial=-1))
+        return found
+
+    def _sums(self, slots: slice) -> LeastSums:
+        """The costs of adjacent slots."""
+        if self._slot_costs is not None:
+            return self._slot_costs.sums(slots)
+        count = slots.stop - slots.start
+        return self._filled.chosen(self._slots[slots]).sums(slice(0, count))
 
 
 class StackVectors:
@@ -129,10 +153,8 @@ class StackVectors:
 
         It is `infinite` or more where acceptance cannot be reached.
         """
-        row = self.costs.row(control)
-        least = np.empty(len(row.arrivals) + 1, dtype=self.costs.dtype)
-        least[0], least[1:] = self.costs.infinite, row.sums.least(self._values[node])
-        return least.take(row.slot)
+        row, values = self.costs.row(control), self._values[node]
+        return _joined([sums.least(values) for sums in row.sums]).take(row.slot)
 
     def least(self, which: np.ndarray, node: np.ndarray) -> np.ndarray:
         """The least cost to acceptance from landings, each over a node: [n]."""
@@ -157,3 +179,8 @@ class StackVectors:
     def value(self, node: int, pending: int) -> float:
         """The least cost to acceptance from one pending above a node."""
         return float(self._values.item(node, pending))
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The parts as one array."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

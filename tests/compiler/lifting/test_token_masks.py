@@ -29,9 +29,12 @@ def check_masks(automaton: TokenAutomaton, states: np.ndarray, budgets: tuple[in
     return most
 
 
-@pytest.mark.parametrize("kept", [3, 64])
-def test_masks_of_random_tables_hold_the_ids_within_the_budget(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+@pytest.mark.parametrize(("kept", "few"), [(3, 1 << 14), (64, 1 << 14), (64, 0)])
+def test_masks_of_random_tables_hold_the_ids_within_the_budget(
+    monkeypatch: pytest.MonkeyPatch, kept: int, few: int
+) -> None:
     monkeypatch.setattr("compiler.lifting.token_masks._MASKS_KEPT", kept)
+    monkeypatch.setattr("compiler.lifting.token_masks._FEW", few)
     random, most = np.random.default_rng(1), set()
     for columns in (1, 3, 40, 900):
         # Sizes of classes differ widely: some have more than a thousand ids, most have few.
