@@ -19,12 +19,11 @@ PACKAGES = ("abs_client", "app", "compiler", "decoding", "benchmarks")
 CHECKED = (*PACKAGES, "tests")  # packages whose private methods are compared with those of their bases
 WITHOUT_METHODS = {"ABC", "Generic", "Protocol"}
 PUBLIC = {"_exit", "_replace"}  # of os and of named tuples: public for all their underscore
-# Private names of other packages and where they are used; an entry may go, none may come. transformers sets both and
-# reads them only inside: no public name tells which attention a loaded model runs, or whether its code takes another,
-# and set_attn_implementation() accepts every model.
+# Private names of other packages and where they are used; an entry may go, none may come. transformers sets it and
+# reads it only inside: no public name tells which attention a loaded model runs, and set_attn_implementation() accepts
+# every model.
 PRIVATE = {
     "_attn_implementation": {"decoding/model/compatibility.py", "decoding/model/plain_cache.py"},
-    "_supports_attention_backend": {"decoding/model/compatibility.py"},
 }
 POSITIONAL_MAX = 4
 POSITIONAL = {  # how many functions and dataclasses take more by position; a count may fall, none may rise

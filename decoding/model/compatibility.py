@@ -17,10 +17,11 @@ from decoding.model.loading import ROPE_BY_LENGTH, rope_types
 from decoding.model.plain_cache import PlainReader
 from decoding.model.protocol import StepInput
 from decoding.model.shared_prefix import SharedReader
-from decoding.model.tree_attention import SHARED_PREFIX, SHARED_PREFIX_CHECKED, PrefixSharingUnsupported
+from decoding.model.tree_attention import LIBRARY, PrefixSharingUnsupported, shared_prefix
 
 _TOLERANCE_HALVED = 0.125  # of the spread of log-probs: rounding costs some 0.03 of it, a model read wrongly all of it
 _PROMPT_TOKENS = 6
+_OWN_NAMES = {shared_prefix(name): name for name in LIBRARY} | {name: name for name in LIBRARY}
 _STEPS = (((0, 0, 0), 1), ((2, 0, 1, 1), 2), ((3, 1), 1))  # parents, tokens a row
 
 
@@ -32,10 +33,10 @@ def enable_prefix_sharing(
     # the first one raises where a mask hides a token, the second makes the library's masks unchecked.
     before = model.config._attn_implementation
     try:
-        _require_exchangeable_attention(model)
-        model.set_attn_implementation(SHARED_PREFIX_CHECKED)
+        library = _require_exchangeable_attention(model)
+        model.set_attn_implementation(shared_prefix(library, checked=True))
         _require_keys_and_values_only(model, plain_reader)
-        model.set_attn_implementation(SHARED_PREFIX)
+        model.set_attn_implementation(shared_prefix(library))
         reader = SharedReader(model)
         _require_equal(model, plain_reader, reader, tolerance)
         reader.find_multiple()
@@ -46,15 +47,18 @@ def enable_prefix_sharing(
     return reader, ""
 
 
-def _require_exchangeable_attention(model: PreTrainedModel) -> None:
+def _require_exchangeable_attention(model: PreTrainedModel) -> str:
+    """The name of the library's attention that the model has."""
     # Declarations of the model itself, which cost no forward pass.
     config = model.config.get_text_config()
-    if not model._supports_attention_backend or model.config._attn_implementation not in ("sdpa", SHARED_PREFIX):
+    library = _OWN_NAMES.get(str(model.config._attn_implementation))
+    if library is None or not model.is_backend_compatible():
         raise PrefixSharingUnsupported("its attention cannot be exchanged")
     if "logits_to_keep" not in inspect.signature(model.forward).parameters:
         raise PrefixSharingUnsupported("it gives the log-probs of all tokens or none")
     if kinds := ROPE_BY_LENGTH & rope_types(getattr(config, "rope_parameters", None)):
         raise PrefixSharingUnsupported(f"its positions are stretched by the longest row ({', '.join(kinds)})")
+    return library
 
 
 def _require_keys_and_values_only(model: PreTrainedModel, plain_reader: PlainReader) -> None:
@@ -69,6 +73,8 @@ def _require_equal(model: PreTrainedModel, plain_reader: PlainReader, reader: Sh
     prompt = _ids(model, _PROMPT_TOKENS)
     tree, first = reader.prefill(prompt)
     session, expected = plain_reader.prefill(prompt)
+    if not tree.layers:
+        raise PrefixSharingUnsupported("its layers do not pass on what our attention needs")
     if tree.layers != len(session.cache.layers):
         raise PrefixSharingUnsupported("some of its layers share keys and values, or keep none")
     is_half_precision = model.dtype not in (torch.float32, torch.float64)

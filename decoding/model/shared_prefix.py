@@ -21,12 +21,13 @@ from decoding.model.tree_attention import Nodes, Pass, Prompt, prompt_pairs_at_m
 
 _ROWS_AT_A_TIME = 8  # of logits
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
+_SCORE_BYTES = 16  # of a score that is written out, with its cap and its softmax, at most
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
 _VECTOR = 32  # elements that the CPU's elementwise loops take at once; they may round the remainder differently
 
 
 class SharedReader:
-    """Reads generations as prefix trees. The model's attention must be `tree_attention.SHARED_PREFIX`.
+    """Reads generations as prefix trees. The model's attention must be a `tree_attention.shared_prefix`.
 
     rows_multiple     each pass has a multiple of this many rows, padded where necessary
     rows_independent  whether a row's log-probs are then the same, to the last bit, whatever other rows the pass has.
@@ -41,6 +42,7 @@ class SharedReader:
         heads = int(getattr(config, "num_attention_heads", 1))
         self._group = heads // int(getattr(config, "num_key_value_heads", None) or heads)  # heads that share keys
         self._heads, self._window = heads, getattr(config, "sliding_window", None)
+        self._writes_scores = False  # set by the first pass
         self.rows_multiple = 1
         self.rows_independent = False
         self._threads = 0  # for which `rows_multiple` was found
@@ -87,9 +89,11 @@ class SharedReader:
         # The bias, and what it is made of; within a window once more.
         is_cut = self._window is not None and self._window < prompt_tokens + max_tokens
         sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2) * (1 + is_cut)
-        if self._window is not None:  # with a mask the library may write the scores of each head
-            pairs = prompt_pairs_at_most(prompt_tokens, self._window)
-            sees = max(sees, pairs * (4 + (2 + self._heads) * number))
+        scored = self._heads * _SCORE_BYTES if self._writes_scores else 0  # for each pair
+        sees += fed * (prompt_tokens + slots) * scored
+        # With a mask the library may write the scores of each head, too.
+        pairs = prompt_pairs_at_most(prompt_tokens, self._window, writes_scores=self._writes_scores)
+        sees = max(sees, pairs * (4 + (2 + self._group + self._heads) * number + scored))
         piece = piece_bytes(rows, max_tokens, self._vocab_size)
         # The log-probs of rows that fill a pass are in memory until the step ends; the logits were, too, before them.
         padding = self._fill(fed) * self._vocab_size
@@ -151,6 +155,7 @@ class SharedReader:
             logits_to_keep=keep,
             shared_pass=shared_pass,
         )
+        self._writes_scores |= shared_pass.writes_scores
         return _log_probs(out.logits[0].float())
 
 

@@ -8,7 +8,10 @@ rows belong to which tree.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,12 +19,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 from decoding.model.prefix_tree import PrefixTree
 
-SHARED_PREFIX = "shared_prefix"
-SHARED_PREFIX_CHECKED = "shared_prefix_checked"
 _DISTANCE_MAX = 2**20  # longer than any attention window
 _UNKNOWN = -1  # no window of a mask
 _BLOCK_ROWS = 32  # of one block, where the rows are split into blocks
@@ -32,14 +33,64 @@ _PROMPT_ROWS = 256  # of a prompt that attend at a time within a window, or as m
 _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output_attentions", "output_hidden_states"}
 
 
-def prompt_pairs_at_most(tokens: int, window: int) -> int:
-    """The most pairs in one mask of a prompt."""
-    rows = min(tokens, max(window, _PROMPT_ROWS))
-    return rows * min(tokens, rows + window) if window < tokens else 0
-
-
 class PrefixSharingUnsupported(Exception):
     """This model's attention is more than causal softmax attention. The message names the difference."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Weighing:
+    """How a layer weighs the tokens that a row sees.
+
+    scaling  factor of the scores, the products of queries and keys; None: 1 / sqrt(width)
+    window   a row sees the last `window` tokens, itself among them; None: all
+    cap      a score s becomes cap * tanh(s / cap); None: it stays
+    sinks    float [heads]  the score of a further key of each head, whose value is zero; None: there is none
+    """
+
+    scaling: float | None = None
+    window: int | None = None
+    cap: float | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def writes_scores(self) -> bool:
+        """Whether the scores of all pairs are written out. Without cap and sinks torch fuses them with the rest."""
+        return self.cap is not None or self.sinks is not None
+
+    def sees_all(self, tokens: int) -> bool:
+        """Whether rows see all before them in texts of this length."""
+        return self.window is None or self.window >= tokens
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+        """The attention output, [H, group * n, width].
+
+        query         [H, group * n, width]  the heads of a group in turn
+        keys, values  [H, K, width]
+        bias          [group * n, K]         added to the scores
+        """
+        if not self.writes_scores:
+            return scaled_dot_product_attention(
+                query[None], keys[None], values[None], attn_mask=bias, scale=self.scaling
+            )[0]
+        scores = (query @ keys.transpose(1, 2)).float()
+        scores *= query.shape[2] ** -0.5 if self.scaling is None else self.scaling
+        if self.cap is not None:
+            scores.div_(self.cap).tanh_().mul_(self.cap)
+        scores += bias
+        if self.sinks is not None:
+            heads, rows, _ = scores.shape
+            group = len(self.sinks) // heads
+            sinks = self.sinks.float().view(heads, group, 1).expand(-1, -1, rows // group).reshape(heads, rows, 1)
+            scores = torch.cat([scores, sinks], dim=2)
+        return scores.softmax(dim=2)[:, :, : keys.shape[1]].to(values.dtype) @ values
+
+
+def prompt_pairs_at_most(tokens: int, window: int | None, *, writes_scores: bool) -> int:
+    """The most pairs in one mask, or written scores, of a prompt."""
+    if not writes_scores and (window is None or window >= tokens):
+        return 0
+    rows = min(tokens, _PROMPT_ROWS if writes_scores else max(window or 0, _PROMPT_ROWS))
+    return rows * min(tokens, rows + (window or tokens))
 
 
 class Prompt:
@@ -51,27 +102,33 @@ class Prompt:
         self._tree = tree
         tree.begin(tokens)
 
-    def attend(
-        self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
-    ) -> Tensor:
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, weighing: Weighing) -> Tensor:
         """[heads, P, width] over keys and values [H, P, width]."""
         self._tree.store_prompt(layer, keys, values)
-        grouped = query.shape[0] != keys.shape[0]
-        if window is None or window >= self.rows:
+        group = len(query) // len(keys)
+        if weighing.sees_all(self.rows) and not weighing.writes_scores:
             return scaled_dot_product_attention(
-                query[None], keys[None], values[None], is_causal=True, scale=scaling, enable_gqa=grouped
+                query[None], keys[None], values[None], is_causal=True, scale=weighing.scaling, enable_gqa=group > 1
             )[0]
-        attended = list[Tensor]()
-        position, step = torch.arange(self.rows, device=query.device), max(window, _PROMPT_ROWS)
+        window, attended = weighing.window or self.rows, list[Tensor]()
+        step = _PROMPT_ROWS if weighing.writes_scores else max(window, _PROMPT_ROWS)
+        position = torch.arange(self.rows, device=query.device)
         for begin in range(0, self.rows, step):
             end, first = min(begin + step, self.rows), max(0, begin - window + 1)
             row, entry = position[begin:end, None], position[first:end]
-            attended.append(
-                scaled_dot_product_attention(
-                    query[None, :, begin:end], keys[None, :, first:end], values[None, :, first:end],
-                    attn_mask=(entry <= row) & (entry > row - window), scale=scaling, enable_gqa=grouped,
+            seen = (entry <= row) & (entry > row - window)
+            rows, keys_seen, values_seen = query[:, begin:end], keys[:, first:end], values[:, first:end]
+            if weighing.writes_scores:
+                bias = torch.zeros_like(seen, dtype=query.dtype).masked_fill_(~seen, float("-inf")).repeat(group, 1)
+                output = weighing.attend(
+                    rows.reshape(len(keys), -1, rows.shape[2]), keys_seen, values_seen, bias
+                ).view(*rows.shape[:2], -1)
+            else:
+                output = scaled_dot_product_attention(
+                    rows[None], keys_seen[None], values_seen[None], attn_mask=seen, scale=weighing.scaling,
+                    enable_gqa=group > 1,
                 )[0]
-            )  # fmt: skip
+            attended.append(output)
         return torch.cat(attended, dim=1)
 
 
@@ -101,9 +158,7 @@ class _Block:
         self._bias[:, tree.prompt :].masked_fill_(~sees, float("-inf"))
         self.pairs = self._bias.numel()
 
-    def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
-    ) -> Tensor:
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, weighing: Weighing) -> Tensor:
         """The attention output of its rows, [heads, n, width].
 
         The query of all rows is [heads, R, width], keys and values are [K, H, width].
@@ -116,20 +171,20 @@ class _Block:
         heads, rows, width = query.shape
         # Grouped-query attention: the heads of a group become rows of one product, so that no key is repeated.
         group = heads // keys.shape[1]
-        first, bias = self._bias_within(window, group)
+        first, bias = self._bias_within(weighing, group)
         if self._entries is not None:
             keys, values = keys.index_select(0, self._entries[first:]), values.index_select(0, self._entries[first:])
         elif first:
             keys, values = keys[first:], values[first:]
-        attended = scaled_dot_product_attention(
-            query.view(1, -1, group * rows, width), keys.transpose(0, 1)[None], values.transpose(0, 1)[None],
-            attn_mask=bias, scale=scaling,
+        attended = weighing.attend(
+            query.view(-1, group * rows, width), keys.transpose(0, 1), values.transpose(0, 1), bias
         )
         return attended.reshape(heads, rows, -1)  # kernels differ in the layout of their results
 
-    def _bias_within(self, window: int | None, group: int) -> tuple[int, Tensor]:
+    def _bias_within(self, weighing: Weighing, group: int) -> tuple[int, Tensor]:
         """How many entries are left out, and the bias over the others."""
-        if window is None or window >= self._tree.length:  # every row sees its whole path
+        window = weighing.window
+        if window is None or weighing.sees_all(self._tree.length):  # every row sees its whole path
             if len(self._bias) < group * len(self._position):
                 self._bias = self._bias.repeat(group, 1)
             return 0, self._bias
@@ -173,21 +228,22 @@ class Nodes:
         position = torch.arange(before, before + count, device=sees.device).repeat(len(parents))  # no wait for a copy
         self._blocks = _blocks(tree, sees, position, count=count, dtype=dtype)
 
-    def attend(
-        self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
-    ) -> Tensor:
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, weighing: Weighing) -> Tensor:
         """[heads, N * m, width] over the tree."""
         keys, values = self._tree.store(layer, self._slots, keys, values)
         if self._blocks[0].rows is None:
-            return self._blocks[0].attend(query, keys, values, scaling=scaling, window=window)
+            return self._blocks[0].attend(query, keys, values, weighing)
         attended = query.new_empty(*query.shape[:2], values.shape[2])
         for block in self._blocks:
-            attended[:, block.rows] = block.attend(query, keys, values, scaling=scaling, window=window)
+            attended[:, block.rows] = block.attend(query, keys, values, weighing)
         return attended
 
 
 class Pass:
-    """One forward pass over the rows of several generations. It may contain padding rows."""
+    """One forward pass over the rows of several generations. It may contain padding rows.
+
+    writes_scores  whether a layer has written the scores of all pairs (`Weighing.writes_scores`)
+    """
 
     def __init__(self, parts: Sequence[Prompt | Nodes], fill: int, device: torch.device) -> None:
         positions = [*(part.positions for part in parts), torch.zeros(fill, dtype=torch.int64)]
@@ -196,29 +252,32 @@ class Pass:
             flat = flat.pin_memory()  # without it the host waits for the copy
         self.positions = flat.to(device, non_blocking=True)[None]  # int64 [1, rows]
         self.no_mask = torch.zeros(1, 1, 1, 1, device=device)  # four axes: the library makes no mask of its own
+        self.writes_scores = False
         self._parts = parts
 
-    def attend(
-        self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, scaling: float | None, window: int | None
-    ) -> Tensor:
+    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, weighing: Weighing) -> Tensor:
         """The attention output, [rows, heads, width].
 
-        The query is [heads, rows, width], keys and values are [H, rows, width]. A row sees the last `window` tokens,
-        itself among them; None: all.
+        The query is [heads, rows, width], keys and values are [H, rows, width].
         """
+        self.writes_scores |= weighing.writes_scores
         heads, rows, _ = query.shape
         out = values.new_empty(rows, heads, values.shape[2])
         begin = 0
         for part in self._parts:
             span = slice(begin, begin + part.rows)
-            attended = part.attend(
-                layer, query[:, span], keys[:, span], values[:, span], scaling=scaling, window=window
-            )
+            attended = part.attend(layer, query[:, span], keys[:, span], values[:, span], weighing=weighing)
             out[span] = attended.transpose(0, 1)
             begin += part.rows
-        # A padding row sees itself alone, and softmax over one key returns its value.
+        # A padding row sees itself alone, so attention returns its value, or some part of it. No result depends on it.
         out[begin:] = values[:, begin:].repeat_interleave(heads // len(values), dim=0).transpose(0, 1)
         return out
+
+
+def _eager(module: Any, *inputs: Any, **options: Any) -> tuple[Tensor, Any]:
+    """The eager attention of the layer's own module in the library."""
+    forward: Callable[..., tuple[Tensor, Any]] = sys.modules[type(module).__module__].eager_attention_forward
+    return forward(module, *inputs, **options)
 
 
 def attend(
@@ -228,44 +287,51 @@ def attend(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
+    library: Callable[..., tuple[Tensor, Any]] = sdpa_attention_forward,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     shared_pass: Pass | None = None,
     **others: Any,
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, Any]:
     """Attention through the interface of the library.
 
     It maps query [B, heads, rows, width] and so on to [B, rows, heads, width].
 
     Without a pass it is the library's own. Raises PrefixSharingUnsupported where a layer needs more than this.
+
+    softcap, s_aux  the library's names of `Weighing.cap` and `Weighing.sinks`
     """
     if shared_pass is None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
-        )
-    # An unknown option (a cap, sinks) could change the result, so its presence is an error.
+        more = {name: option for name, option in (("softcap", softcap), ("s_aux", s_aux)) if option is not None}
+        return library(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **more, **others)
+    # An unknown option could change the result, so its presence is an error.
     unknown = sorted(
         name for name, value in others.items() if name not in _HARMLESS and value is not None and value is not False
     )
     if unknown or attention_mask is not shared_pass.no_mask or others.get("is_causal") is False or dropout:
         raise PrefixSharingUnsupported(f"a layer asks for {', '.join(unknown) or 'a mask of its own'}")
-    attended = shared_pass.attend(
-        module.layer_idx, query[0], key[0], value[0], scaling=scaling, window=sliding_window
-    )
+    weighing = Weighing(scaling=scaling, window=sliding_window, cap=softcap, sinks=s_aux)
+    if weighing.writes_scores and library is sdpa_attention_forward:  # some releases let a model choose this
+        raise PrefixSharingUnsupported("a layer has a soft cap or sinks, which the library's fused attention ignores")
+    attended = shared_pass.attend(module.layer_idx, query[0], key[0], value[0], weighing=weighing)
     return attended[None], None
 
 
-def _attend_checked(module: Any, *inputs: Any, **options: Any) -> tuple[Tensor, None]:
+def _attend_checked(module: Any, *inputs: Any, **options: Any) -> tuple[Tensor, Any]:
     """The same without a pass. Raises PrefixSharingUnsupported where mask and window of the layer differ."""
     if getattr(inputs[3], "window", _UNKNOWN) != options.get("sliding_window"):
         raise PrefixSharingUnsupported("a layer has a mask of its own, or a window that is not in its options")
     return attend(module, *inputs, **options)
 
 
-def _checked_mask(*, mask_function: Callable[..., Any], **options: Any) -> Tensor:
+def _checked_mask(
+    *, library: Callable[..., Tensor | None], mask_function: Callable[..., Any], **options: Any
+) -> Tensor:
     """The library's mask, with its window. Raises PrefixSharingUnsupported where it is not causal."""
-    mask = sdpa_mask(mask_function=mask_function, **{**options, "allow_is_causal_skip": False})
+    mask = library(mask_function=mask_function, **{**options, "allow_is_causal_skip": False})
     assert mask is not None
     mask.window = _window_of(mask_function)  # type: ignore[attr-defined]
     return mask
@@ -292,7 +358,20 @@ def _window_of(mask_function: Callable[..., Any]) -> int | None:
     return window
 
 
-AttentionInterface.register(SHARED_PREFIX, attend)
-AttentionMaskInterface.register(SHARED_PREFIX, sdpa_mask)
-AttentionInterface.register(SHARED_PREFIX_CHECKED, _attend_checked)
-AttentionMaskInterface.register(SHARED_PREFIX_CHECKED, _checked_mask)
+def shared_prefix(library: str, *, checked: bool = False) -> str:
+    """The name of this attention for models whose own is `library`.
+
+    checked  whether it raises PrefixSharingUnsupported where a mask is no window, and serves no pass
+    """
+    return f"shared_prefix_{library}{'_checked' if checked else ''}"
+
+
+LIBRARY: dict[str, tuple[Callable[..., tuple[Tensor, Any]], Callable[..., Tensor | None]]] = {
+    "sdpa": (sdpa_attention_forward, sdpa_mask), "eager": (_eager, eager_mask),
+}  # fmt: skip
+"""The library's implementations of attention that can be exchanged, each with its mask, by their names."""
+for _name, (_forward, _mask) in LIBRARY.items():
+    AttentionInterface.register(shared_prefix(_name), partial(attend, library=_forward))
+    AttentionMaskInterface.register(shared_prefix(_name), _mask)
+    AttentionInterface.register(shared_prefix(_name, checked=True), partial(_attend_checked, library=_forward))
+    AttentionMaskInterface.register(shared_prefix(_name, checked=True), partial(_checked_mask, library=_mask))

@@ -9,9 +9,11 @@ from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
     CohereConfig,
+    Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
+    GptOssConfig,
     JambaConfig,
     Lfm2Config,
     LlamaConfig,
@@ -21,6 +23,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
     Qwen3Config,
+    StableLmConfig,
 )
 
 V = 61
@@ -66,8 +69,23 @@ def bloom_of() -> PreTrainedModel:
     return make_model(BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2))
 
 
+def gemma2_of(**changes: object) -> PreTrainedModel:
+    """With eager attention: the fused one of some releases ignores the cap."""
+    sizes = {**GROUPED, "head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8, "pad_token_id": 0}
+    own = {"attn_logit_softcapping": 0.02, "attn_implementation": "eager"}
+    return make_model(Gemma2Config(**{**sizes, **own, **changes}))
+
+
+def gpt_oss_of(**changes: object) -> PreTrainedModel:
+    """Sinks are near 0, as other weights, and change every row."""
+    layers = ["full_attention", "sliding_attention"]
+    sizes = {**GROUPED, "head_dim": 8, "sliding_window": 4, "layer_types": layers, "pad_token_id": 0}
+    return make_model(GptOssConfig(**{**sizes, "num_local_experts": 3, "num_experts_per_tok": 2, **changes}))
+
+
 SHARED: dict[str, Callable[[], PreTrainedModel]] = {
     "gpt2": gpt2_of,
+    "gpt2 with eager attention": lambda: gpt2_of(attn_implementation="eager"),
     "gpt2, scaled by layer": lambda: gpt2_of(scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False),
     "llama, grouped keys": llama_of,
     "llama, one key for all": lambda: llama_of(num_key_value_heads=1),
@@ -80,6 +98,8 @@ SHARED: dict[str, Callable[[], PreTrainedModel]] = {
             **GROUPED, head_dim=8, sliding_window=4, layer_types=["full_attention", "sliding_attention"], pad_token_id=0
         )
     ),
+    "gemma2, capped scores": gemma2_of,
+    "gpt-oss, sinks": gpt_oss_of,
     "qwen3, normed keys": lambda: make_model(Qwen3Config(**GROUPED, head_dim=10)),
     "cohere, scaled logits": lambda: make_model(CohereConfig(**GROUPED)),
     "neox": lambda: neox_of(24, 32, heads=2),
@@ -115,7 +135,10 @@ PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
         ),
         "cannot be exchanged",
     ),
-    "gpt2 with eager attention": (lambda: gpt2_of(attn_implementation="eager"), "cannot be exchanged"),
+    "stablelm, options lost on the way": (
+        lambda: make_model(StableLmConfig(**GROUPED)),
+        "cannot be exchanged",
+    ),
 }
 ODD: dict[str, Callable[[], PreTrainedModel]] = {  # what the processor takes at a time does not divide their rows
     "llama, 37": lambda: llama_of(intermediate_size=37),

@@ -28,7 +28,9 @@ from tests.decoding.random_models import (
     SHARED,
     V,
     bloom_of,
+    gemma2_of,
     gpt2_of,
+    gpt_oss_of,
     llama_of,
     make_model,
     mistral_of,
@@ -71,8 +73,10 @@ def test_trained_models_log_probs_are_bitwise_independent_of_the_batch(name: str
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt2", "llama, large", "llama, one key for all", "mistral, a window of 5", "bloom, biases by distance"]
-)
+    "name",
+    ["gpt2", "llama, large", "llama, one key for all", "mistral, a window of 5", "gemma2, capped scores",
+     "bloom, biases by distance"],
+)  # fmt: skip
 def test_random_models_log_probs_are_bitwise_independent_of_the_batch(name: str) -> None:
     make = SHARED[name] if name in SHARED else PLAIN[name][0]
     _check_neighbours(HuggingFaceModel(make()))
@@ -109,7 +113,10 @@ def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedMode
 @pytest.mark.parametrize(
     ("prompt", "rows", "tokens", "stretch"), [(10, 6, 50, 1), (120, 1, 3, 1), (4, 40, 20, 1), (4, 40, 20, 19)]
 )
-@pytest.mark.parametrize("name", ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5", "bloom"])
+@pytest.mark.parametrize(
+    "name",
+    ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5", "bloom", "capped scores", "sinks"],
+)
 @pytest.mark.sample(3)
 def test_a_generation_uses_no_more_memory_than_estimated(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
@@ -121,6 +128,8 @@ def test_a_generation_uses_no_more_memory_than_estimated(
         "gpt2": lambda: gpt2_of(n_positions=200),
         "mistral, a window of 5": lambda: mistral_of(5),
         "bloom": bloom_of,
+        "capped scores": lambda: gemma2_of(max_position_embeddings=200),
+        "sinks": lambda: gpt_oss_of(max_position_embeddings=200),
     }
     model = HuggingFaceModel(makers.get(name, lambda: llama_of(**config))())
     announced = model.bytes_for(prompt, rows, tokens)

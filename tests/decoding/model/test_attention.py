@@ -9,25 +9,51 @@ from torch import Tensor
 
 from decoding.model import tree_attention
 from decoding.model.prefix_tree import PrefixTree
-from decoding.model.tree_attention import Nodes, Prompt
+from decoding.model.tree_attention import Nodes, Prompt, Weighing
 
 PROMPT, WIDTH, SHARING = 5, 8, 2
 
 
 class ReferenceTree:
-    """A growing prefix tree, and the keys and values of each row."""
+    """A growing prefix tree, and the keys and values of each row.
 
-    def __init__(self, group: int, seed: int, window: int | None = None) -> None:
-        self.window = window
+    cap, sinks  whether the layer has a soft cap, and sinks
+    """
+
+    def __init__(
+        self, group: int, seed: int, window: int | None = None, *, cap: bool = False, sinks: bool = False
+    ) -> None:
         self.random = np.random.default_rng(seed)
+        self.weighing = Weighing(
+            scaling=0.3, window=window, cap=0.7 if cap else None,
+            sinks=self.drawn(1, 1)[0, 0, : SHARING * group] if sinks else None,
+        )  # fmt: skip
         self.tree = PrefixTree(torch.device("cpu"))
         self.heads, self.group = SHARING * group, group
         keys, values = self.drawn(SHARING, PROMPT), self.drawn(SHARING, PROMPT)
-        Prompt(self.tree, PROMPT).attend(0, self.drawn(self.heads, PROMPT), keys, values, scaling=None, window=window)
+        query = self.drawn(self.heads, PROMPT)
         self.rows: list[tuple[Tensor, Tensor]] = [(keys, values)]
+        result = Prompt(self.tree, PROMPT).attend(0, query, keys, values, weighing=self.weighing)
+        for row in range(PROMPT):
+            expected = self.expected(query[:, row], keys[:, : row + 1], values[:, : row + 1])
+            torch.testing.assert_close(result[:, row], expected, rtol=1e-5, atol=1e-5)
 
     def drawn(self, heads: int, tokens: int) -> Tensor:
         return torch.from_numpy(self.random.standard_normal((heads, tokens, WIDTH))).float()
+
+    def expected(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """The attention output of a row by the definition, [heads, width]."""
+        weighing, end = self.weighing, keys.shape[1]
+        first = max(0, end - (weighing.window or end))
+        keys, values = (nodes[:, first:].repeat_interleave(self.group, dim=0) for nodes in (keys, values))
+        scores = 0.3 * (keys @ query[:, :, None])[:, :, 0]
+        if weighing.cap is not None:
+            scores = weighing.cap * torch.tanh(scores / weighing.cap)
+        weights = scores.exp()
+        total = weights.sum(dim=1)
+        if weighing.sinks is not None:
+            total = total + weighing.sinks.exp()
+        return (weights[:, :, None] * values).sum(dim=1) / total[:, None]
 
     def step(self, rows: int, count: int) -> tuple[Nodes, Tensor, Tensor]:
         """Adds tokens to rows and returns nodes, attention and the expected result."""
@@ -35,7 +61,7 @@ class ReferenceTree:
         nodes = Nodes(self.tree, torch.from_numpy(parents), count, torch.float32)
         query = self.drawn(self.heads, rows * count)
         keys, values = self.drawn(SHARING, rows * count), self.drawn(SHARING, rows * count)
-        result = nodes.attend(0, query, keys, values, scaling=0.3, window=self.window)
+        result = nodes.attend(0, query, keys, values, weighing=self.weighing)
         expected = torch.empty_like(result)
         new_rows = []
         for row, parent in enumerate(parents.tolist()):
@@ -46,24 +72,24 @@ class ReferenceTree:
             ))
             for index in range(count):
                 end = new_rows[row][0].shape[1] - count + index + 1
-                first = max(0, end - (self.window or end))
-                visible = [nodes[:, first:end].repeat_interleave(self.group, dim=0) for nodes in new_rows[row]]
-                weights = (0.3 * query[:, row * count + index, None] @ visible[0].transpose(1, 2)).softmax(-1)
-                expected[:, row * count + index] = (weights @ visible[1])[:, 0]
+                before = [nodes[:, :end] for nodes in new_rows[row]]
+                expected[:, row * count + index] = self.expected(query[:, row * count + index], *before)
         self.rows = new_rows
         return nodes, result, expected
 
 
+@pytest.mark.parametrize(("cap", "sinks"), [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("window", [None, 2, 9])
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_attend_only_to_their_path_in_any_block_split(
-    group: int, seed: int, window: int | None, monkeypatch: pytest.MonkeyPatch
+    group: int, seed: int, window: int | None, cap: bool, sinks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_attention, "_PAIRS_MIN", 0)
     monkeypatch.setattr(tree_attention, "_GAIN_MIN", 0.0)
     monkeypatch.setattr(tree_attention, "_BLOCK_ROWS", 5)
-    tree = ReferenceTree(group, seed, window)
+    monkeypatch.setattr(tree_attention, "_PROMPT_ROWS", 2)
+    tree = ReferenceTree(group, seed, window, cap=cap, sinks=sinks)
     for _ in range(8):
         rows, count = int(tree.random.integers(1, 40)), int(tree.random.integers(1, 4))
         nodes, result, expected = tree.step(rows, count)
