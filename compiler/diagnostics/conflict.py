@@ -91,7 +91,7 @@ def conjuncts(spec: Spec, guard: ResourceGuard) -> tuple[Conjunct, ...]:
 
 
 def explain_unsatisfiable(spec: Spec, engines: Engines, guard: ResourceGuard) -> SpecUnsatisfiable:
-    """The error that names the conjuncts that contradict each other, and probable mistakes. Raises CompileCancelled."""
+    """The error that names conflicting conjuncts, and probable mistakes. Raises CompileCancelled."""
     subject = "no sequence of the labels" if isinstance(spec, LabelsSpec) else "no text"
     try:
         conflict = minimal_conflict(spec, engines, guard)
