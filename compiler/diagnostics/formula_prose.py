@@ -1,13 +1,14 @@
 """LTLf formulas as English clauses. Knows nothing of automata.
 
 A clause says what a formula means at one word of the trace, "the first word" for the whole formula. Formulas that have
-no short reading get none.
+no short reading are read operator by operator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.diagnostics.formula_positions import positions_clause
 from compiler.ltlf import LtlfFormula, Op
 
 _NODES_MAX = 60
@@ -17,7 +18,7 @@ _FROM_HERE = (Op.FINALLY, Op.GLOBALLY, Op.UNTIL, Op.WEAK_UNTIL)  # speak of all 
 
 
 def formula_clause(formula: LtlfFormula) -> str:
-    """The formula in words; empty where it has no short reading.
+    """The formula in words; empty where it is long.
 
     >>> from compiler.limits import DEFAULT_LIMITS, ResourceGuard
     >>> from compiler.ltlf import parse_formula
@@ -30,7 +31,7 @@ def formula_clause(formula: LtlfFormula) -> str:
     try:
         return _Reader(formula).say(formula.root, _FIRST)
     except _NoReading:
-        return ""
+        return positions_clause(formula)
 
 
 class _NoReading(Exception):
