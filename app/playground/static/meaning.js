@@ -7,6 +7,8 @@ const SENTENCES_MAX = 8;
 const SAMPLES_MAX = 2;
 const TRIALS_MAX = 8;  // texts that are checked for a rejected one
 const WORDS = /\s+/u;
+const ALL_LETTERS = "The quick brown fox jumps over the lazy dog, twice: 1 2 3 4 5 6 7 8 9 0!";
+const SHOWN_CHARS_MAX = 120;  // of a text
 
 export class Meaning {
   /** `onExample(text)` is called when a text is selected. */
@@ -42,22 +44,26 @@ export class Meaning {
   }
 
   #example(kind, text) {
+    const shown = text.length > SHOWN_CHARS_MAX ? `${text.slice(0, SHOWN_CHARS_MAX - 1)}…` : text;
     return el("li", {},
       el("button", { type: "button", class: "sample", title: "Put it into the checker", click: () => this.onExample(text) },
-        el("span", { class: kind === "rejected" ? "bad small" : "soft small" }, kind), " ", el("span", { class: "mono" }, text || "(the empty text)")));
+        el("span", { class: kind === "rejected" ? "bad small" : "soft small" }, kind), " ", el("span", { class: "mono" }, shown || "(the empty text)")));
   }
 }
 
 /** A text that the constraint rejects and that differs little from one that it accepts; null if none is found. */
 async function rejectedText(constraint, explanation, signal) {
-  for (const text of nearTexts(explanation).slice(0, TRIALS_MAX)) {
+  for (const text of nearTexts(explanation)) {
     const { satisfied } = await askJson("POST", "/check", { body: { constraint, text }, signal });
     if (!satisfied) return text;
   }
   return null;
 }
 
-/** Texts near an accepted one: with one more proposition, a word less, two words exchanged, or a character less. */
+/**
+ * Texts near an accepted one: with one more proposition, a word less, two words exchanged, or a character less. Then
+ * texts that are not near, for constraints that accept all of those: all propositions, all letters, and many words.
+ */
 function nearTexts({ shortest, samples, letters }) {
   const text = [shortest, ...samples].find(Boolean) ?? "";
   const words = text.split(WORDS).filter(Boolean);
@@ -68,5 +74,6 @@ function nearTexts({ shortest, samples, letters }) {
     ...names.map((name) => `${text} ${name}`.trim()), ...(words.length > 1 ? [exchanged(words.length - 2)] : []),
     ...(words.length > 1 ? words.map((_, index) => without(words.length - 1 - index)) : []), text.slice(0, -1), "",
   ];
-  return [...new Set(texts)].filter((near) => near !== text);
+  const near = [...new Set(texts)].filter((other) => other !== text).slice(0, TRIALS_MAX);
+  return [...near, names.join(" "), ALL_LETTERS, Array(10).fill(ALL_LETTERS).join(" ")];
 }

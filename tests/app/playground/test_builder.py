@@ -101,6 +101,7 @@ def test_rules_grow_into_a_formula_that_is_read_back(page: Page) -> None:
         ("Formula", "Formula — ", "F(dog & X(F(ball)))", "ball dog"),
         ("Regex", "Pattern", "[a-c]{3}x", "aaa"),
         ("Choice", "Choices", "yes\nno", "n"),
+        ("Regex", "Pattern", "[^oO]*", "The quick brown fox jumps over the lazy dog, twice: 1 2 3 4 5 6 7 8 9 0!"),
     ],
 )
 def test_a_rejected_text_stands_beside_the_shortest(
