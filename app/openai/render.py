@@ -16,45 +16,26 @@ from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
 from app.openai.constraints import remove_stop
 from app.openai.errors import error_body
+from app.openai.logprobs import AnswerToken, chat_logprobs, completion_logprobs
 from app.openai.responses import (
     ChatChoiceBody,
     ChatChunkBody,
     ChatCompletionResponse,
-    ChatLogprobsBody,
     ChatMessageBody,
     CompletionChoiceBody,
-    CompletionLogprobsBody,
     CompletionResponse,
     CustomCallBody,
     DeltaBody,
     DeltaChoiceBody,
     FinishReason,
     TokenDetailsBody,
-    TokenLogprobBody,
     TokenUsageBody,
     ToolCallBody,
     ToolCallDeltaBody,
     ToolCallFunctionBody,
-    TopLogprobBody,
 )
 from app.openai.translate import TranslatedRequest
 from app.requests import budget_beside
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerToken:
-    """A token of an answer, or an alternative to it.
-
-    bytes                 those of it in the text
-    log_prob              the model's own; None for the first token of a prompt
-    constrained_log_prob  among the tokens that are allowed there; None if it is not one, or is not requested
-    top                   the model's most probable tokens in its place
-    """
-
-    bytes: bytes
-    log_prob: float | None
-    constrained_log_prob: float | None = None
-    top: tuple[AnswerToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +255,7 @@ class CompletionWriter(Writer):
         tokens = None if answer is None else answer.tokens
         return CompletionChoiceBody(
             index=index, text=text, finish_reason=None if answer is None else answer.finish_reason,
-            logprobs=None if tokens is None else _completion_logprobs(tokens),
+            logprobs=None if tokens is None else completion_logprobs(tokens),
         )
 
 
@@ -285,7 +266,7 @@ class ChatWriter(Writer):
         choices = tuple(
             ChatChoiceBody(
                 index=index, message=self._message(index, answer.parts), finish_reason=answer.finish_reason,
-                logprobs=_chat_logprobs(answer),
+                logprobs=chat_logprobs(answer.tokens),
             )
             for index, answer in enumerate(answers)
         )
@@ -335,7 +316,7 @@ class ChatWriter(Writer):
 
     def _chunk(self, index: int, delta: DeltaBody, answer: FinishedAnswer | None = None) -> ChatChunkBody:
         reason = None if answer is None else answer.finish_reason
-        logprobs = None if answer is None else _chat_logprobs(answer)
+        logprobs = None if answer is None else chat_logprobs(answer.tokens)
         choice = DeltaChoiceBody(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
         return ChatChunkBody(**self._head("chatcmpl"), choices=(choice,))
 
@@ -350,50 +331,3 @@ def _called(call: ToolCall, arguments: str, named: bool = True) -> dict[str, Any
     if call.custom:
         return {"custom": CustomCallBody(name=name, input=arguments)}
     return {"function": ToolCallFunctionBody(name=name, arguments=arguments)}
-
-
-def _completion_logprobs(tokens: tuple[AnswerToken, ...]) -> CompletionLogprobsBody:
-    offsets, text = [], b""
-    for token in tokens:
-        # A token that starts inside a character has the offset of that character.
-        offsets.append(len(text.decode(errors="ignore")))
-        text += token.bytes
-    return CompletionLogprobsBody(
-        tokens=tuple(_token_text(token) for token in tokens), token_logprobs=tuple(token.log_prob for token in tokens),
-        text_offset=tuple(offsets),
-        top_logprobs=tuple(
-            None if token.log_prob is None else _top_logprobs(token) for token in tokens
-        ) if any(token.top for token in tokens) else None,
-    )
-
-
-def _top_logprobs(token: AnswerToken) -> dict[str, float]:
-    """The most probable tokens in a place, and the written one.
-
-    Of equal texts the best one counts.
-    """
-    known = [(other.log_prob, _token_text(other)) for other in (*token.top, token) if other.log_prob is not None]
-    return {text: log_prob for log_prob, text in sorted(known, key=lambda pair: pair[0])}
-
-
-def _chat_logprobs(answer: FinishedAnswer) -> ChatLogprobsBody | None:
-    if answer.tokens is None:
-        return None
-    return ChatLogprobsBody(content=tuple(
-        TokenLogprobBody(
-            **logprob_fields(token), top_logprobs=tuple(TopLogprobBody(**logprob_fields(other)) for other in token.top)
-        )
-        for token in answer.tokens
-    ))  # fmt: skip
-
-
-def logprob_fields(token: AnswerToken) -> dict[str, Any]:
-    """The log-probs of a token, as chats and responses show them."""
-    return {
-        "token": _token_text(token), "logprob": token.log_prob, "bytes": tuple(token.bytes),
-        "constrained_logprob": token.constrained_log_prob,
-    }
-
-
-def _token_text(token: AnswerToken) -> str:
-    return token.bytes.decode(errors="replace")

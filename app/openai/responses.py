@@ -47,12 +47,16 @@ class CompletionLogprobsBody(DeferredModel):
     """Tokens of a text, their log-probabilities and their offsets in characters.
 
     The log-probabilities are the model's own, without the constraint. Those of the first token of an echoed prompt are
-    null, because nothing is before it.
+    null, because nothing is before it. Those that are called constrained are among the tokens that constraint and
+    budget allow in a place. They are null without `top_logprobs`, and for tokens of the prompt; the tokens that are not
+    allowed are left out of `constrained_top_logprobs`.
     """
 
     tokens: tuple[str, ...]
     token_logprobs: tuple[float | None, ...]
     top_logprobs: tuple[dict[str, float] | None, ...] | None = None
+    constrained_token_logprobs: tuple[float | None, ...] | None = None
+    constrained_top_logprobs: tuple[dict[str, float] | None, ...] | None = None
     text_offset: tuple[int, ...]
 
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 from app.formats import AnswerParts, ItemProgress, OutputItem, call_id, output_items
 from app.messages import GenerateJobResult
-from app.openai.render import FinishedAnswer, Writer, logprob_fields, read_parts, usage
+from app.openai.logprobs import logprob_fields
+from app.openai.render import FinishedAnswer, Writer, read_parts, usage
 from app.openai.responses import Event, EventGroup
 
 _PARTS = ("thought", "reply")  # items whose text is in a part

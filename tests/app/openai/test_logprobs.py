@@ -54,7 +54,30 @@ def test_a_completion_lists_the_top_tokens_and_its_own(client: TestClient) -> No
     part = choice["logprobs"]
     for token, log_prob, top in zip(part["tokens"], part["token_logprobs"], part["top_logprobs"], strict=True):
         assert token in top and 1 <= len(top) <= 4 and max(top.values()) >= log_prob
-    assert ask(client, COMPLETIONS, prompt="a", seed=1, logprobs=0)["choices"][0]["logprobs"]["top_logprobs"] is None
+    plain = ask(client, COMPLETIONS, prompt="a", seed=1, logprobs=0)["choices"][0]["logprobs"]
+    assert plain["top_logprobs"] is plain["constrained_top_logprobs"] is plain["constrained_token_logprobs"] is None
+
+
+@pytest.mark.parametrize("options", [{}, {"algorithm": "sample", "seed": 3, "temperature": 1.0, "n": 2}])
+def test_completions_list_probabilities_under_the_constraint(client: TestClient, options: dict[str, Any]) -> None:
+    """They are those of the trace of the same generation."""
+    body = {"prompt": "sentence:", "constraint": {"regex": "( zebra| dog){2}"}, **options}
+    native = ask(client, "/generate", **body, trace=True, top_log_probs=20)["choices"]
+    answer = ask(client, COMPLETIONS, **body, logprobs=20, echo=True)
+    prompt = client.post("/tokenize", json={"prompt": "sentence:"}).json()["tokens"]
+    assert len(answer["choices"]) == options.get("n", 1)
+    for choice, mine in zip(answer["choices"], native, strict=False):
+        logprobs, steps = choice["logprobs"], mine["trace"][:-1]
+        constrained, tops = logprobs["constrained_token_logprobs"], logprobs["constrained_top_logprobs"]
+        assert constrained[: len(prompt)] == tops[: len(prompt)] == [None] * len(prompt)
+        assert constrained[len(prompt) :] == pytest.approx([step["constrained_log_prob"] for step in steps], abs=1e-4)
+        for number, step in enumerate(steps, len(prompt)):
+            token, top, own = logprobs["tokens"][number], tops[number], logprobs["top_logprobs"][number]
+            assert top.keys() <= own.keys() and top[token] >= constrained[number]
+            assert all(value >= own[text] - 1e-6 for text, value in top.items())
+            allowed = [other for other in step["top_log_probs"] if other["constrained_log_prob"] is not None]
+            assert len(top) <= len(allowed) + 1
+    assert any(len(top) < len(own) for top, own in zip(tops, logprobs["top_logprobs"], strict=True) if top)
 
 
 def test_a_bias_forbids_a_token_but_not_the_constraint(client: TestClient) -> None:
