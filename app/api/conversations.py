@@ -122,6 +122,7 @@ class ConversationMessageBody(StrictModel):
     tool_calls: list[CalledToolBody] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = Field(None, description="vLLM's newer name of reasoning_content, which goes before it")
     refusal: str | None = Field(None, description=NO_EFFECT)
     annotations: list[Any] | None = Field(None, description=NO_EFFECT)
     parsed: Any = Field(None, description=NO_EFFECT)

@@ -292,8 +292,8 @@ class ChatWriter(Writer):
         )
         reasoning = parts.reasoning if self.translated.include_reasoning else ""
         return ChatMessageBody(
-            content=parts.content or (None if calls else ""), reasoning_content=reasoning or None,
-            tool_calls=calls or None,
+            content=parts.content or (None if calls else ""), tool_calls=calls or None,
+            reasoning_content=reasoning or None, reasoning=reasoning or None,
         )
 
     def _delta(self, index: int, former: AnswerParts, parts: AnswerParts) -> DeltaBody:
@@ -307,8 +307,8 @@ class ChatWriter(Writer):
                 calls.append(ToolCallDeltaBody(index=number, **_called(call, added, named=False)))
         reasoning = parts.reasoning[len(former.reasoning) :] if self.translated.include_reasoning else ""
         return DeltaBody(
-            content=content if content or not (calls or reasoning) else None, reasoning_content=reasoning or None,
-            tool_calls=tuple(calls) or None,
+            content=content if content or not (calls or reasoning) else None, tool_calls=tuple(calls) or None,
+            reasoning_content=reasoning or None, reasoning=reasoning or None,
         )
 
     def closing(self, result: GenerateJobResult) -> BaseModel:

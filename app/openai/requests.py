@@ -275,6 +275,7 @@ class MessageBody(NeutralValues):
     tool_calls: Annotated[list[MessageToolCallBody], Field(max_length=ENTRIES_MAX)] | None = None
     tool_call_id: str | None = Field(None, description="Of a result: the id of its call")
     reasoning_content: str | None = Field(None, description="The thoughts before an earlier answer")
+    reasoning: str | None = Field(None, description="vLLM's newer name of reasoning_content, which goes before it")
     function_call: Any = unsupported(_FUNCTIONS)
     audio: Any = unsupported(_TEXT_ONLY)
 
@@ -285,6 +286,11 @@ class MessageBody(NeutralValues):
         if self.tool_calls and self.role != "assistant":
             raise ValueError("only a message of the assistant has tool_calls")
         return self
+
+    @property
+    def thought(self) -> str | None:
+        """The thoughts before an earlier answer."""
+        return self.reasoning if self.reasoning_content is None else self.reasoning_content
 
 
 Tools = Annotated[list[ToolBody], Field(max_length=TOOLS_MAX, fail_fast=True)] | None
@@ -297,14 +303,24 @@ ReasoningEffort = Annotated[
 ]
 
 
-class ThinkingFields(OpenBody):
+class CustomParamsBody(OpenBody):
+    """Parameters of SGLang's processors of logits, of which one is read."""
+
+    thinking_budget: int | None = Field(None, ge=0, description="max_thinking_tokens")
+
+
+class ThinkingFields(NeutralValues):
     """Fields of other servers and ours for the thoughts before an answer."""
 
     max_thinking_tokens: int | None = Field(None, ge=0, description="The budget of thoughts, within that of the answer")
     thinking_token_budget: int | None = Field(None, ge=0, description="vLLM: max_thinking_tokens")
     thinking_budget: int | None = Field(None, ge=0, description="Qwen: max_thinking_tokens")
     include_reasoning: bool | None = Field(None, description="Whether answers contain the thoughts; true by default")
-    separate_reasoning: bool | None = Field(None, description="SGLang. No effect: thoughts are always apart")
+    custom_params: CustomParamsBody | None = Field(None, description="SGLang: holds another thinking_budget")
+    separate_reasoning: Any = unsupported(
+        'thoughts are always apart: leave it out, or send "include_reasoning": false', True
+    )
+    stream_reasoning: Any = unsupported("thoughts are sent as they are written: leave it out", True)
 
 
 class ChatRequest(OpenAIRequest, ThinkingFields):

@@ -148,12 +148,16 @@ class ToolCallDeltaBody(DeferredModel):
 
 
 class ChatMessageBody(DeferredModel):
-    """The assistant's message: a content, calls, and the thoughts before them."""
+    """The assistant's message: a content, calls, and the thoughts before them.
+
+    Clients read thoughts as `reasoning_content`, or by the newer name `reasoning`.
+    """
 
     role: Literal["assistant"] = "assistant"
     content: str | None
     refusal: None = None
     reasoning_content: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    reasoning: Annotated[str | None, Field(exclude_if=_is_none)] = None
     tool_calls: Annotated[tuple[ToolCallBody, ...] | None, Field(exclude_if=_is_none)] = None
 
 
@@ -182,6 +186,7 @@ class DeltaBody(DeferredModel):
     role: Literal["assistant"] | None = None
     content: str | None = None
     reasoning_content: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    reasoning: Annotated[str | None, Field(exclude_if=_is_none)] = None
     tool_calls: Annotated[tuple[ToolCallDeltaBody, ...] | None, Field(exclude_if=_is_none)] = None
 
 

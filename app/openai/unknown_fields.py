@@ -23,7 +23,7 @@ HEADER = "x-ignored-fields"
 _PROTECTED = (
     *CONSTRAINT_FIELDS, "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "parameters",
     "tool_calls", "tool_call_id", "policy", "max_tokens", "max_completion_tokens", "min_tokens", "stop", "scope",
-    "stop_token_ids", "structural_tag", "logit_bias", "ignore_eos", "timeout_s", "max_thinking_tokens",
+    "custom_params", "stop_token_ids", "structural_tag", "logit_bias", "ignore_eos", "timeout_s", "max_thinking_tokens",
     "thinking_token_budget", "thinking_budget", "reasoning_effort",
 )  # fmt: skip
 _OF_BODIES = frozenset({  # the same, of bodies that have these fields themselves

@@ -18,6 +18,7 @@ from app.openai.requests import MessageBody
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
 _REJECTED = "the model's chat template rejects these messages"
 _RESERVED = ("messages", "add_generation_prompt")  # variables that a request must not replace
+_THOUGHTS = ("reasoning_content", "thinking", "reasoning")  # of the fields that a template reads, the first is written
 _UNUSED = {"tools": None, "documents": None}  # some templates test these for none, not for being defined
 
 
@@ -104,7 +105,7 @@ def _fields_of(syntax: Any) -> TemplateFields:
     calls = "tool_calls" in read or any(node.value == "tool_calls" for node in syntax.find_all(nodes.Const))
     # A template without `tools` may still write calls and results, as DeepSeek's do.
     results = calls or "tools" in meta.find_undeclared_variables(syntax)
-    thought = "thinking" if "thinking" in read and "reasoning_content" not in read else "reasoning_content"
+    thought = next((name for name in _THOUGHTS if name in read), _THOUGHTS[0])
     return TemplateFields(calls, results, thought, any(map(_is_null_test, syntax.find_all(nodes.Test))))
 
 

@@ -170,8 +170,8 @@ def _template_message(message: MessageBody, fields: TemplateFields, calls: CallF
     turn |= {} if message.name is None else {"name": message.name}
     made = message.tool_calls or ()
     # The template of gpt-oss takes a thought or a text beside calls, not both.
-    if message.reasoning_content is not None and not (made and message.content and fields.thought == "thinking"):
-        turn[fields.thought] = message.reasoning_content
+    if message.thought is not None and not (made and message.content and fields.thought == "thinking"):
+        turn[fields.thought] = message.thought
     if message.tool_call_id is not None and fields.results:
         turn["tool_call_id"] = _template_id(message.tool_call_id, calls)
     if made and fields.calls:

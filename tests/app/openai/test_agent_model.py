@@ -59,6 +59,7 @@ def streamed(client: TestClient, **fields: Any) -> dict[str, Any]:
             delta = choice["delta"]
             message["content"] += delta["content"] or ""
             message["reasoning_content"] += delta.get("reasoning_content") or ""
+            assert delta.get("reasoning") == delta.get("reasoning_content")
             for call in delta.get("tool_calls") or ():
                 if call["index"] == len(message["tool_calls"]):
                     message["tool_calls"].append({**call, **call[call["type"]]})
@@ -96,7 +97,8 @@ def test_thoughts_are_left_out_on_request(client: TestClient) -> None:
     loud, pieces = answer(client, max_thinking_tokens=8)["message"], streamed(client, max_thinking_tokens=8)
     assert loud["reasoning_content"] == pieces["reasoning_content"] and loud["content"] == pieces["content"]
     quiet = answer(client, max_thinking_tokens=8, include_reasoning=False)["message"]
-    assert "reasoning_content" not in quiet and quiet["content"] == loud["content"]
+    assert not {"reasoning_content", "reasoning"} & set(quiet) and quiet["content"] == loud["content"]
+    assert loud["reasoning"] == loud["reasoning_content"]
     assert not streamed(client, max_thinking_tokens=8, include_reasoning=False)["reasoning_content"]
 
 
@@ -139,3 +141,38 @@ def test_markers_in_messages_are_counted_as_their_characters(client: TestClient)
 def test_budgets_of_thoughts_that_differ_are_refused(client: TestClient) -> None:
     refused = send(client, max_thinking_tokens=3, thinking_token_budget=4).json()["error"]
     assert refused["param"] == "thinking_token_budget"
+    refused = send(client, max_thinking_tokens=3, chat_template_kwargs={"thinking_budget": 4}).json()["error"]
+    assert refused["param"] == "chat_template_kwargs.thinking_budget"
+
+
+@pytest.mark.parametrize("fields", [
+    {"custom_params": {"thinking_budget": 5}}, {"chat_template_kwargs": {"thinking_budget": 5}},
+    {"custom_params": {"thinking_budget": 5}, "max_thinking_tokens": 5, "separate_reasoning": True},
+])  # fmt: skip
+def test_budgets_of_other_servers_bind_thoughts(client: TestClient, fields: dict[str, Any]) -> None:
+    own = send(client, max_thinking_tokens=5).json()
+    theirs = send(client, **fields).json()
+    assert theirs["choices"] == own["choices"] and theirs["usage"] == own["usage"]
+
+
+@pytest.mark.parametrize("name", ["custom_params", "chat_template_kwargs"])
+def test_a_budget_of_zero_forbids_thoughts(client: TestClient, name: str) -> None:
+    assert "completion_tokens_details" not in send(client, **{name: {"thinking_budget": 0}}).json()["usage"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"separate_reasoning": False}, "separate_reasoning", "always apart"),
+        ({"stream_reasoning": False}, "stream_reasoning", "as they are written"),
+        ({"chat_template_kwargs": {"thinking_budget": True}}, "chat_template_kwargs.thinking_budget", "whole number"),
+        ({"chat_template_kwargs": {"thinking_budget": -1}}, "chat_template_kwargs.thinking_budget", "whole number"),
+        ({"custom_params": {"thinking_budget": -1}}, "custom_params.thinking_budget", "greater than"),
+        ({"custom_params": {"thinking_budgt": 3}}, "custom_params.thinking_budgt", "thinking_budget"),
+    ],
+)
+def test_fields_of_thoughts_are_refused_by_name(
+    client: TestClient, fields: dict[str, Any], param: str, words: str
+) -> None:
+    error = send(client, **fields).json()["error"]
+    assert (error["param"], words in json.dumps(error)) == (param, True), error

@@ -161,6 +161,8 @@ LOOP, CALLS = "{% for message in messages %}<{{ message.role }}>", "{% set calls
     (CALLS + "{{ message.reasoning_content }}", "<user><assistant>hm<tool>"),
     (CALLS + "{{ message.thinking }}", "<user><assistant>hm<tool>"),
     (CALLS + "{{ message.thinking }}{{ message.reasoning_content }}", "<user><assistant>hm<tool>"),
+    (CALLS + "{{ message['reasoning'] }}", "<user><assistant>hm<tool>"),
+    (CALLS + "{{ message.reasoning_content }}{{ message.reasoning }}", "<user><assistant>hm<tool>"),
     (CALLS + "{{ thinking }}{{ message.thoughts }}", "<user><assistant><tool>"),
 ])  # fmt: skip
 def test_a_template_gets_the_fields_that_it_reads(folder: Path, body: str, written: str) -> None:

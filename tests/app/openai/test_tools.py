@@ -98,6 +98,20 @@ def test_ids_have_the_length_that_a_template_requires() -> None:
     assert len(call) == 9 and call == turns[3]["tool_call_id"]
 
 
+@pytest.mark.parametrize(
+    ("thoughts", "read"),
+    [
+        ({}, None), ({"reasoning_content": "a"}, "a"), ({"reasoning": "b"}, "b"),
+        ({"reasoning_content": "a", "reasoning": "b"}, "a"), ({"reasoning_content": None, "reasoning": "b"}, "b"),
+    ],
+)  # fmt: skip
+def test_a_thought_of_either_name_is_read(thoughts: dict[str, Any], read: str | None) -> None:
+    message = MessageBody.model_validate({"role": "assistant", "content": "Yes.", **thoughts})
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        (turn,) = template_messages([message], TemplateFields(thought=name), PLAIN_CALLS)
+        assert turn.get(name) == read
+
+
 CALL = {"id": "call_1", "type": "function", "function": {"name": "refund", "arguments": '{"amount": 5}'}}
 TURNS: list[dict[str, Any]] = [
     {"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Refund 5."},

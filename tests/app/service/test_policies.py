@@ -131,7 +131,9 @@ def test_arguments_that_are_no_json_are_refused(client: TestClient) -> None:
 
 
 ASK: dict[str, Any] = {"type": "custom", "custom": {"name": "ask", "format": {"type": "text"}}}
-THOUGHT = {"role": "assistant", "content": "Yes.", "refusal": None, "reasoning_content": "They ask for a dog."}
+THOUGHT = {
+    "role": "assistant", "content": "Yes.", "refusal": None, "reasoning_content": "A dog?", "reasoning": "A dog?"
+}  # fmt: skip
 
 
 def answered(client: TestClient, tool_choice: Any) -> dict[str, Any]:
