@@ -10,7 +10,7 @@ from app.anthropic.errors import MESSAGES
 from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path, stray_parts
 from app.anthropic.writer import MessagesAnswerBody, MessagesWriter
 from app.api.dependencies import IdempotencyKey, ModelsDependency, while_connected
-from app.api.openapi import Responses, errors
+from app.api.openapi import Responses, errors, headers
 from app.formats import chat_format
 from app.openai.chats.chat_turn import chat_prompt
 from app.openai.chats.tools import tool_use
@@ -26,6 +26,7 @@ _STREAM: Responses = {
     200: {
         "description": "With `stream`, events of the Messages API, or `error` (as MessagesErrorBody)",
         "content": {"text/event-stream": {"schema": _EVENT}},
+        **headers("X-Job-Id", "X-Ignored-Fields", "Deprecation"),
     }
 }
 router = APIRouter()
@@ -47,7 +48,8 @@ async def messages(
 
 
 @router.post(
-    f"{MESSAGES}/count_tokens", responses=errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504),
+    f"{MESSAGES}/count_tokens",
+    responses=errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504) | {200: headers("X-Ignored-Fields")},
     summary="Count the tokens of messages (Anthropic)",
 )
 async def count_tokens(

@@ -17,7 +17,7 @@ from app.api.dependencies import (
     while_connected,
 )
 from app.api.jobs import JobResponse, accepted_response
-from app.api.openapi import Responses, errors, text
+from app.api.openapi import Responses, errors, headers, text
 from app.api.schemas import (
     Answer,
     AutomatonResponse,
@@ -32,7 +32,13 @@ from app.service import ServedModels, Service, SubmittedJob
 from compiler.artifact import CompiledConstraint
 
 _CACHED = "public, max-age=86400, immutable"  # the automaton of a hash never changes
-ACCEPTED: Responses = {202: {"description": "Asked for by `Prefer: respond-async`", "model": JobResponse}}
+ACCEPTED: Responses = {
+    202: {
+        "description": "Asked for by `Prefer: respond-async`", "model": JobResponse,
+        **headers("X-Job-Id", "Location", "Preference-Applied"),
+    }
+}
+_JOB: Responses = {200: headers("X-Job-Id")}
 JOB_ERRORS = errors(400, 408, 413, 415, 422, 429, 500, 503, 504)
 LOOKUP_ERRORS = errors(404, 500, 503)
 DOT_TYPE, SVG_TYPE = "text/vnd.graphviz", "image/svg+xml"
@@ -41,7 +47,7 @@ router = APIRouter()
 
 
 @router.post(
-    "/compile", responses=ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS, summary="Compile a constraint and keep it",
+    "/compile", responses=_JOB | ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS, summary="Compile a constraint and keep it",
     response_model=CompileResponse | PolicyResponse,
 )
 async def compile_constraint(
@@ -71,12 +77,12 @@ async def respond(request: Request, service: Service, submitted: SubmittedJob) -
         return await accepted_response(request, service, submitted.job_id)
     result = await while_connected(request, service.answer(submitted))
     body = answer_of(submitted.job_id, result, submitted.model)
-    headers = {"x-job-id": submitted.job_id}
-    return Response(to_json(Answer, body), media_type="application/json", headers=headers)
+    job = {"x-job-id": submitted.job_id}
+    return Response(to_json(Answer, body), media_type="application/json", headers=job)
 
 
 @router.post(
-    "/decode", responses=ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS, response_model=DecodeResponse,
+    "/decode", responses=_JOB | ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS, response_model=DecodeResponse,
     summary="Decode labels: a matrix of log-probs, or what a scorer writes",
 )
 async def decode(

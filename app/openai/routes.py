@@ -16,7 +16,7 @@ from app.api.dependencies import (
     require_no_key_policy,
     while_connected,
 )
-from app.api.openapi import Responses, errors
+from app.api.openapi import Responses, errors, headers
 from app.messages import GenerateJobResult
 from app.openai.chats.policies import applied_policy
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, merged
@@ -41,6 +41,7 @@ def _stream(chunk: str) -> Responses:
         200: {
             "description": f"With `stream`, events whose data is a {chunk}, an error (as ErrorBody) or `[DONE]`",
             "content": {"text/event-stream": {"schema": event}},
+            **headers("X-Job-Id", "X-Ignored-Fields", "Deprecation"),
         }
     }
 
@@ -113,8 +114,8 @@ async def respond(
     context, first = ContextFactory(request, key)(body), translated[0]
     with request_paths(first.constraint, first.renamed):
         submitted = await while_connected(request, _begin(service, translated, context))
-        headers = {"x-job-id": ", ".join(job.job_id for job in submitted), **ignored}
-        headers |= _DEPRECATION if first.deprecated else {}
+        sent = {"x-job-id": ", ".join(job.job_id for job in submitted), **ignored}
+        sent |= _DEPRECATION if first.deprecated else {}
         writer = writer_type(submitted[0].job_id, service.model, first)
         firsts = range(0, first.n * len(translated), first.n)
         if first.params.stream:
@@ -125,7 +126,7 @@ async def respond(
                 StreamedAnswer(service, job, one, replace(writer, translated=one), closes, number)
                 for job, one, number in zip(submitted, translated, firsts, strict=True)
             ]
-            return ChunkStream(streamed, request.state.request_id, headers)
+            return ChunkStream(streamed, request.state.request_id, sent)
         results = await while_connected(request, _results(service, submitted))
     finished = [
         answer
@@ -133,7 +134,7 @@ async def respond(
         for answer in answers(result, one, service.files, number)
     ]
     response = writer.response(merged(results), tuple(finished))
-    return Response(response.model_dump_json(), media_type="application/json", headers=headers)
+    return Response(response.model_dump_json(), media_type="application/json", headers=sent)
 
 
 async def _begin(

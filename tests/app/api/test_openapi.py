@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
@@ -60,6 +61,31 @@ def test_an_answer_and_its_stream_are_documented(document: dict[str, Any]) -> No
     for event in ("CompiledEventBody", "StepEventBody", "StepRowBody"):
         assert event in document["components"]["schemas"]
     assert "CompiledEventBody" in answer["description"] and "StepEventBody" in answer["description"]
+
+
+def test_headers_of_answers_are_documented(document: dict[str, Any], client: TestClient) -> None:
+    user = [{"role": "user", "content": "a dog"}]
+    own: dict[str, Any] = {"prompt": "a", "constraint": {"regex": "b"}}
+    more = {"max_tokens": 9, "mirostat": 2, "guided_regex": "b"}
+    requests: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+        ("/generate", own, {}), ("/generate", {**own, "stream": True}, {}),
+        ("/generate", own, {"prefer": "respond-async"}), ("/compile", {"constraint": {"regex": "b"}}, {}),
+        ("/compile", {"constraint": {"regex": "b"}}, {"prefer": "respond-async"}),
+        ("/decode", {"constraint": {"ltlf": "F a"}, "labels": ["a", "b"], "log_probs": [[-1.0, -1.0]]}, {}),
+        ("/v1/completions", {"prompt": "a", **more}, {}), ("/v1/chat/completions", {"messages": user, **more}, {}),
+        ("/v1/chat/completions", {"messages": user, "stream": True, **more}, {}),
+        ("/v1/responses", {"input": "a", "mirostat": 2, "guided_regex": "b"}, {}),
+        ("/v1/messages", {"messages": user, **more}, {}), ("/v1/messages/count_tokens", {"messages": user, **more}, {}),
+    ]
+    names, seen = {"x-job-id", "x-ignored-fields", "deprecation", "location", "preference-applied"}, set[str]()
+    for path, body, headers in requests:
+        response = client.post(path, json=body, headers=headers)
+        assert response.is_success, (path, response.text)
+        documented = document["paths"][path]["post"]["responses"][str(response.status_code)].get("headers", {})
+        found = names & set(response.headers)
+        assert found <= {name.lower() for name in documented}, (path, found)
+        seen |= found
+    assert seen == names
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
