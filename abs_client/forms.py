@@ -283,20 +283,23 @@ def token(name: str) -> dict[str, Any]:
 
 
 def free(
-    *, until: str | Sequence[str] = (), without: str | Sequence[str] = (), max_tokens: int | None = None
+    *, until: str | Sequence[str] = (), without: str | Sequence[str] = (), max_tokens: int | None = None,
+    max_chars: int | None = None,
 ) -> dict[str, Any]:
     """Free text.
 
     until       strings of which the first occurrence ends it, and is the end of it
     without     strings that do not occur in it
     max_tokens  how many tokens may write it
+    max_chars   how many characters it may have
 
     >>> free(until="</think>", max_tokens=64)
     {'free': {'until': ['</think>'], 'max_tokens': 64}}
     """
     strings = {"until": until, "without": without}
     fields = {name: [value] if isinstance(value, str) else list(value) for name, value in strings.items() if value}
-    return {"free": {**fields, **({} if max_tokens is None else {"max_tokens": max_tokens})}}
+    bounds = {"max_tokens": max_tokens, "max_chars": max_chars}
+    return {"free": {**fields, **{name: most for name, most in bounds.items() if most is not None}}}
 
 
 def optional(part: Part) -> dict[str, Any]:

@@ -39,6 +39,7 @@ _PART = {
                     "type": "object", "additionalProperties": False,
                     "properties": {
                         "until": _STRINGS, "without": _STRINGS, "max_tokens": {"type": "integer", "minimum": 1},
+                        "max_chars": {"type": "integer", "minimum": 1},
                     },
                 },
             },

@@ -145,7 +145,8 @@ def _part(part: Part) -> str:
         case FreePart():
             ends = [f"up to and including {listed(map(_quote, part.until), 'or')}"] if part.until else []
             ends += [f"without {listed(map(_quote, part.without), 'or')}"] if part.without else []
-            ends += [f"of at most {counted(part.max_tokens, 'token')}"] if part.max_tokens is not None else []
+            bounds = ((part.max_tokens, "token"), (part.max_chars, "character"))
+            ends += [f"of at most {counted(most, noun)}" for most, noun in bounds if most is not None]
             return f"free text {' and '.join(ends)}".rstrip()
         case OptionalPart():
             return f"perhaps {_part(part.part)}"

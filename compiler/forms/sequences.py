@@ -307,21 +307,27 @@ def free_rule(part: FreePart, guard: ResourceGuard, *, counted: bool) -> RuleDfa
     """
     strings = (*part.until, *part.without)
     parts = minterms([single(ord(character)) for character in sorted(set("".join(strings)))])
-    guard.check_table(sum(map(len, strings)), parts.count, _LIST_ENTRY_BYTES)
+    copies = 1 if part.max_chars is None else part.max_chars + 1
+    guard.check_table((sum(map(len, strings)) + 1) * copies, parts.count, _LIST_ENTRY_BYTES)
     trie = _Trie(part, parts.count, [parts.word(text) for text in strings])
+    # With a bound on characters, a copy of the nodes for each count of them.
+    nodes = len(trie.table)
     # Behind the nodes: the start, which is the root before any character, and states without and with an end.
-    start, dead, done, spent = (len(trie.table) + each for each in range(4))
-    target = np.where(trie.forbidden, dead, np.where(trie.ending, done, np.arange(len(trie.table))))
-    rows = target[np.array(trie.table)]
+    start, dead, done, spent = (nodes * copies + each for each in range(4))
+    behind = np.arange(copies) if part.max_chars is None else np.arange(copies) + 1
+    target = np.where(trie.forbidden, dead, np.where(trie.ending, done, behind[:, None] * nodes + np.arange(nodes)))
+    if part.max_chars is not None:
+        target[-1] = dead
+    rows = target[:, np.array(trie.table)].reshape(nodes * copies, parts.count)
     table = np.vstack([rows, rows[:1], np.full((3, parts.count), dead)])
     accepting = np.full(len(table), not part.until)
     accepting[[dead, done, spent]] = False, True, counted
     ends_anywhere = part.max_tokens is not None and not counted
-    accepting[: len(trie.table)] |= ends_anywhere
+    accepting[: nodes * copies] |= ends_anywhere
     letters: tuple[int, ...] = ()
     if counted:
         end = np.full((len(table), 1), dead)
-        end[: len(trie.table)] = end[spent] = spent
+        end[: nodes * copies] = end[spent] = spent
         table, letters = np.hstack([table, end]), (SPENT,)
     symbols = np.arange(table.shape[1], dtype=np.int32)
     return RuleDfa(Dfa(symbols, table.astype(np.int32), accepting, start), parts, letters)

@@ -34,20 +34,23 @@ class FreePart:
     until       strings of which the first occurrence ends the part; it belongs to the text
     without     strings that do not occur in it
     max_tokens  how many tokens may write it, where there is a bound
+    max_chars   how many characters it may have, with the string of `until`
     """
 
     field: ClassVar = "free"
     until: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     max_tokens: int | None = None
+    max_chars: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("until", "without"):
             for number, text in enumerate(getattr(self, name)):
                 check_encodes(text, f"free.{name}.{number}")
                 require(bool(text), f"a string of {name} has at least one character", f"free.{name}.{number}")
-        least = self.max_tokens is None or self.max_tokens >= 1
-        require(least, "max_tokens is at least 1: leave the part out for none", "free.max_tokens")
+        for name in ("max_tokens", "max_chars"):
+            most = getattr(self, name)
+            require(most is None or most >= 1, f"{name} is at least 1: leave the part out for none", f"free.{name}")
 
 
 @dataclass(frozen=True, slots=True)

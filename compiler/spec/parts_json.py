@@ -82,11 +82,11 @@ def _inside(fields: Mapping[str, object], name: str, depth: int, read_spec: Read
 
 def _free(fields: Mapping[str, object]) -> FreePart:
     refuse_unknown_fields(fields, ("free",), "free text")
-    names = ("until", "without", "max_tokens")
+    names = ("until", "without", "max_tokens", "max_chars")
     free = typed(fields["free"], dict, "free", f"an object with {', '.join(names)}, or {{}}")
     refuse_unknown_fields(free, names, "free text", "free")
     until, without = (strings(free.get(name, []), f"free.{name}") for name in names[:2])
-    return FreePart(until, without, bound(free, "max_tokens", "free.max_tokens"))
+    return FreePart(until, without, *(bound(free, name, f"free.{name}") for name in names[2:]))
 
 
 def _repeat(fields: Mapping[str, object], depth: int, read_spec: ReadSpec) -> RepeatPart:
@@ -108,8 +108,9 @@ def part_to_json(part: Part, write_spec: Callable[[Spec], object]) -> object:
         case TokenPart():
             return {"token": part.name}
         case FreePart():
-            budget = {} if part.max_tokens is None else {"max_tokens": part.max_tokens}
-            return {"free": {"until": list(part.until), "without": list(part.without), **budget}}
+            bounds = {"max_tokens": part.max_tokens, "max_chars": part.max_chars}
+            most = {name: value for name, value in bounds.items() if value is not None}
+            return {"free": {"until": list(part.until), "without": list(part.without), **most}}
         case OptionalPart():
             return {"optional": write(part.part)}
         case RepeatPart():

@@ -206,10 +206,13 @@ class _Division:
         stops = [data.find(each, begin) + len(each) for each in until if data.find(each, begin) >= 0]
         stop = min(stops, default=len(data) + 1)
         known = self._text.named is not None
-        ends = []
+        ends, chars = [], 0
         for end in range(begin, min(last, stop) + 1):
             if end < len(data) and data[end] & 0xC0 == 0x80:
                 continue
+            chars += end > begin
+            if part.max_chars is not None and chars > part.max_chars:
+                break
             spent = part.max_tokens is not None and end > begin
             if known and part.max_tokens is not None:
                 first, behind = self._text.tokens(begin, end)

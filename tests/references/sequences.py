@@ -135,6 +135,8 @@ class Matcher:
             text = self._text(begin, end)
             if text is None or any(word in text for word in part.without):
                 return
+            if part.max_chars is not None and len(text) > part.max_chars:
+                return
             stopped = any(text.endswith(word) for word in part.until)
             tokens, spent = self._tokens(begin, end)
             if self._by_tokens and part.max_tokens is not None:
@@ -183,7 +185,8 @@ def random_free(draw: random.Random) -> FreePart:
     """Free text without a budget."""
     stops = ("a", "b", ".", "ab", "a.", "aa", "é")
     until = draw.sample(stops, draw.randint(0, 2))
-    return FreePart(tuple(until), tuple(draw.sample(stops, draw.choice((0, 0, 1)))))
+    without = draw.sample(stops, draw.choice((0, 0, 1)))
+    return FreePart(tuple(until), tuple(without), None, draw.choice((None, None, 1, 2, 3)))
 
 
 def spec_without_captures(spec: SequenceSpec) -> SequenceSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,7 @@ from compiler.lifting import UNREACHABLE
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
 from compiler.products import LazyProduct
-from compiler.spec import FreePart, Part, SequencePart, SequenceSpec, TokenPart, spec_from_json, spec_to_json
+from compiler.spec import Part, SequencePart, SequenceSpec, TokenPart, spec_from_json, spec_to_json
 from compiler.text import (
     CapturedSpan,
     PushdownText,
@@ -69,7 +70,7 @@ def random_sequence(draw: random.Random) -> SequenceSpec:
             return TokenPart(draw.choice(("<t>", "<u>")))
         if kind < 4:
             free = random_free(draw)
-            return FreePart(free.until, free.without, draw.choice((None, 1, 2, 3)))
+            return replace(free, max_tokens=draw.choice((None, 1, 2, 3)))
         constraint = sequence(draw.choice(CONSTRAINTS)).root.parts[0]
         return constraint
 
@@ -166,6 +167,13 @@ def test_text_never_writes_a_named_token() -> None:
 def test_a_long_budget_compiles() -> None:
     tokens = compile_spec(sequence({"free": {"max_tokens": 1024}}, {"token": "<t>"}), VOCABULARY).tokens
     assert tokens.min_tokens == 2 and tokens.states > 1024
+
+
+def test_free_text_has_at_least_one_character_or_token() -> None:
+    for name in ("max_tokens", "max_chars"):
+        with pytest.raises(SpecSyntaxError, match="leave the part out") as caught:
+            sequence({"free": {name: 0}})
+        assert caught.value.field == f"sequence.0.free.{name}"
 
 
 def test_names_of_tokens_are_checked() -> None:
