@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from app.errors import InvalidRequest
+from app.openai.chats.xml_parameters import XML_STYLES, xml_parameters
 from compiler.errors import did_you_mean
 
 _Part: TypeAlias = "str | dict[str, Any]"
@@ -94,8 +95,14 @@ class _TagFormats:
         return _string(form["value"], f"{path}.value")
 
     def _json_schema(self, form: dict[str, Any], path: str) -> _Part:
-        if form.get("style", "json") != "json":
-            raise InvalidRequest(((f"{path}.style", 'only the style "json" is supported'),))
+        style = form.get("style", "json")
+        if style in XML_STYLES:
+            if form.get("any_order"):
+                raise InvalidRequest(((f"{path}.any_order", f"is not supported with the style {style}"),))
+            return xml_parameters(form["json_schema"], style, f"{path}.json_schema")
+        if style != "json":
+            names = ", ".join(("json", *XML_STYLES))
+            raise InvalidRequest(((f"{path}.style", f"this style is not supported; supported are {names}"),))
         order = {"property_order": "any"} if form.get("any_order") else {}
         return {"json_schema": form["json_schema"], **order}
 
@@ -111,7 +118,7 @@ class _TagFormats:
         if chars is None:
             return _free(without, tokens)
         if tokens is not None:
-            raise InvalidRequest(((f"{path}.max_chars", "max_tokens and max_chars together are not supported"),))
+            return _free(without, 0 if chars == 0 else tokens, max_chars=chars)
         pattern = "|".join(map(re.escape, without))
         excluded = [{"not": {"regex": f"(?s:.*)(?:{pattern})(?s:.*)"}}] if without else []
         return {"all": [{"max_chars": chars}, *excluded]}
@@ -248,12 +255,15 @@ def _one(parts: Sequence[_Part]) -> _Part:
     return parts[0] if len(parts) == 1 else {"any": list(parts)}
 
 
-def _free(without: Sequence[str], max_tokens: object = None, until: Sequence[str] = ()) -> _Part:
+def _free(
+    without: Sequence[str], max_tokens: object = None, until: Sequence[str] = (), max_chars: object = None
+) -> _Part:
     if max_tokens == 0:
         return _EMPTY
     strings = {"until": list(until), "without": list(dict.fromkeys(without))}
-    budget = {} if max_tokens is None else {"max_tokens": max_tokens}
-    return {"free": {**{name: value for name, value in strings.items() if value}, **budget}}
+    bounds = {"max_tokens": max_tokens, "max_chars": max_chars}
+    most = {name: value for name, value in bounds.items() if value is not None}
+    return {"free": {**{name: value for name, value in strings.items() if value}, **most}}
 
 
 def _token_name(value: object, path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -32,6 +33,10 @@ def token(name: str) -> dict[str, str]:
     return {"type": "token", "token": name}
 
 
+def parameters(schema: dict[str, object], style: str = "qwen_xml") -> dict[str, object]:
+    return {"type": "json_schema", "style": style, "json_schema": schema}
+
+
 WEATHER, TIME = (tag(f"<f={name}>", content, "</f>") for name, content in (("weather", OBJECT), ("time", NUMBER)))
 CALLS = {"type": "triggered_tags", "triggers": ["<f="], "tags": [WEATHER, TIME]}
 ITEMS = {"type": "tags_with_separator", "tags": [tag("<i>", NUMBER, "</i>")], "separator": ","}
@@ -53,6 +58,10 @@ DISPATCH = {"type": "dispatch", "rules": [["<a>", NUMBER], ["<b>", constant("x")
     ({**ANY, "excludes": ["<f="]}, ["", "<f"], ["a <f=b"]),
     ({**ANY, "max_chars": 3, "excludes": ["x"]}, ["abc", ""], ["abcd", "x"]),
     ({**ANY, "max_tokens": 0}, [""], ["a"]),
+    ({**ANY, "max_chars": 3, "max_tokens": 9, "excludes": ["x"]}, ["abc", "éé", ""], ["abcd", "ax"]),
+    ({**ANY, "max_chars": 0, "max_tokens": 9}, [""], ["a"]),
+    (tag("<think>", {**ANY, "max_tokens": 16, "max_chars": 4}, "</think>"),
+     ["<think>abcd</think>", "<think></think>"], ["<think>abcde</think>", "<think>abc"]),
     ({"type": "sequence", "elements": [constant("Answer: "), OBJECT]}, ["Answer: {}"], ["{}", "Answer: "]),
     ({"type": "or", "elements": [constant("yes"), constant("no")]}, ["yes", "no"], ["maybe"]),
     ({"type": "optional", "content": constant("a")}, ["", "a"], ["aa"]),
@@ -87,6 +96,71 @@ def test_formats_accept_their_texts(form: dict[str, object], accepted: list[str]
     assert [each for each in rejected if check_text(text, each).satisfied] == []
 
 
+PERSON = {"type": "object", "required": ["name", "age"], "properties": {
+    "name": {"type": "string"}, "age": {"type": "integer"}, "tags": {"type": "array", "items": {"$ref": "#/$defs/Tag"}},
+    "kind": {"$ref": "#/$defs/Kind"}, "nick": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "size": {"anyOf": [{"type": "integer"}, {"enum": ["big", 1.5, None]}], "title": "Size"},
+}, "$defs": {"Tag": {"enum": ["x", "y"]}, "Kind": {"enum": ["a b", "c", 7], "type": "string"}}}  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "accepted", "rejected"), [
+    (PERSON,
+     ["name=Bob|age=100|", "\n|name=\nBob\n|\n|age=\n100\n|\n",
+      'name="<b>|age=-1|tags=["x", "y"]|kind=a b|nick=|size=big|',
+      "name=a\nb|age=0|nick=null|size=5|", "name=|age=0|size=1.5|"],
+     ["age=1|name=Bob|", "name=Bob|", "name=Bob|age=x|", "name=Bob|age=1|kind=7|", "name=Bob|age=1|size=big |",
+      'name=Bob|age=1|tags=["z"]|', "name=Bob|age=1|other=2|", "name=Bob|age=1", "name=Bob|age=1|tags=x|"]),
+    ({"required": ["a"], "additionalProperties": {"const": True}}, ["a=true|"], ["", "a=false|"]),
+    ({"properties": {"a": {"enum": ["", "é"]}}}, ["", "a=|", "a=é|"], ["a=\u00e9\u00e9|"]),
+])  # fmt: skip
+@pytest.mark.parametrize("style", ["qwen_xml", "minimax_xml"])
+def test_parameters_have_markup_of_their_own(
+    schema: dict[str, Any], accepted: list[str], rejected: list[str], style: str
+) -> None:
+    """The styles of https://xgrammar.mlc.ai/docs/structural_tag/structural_tag.html."""
+    begin, end = ("<parameter=", ">") if style == "qwen_xml" else ('<parameter name="', '">')
+
+    def text(short: str) -> str:
+        pieces = re.sub(r"(\w+)=", rf"{begin}\1{end}", short).split("|")
+        # A bar ends a parameter; a piece without one is what stands between two.
+        return "".join(piece + ("</parameter>" if begin in piece else "") for piece in pieces[:-1]) + pieces[-1]
+
+    spec = spec_from_json(structural_tag({"format": tag("<f>", parameters(schema, style), "</f>")}, "response_format"))
+    machine = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    assert [each for each in accepted if not check_text(machine, f"<f>{text(each)}</f>").satisfied] == []
+    assert [each for each in rejected if check_text(machine, f"<f>{text(each)}</f>").satisfied] == []
+
+
+RAIN = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def test_the_example_of_vllm_is_accepted() -> None:
+    """That of https://docs.vllm.ai/en/v0.8.5/getting_started/examples/ (structural tag), with other names."""
+    shape = {"type": "structural_tag", "triggers": ["<function="], "structures": [
+        {"begin": "<function=rain_in>", "schema": RAIN, "end": "</function>"}
+    ]}  # fmt: skip
+    machine = compile_spec(spec_from_json(structural_tag(shape, "f")), byte_vocabulary(checks_texts=True)).text
+    call = '<function=rain_in>{"city": "Bergen"}</function>'
+    for text in ("Dry.", call, f"I look it up: {call}", f"{call} and {call}, then."):
+        assert check_text(machine, text).satisfied, text
+    for text in ("<function=", call[:-1], call.replace("rain_in", "rain"), call.replace("city", "town")):
+        assert not check_text(machine, text).satisfied, text
+
+
+def test_an_example_of_xgrammar_thinks_and_calls() -> None:
+    """That of https://xgrammar.mlc.ai/docs/structural_tag/structural_tag.html ("Mix Reasoning"), with other names."""
+    calls = {"type": "triggered_tags", "triggers": ["<function="], "tags": [
+        tag(f"<function={name}>", {"type": "json_schema", "json_schema": RAIN}, "</function>") for name in ("a", "b")
+    ]}  # fmt: skip
+    form = {"type": "sequence", "elements": [tag("<think>", ANY, "</think>"), calls]}
+    spec = spec_from_json(structural_tag({"format": form}, "f"))
+    machine = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    call = '<function=b>{"city": "Bergen"}</function>'
+    assert check_text(machine, f"<think>Hm <function=</think>So: {call}.").satisfied
+    for text in (call, f"<think>Hm {call}", "<think></think><function=c>{}</function>"):
+        assert not check_text(machine, text).satisfied, text
+
+
 FIRST_SHAPE = {
     "structures": [{"begin": "<f=g>", "schema": {"type": "integer"}, "end": "</f>"}], "triggers": ["<f="],
 }  # fmt: skip
@@ -109,8 +183,19 @@ def test_requests_take_structural_tags(fields: dict[str, Any]) -> None:
     ({"type": "exclude_token"}, "type", "not supported"),
     ({"type": "const_string"}, "value", "required"),
     ({**ANY, "exclude": ["a"]}, "exclude", "did you mean excludes"),
-    ({**ANY, "max_chars": 2, "max_tokens": 2}, "max_chars", "together"),
-    ({**OBJECT, "style": "qwen_xml"}, "style", "json"),
+    ({**OBJECT, "style": "glm_xml"}, "style", "qwen_xml, minimax_xml"),
+    ({**OBJECT, "style": "qwen_xml", "any_order": True}, "any_order", "qwen_xml"),
+    (parameters({"minProperties": 1}), "json_schema", "alone"),
+    (parameters({"type": "array"}), "json_schema", "alone"),
+    (parameters({"properties": []}), "json_schema", "object"),
+    (parameters({"required": [{}]}), "json_schema", "names"),
+    (parameters({"properties": {"a": {"type": [{}]}}}), "json_schema.properties.a", "further"),
+    (parameters({"properties": {"a b": {}}}), "json_schema.properties.a b", "letters"),
+    (parameters({"properties": {"a": {"type": "string", "pattern": "x"}}}), "json_schema.properties.a", "further"),
+    (parameters({"properties": {"a": {"enum": ["</parameter>"]}}}), "json_schema.properties.a", "further"),
+    (parameters({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}}),
+     "json_schema.properties.a", "further"),
+    (parameters({"required": ["a"], "additionalProperties": False}), "json_schema.properties.a", "further"),
     ({"type": "token", "token": 42}, "token", "name"),
     ({"type": "sequence", "elements": [constant("a"), {"type": "regex", "pattern": 1}]},
      "elements.1.pattern", "string"),
