@@ -43,7 +43,8 @@ class TokenMasks:
         self._half = int(self._count[self._small].sum()) // 2
         # The ids of small classes: their classes, words and bits.
         ids = np.flatnonzero(~is_large[token_class])
-        self._bits = token_class[ids], ids // _WORD_BITS, np.uint32(1) << (ids % _WORD_BITS).astype(np.uint32)
+        bit = np.uint32(1) << (ids % _WORD_BITS).astype(np.uint32)
+        self._bits = token_class[ids].astype(np.intp), ids // _WORD_BITS, bit
         self._kept: dict[bytes, np.ndarray] = {}
 
     def of_state(self, state: int, tokens_left: int = UNREACHABLE - 1) -> np.ndarray:
@@ -63,18 +64,21 @@ class TokenMasks:
 
     def _of_classes(self, allowed: np.ndarray) -> np.ndarray:
         token_class, word, bit = self._bits
-        small = allowed[self._small]
         if len(word) <= _FEW:
-            mask: np.ndarray = np.zeros_like(self._small_ids)
+            mask = np.zeros(len(self._small_ids), dtype=np.uint32)
             np.add.at(mask, word, bit * allowed.take(token_class))
-        elif int(self._count[self._small] @ small) > self._half:
-            mask = self._small_ids & ~self._packed(self._small[~small])
         else:
-            mask = self._packed(self._small[small])
+            mask = self._marked(allowed[self._small])
         for number, bits in self._large:
             if allowed[number]:
                 mask |= bits
         return mask
+
+    def _marked(self, small: np.ndarray) -> np.ndarray:
+        """The bits of small classes, bool by their places."""
+        if int(self._count[self._small] @ small) > self._half:
+            return np.asarray(self._small_ids & ~self._packed(self._small[~small]))
+        return self._packed(self._small[small])
 
     def _packed(self, classes: np.ndarray) -> np.ndarray:
         """The bits of the ids of some classes."""

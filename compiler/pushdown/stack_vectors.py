@@ -20,13 +20,14 @@ from compiler.pushdown.tables import ACCEPTED_PENDING, PushdownTables
 _INFINITE = 1 << 29  # in tokens; twice this fits int32
 _ROW_BYTES_MAX = 1 << 23  # of the rows that are kept
 _SLOT_COSTS_MAX = 1 << 18  # that are kept for the slots of all states
+_CELLS_MAX = 1 << 20  # that are kept for the classes in all rows of edges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostRow:
     """What the tokens of one control state lead to.
 
-    slot      int32 [C]  by class: a place in `arrivals`, 0 where it cannot be read. Many states share it
+    slot      int32 [C]  by class: a place in `arrivals`, 0 where it cannot be read
     arrivals  int32 [n]  arrival 0, which has no items, then those of the base's slots; both again for the state itself
     sums      the costs of the arrivals, in one or two parts
     """
@@ -59,9 +60,12 @@ class ExitCosts:
         self._slots = np.insert(tables.slot_arrival, tables.slot_first[:-1], 0)
         few = int(np.diff(self._filled.first)[self._slots].sum()) <= _SLOT_COSTS_MAX
         self._slot_costs = self._filled.chosen(self._slots) if few else None
-        self._classes = tables.classes
+        self._classes, rows = tables.classes, len(tables.row_first) - 1
+        self._slot_of_class: np.ndarray | None = None  # in each row of edges, if there are not too many
+        if rows * self._classes <= _CELLS_MAX:
+            self._slot_of_class = np.zeros((rows, self._classes), dtype=np.int32)
+            self._slot_of_class[tables.row_of_edge, tables.edge_class] = 1 + tables.edge_slot
         self._rows: dict[int, CostRow] = {}
-        self._slot_of_class: dict[tuple[int, ...], np.ndarray] = {}  # by the rows of a state's base and its own
         self._rows_max = max(1, _ROW_BYTES_MAX // (4 * self._classes))
         self._symbols: dict[int, tuple[np.ndarray, LeastSums]] = {}
 
@@ -70,7 +74,8 @@ class ExitCosts:
         """Bytes of the costs and of what may be kept of them."""
         rows = min(_ROW_BYTES_MAX, 4 * self.tables.states * self._classes)
         costs = self.landings, self.arrivals, self._filled, self._behind, self._slot_costs
-        return sum(each.nbytes for each in costs if each) + int(self._entries.nbytes + self._slots.nbytes) + rows
+        arrays = self._entries, self._slots, self._slot_of_class
+        return sum(int(each.nbytes) for each in (*costs, *arrays) if each is not None) + rows
 
     @property
     def entries(self) -> int:
@@ -83,7 +88,6 @@ class ExitCosts:
         if row is None:
             if len(self._rows) >= self._rows_max:
                 self._rows.clear()
-                self._slot_of_class.clear()
             row = self._rows[control] = self._row(control)
         return row
 
@@ -98,22 +102,20 @@ class ExitCosts:
     def _row(self, control: int) -> CostRow:
         tables, base = self.tables, self.tables.base.item(control)
         states = (control,) if base == control else (base, control)
-        first, rows = tables.slot_first, tuple(map(tables.row.item, states))
+        first = tables.slot_first
         parts = [slice(first.item(state) + state, first.item(state + 1) + state + 1) for state in states]
-        arrivals = [self._slots[part] for part in parts]
-        slot = self._slot_of_class.get(rows)
-        if slot is None:
-            slot = self._slot_of_class[rows] = self._slot(rows)
-        return CostRow(slot, _joined(arrivals), tuple(map(self._sums, parts)))
+        slot = self._slot(tables.row.item(control))
+        if base != control:  # its own edges overrule those of its base
+            slot = np.where(slot, slot + (parts[0].stop - parts[0].start), self._slot(tables.row.item(base)))
+        return CostRow(slot, _joined([self._slots[part] for part in parts]), tuple(map(self._sums, parts)))
 
-    def _slot(self, rows: tuple[int, ...]) -> np.ndarray:
-        """The slot of each class: int32 [C]. The edges of a later row overrule those of an earlier one."""
-        tables, found, before = self.tables, np.zeros(self._classes, dtype=np.int32), 1
-        for row in rows:
-            edges = slice(tables.row_first.item(row), tables.row_first.item(row + 1))
-            slot = tables.edge_slot[edges]
-            found[tables.edge_class[edges]] = before + slot
-            before += 2 + int(slot.max(initial=-1))
+    def _slot(self, row: int) -> np.ndarray:
+        """The slot of each class in a row of edges, from 1: int32 [C]. It is 0 where the class cannot be read."""
+        if self._slot_of_class is not None:
+            return np.asarray(self._slot_of_class[row])
+        found, tables = np.zeros(self._classes, dtype=np.int32), self.tables
+        edges = slice(tables.row_first.item(row), tables.row_first.item(row + 1))
+        found[tables.edge_class[edges]] = 1 + tables.edge_slot[edges]
         return found
 
     def _sums(self, slots: slice) -> LeastSums:
