@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
-from decoding.model.cpu_layers import activation_bytes, layer_widths, rows_computed
+from decoding.model.cpu_layers import OneDnnLinear, activation_bytes, layer_widths, rows_computed
 from decoding.model.prefix_tree import PrefixTree, slots_at_most
 from decoding.model.protocol import Scores, StepInput
 from decoding.model.tree_attention import Nodes, Pass, Prompt, prompt_pairs_at_most
@@ -23,6 +23,8 @@ _ROWS_AT_A_TIME = 8  # of logits
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _SCORE_BYTES = 16  # of a score that is written out, with its cap and its softmax, at most
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
+_HEAD_ROWS_TRIED = 24
+_HEAD_ROWS_MIN = 2  # a product of a single row is another kernel of oneDNN, with other bits
 _VECTOR = 32  # elements that the CPU's elementwise loops take at once; they may round the remainder differently
 
 
@@ -33,6 +35,8 @@ class SharedReader:
     rows_independent  whether a row's log-probs are then the same, to the last bit, whatever other rows the pass has.
                       Matrix products choose their order of summation by the number of rows; on the CPU there is a
                       multiple for which it never changes.
+    scores_padding    whether the language-model head computes padding rows, too. Over a large vocabulary it is most of
+                      a pass of few rows, so it leaves them out where its rows do not depend on their number
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -45,6 +49,7 @@ class SharedReader:
         self._writes_scores = False  # set by the first pass
         self.rows_multiple = 1
         self.rows_independent = False
+        self.scores_padding = True
         self._threads = 0  # for which `rows_multiple` was found
         self._widest_layer = max(layer_widths(model))
 
@@ -52,7 +57,7 @@ class SharedReader:
     def prefill(self, ids: Sequence[int]) -> tuple[PrefixTree, Tensor]:
         tree = PrefixTree(self._model.device)
         read = torch.tensor([list(ids)], device=self._model.device)
-        log_probs = self._forward([Prompt(tree, len(ids))], read, fill=0, keep=1)
+        log_probs = self._forward([Prompt(tree, len(ids))], read, fill=0, keep=1)  # the last
         return tree, log_probs[0]
 
     @torch.inference_mode()
@@ -109,10 +114,20 @@ class SharedReader:
     def find_multiple(self) -> None:
         """Sets `rows_multiple` and `rows_independent` by trial, for the present number of threads."""
         self.rows_multiple, self.rows_independent, self._threads = 1, False, 0  # a trial that fails is repeated
-        threads = torch.get_num_threads()
-        multiple = _independent_multiple(self._model, lambda ids: self._forward([], ids, fill=ids.shape[1]), threads)
+        threads, self.scores_padding = torch.get_num_threads(), True
+
+        def read(ids: Tensor, keep: int | Tensor = 0) -> Tensor:
+            return self._forward([], ids, fill=ids.shape[1], keep=keep)
+
+        multiple = _independent_multiple(self._model, read, threads)
         if multiple is not None:
             self.rows_multiple, self.rows_independent = multiple, True
+            head = self._model.get_output_embeddings()
+            # With a remainder in an elementwise loop over the logits, chance would decide (`_multiples`).
+            even = self._vocab_size % (_VECTOR * threads) == 0
+            self.scores_padding = not (
+                even and type(head) is OneDnnLinear and _head_rows_independent(self._model, read)
+            )
         self._threads = threads
 
     def _read(self, pending: Sequence[tuple[PrefixTree, ChunkedFeed]]) -> None:
@@ -125,7 +140,8 @@ class SharedReader:
             rows += tokens.numel()
         fill = self._fill(rows)
         ids = torch.cat([*map(torch.flatten, chunks), chunks[0].new_zeros(fill)])
-        log_probs = self._forward(parts, ids[None], fill)  # [rows + fill, V]
+        keep = 0 if self.scores_padding or not fill else torch.arange(max(rows, _HEAD_ROWS_MIN))
+        log_probs = self._forward(parts, ids[None], fill, keep)  # [rows, V], and some padding
         begin = 0
         for (_, feed), tokens in zip(pending, chunks, strict=True):
             end = begin + tokens.numel()
@@ -140,10 +156,10 @@ class SharedReader:
         filled = rows + -rows % self.rows_multiple
         return (rows_computed(filled) if self._model.device.type == "cpu" else filled) - rows
 
-    def _forward(self, parts: Sequence[Prompt | Nodes], ids: Tensor, fill: int, keep: int = 0) -> Tensor:
-        """Read ids [1, rows], and return log-probs after the last `keep`.
+    def _forward(self, parts: Sequence[Prompt | Nodes], ids: Tensor, fill: int, keep: int | Tensor = 0) -> Tensor:
+        """Read ids [1, rows], and return log-probs, float32 [N, V].
 
-        They are float32 [keep, V]; `keep` 0 means all.
+        keep  after which of them: the last N, or those at positions int64 [N]; 0: all
         """
         shared_pass = Pass(parts, fill, ids.device)
         out = self._model(
@@ -188,7 +204,7 @@ def _independent_multiple(model: PreTrainedModel, read: Callable[[Tensor], Tenso
     if any("expert" in name for name, _ in model.named_modules()):
         return None
     most = _ROWS_TRIED.get(model.device.type, 96)
-    ids = torch.arange(most, device=model.device)[None] * 7919 % int(model.config.get_text_config().vocab_size)
+    ids = _ids_tried(model, most)
     expected = read(ids)
     for multiple in _multiples(model, threads):
         # Small numbers, where libraries switch between kernels, and one large number.
@@ -196,6 +212,18 @@ def _independent_multiple(model: PreTrainedModel, read: Callable[[Tensor], Tenso
         if all(_same_bits(read, ids, expected, rows) for rows in sorted(sizes) if 0 < rows < most):
             return multiple
     return None
+
+
+def _head_rows_independent(model: PreTrainedModel, read: Callable[[Tensor, int | Tensor], Tensor]) -> bool:
+    """Whether rows keep their log-probs if the head leaves others out."""
+    ids = _ids_tried(model, _HEAD_ROWS_TRIED)
+    expected, sizes = read(ids, 0), (_HEAD_ROWS_MIN, 3, 5, 7, 12, _HEAD_ROWS_TRIED - 1)
+    return all(torch.equal(read(ids, torch.arange(rows)), expected[:rows]) for rows in sizes)
+
+
+def _ids_tried(model: PreTrainedModel, rows: int) -> Tensor:
+    """The ids of a pass of a trial: int64 [1, rows]."""
+    return torch.arange(rows, device=model.device)[None] * 7919 % int(model.config.get_text_config().vocab_size)
 
 
 def _multiples(model: PreTrainedModel, threads: int) -> list[int]:

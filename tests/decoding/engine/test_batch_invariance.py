@@ -18,7 +18,7 @@ from decoding.options import Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
-from tests.decoding.model.test_huggingface import _step
+from tests.decoding.model.test_huggingface import _step, check_against_full_passes
 from tests.decoding.random_automata import of_length
 from tests.decoding.random_models import (
     ENDS,
@@ -87,6 +87,15 @@ def test_log_probs_are_batch_invariant_for_any_layer_width(name: str) -> None:
     model = HuggingFaceModel(ODD[name]())
     assert model.prefix_sharing_disabled_reason == ""
     _check_neighbours(model)
+
+
+def test_a_large_head_leaves_padding_rows_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoding.model.cpu_layers._WEIGHTS_MIN", 2**15)  # the head has more, keys and values fewer
+    config = {"vocab_size": 320, "hidden_size": 192, "num_key_value_heads": 1, "intermediate_size": 37}
+    model = HuggingFaceModel(llama_of(**config, eos_token_id=319))
+    assert model._reader.rows_multiple > 1 and not model._reader.scores_padding
+    _check_neighbours(model)
+    check_against_full_passes(model, llama_of(**config, eos_token_id=319))
 
 
 def test_batches_are_padded_to_full_vector_loops() -> None:
