@@ -34,6 +34,7 @@ COMMANDS = {
     "tasks.runtimes": "--beams 4 16 --sets 2 --repeats 1",
     "service.page": "--loads 3",
     "service.load": "--seconds 30 --cached-seconds 10",
+    "service.scaling": "--workers 1 2 --seconds 5",
 }
 
 

@@ -27,6 +27,11 @@ One API process and one worker process on this machine send jobs through one ser
 any work. The API has many callers at a time; each submits a job, reads its events and its result, and the next follows.
 The server runs one thread. Other programs on the machine reduce jobs/s, but hardly the processor times.
 """
+SCALING_NOTES = """
+One API process, one server and the workers on this machine. A worker has four generations at once, and each only waits
+for some two seconds, as for a device of its own: what is lost against one worker is the service's. Jobs of a worker:
+those of the workers with the fewest and the most.
+"""
 PAGE_NOTES = """
 From a clone to an answer in the page, on a machine that has only Python, make and git: the machine's time, and the time
 for typing at the speed of people of average skill, 32.5 words a minute for copied commands and 19 for the composed
@@ -104,6 +109,23 @@ def queue_section(run: dict[str, Any]) -> str:
     ]  # fmt: skip
     details = [f"{run['callers']} callers, {run['slots']} jobs at once", f"load average of {run['load']:.0f} before"]
     return section("The load of one queue server", run, QUEUE_NOTES, table(head, rows), details=details)
+
+
+def scaling_section(run: dict[str, Any]) -> str:
+    """Answers per second of several workers behind one queue."""
+    fewest = run["rows"][0]
+    alone = fewest["answers_per_s"] / fewest["workers"]
+    rows = [
+        [
+            str(row["workers"]), str(row["callers"]), f"{row['answers_per_s']:.1f}",
+            f"{row['answers_per_s'] / alone:.2f}", f"{row['request_s']['p50']:.1f}", f"{row['request_s']['p99']:.1f}",
+            f"{row['least_jobs']:.0f} to {row['most_jobs']:.0f}", str(row["failed"]),
+        ]
+        for row in run["rows"]
+    ]  # fmt: skip
+    head = ["workers", "callers", "answers/s", "times one", "p50, s", "p99, s", "jobs of a worker", "failed"]
+    details = [f"{run['seconds']:.0f} s a row", f"load average of {run['load']:.0f} before"]
+    return section("Several workers behind one queue", run, SCALING_NOTES, table(head, rows), details=details)
 
 
 def chaos_section(run: dict[str, Any]) -> str:

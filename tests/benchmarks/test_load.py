@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report.service import load_section, queue_section
-from benchmarks.service import load, queue
+from benchmarks.report.service import load_section, queue_section, scaling_section
+from benchmarks.service import load, queue, scaling
 
 SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}
 
@@ -65,6 +65,15 @@ def test_the_queue_benchmark_counts_jobs_events_and_scripts() -> None:
     about = {"date": "d", "machine": "m", "command": "c", "callers": 32, "slots": 8, "load": 1.0}
     text = queue_section(about | {"rows": rows})
     assert "\n| 0 | " in text and "\n| 3 | " in text
+
+
+def test_workers_share_the_jobs_of_one_queue() -> None:
+    rows = scaling.measure_all([1, 2], 4.0)
+    assert [(row["workers"], row["failed"]) for row in rows] == [(1, 0), (2, 0)]
+    assert rows[1]["least_jobs"] > 0 and rows[1]["answers_per_s"] > rows[0]["answers_per_s"] > 0
+    about = {"date": "d", "machine": "m", "command": "c", "seconds": 4.0, "load": 1.0}
+    text = scaling_section(about | {"rows": rows})
+    assert "\n| 1 | 8 | " in text and " | 1.00 | " in text and "\n| 2 | 16 | " in text
 
 
 def test_growth_compares_memory_after_warm_up_and_end() -> None:
