@@ -22,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
     "app/local/test_up.py", "docs/test_started_blocks.py", "docs/test_blocks.py", "app/faults/test_api.py",
     "app/playground/test_shell.py",
-    "app/playground/test_looks.py", "long/test_fuzz.py", "app/openai/test_clients.py",
+    "decoding/model/test_tensor_parallel.py", "decoding/model/test_process_groups.py", "app/faults/test_groups.py",
+    "app/worker/test_shared_model.py", "app/playground/test_looks.py", "long/test_fuzz.py",
+    "app/openai/test_clients.py",
     "app/playground/test_shell_runs.py", "app/broker/test_contract_admission.py", "app/cli/test_commands.py",
     "app/test_no_pickle.py", "app/worker/test_generate.py", "app/api/test_ready.py", "app/worker/test_bombs.py",
     "app/test_guarantee.py", "long/test_abuse.py", "app/service/test_job_processes.py", "app/playground/test_views.py",
