@@ -115,8 +115,9 @@ class InferenceSettings(_Group):
     generation_memory_bytes: Amount = _setting(
         MEASURED, "memory of a model's generations, of which one request may take seven eighths; 0: a quarter of what "
         "is free on its device after it is loaded")
-    device_table_cache_bytes: Count = _setting(
-        256 * 2**20, "constraints' tables kept on the device for further requests, for each model")
+    device_table_cache_bytes: Count = _setting(256 * 2**20, "constraints' tables kept on the device, for each model")
+    prompt_cache_bytes: Amount = _setting(
+        256 * 2**20, "what was read of prompts, kept for prompts that begin alike, for each model; 0: nothing")
 
 
 class ProcessSettings(_Group):
@@ -144,8 +145,7 @@ class ServerSettings(_Group):
     body_timeout_s: Seconds = _setting(30.0, "time in which a client sends its body")
     write_timeout_s: Seconds = _setting(30.0, "time that a client may not read its answer")
     body_bytes_max: Count = _setting(2**20, "size of a request's body")
-    stream_grace_s: Duration = _setting(
-        10.0, "time that a stream's reader has to reconnect before the request is cancelled")
+    stream_grace_s: Duration = _setting(10.0, "time to reconnect to a stream before its request is cancelled")
 
 
 class TelemetrySettings(_Group):
@@ -371,6 +371,6 @@ def read_settings(**options: object) -> Settings:
     return Settings.of(**variables.model_dump(exclude_unset=True))
 
 
-def is_set(name: str) -> bool:
-    """Whether the environment names a setting."""
-    return PREFIX + name.upper() in os.environ
+def is_set(name: str, prefix: str = PREFIX) -> bool:
+    """Whether the environment names a setting, or another variable with another prefix."""
+    return prefix + name.upper() in os.environ

@@ -18,7 +18,7 @@ from torch import Tensor
 from compiler.lifting import TokenAutomaton
 from decoding.errors import ModelOutputInvalid
 from decoding.label_decoding import LabelPath
-from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput
+from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput, WholePrompts
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.replay import replay
@@ -41,7 +41,7 @@ class LabelSession:
     rows: list[list[int]]
 
 
-class ScorerModel:
+class ScorerModel(WholePrompts[LabelSession]):
     """A `LanguageModel` over labels, scored by a function.
 
     scorer          see `LabelScorer`

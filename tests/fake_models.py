@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput
+from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput, WholePrompts
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class PrefixSession:
     prompt: tuple[int, ...]
 
 
-class PrefixModel:
+class PrefixModel(WholePrompts[PrefixSession]):
     """A model with log-probs for each prefix, defined by a subclass."""
 
     device = torch.device("cpu")

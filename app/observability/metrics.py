@@ -87,6 +87,7 @@ WAITERS = _gauge("abs_single_flight_waiters", "Requests that wait for a compilat
 GENERATED = _counter("abs_generate_total", "Attempts at generations", "outcome")
 E2E_SECONDS = _histogram("abs_e2e_seconds", "Generations, from submission to result", _LONG, "outcome")
 PROMPT_TOKENS = _counter("abs_prompt_tokens_total", "Tokens of prompts that were answered")
+PROMPT_CHUNKS = _counter("abs_prompt_chunks_total", "Chunks of prompts, found among those kept or read", "result")
 GENERATED_TOKENS = _counter("abs_generated_tokens_total", "Tokens of answers")
 VIOLATIONS = _counter("abs_constraint_violations_total", "Answers withheld because their check failed; must stay 0")
 FIRST_STEP_SECONDS = _histogram(
@@ -107,6 +108,8 @@ BUILD = _gauge("abs_build_info", "1, for this version; `compiler` is the format 
 REJECTED_CODES = (429, 503)
 for _result in ("hit", "miss", "negative", "corrupt"):
     CACHE.labels(_result)  # a rate of an event that never happened is 0, not absent
+for _result in ("hit", "miss"):
+    PROMPT_CHUNKS.labels(_result)
 for _action in ("batch_split", "restarted", "check_deferred", "rejected"):
     OUT_OF_MEMORY.labels(_action)
 
@@ -114,6 +117,11 @@ for _action in ("batch_split", "restarted", "check_deferred", "rejected"):
 def cache(result: CacheResult) -> None:
     """Counts a look-up of a compiled constraint."""
     CACHE.labels(result).inc()
+
+
+def prompt_chunk(found: bool) -> None:
+    """Counts a look-up of a chunk of a prompt."""
+    PROMPT_CHUNKS.labels("hit" if found else "miss").inc()
 
 
 def redis_failed(op: str) -> None:

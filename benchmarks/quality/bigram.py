@@ -17,7 +17,7 @@ from torch import Tensor
 
 from compiler.lifting import TokenAutomaton
 from decoding.heuristic import cost_to_go
-from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput
+from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput, WholePrompts
 
 _BACK_OFF = 4.0  # occurrences of a context that weigh as much as the unigrams
 _UNSEEN = 0.01  # occurrences added to every id
@@ -35,7 +35,7 @@ class BigramSession:
     last: Tensor
 
 
-class BigramModel:
+class BigramModel(WholePrompts[BigramSession]):
     """A `LanguageModel` with P(next | last) from a table.
 
     log_probs  float32 [V, V]  row: the last id, column: the next

@@ -1,6 +1,7 @@
 """Continuous batching of generations that share each forward pass. Generations join and leave between passes.
 
 The engine owns the one thread that calls the model's prefill and step, and handles a device that runs out of memory.
+Between two steps it reads prompts in turns, in all no more tokens than one chunk (chunked prefill).
 `Generation` defines what happens between two passes, `Scheduler` decides which generations begin.
 
 Where a pass runs out of memory, its generations are read in two halves, and so on. A generation that finds no memory by
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import inf
@@ -80,6 +82,7 @@ class Engine:
         self._watch = watch
         self._progress_s = time.monotonic()  # when it last did something, or was given something to do
         self._died = False
+        self._prefilling: deque[EngineRequest] = deque()  # running requests whose prompts are not read to the end
         # Of the present step: whether a pass was split, and the rows of the largest pass that found memory.
         self._split, self._rows_ok = False, 0
         # A daemon, so that a process can end although a pass never returns.
@@ -201,9 +204,8 @@ class Engine:
                 # Cancelled requests leave first, so that their memory can admit others in the same turn.
                 while self._scheduler.wait_for_work():
                     self._drop_cancelled()
-                    for request in self._scheduler.admit():
-                        self._begin(request)
-                        self._progress_s = time.monotonic()
+                    self._prefilling.extend(self._scheduler.admit())
+                    self._prefill()
                     self._step()
         except BaseException as error:  # a bug: no caller may wait for a dead thread
             reason, self._died = error, True
@@ -224,21 +226,36 @@ class Engine:
                 reason = error
             self._finish(request, reason)
 
-    def _begin(self, request: EngineRequest) -> None:
-        try:
-            request.prefill(self._model)
-        except Exception as error:
-            self._fail(request, error)
-        else:
-            # The first step needs only the prompt's scores, so the time to it is the time to the first token.
-            if self._watch:
-                self._watch.began(time.monotonic() - request.created_s)
-            self._finish_if_done(request)
+    def _prefill(self) -> None:
+        """Read as many tokens of prompts as one chunk has. A long prompt delays the others' steps by no more."""
+        remaining = self._model.chunk_tokens
+        while self._prefilling and remaining > 0:
+            # In turns, so that neither a long prompt nor many short ones keep another waiting.
+            request = self._prefilling.popleft()
+            remaining -= max(1, min(len(request.prompt_ids), self._model.chunk_tokens))
+            try:
+                request.prefill(self._model)
+            except Exception as error:
+                self._fail(request, error)
+            else:
+                self._continue(request)
+            self._progress_s = time.monotonic()
+
+    def _continue(self, request: EngineRequest) -> None:
+        if not request.begun:
+            self._prefilling.append(request)
+            return
+        # The first step needs only the prompt's scores, so the time to it is the time to the first token.
+        if self._watch:
+            self._watch.began(time.monotonic() - request.created_s)
+        self._finish_if_done(request)
 
     def _step(self) -> None:
         """Decode one step of each generation. Memory decides the number of passes, which is nearly always one."""
         started, requests = time.monotonic(), list[EngineRequest]()
         for request in self._scheduler.running:
+            if not request.begun:
+                continue
             try:
                 request.prepare()
                 requests.append(request)
@@ -313,6 +330,8 @@ class Engine:
     def _finish(self, request: EngineRequest, outcome: EngineOutcome) -> None:
         """Free a request's memory, then send the outcome to its caller."""
         request.drop()
+        if request in self._prefilling:
+            self._prefilling.remove(request)
         self._scheduler.remove(request)
         request.messages.put(outcome)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
+
+from torch import Tensor
 
 from decoding.generation import BeamStep, Generation, Hypothesis, Snapshot
 from decoding.model import LanguageModel, Scores, StepInput, piece_rows
@@ -43,6 +45,7 @@ class EngineRequest:
     abandoned: bool = False
     created_s: float = field(default_factory=time.monotonic)
     _generation: Generation | None = None
+    _chunks: Iterator[tuple[Any, Tensor] | None] | None = None  # of the prompt; None before the first one is read
     _session: Any = None
     _steps: int = 0  # since the last start
     _steps_sent: int = 0  # over all starts
@@ -67,10 +70,20 @@ class EngineRequest:
         """Whether the generation must run alone. It then finds enough memory, or it never does."""
         return self.preemptions >= PREEMPTIONS_BEFORE_EXCLUSIVE
 
+    @property
+    def begun(self) -> bool:
+        """Whether its prompt is read."""
+        return self._session is not None
+
     def prefill(self, model: LanguageModel[Any]) -> None:
-        """Reads the prompt, and takes the first step."""
-        self._session, first = model.prefill(self.prompt_ids)
-        self.take(Scores.of_prompt(first))
+        """Reads a chunk of the prompt. After the last one it takes the first step."""
+        if self._chunks is None:
+            self._chunks = model.prefill_chunks(self.prompt_ids)
+        found = next(self._chunks)
+        if found is not None:
+            self._session, first = found
+            self._chunks = None
+            self.take(Scores.of_prompt(first))
 
     def prepare(self) -> None:
         """Sets `feed`, its input to the next step."""
@@ -93,7 +106,7 @@ class EngineRequest:
 
     def drop(self) -> None:
         """Free the session, the feed and the generation. The request must then restart from the prompt."""
-        self._session = self._generation = self.feed = None
+        self._session = self._generation = self.feed = self._chunks = None
         self._steps = 0
 
     def wait(self, on_step: Callable[[BeamStep], None] | None) -> tuple[Hypothesis, ...]:

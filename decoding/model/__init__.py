@@ -11,10 +11,18 @@ from __future__ import annotations
 from decoding.model.chunked_feed import piece_rows
 from decoding.model.huggingface import HuggingFaceModel
 from decoding.model.loading import eos_ids_of, load_scoring_model
-from decoding.model.protocol import LanguageModel, ObserveScores, ScoredSequence, Scores, StepInput, begin_text
+from decoding.model.protocol import (
+    LanguageModel,
+    ObserveScores,
+    ScoredSequence,
+    Scores,
+    StepInput,
+    WholePrompts,
+    begin_text,
+)
 from decoding.model.tensor_parallel import TensorParallelModel
 
 __all__ = [
     "HuggingFaceModel", "LanguageModel", "ObserveScores", "ScoredSequence", "Scores", "StepInput",
-    "TensorParallelModel", "begin_text", "eos_ids_of", "load_scoring_model", "piece_rows",
+    "TensorParallelModel", "WholePrompts", "begin_text", "eos_ids_of", "load_scoring_model", "piece_rows",
 ]  # fmt: skip

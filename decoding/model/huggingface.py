@@ -6,7 +6,7 @@ cache, as a check that shares neither state nor attention with the search.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from decoding.model.compatibility import enable_prefix_sharing
 from decoding.model.cpu_layers import use_onednn_layers
 from decoding.model.loading import context_length_of, eos_ids_of, load_model
 from decoding.model.plain_cache import PlainReader
+from decoding.model.prompt_cache import CountChunk, PromptCache
 from decoding.model.protocol import ObserveScores, ScoredSequence, Scores, StepInput
 
 _RESCORE_TOKENS = 64  # tokens of an answer in one forward pass, a bound on the logits in memory
@@ -81,6 +82,24 @@ class HuggingFaceModel:
         session, log_probs = self._reader.prefill(self._with_bos(prompt_ids))
         return session, log_probs
 
+    def prefill_chunks(self, prompt_ids: Sequence[int]) -> Iterator[tuple[Any, Tensor] | None]:
+        yield from self._reader.prefill_chunks(self._with_bos(prompt_ids))
+
+    @property
+    def chunk_tokens(self) -> int:
+        return int(self._reader.chunk_tokens)
+
+    def keep_prompts(self, bytes_max: int, count: CountChunk | None = None) -> PromptCache | None:
+        """Keep the first chunks of prompts for later ones that begin alike. None where the model cannot.
+
+        bytes_max  of the chunks' keys and values
+        count      receives every look-up of a chunk
+        """
+        if not self.supports_batching:
+            return None
+        cache = self._reader.prompt_cache = PromptCache(bytes_max, count)
+        return cache
+
     def step(self, feeds: Sequence[StepInput[Any]]) -> list[Scores]:
         scores: list[Scores] = self._reader.step(feeds)
         return scores
@@ -92,26 +111,21 @@ class HuggingFaceModel:
     def score(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
     ) -> ScoredSequence:
-        """Scores one row with the plain cache, many tokens in a pass."""
-        session, first = self._plain_reader.prefill(self._with_bos(prompt_ids))
-        rows, cache = [first[None]], session.cache
-        log_probs, max_log_probs = [], []
-        at_once = min(_RESCORE_TOKENS, self._plain_reader.tokens_at_once)
-        for begin in range(0, len(tokens), at_once):
-            piece = list(tokens[begin : begin + at_once])
-            feed = piece if begin + len(piece) < len(tokens) else piece[:-1]  # nothing follows the last token
-            if feed:
-                ids = torch.tensor([feed], device=self.device)
-                following, cache = self._plain_reader.forward(ids, cache, keep=len(feed))
-                rows.append(following[0])
-            # Row i holds the log-probs before piece[i]; where a piece follows, one more row is left for it.
-            all_rows = torch.cat(rows)
+        """Scores one row with the plain cache, many tokens in a pass. The first pass reads the prompt, too."""
+        log_probs, max_log_probs = list[float](), list[float]()
+        ids, done, cache = [*self._with_bos(prompt_ids)], 0, None
+        while done < len(tokens):
+            # After a pass over `ids` its last rows are the log-probs in the places of `piece`.
+            piece = tokens[done : done + min(_RESCORE_TOKENS, self._plain_reader.tokens_at_once)]
+            ids = [*ids, *piece[:-1]]
+            found, cache = self._plain_reader.forward(torch.tensor([ids], device=self.device), cache, keep=len(piece))
+            rows = found[0]
             if observe is not None:
-                observe(begin, all_rows[: len(piece)])
+                observe(done, rows)
             index = torch.tensor(piece, device=self.device)
-            log_probs += all_rows[: len(piece)].gather(1, index[:, None])[:, 0].tolist()
-            max_log_probs += all_rows[: len(piece)].amax(dim=1).tolist()
-            rows = [all_rows[len(piece) :]]
+            log_probs += rows.gather(1, index[:, None])[:, 0].tolist()
+            max_log_probs += rows.amax(dim=1).tolist()
+            done, ids = done + len(piece), [piece[-1]]
         return ScoredSequence(tuple(log_probs), tuple(max_log_probs))
 
     def _with_bos(self, prompt_ids: Sequence[int]) -> Sequence[int]:

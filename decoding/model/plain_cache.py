@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixi
 from decoding.errors import ModelUnavailable
 from decoding.model.chunked_feed import PIECE_ROWS_MAX, ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths
-from decoding.model.protocol import Scores, StepInput
+from decoding.model.protocol import Scores, StepInput, WholePrompts
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -30,7 +30,7 @@ class PlainSession:
     rows: int = 1
 
 
-class PlainReader:
+class PlainReader(WholePrompts[PlainSession]):
     """Reads with the library's caches, one pass for each feed."""
 
     rows_independent = True  # each generation has its passes to itself
@@ -42,9 +42,9 @@ class PlainReader:
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @torch.inference_mode()
-    def prefill(self, ids: Sequence[int]) -> tuple[PlainSession, Tensor]:
+    def prefill(self, prompt_ids: Sequence[int]) -> tuple[PlainSession, Tensor]:
         """Read a prompt into a session of one row. The log-probs after it are float32 [V]."""
-        log_probs, cache = self.forward(torch.tensor([list(ids)], device=self._model.device), None, keep=1)
+        log_probs, cache = self.forward(torch.tensor([list(prompt_ids)], device=self._model.device), None, keep=1)
         return PlainSession(cache), log_probs[0, 0]
 
     @torch.inference_mode()

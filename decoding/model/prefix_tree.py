@@ -66,14 +66,30 @@ class PrefixTree:
         """The bytes of its keys and values."""
         return sum(slab.nbytes for slabs in (self._keys, self._values) for slab in slabs.values())
 
+    @property
+    def prompt_bytes(self) -> int:
+        """The bytes of its prompt's keys and values."""
+        return sum(slab[: self.prompt].nbytes for slabs in (self._keys, self._values) for slab in slabs.values())
+
     def begin(self, tokens: int) -> None:
-        """Announces the prompt; each layer then calls `store_prompt`."""
+        """Announces the prompt, whose chunks each layer then stores."""
         self.length = self.prompt = tokens
 
-    def store_prompt(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Copies the keys and values of a layer, [H, P, width] each."""
-        self._keys[layer] = keys.transpose(0, 1).clone(memory_format=torch.contiguous_format)
-        self._values[layer] = values.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+    def store_prompt(self, layer: int, begin: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Copies keys and values [n, H, width] of the prompt's tokens from `begin` on. Returns those up to the last
+        one: [begin + n, H, width] each.
+        """
+        end = begin + len(keys)
+        for slabs, chunk in ((self._keys, keys), (self._values, values)):
+            if layer not in slabs:
+                slabs[layer] = chunk.new_empty(self.prompt, *chunk.shape[1:])
+            slabs[layer][begin:end] = chunk
+        return self._keys[layer][:end], self._values[layer][:end]
+
+    def prompt_chunk(self, begin: int, end: int) -> dict[int, tuple[Tensor, Tensor]]:
+        """Copies of the keys and values of some of the prompt's tokens, by layer: [end - begin, H, width] each."""
+        return {layer: (keys[begin:end].clone(), self._values[layer][begin:end].clone())
+                for layer, keys in self._keys.items()}  # fmt: skip
 
     def checkpoint(self) -> Checkpoint:
         """The present state, for `rollback`. While it is referred to, its arrays stay in memory."""

@@ -5,7 +5,8 @@ A session holds the rows of one generation. The protocol leaves open how a model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -101,6 +102,13 @@ class LanguageModel(Protocol[SessionT]):
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
         """Read the prompt into a session of one row. The log-probs of the first token are [V]."""
 
+    @property
+    def chunk_tokens(self) -> int:
+        """The most tokens of a prompt that are read in one pass."""
+
+    def prefill_chunks(self, prompt_ids: Sequence[int]) -> Iterator[tuple[SessionT, Tensor] | None]:
+        """The same in steps, each with one pass: None for all but the last. Other sessions may be read between them."""
+
     def step(self, feeds: Sequence[StepInput[SessionT]]) -> list[Scores]:
         """Extend the rows of several generations, each with its session. The scores are in the order of the feeds.
 
@@ -123,6 +131,20 @@ class LanguageModel(Protocol[SessionT]):
 
         observe  receives the log-probs in the place of each token
         """
+
+
+class WholePrompts(ABC, Generic[SessionT]):
+    """The part of `LanguageModel` that reads a prompt in chunks, for models that read each in one pass."""
+
+    chunk_tokens = 2**62
+
+    @abstractmethod
+    def prefill(self, prompt_ids: Sequence[int]) -> tuple[SessionT, Tensor]:
+        """As in `LanguageModel`."""
+
+    def prefill_chunks(self, prompt_ids: Sequence[int]) -> Iterator[tuple[SessionT, Tensor] | None]:
+        """As in `LanguageModel`."""
+        yield self.prefill(prompt_ids)
 
 
 def begin_text(model: LanguageModel[SessionT]) -> tuple[SessionT, Tensor]:

@@ -7,7 +7,7 @@ It serves models whose layers are softmax attention over all earlier tokens, or 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -16,9 +16,11 @@ from transformers import PreTrainedModel
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import OneDnnLinear, activation_bytes, layer_widths, rows_computed
 from decoding.model.prefix_tree import PrefixTree, slots_at_most
+from decoding.model.prompt_cache import PromptCache, chunk_keys
 from decoding.model.protocol import Scores, StepInput
-from decoding.model.tree_attention import Nodes, Pass, Prompt, prompt_pairs_at_most
+from decoding.model.tree_attention import Nodes, Pass, Prompt
 
+_CHUNK_TOKENS = {"cpu": 64, "cuda": 512}  # of a prompt, read in one pass; prompts share whole chunks
 _ROWS_AT_A_TIME = 8  # of logits
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _SCORE_BYTES = 16  # of a score that is written out, with its cap and its softmax, at most
@@ -37,6 +39,8 @@ class SharedReader:
                       multiple for which it never changes.
     scores_padding    whether the language-model head computes padding rows, too. Over a large vocabulary it is most of
                       a pass of few rows, so it leaves them out where its rows do not depend on their number
+    chunk_tokens      tokens of a prompt that are read in one pass
+    prompt_cache      the first chunks of recent prompts
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -52,13 +56,33 @@ class SharedReader:
         self.scores_padding = True
         self._threads = 0  # for which `rows_multiple` was found
         self._widest_layer = max(layer_widths(model))
+        self.chunk_tokens = _CHUNK_TOKENS.get(model.device.type, _CHUNK_TOKENS["cpu"])
+        self.prompt_cache = PromptCache()
+
+    def prefill(self, ids: Sequence[int]) -> tuple[PrefixTree, Tensor]:
+        """Read a prompt into a tree. The log-probs after it are float32 [V]."""
+        return next(filter(None, self.prefill_chunks(ids)))
 
     @torch.inference_mode()
-    def prefill(self, ids: Sequence[int]) -> tuple[PrefixTree, Tensor]:
-        tree = PrefixTree(self._model.device)
-        read = torch.tensor([list(ids)], device=self._model.device)
-        log_probs = self._forward([Prompt(tree, len(ids))], read, fill=0, keep=1)  # the last
-        return tree, log_probs[0]
+    def prefill_chunks(self, ids: Sequence[int]) -> Iterator[tuple[PrefixTree, Tensor] | None]:
+        """The same in steps. Each reads one chunk; None for all but the last."""
+        tree, path = PrefixTree(self._model.device), chunk_keys(ids, self.chunk_tokens)
+        tree.begin(len(ids))
+        log_probs = torch.empty(0)  # float32 [V] after the chunk
+        for number, key in enumerate(path):
+            begin, end = number * self.chunk_tokens, min((number + 1) * self.chunk_tokens, len(ids))
+            found = self.prompt_cache.load(tree, key, begin)
+            if found is not None:
+                log_probs = found
+            else:
+                # Each chunk has its pass to itself, so that its bits do not depend on what was found.
+                read = torch.tensor([list(ids[begin:end])], device=self._model.device)
+                log_probs = self._forward([Prompt(tree, begin, end)], read, fill=0, keep=1)[0]
+                self.prompt_cache.keep(tree, path[: number + 1], begin=begin, end=end, log_probs=log_probs)
+                if end < len(ids):
+                    yield None
+        self.prompt_cache.touch(path)
+        yield tree, log_probs
 
     @torch.inference_mode()
     def step(self, feeds: Sequence[StepInput[PrefixTree]]) -> list[Scores]:
@@ -90,15 +114,15 @@ class SharedReader:
         slots, fed = slots_at_most(rows, rows * max_tokens), piece_rows(rows, max_tokens)
         tree_bytes = (prompt_tokens + slots) * token + 2 * (rows + 8) * slots  # masks, positions: now, and before
         growing = tree_bytes // layers  # one layer is in memory twice while it grows
-        activations = activation_bytes(self._model, max(prompt_tokens, fed), self._widest_layer)
+        chunk = min(prompt_tokens, self.chunk_tokens)
+        activations = activation_bytes(self._model, max(chunk, fed), self._widest_layer)
         # The bias, and what it is made of; within a window once more.
         is_cut = self._window is not None and self._window < prompt_tokens + max_tokens
         sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2) * (1 + is_cut)
         scored = self._heads * _SCORE_BYTES if self._writes_scores else 0  # for each pair
         sees += fed * (prompt_tokens + slots) * scored
-        # With a mask the library may write the scores of each head, too.
-        pairs = prompt_pairs_at_most(prompt_tokens, self._window, writes_scores=self._writes_scores)
-        sees = max(sees, pairs * (4 + (2 + self._group + self._heads) * number + scored))
+        if chunk < prompt_tokens or is_cut or self._writes_scores:  # the library may write the scores of each head, too
+            sees = max(sees, chunk * prompt_tokens * (4 + (2 + self._group + self._heads) * number + scored))
         piece = piece_bytes(rows, max_tokens, self._vocab_size)
         # The log-probs of rows that fill a pass are in memory until the step ends; the logits were, too, before them.
         padding = self._fill(fed) * self._vocab_size

@@ -42,7 +42,7 @@ from decoding.model.group_member import (
     require_divisible,
 )
 from decoding.model.huggingface import HuggingFaceModel
-from decoding.model.protocol import ObserveScores, ScoredSequence, Scores, StepInput
+from decoding.model.protocol import ObserveScores, ScoredSequence, Scores, StepInput, WholePrompts
 
 _TIMEOUT_S = 60.0
 _END_S_MAX = 10.0  # time of a follower to end
@@ -120,7 +120,7 @@ class Follower:
         self._replies.put([])
 
 
-class TensorParallelModel:
+class TensorParallelModel(WholePrompts[GroupSession]):
     """A `LanguageModel` that several processes compute; see `load`. One call of the model is made at a time.
 
     Raises GroupLost from every call once the group has lost a process. `close` ends the other processes.

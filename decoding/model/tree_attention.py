@@ -28,7 +28,6 @@ _UNKNOWN = -1  # no window of a mask
 _BLOCK_ROWS = 32  # of one block, where the rows are split into blocks
 _PAIRS_MIN = 2**15  # pairs of a row and a slot, up to which the rows are not split
 _GAIN_MIN = 1.5  # the rows are split where that divides the number of pairs by more than this
-_PROMPT_ROWS = 256  # of a prompt that attend at a time within a window, or as many as the window has
 # options of layers that do not change which tokens are visible
 _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output_attentions", "output_hidden_states"}
 
@@ -85,51 +84,51 @@ class Weighing:
         return scores.softmax(dim=2)[:, :, : keys.shape[1]].to(values.dtype) @ values
 
 
-def prompt_pairs_at_most(tokens: int, window: int | None, *, writes_scores: bool) -> int:
-    """The most pairs in one mask, or written scores, of a prompt."""
-    if not writes_scores and (window is None or window >= tokens):
-        return 0
-    rows = min(tokens, _PROMPT_ROWS if writes_scores else max(window or 0, _PROMPT_ROWS))
-    return rows * min(tokens, rows + (window or tokens))
-
-
 class Prompt:
-    """The rows of a pass that are the prompt of a generation: P tokens in one sequence."""
+    """The rows of a pass that are a chunk of a generation's prompt: its tokens from `begin` to `end`.
 
-    def __init__(self, tree: PrefixTree, tokens: int) -> None:
-        self.rows = tokens
-        self.positions = torch.arange(tokens)
-        self._tree = tree
-        tree.begin(tokens)
+    The tree holds the keys and values of the tokens before them.
+    """
+
+    def __init__(self, tree: PrefixTree, begin: int, end: int) -> None:
+        self.rows = end - begin
+        self.positions = torch.arange(begin, end)
+        self._tree, self._begin, self._end = tree, begin, end
+        self._masks: dict[int | None, Tensor] = {}  # by window
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, weighing: Weighing) -> Tensor:
-        """[heads, P, width] over keys and values [H, P, width]."""
-        self._tree.store_prompt(layer, keys, values)
+        """[heads, n, width], for n rows.
+
+        Their keys and values are [H, n, width].
+        """
+        stored = self._tree.store_prompt(layer, self._begin, keys.transpose(0, 1), values.transpose(0, 1))
+        window, first, mask = None if weighing.sees_all(self._end) else weighing.window, 0, None
+        if self._begin or window is not None or weighing.writes_scores:
+            first, mask = self._mask(window, query.device)
+        if self._begin:
+            keys, values = (slab[first:].transpose(0, 1) for slab in stored)
         group = len(query) // len(keys)
-        if weighing.sees_all(self.rows) and not weighing.writes_scores:
-            return scaled_dot_product_attention(
-                query[None], keys[None], values[None], is_causal=True, scale=weighing.scaling, enable_gqa=group > 1
-            )[0]
-        window, attended = weighing.window or self.rows, list[Tensor]()
-        step = _PROMPT_ROWS if weighing.writes_scores else max(window, _PROMPT_ROWS)
-        position = torch.arange(self.rows, device=query.device)
-        for begin in range(0, self.rows, step):
-            end, first = min(begin + step, self.rows), max(0, begin - window + 1)
-            row, entry = position[begin:end, None], position[first:end]
-            seen = (entry <= row) & (entry > row - window)
-            rows, keys_seen, values_seen = query[:, begin:end], keys[:, first:end], values[:, first:end]
-            if weighing.writes_scores:
-                bias = torch.zeros_like(seen, dtype=query.dtype).masked_fill_(~seen, float("-inf")).repeat(group, 1)
-                output = weighing.attend(
-                    rows.reshape(len(keys), -1, rows.shape[2]), keys_seen, values_seen, bias
-                ).view(*rows.shape[:2], -1)
-            else:
-                output = scaled_dot_product_attention(
-                    rows[None], keys_seen[None], values_seen[None], attn_mask=seen, scale=weighing.scaling,
-                    enable_gqa=group > 1,
-                )[0]
-            attended.append(output)
-        return torch.cat(attended, dim=1)
+        if mask is not None and weighing.writes_scores:
+            bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf")).repeat(group, 1)
+            rows = query.reshape(len(keys), -1, query.shape[2])
+            return weighing.attend(rows, keys, values, bias).view(*query.shape[:2], -1)
+        return scaled_dot_product_attention(
+            query[None], keys[None], values[None], attn_mask=mask, is_causal=mask is None, scale=weighing.scaling,
+            enable_gqa=group > 1,
+        )[0]  # fmt: skip
+
+    def _mask(self, window: int | None, device: torch.device) -> tuple[int, Tensor]:
+        """The first token that some row sees, and a mask.
+
+        It is bool [n, end - first]: which tokens from there on each row sees.
+        """
+        first = 0 if window is None else max(0, self._begin - window + 1)
+        if window not in self._masks:
+            row = torch.arange(self._begin, self._end, device=device)[:, None]
+            token = torch.arange(first, self._end, device=device)
+            sees = token <= row
+            self._masks[window] = sees if window is None else sees & (token > row - window)
+        return first, self._masks[window]
 
 
 class _Block:

@@ -39,7 +39,9 @@ def open_model(folder: str, settings: Settings) -> HuggingFaceModel | TensorPara
     """Load the model, into several processes where the settings say so. Those are the ones that `close_model` ends."""
     size, device, dtype = (getattr(settings.inference, name) for name in ("tensor_parallel", "device", "dtype"))
     if size == 1:
-        return HuggingFaceModel.load(folder, device=device, dtype=dtype)
+        model = HuggingFaceModel.load(folder, device=device, dtype=dtype)
+        model.keep_prompts(settings.inference.prompt_cache_bytes, metrics.prompt_chunk)
+        return model
     return TensorParallelModel.load(
         folder, size=size, device=device, dtype=dtype, timeout_s=settings.process.stall_timeout_s,
         environment=group_environment(), on_loss=_end_process,
@@ -68,7 +70,8 @@ def memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
     """The memory in bytes for all generations together."""
     if settings.inference.generation_memory_bytes != MEASURED:
         return settings.inference.generation_memory_bytes
-    share = free_bytes(model.device) // FREE_SHARE
+    prompts = settings.inference.prompt_cache_bytes if isinstance(model, HuggingFaceModel) else 0
+    share = max(0, free_bytes(model.device) - prompts) // FREE_SHARE
     if model.device.type == "cpu":  # where all processes of the model take from the same memory
         share //= settings.inference.tensor_parallel
     log.info("generations may hold %d MiB on %s; ABS_GENERATION_MEMORY_BYTES sets it", share >> 20, model.device)

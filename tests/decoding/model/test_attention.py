@@ -11,7 +11,7 @@ from decoding.model import tree_attention
 from decoding.model.prefix_tree import PrefixTree
 from decoding.model.tree_attention import Nodes, Prompt, Weighing
 
-PROMPT, WIDTH, SHARING = 5, 8, 2
+PROMPT, CHUNK, WIDTH, SHARING = 5, 2, 8, 2
 
 
 class ReferenceTree:
@@ -32,8 +32,14 @@ class ReferenceTree:
         self.heads, self.group = SHARING * group, group
         keys, values = self.drawn(SHARING, PROMPT), self.drawn(SHARING, PROMPT)
         query = self.drawn(self.heads, PROMPT)
+        self.tree.begin(PROMPT)
         self.rows: list[tuple[Tensor, Tensor]] = [(keys, values)]
-        result = Prompt(self.tree, PROMPT).attend(0, query, keys, values, weighing=self.weighing)
+        chunks = list[Tensor]()
+        for begin in range(0, PROMPT, CHUNK):
+            end = min(begin + CHUNK, PROMPT)
+            part = (array[:, begin:end] for array in (query, keys, values))
+            chunks.append(Prompt(self.tree, begin, end).attend(0, *part, weighing=self.weighing))
+        result = torch.cat(chunks, dim=1)
         for row in range(PROMPT):
             expected = self.expected(query[:, row], keys[:, : row + 1], values[:, : row + 1])
             torch.testing.assert_close(result[:, row], expected, rtol=1e-5, atol=1e-5)
@@ -88,7 +94,6 @@ def test_rows_attend_only_to_their_path_in_any_block_split(
     monkeypatch.setattr(tree_attention, "_PAIRS_MIN", 0)
     monkeypatch.setattr(tree_attention, "_GAIN_MIN", 0.0)
     monkeypatch.setattr(tree_attention, "_BLOCK_ROWS", 5)
-    monkeypatch.setattr(tree_attention, "_PROMPT_ROWS", 2)
     tree = ReferenceTree(group, seed, window, cap=cap, sinks=sinks)
     for _ in range(8):
         rows, count = int(tree.random.integers(1, 40)), int(tree.random.integers(1, 4))

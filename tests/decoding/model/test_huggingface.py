@@ -13,10 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from decoding.errors import PromptEmpty
-from decoding.model import HuggingFaceModel, Scores, StepInput, tree_attention
+from decoding.model import HuggingFaceModel, Scores, StepInput, shared_prefix, tree_attention
 from decoding.model import chunked_feed as stretch
 from decoding.model.tree_attention import Pass, PrefixSharingUnsupported, attend
-from tests.decoding.random_models import PLAIN, SHARED, V, bloom_of, gpt2_of, mistral_of
+from tests.decoding.random_models import PLAIN, SHARED, V, bloom_of, gpt2_of
 from tests.decoding.recorded_operators import recorded_operators
 
 
@@ -76,12 +76,16 @@ def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None
     check_against_full_passes(model, SHARED[name]())
 
 
-@pytest.mark.parametrize("window", [2, 5])
-def test_long_prompts_are_read_in_pieces_within_a_window(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_attention, "_PROMPT_ROWS", 2)
-    model = HuggingFaceModel(mistral_of(window))
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.sample(6)
+def test_prompts_in_chunks_match_full_forward_passes(
+    name: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(shared_prefix._CHUNK_TOKENS, "cpu", size)
+    model = HuggingFaceModel(SHARED[name]())
     assert model.prefix_sharing_disabled_reason == ""
-    check_against_full_passes(model, mistral_of(window))
+    check_against_full_passes(model, SHARED[name]())
 
 
 @pytest.mark.parametrize(

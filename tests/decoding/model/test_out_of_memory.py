@@ -123,9 +123,9 @@ class FailingSteps:
             self.failures += 1
             raise
 
-    def prefill(self, prompt_ids: Sequence[int]) -> Any:
+    def prefill_chunks(self, prompt_ids: Sequence[int]) -> Any:
         assert self.may_begin.wait(S_MAX)
-        return self._maybe_fail(0.1, lambda: self._model.prefill(prompt_ids))
+        yield self._maybe_fail(0.1, lambda: self._model.prefill(prompt_ids))
 
     def step(self, feeds: Sequence[StepInput[Any]]) -> Any:
         return self._maybe_fail(0.6 if len(feeds) > 1 else 0.2, lambda: self._model.step(feeds))

@@ -21,7 +21,8 @@ def _random_tree(seed: int, rows_max: int, steps: int, stretch_max: int) -> tupl
     prompt = torch.arange(-3.0, 0.0).view(3, 1, 1)
     tree.begin(3)
     for layer in (0, 1):
-        tree.store_prompt(layer, prompt.transpose(0, 1), 10 * prompt.transpose(0, 1))
+        tree.store_prompt(layer, 0, prompt[:1], 10 * prompt[:1])
+        tree.store_prompt(layer, 1, prompt[1:], 10 * prompt[1:])
     rows: list[list[int]] = [[]]
     count_of_nodes, row_count_max = 0, 1
     for _ in range(steps):
@@ -71,7 +72,7 @@ def test_a_tree_uses_no_more_slots_than_declared(seed: int) -> None:
 def test_slots_of_pruned_rows_are_reused() -> None:
     tree = PrefixTree(torch.device("cpu"))
     tree.begin(1)
-    tree.store_prompt(0, torch.zeros(1, 1, 1), torch.zeros(1, 1, 1))
+    tree.store_prompt(0, 0, torch.zeros(1, 1, 1), torch.zeros(1, 1, 1))
     tree.extend(torch.zeros(4, dtype=torch.int64), 1)
     for _ in range(500):  # all rows go on from one: 4 nodes a step are new, 3 of them dead a step later
         slots, visible = tree.extend(torch.zeros(4, dtype=torch.int64), 1)

@@ -1,0 +1,76 @@
+"""Small and large requests in one engine: neither a long prompt nor a wide beam keeps small ones waiting."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from torch import Tensor
+
+from decoding.engine import Engine
+from decoding.model import Scores, StepInput
+from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _generate, _long, _wait_for
+from tests.fake_models import HashModel, PrefixSession
+
+CHUNK = 4
+
+
+class ChunkedModel(HashModel):
+    """Reads prompts in chunks. `log` has the prompt of each chunk, and the prompts of each step's sessions."""
+
+    chunk_tokens = CHUNK
+
+    def __init__(self) -> None:
+        super().__init__(VOCABULARY, (VOCABULARY - 1,))
+        self.log: list[tuple[str, list[tuple[int, ...]]]] = []
+        self.may_step = threading.Event()
+
+    def prefill_chunks(self, prompt_ids: Sequence[int]) -> Iterator[tuple[PrefixSession, Tensor] | None]:
+        for end in range(CHUNK, len(prompt_ids) + CHUNK, CHUNK):
+            self.log.append(("chunk", [tuple(prompt_ids)]))
+            yield None if end < len(prompt_ids) else self.prefill(prompt_ids)
+
+    def step(self, feeds: Sequence[StepInput[PrefixSession]]) -> list[Scores]:
+        assert self.may_step.wait(30.0)
+        self.log.append(("step", [feed.session.prompt for feed in feeds]))
+        return super().step(feeds)
+
+
+def _with_prompt(order: Order, tokens: int) -> Order:
+    return replace(order, prompt=tuple(number % (VOCABULARY - 1) for number in range(tokens)))
+
+
+def test_steps_go_on_between_the_chunks_of_a_prompt() -> None:
+    model, running, large = ChunkedModel(), _long(max_tokens=60), _with_prompt(_long(), 10 * CHUNK)
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        first = callers.submit(_generate, engine, running)
+        _wait_for(lambda: len(model.log) == 1)
+        second = callers.submit(_generate, engine, large)
+        _wait_for(lambda: engine.generations == 2)
+        model.may_step.set()
+        assert first.result() == running.alone() and second.result() == large.alone()
+    kinds = [kind for kind, _ in model.log]
+    chunks = [number for number, (kind, prompts) in enumerate(model.log) if kind == "chunk" and large.prompt in prompts]
+    assert len(chunks) == 10 and all(kinds[number + 1] == "step" for number in chunks)
+
+
+def test_a_short_prompt_begins_between_the_chunks_of_long_ones() -> None:
+    model = ChunkedModel()
+    larges = [_with_prompt(_long(), tokens * CHUNK) for tokens in (20, 30)]
+    running, small = _long(max_tokens=60), _with_prompt(_long(max_tokens=9), 2)
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(4) as callers:
+        first = callers.submit(_generate, engine, running)
+        _wait_for(lambda: len(model.log) == 1)
+        others = [callers.submit(_generate, engine, order) for order in (*larges, small)]
+        _wait_for(lambda: engine.generations == 4)
+        model.may_step.set()
+        assert first.result() == running.alone()
+        for answer, order in zip(others, (*larges, small), strict=True):
+            assert answer.result() == order.alone()
+    chunks = [prompts[0] for kind, prompts in model.log if kind == "chunk"]
+    assert chunks.index(small.prompt) <= 4  # behind a chunk of each prompt before it
+    steps = [prompts for kind, prompts in model.log if kind == "step"]
+    ended = max(number for number, prompts in enumerate(steps) if small.prompt in prompts)
+    assert ended < min(number for number, prompts in enumerate(steps) if larges[0].prompt in prompts)
