@@ -27,6 +27,7 @@ from app.wiring import open_broker
 API, SERVER = "api", "server"
 POLL_S = 0.2
 NICE = 10  # of the workers, unless set: they compute continuously, API and server only briefly
+THREADS = "OMP_NUM_THREADS"  # of a worker's matrix products
 STOP_S = 20.0  # time of a process to end, in addition to its shutdown grace
 
 
@@ -75,11 +76,18 @@ def _programs(settings: Settings, folder: Folder, server: str, workers: Mapping[
     names = [(f"{queue}-{number}", queue) for queue, count in workers.items() for number in range(1, count + 1)]
     for number, (name, queue) in enumerate(names, 1):
         variables = {} if is_set("nice") else {f"{PREFIX}NICE": str(NICE)}
+        if queue == "generate" and workers[queue] > 1 and not is_set(THREADS, prefix=""):
+            # Each would start a thread for each core, and threads that wait for one another waste the cores.
+            variables[THREADS] = str(max(1, _cores() // workers[queue]))
         if settings.telemetry.metrics_port:
             variables[f"{PREFIX}METRICS_PORT"] = str(settings.telemetry.metrics_port + number)
         programs.append(Program(name, (*abs_, "worker", queue), 20, grace_s, variables))
     programs.append(Program(API, (*abs_, "serve"), 30, grace_s))
     return tuple(programs)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _environment(settings: Settings, folder: Folder) -> dict[str, str]:

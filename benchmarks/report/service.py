@@ -53,6 +53,8 @@ def load_section(run: dict[str, Any]) -> str:
         [f"{clients}: waiting in the queue", sustained["queue_ms"]],
         [f"{clients}: the whole request", sustained["request_ms"]],
     ]
+    if sustained.get("first_step_ms"):
+        rows.append([f"{clients}: the first step of a stream", sustained["first_step_ms"]])
     memory = [
         [name, f"{sizes['warm_mib']:.0f}", f"{sizes['end_mib']:.0f}", f"{sizes['ratio']:.3f}"]
         for name, sizes in sustained["memory"].items()
@@ -70,7 +72,8 @@ def _load_outcomes(run: dict[str, Any]) -> str:
     sustained, same_constraint = run["sustained"], run["same_constraint"]
     statuses = ", ".join(f"{count:,} of status {status}" for status, count in sorted(sustained["statuses"].items()))
     return (
-        f"{sustained['seconds']:.0f} seconds of {sustained['clients']} clients, which start within the first "
+        f"{sustained['answers'] / sustained.get('took_s', sustained['seconds']):.1f} answers a second from {run.get('workers', 1)} inference "
+        f"worker(s): {sustained['seconds']:.0f} seconds of {sustained['clients']} clients, which start within the first "
         f"{sustained['ramp_s']:.0f}: {statuses}; {sustained['violations']} answers that violate, "
         f"{sustained['answers'] - sustained['distinct']} given twice. {same_constraint['callers']} callers of one cold "
         f"constraint: {same_constraint['compilations']:.0f} compilation, the slowest answer after "

@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """A response and its seconds. They go from the first byte sent to the last byte read."""
+    """A response and its seconds. They go from the first byte sent to the last byte read.
+
+    first_step_s  to the first event of a step; None where no such event came
+    """
 
     status: int
     headers: dict[str, str]
     body: bytes
     seconds: float
+    _: KW_ONLY
+    first_step_s: float | None = None
 
     def json(self) -> Any:
-        return json.loads(self.body)
+        """The body, or what the last event of a stream has."""
+        is_stream = "event-stream" in self.headers.get("content-type", "")
+        return json.loads(self.body.rsplit(b"data: ", 1)[1].split(b"\n")[0] if is_stream else self.body)
 
 
 class HttpConnection:
@@ -54,8 +61,9 @@ class HttpConnection:
             start = time.perf_counter()
             writer.write(f"{head}{kind}\r\n".encode() + body)
             status, headers = await _head(reader)
-            content = await _body(reader, headers)
-            reply = HttpReply(status, headers, content, time.perf_counter() - start)
+            content, step_at = await _body(reader, headers)
+            first_step_s = None if step_at is None else step_at - start
+            reply = HttpReply(status, headers, content, time.perf_counter() - start, first_step_s=first_step_s)
         except BaseException:
             self.close()
             raise
@@ -70,12 +78,15 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     return int(lines[0].split(" ", 2)[1]), {name.lower(): value.strip() for name, _, value in pairs}
 
 
-async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> tuple[bytes, float | None]:
+    """The body, and when the first event of a step was read."""
     if "chunked" not in headers.get("transfer-encoding", ""):
-        return await reader.readexactly(int(headers.get("content-length", "0")))
-    content = b""
+        return await reader.readexactly(int(headers.get("content-length", "0"))), None
+    content, step_at = b"", None
     while size := int((await reader.readline()).split(b";")[0], 16):
         content += await reader.readexactly(size)
+        if step_at is None and b"event: step" in content:
+            step_at = time.perf_counter()
         await reader.readexactly(2)
     await reader.readline()
-    return content
+    return content, step_at

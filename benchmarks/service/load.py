@@ -33,6 +33,7 @@ from tests.servers.abs_up import short_folder, up
 from tests.servers.processes import children, free_port, resident_bytes
 
 COMMON, COLD_SHARE = 40, 0.02  # different requests that are repeated, and the share of requests with a new constraint
+STREAM_SHARE = 0.1  # of the clients, which read streams
 WARM_UP_SHARE = 0.2  # of the time, in which memory may grow
 SAMPLE_S = 5.0
 TIMES = ("service_ms", "client_ms", "queue_ms", "request_ms")
@@ -55,6 +56,10 @@ class LoadRequest:
 
     body: bytes
     satisfies: Callable[[str], bool]
+
+    def streamed(self) -> LoadRequest:
+        """The same, answered by a stream."""
+        return LoadRequest(json.dumps(json.loads(self.body) | {"stream": True}).encode(), self.satisfies)
 
 
 def keywords(words: tuple[str | tuple[str, ...], ...]) -> ConstraintCheck:
@@ -130,16 +135,22 @@ class RunningService:
 
 
 @contextlib.contextmanager
-def run_service(variables: Mapping[str, str] = types.MappingProxyType({})) -> Iterator[RunningService]:
+def run_service(
+    variables: Mapping[str, str] = types.MappingProxyType({}), workers: int = 1
+) -> Iterator[RunningService]:
     """`abs up` with the built-in model, ready in the statement.
 
     variables  of its environment, beside the defaults
+    workers    inference workers
     """
     port = free_port()  # the two after it are most likely free as well
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ABS_")}
     with (
         short_folder() as folder,
-        up(folder, environment=environment | {"ABS_METRICS_PORT": str(port), **variables}) as running,
+        up(
+            folder, "--workers-generate", str(workers),
+            environment=environment | {"ABS_METRICS_PORT": str(port), **variables},
+        ) as running,
     ):
         try:
             yield RunningService(running.url, running.pids, port)
@@ -183,13 +194,17 @@ class LoadTally:
     violations: int = 0
     cold: int = 0
     ids: set[str] = field(default_factory=set)
+    first_step_ms: list[float] = field(default_factory=list)  # of streams
 
     def add(self, request: LoadRequest, reply: HttpReply) -> None:
-        self.statuses[reply.status] += 1
-        if reply.status != 200:
+        answer = reply.json() if reply.status == 200 else {}
+        status = answer.get("status", reply.status)  # a stream may end in an error
+        self.statuses[status] += 1
+        if status != 200:
             return
-        answer = reply.json()
         self.ids.add(answer["id"])
+        if reply.first_step_s is not None:
+            self.first_step_ms.append(reply.first_step_s * 1000)
         self.violations += not all(request.satisfies(choice["text"]) for choice in answer["choices"])
         if not answer["timings"]["cached"]:
             self.cold += 1
@@ -201,6 +216,7 @@ class LoadTally:
         return {name: percentiles(values) for name, values in columns} | {
             "statuses": dict(self.statuses), "violations": self.violations,
             "answers": self.statuses[200], "distinct": len(self.ids), "cold": self.cold,
+            "first_step_ms": percentiles(self.first_step_ms) if self.first_step_ms else None,
         }  # fmt: skip
 
 
@@ -286,14 +302,18 @@ async def sustained(service: RunningService, clients: int, seconds: float, ramp_
     ramp_s  the clients start one by one within this time
     """
     requests = common_requests(COMMON, random.Random(COMMON))
-    tally, end = LoadTally(), time.perf_counter() + seconds
+    tally, start = LoadTally(), time.perf_counter()
+    end = start + seconds
     memory: list[tuple[float, dict[str, float]]] = []
 
     async def client(number: int) -> None:
         rng, connection = random.Random(number), HttpConnection(service.url)
+        streams = number < STREAM_SHARE * clients
         await asyncio.sleep(ramp_s * number / clients)
         while time.perf_counter() < end:
             request = cold_request(rng) if rng.random() < COLD_SHARE else rng.choice(requests)
+            if streams:
+                request = request.streamed()
             reply = await connection.post("/generate", request.body)
             tally.add(request, reply)
             if reply.status == 429:
@@ -310,7 +330,8 @@ async def sustained(service: RunningService, clients: int, seconds: float, ramp_
         print()
 
     await asyncio.gather(watch_memory(), *(client(number) for number in range(clients)))
-    about = {"clients": clients, "seconds": seconds, "ramp_s": ramp_s}
+    took_s = time.perf_counter() - start  # to the last answer
+    about = {"clients": clients, "seconds": seconds, "ramp_s": ramp_s, "took_s": took_s}
     return tally.summary() | about | {"memory": growth(memory, seconds)}
 
 
@@ -351,10 +372,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--cached-seconds", type=float, default=30.0)
     parser.add_argument("--requests", type=int, default=100, help="of the single client")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="inference workers")
     parser.add_argument("--keep", action="store_true", help="write no file")
     args = parser.parse_args()
-    with run_service() as service:
-        parts = asyncio.run(measure(service, args))
+    with run_service(workers=args.workers) as service:
+        parts = asyncio.run(measure(service, args)) | {"workers": args.workers}
     if not args.keep:
         write_run("load", parts)
 

@@ -110,6 +110,23 @@ def test_workers_have_niceness_10_unless_set(tmp_path: Path, monkeypatch: pytest
     assert not server.environment and not api.environment
 
 
+def test_inference_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    folder = open_folder(tmp_path)
+
+    def threads(count: int) -> list[str | None]:
+        programs = _programs(Settings(), folder, "server", {"compile": 1, "generate": count})
+        return [program.environment.get("OMP_NUM_THREADS") for program in programs if "generate" in program.command]
+
+    try:
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        assert threads(1) == [None] and threads(3) == ["2"] * 3 and threads(9) == ["1"] * 9
+        monkeypatch.setenv("OMP_NUM_THREADS", "5")
+        assert threads(2) == [None] * 2  # what is set is left alone
+    finally:
+        os.close(folder.lock)
+
+
 def test_a_response_does_not_wait_for_a_delayed_ack(cluster: Up) -> None:
     durations_s = []
     with httpx2.Client(base_url=cluster.url, timeout=30, trust_env=False) as http:
