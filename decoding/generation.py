@@ -133,8 +133,8 @@ class Generation(Protocol):
         Raises ModelOutputInvalid, SearchExhausted.
         """
 
-    def feed(self) -> tuple[Tensor, Tensor]:
-        """The rows to extend, and the tokens that extend them.
+    def feed(self) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, int]:
+        """The rows to extend, the tokens that extend them, and perhaps `StepInput.undo`.
 
         Rows are numbered as in the feed before: int64 [N]; the tokens are int64 [N, m].
         """

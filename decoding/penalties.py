@@ -147,7 +147,7 @@ class PenalizedSearch:
 
     def feed(self) -> tuple[Tensor, Tensor]:
         """The feed of the search."""
-        rows, tokens = self._search.feed()
+        rows, tokens, *_ = self._search.feed()
         self._written = torch.cat([self._written.index_select(0, rows), tokens], dim=1)
         return rows, tokens
 

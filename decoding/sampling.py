@@ -24,7 +24,7 @@ from decoding.model import Scores
 from decoding.options import require, require_budget, require_penalties
 from decoding.penalties import Penalties, most_probable
 from decoding.prepared_constraint import PreparedConstraint, Start
-from decoding.tensors import LOG_PROB_FLOOR, arange, rows_at_a_time, scratch_bytes
+from decoding.tensors import LOG_PROB_FLOOR, TokenStates, arange, rows_at_a_time, scratch_bytes
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
@@ -133,6 +133,26 @@ class Sampling:
     def done(self) -> bool:
         """True where all rows are finished."""
         return not len(self._live)
+
+    @property
+    def states(self) -> TokenStates:
+        """The automaton's states for this generation."""
+        return self._states
+
+    @property
+    def last_token(self) -> int:
+        """The last token of the first row."""
+        return int(self._rows.tokens[0, -1])
+
+    @property
+    def last_state(self) -> int:
+        """The state of the first row."""
+        return int(self._rows.state[0])
+
+    @property
+    def budget(self) -> int:
+        """How many tokens may still be written."""
+        return self._options.max_tokens - self._token_count
 
     def advance(self, scores: Scores) -> list[Snapshot]:
         """One token for each live row. Raises ModelOutputInvalid, SearchExhausted."""

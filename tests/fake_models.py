@@ -51,14 +51,18 @@ class PrefixModel(WholePrompts[PrefixSession]):
         assert len(feed.parents), "a step without a live row"
         tokens = feed.tokens.tolist()
         rows = [feed.session.rows[parent] for parent in feed.parents.tolist()]
+        rows = [row[: len(row) - (feed.undo or 0)] for row in rows]
         feed.session.rows = [(*row, *ids) for row, ids in zip(rows, tokens, strict=True)]
         self.rows_read += feed.tokens.numel()
         log_probs, peak = torch.empty(len(tokens), len(tokens[0]) - 1), torch.empty(len(tokens), len(tokens[0]) - 1)
+        all_inner = torch.empty(len(tokens), len(tokens[0]) - 1, self.vocab_size)
         for number, (row, ids) in enumerate(zip(rows, tokens, strict=True)):
             for index, token in enumerate(ids[1:]):
                 inner = self.log_probs((*row, *ids[: index + 1]))
                 log_probs[number, index], peak[number, index] = inner[token], inner.max()
-        return Scores(torch.stack([self.log_probs(row) for row in feed.session.rows]), log_probs, peak)
+                all_inner[number, index] = inner
+        after = torch.stack([self.log_probs(row) for row in feed.session.rows])
+        return Scores(after, log_probs, peak, None if feed.undo is None else all_inner)
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
         return 8 * (prompt_tokens + rows * max_tokens)

@@ -53,6 +53,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "penalties": "errors generation model tensors",
         "alternatives": "prepared_constraint tensors",
         "sampling": "errors generation model options penalties prepared_constraint tensors",
+        "speculation": "forced_tokens generation model prepared_constraint sampling",
         "replay": "errors generation model options prepared_constraint sampling tensors",
         "search": "errors forced_tokens generation heuristic model options penalties prepared_constraint tensors",
         "label_scoring": "errors label_decoding model options prepared_constraint replay search tensors",

@@ -89,6 +89,7 @@ E2E_SECONDS = _histogram("abs_e2e_seconds", "Generations, from submission to res
 PROMPT_TOKENS = _counter("abs_prompt_tokens_total", "Tokens of prompts that were answered")
 PROMPT_CHUNKS = _counter("abs_prompt_chunks_total", "Chunks of prompts, found among those kept or read", "result")
 GENERATED_TOKENS = _counter("abs_generated_tokens_total", "Tokens of answers")
+DRAFT_TOKENS = _counter("abs_draft_tokens_total", "Tokens that speculative sampling read in advance", "result")
 VIOLATIONS = _counter("abs_constraint_violations_total", "Answers withheld because their check failed; must stay 0")
 FIRST_STEP_SECONDS = _histogram(
     "abs_time_to_first_step_seconds", "From the request to the engine to the end of the first step", _LONG
@@ -110,6 +111,8 @@ for _result in ("hit", "miss", "negative", "corrupt"):
     CACHE.labels(_result)  # a rate of an event that never happened is 0, not absent
 for _result in ("hit", "miss"):
     PROMPT_CHUNKS.labels(_result)
+for _result in ("accepted", "rejected"):
+    DRAFT_TOKENS.labels(_result)
 for _action in ("batch_split", "restarted", "check_deferred", "rejected"):
     OUT_OF_MEMORY.labels(_action)
 
@@ -122,6 +125,12 @@ def cache(result: CacheResult) -> None:
 def prompt_chunk(found: bool) -> None:
     """Counts a look-up of a chunk of a prompt."""
     PROMPT_CHUNKS.labels("hit" if found else "miss").inc()
+
+
+def drafts(drafted: int, accepted: int) -> None:
+    """Counts the tokens of a draft."""
+    DRAFT_TOKENS.labels("accepted").inc(accepted)
+    DRAFT_TOKENS.labels("rejected").inc(drafted - accepted)
 
 
 def redis_failed(op: str) -> None:

@@ -71,9 +71,10 @@ def load_section(run: dict[str, Any]) -> str:
 def _load_outcomes(run: dict[str, Any]) -> str:
     sustained, same_constraint = run["sustained"], run["same_constraint"]
     statuses = ", ".join(f"{count:,} of status {status}" for status, count in sorted(sustained["statuses"].items()))
+    rate = sustained["answers"] / sustained.get("took_s", sustained["seconds"])
     return (
-        f"{sustained['answers'] / sustained.get('took_s', sustained['seconds']):.1f} answers a second from {run.get('workers', 1)} inference "
-        f"worker(s): {sustained['seconds']:.0f} seconds of {sustained['clients']} clients, which start within the first "
+        f"{rate:.1f} answers a second from {run.get('workers', 1)} inference worker(s). "
+        f"{sustained['seconds']:.0f} seconds of {sustained['clients']} clients, which start within the first "
         f"{sustained['ramp_s']:.0f}: {statuses}; {sustained['violations']} answers that violate, "
         f"{sustained['answers'] - sustained['distinct']} given twice. {same_constraint['callers']} callers of one cold "
         f"constraint: {same_constraint['compilations']:.0f} compilation, the slowest answer after "

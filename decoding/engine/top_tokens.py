@@ -48,7 +48,7 @@ class TopTokensRecorder:
 
     def feed(self) -> tuple[Tensor, Tensor]:
         """The feed of the generation."""
-        rows, tokens = self._generation.feed()
+        rows, tokens, *_ = self._generation.feed()
         fed = zip(rows.tolist(), tokens.tolist(), strict=True)
         self._row_ids = [self._row_ids[row] + tuple(ids) for row, ids in fed]
         self._steps = tokens.shape[1]

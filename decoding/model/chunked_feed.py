@@ -19,10 +19,14 @@ class ChunkedFeed:
     """N rows fed m tokens each, in chunks of W tokens. The model has V ids.
 
     parents    int64 [N]; tokens int64 [N, m], as in `StepInput`
-    width_max  W is never more
+    width_max    W is never more
+    keeps_inner  whether the scores have the log-probs after all tokens
     """
 
-    def __init__(self, parents: Tensor, tokens: Tensor, vocab_size: int, width_max: int = PIECE_ROWS_MAX) -> None:
+    def __init__(
+        self, parents: Tensor, tokens: Tensor, vocab_size: int, width_max: int = PIECE_ROWS_MAX, *,
+        keeps_inner: bool = False,
+    ) -> None:
         self._parents = parents
         self._tokens = tokens
         self._width = max(1, min(PIECE_BYTES_MAX // (4 * vocab_size), PIECE_ROWS_MAX) // len(tokens))
@@ -32,6 +36,7 @@ class ChunkedFeed:
         # By piece, [N, W] each: the numbers of `Scores` for the tokens within the feed.
         self._token_log_probs: list[Tensor] = [tokens.new_empty(len(tokens), 0, dtype=torch.float32)]
         self._max_log_probs = list(self._token_log_probs)
+        self._inner: list[Tensor] | None = [] if keeps_inner else None  # [N, W, V] each
 
     @property
     def done(self) -> bool:
@@ -53,13 +58,16 @@ class ChunkedFeed:
             followed_log_probs = log_probs[:, : following.shape[1]]  # no token follows the last one of the feed
             self._token_log_probs.append(followed_log_probs.gather(2, following[:, :, None])[:, :, 0])
             self._max_log_probs.append(followed_log_probs.amax(dim=2))
+        if self._inner is not None:
+            self._inner.append(log_probs[:, : following.shape[1]])
         self._log_probs = log_probs[:, -1]
         self._begin += count
 
     def scores(self) -> Scores:
         """The scores of the whole feed."""
         return Scores(
-            self._log_probs, torch.cat(self._token_log_probs, dim=1), torch.cat(self._max_log_probs, dim=1)
+            self._log_probs, torch.cat(self._token_log_probs, dim=1), torch.cat(self._max_log_probs, dim=1),
+            None if self._inner is None else torch.cat(self._inner, dim=1),
         )
 
 

@@ -51,16 +51,22 @@ def repeat_calls(model: LanguageModel[Any], calls: Iterable[str]) -> None:
                 with contextlib.suppress(PromptEmpty):  # the first process refuses it, too
                     sessions[number] = model.prefill(ids)[0]
             case "step", [feeds]:
-                model.step([_feed(model, sessions[number], *rows) for number, *rows in feeds])
+                model.step([
+                    _feed(model, sessions[number], parents, tokens, undo=undo) for number, parents, tokens, undo in feeds
+                ])
             case "score", [ids, tokens]:
                 model.score(ids, tokens)
             case _:
                 return
 
 
-def _feed(model: LanguageModel[Any], session: Any, parents: list[int], tokens: list[list[int]]) -> StepInput[Any]:
-    rows = (torch.tensor(numbers, dtype=torch.int64, device=model.device) for numbers in (parents, tokens))
-    return StepInput(session, *rows)
+def _feed(
+    model: LanguageModel[Any], session: Any, parents: list[int], tokens: list[list[int]], *, undo: int | None
+) -> StepInput[Any]:
+    parent_rows, ids = (
+        torch.tensor(numbers, dtype=torch.int64, device=model.device) for numbers in (parents, tokens)
+    )
+    return StepInput(session, parent_rows, ids, undo)
 
 
 def follow(member: GroupMember, calls: Iterator[str], replies: IO[str]) -> None:

@@ -55,6 +55,7 @@ class PrefixTree:
         self._free_taken = 0
         self._used_slots = 0
         self._occupied_slots = 0
+        self._last_slots = torch.zeros(1, 0, dtype=torch.int64, device=device)  # [R, m]: of the last `extend`
 
     @property
     def layers(self) -> int:
@@ -76,8 +77,10 @@ class PrefixTree:
         self.length = self.prompt = tokens
 
     def store_prompt(self, layer: int, begin: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Copies keys and values [n, H, width] of the prompt's tokens from `begin` on. Returns those up to the last
-        one: [begin + n, H, width] each.
+        """Stores the keys and values of some of the prompt's tokens. Returns those of all tokens up to them.
+
+        begin         the number of the first of n tokens
+        keys, values  [n, H, width]; the results are [begin + n, H, width] each
         """
         end = begin + len(keys)
         for slabs, chunk in ((self._keys, keys), (self._values, values)):
@@ -87,7 +90,10 @@ class PrefixTree:
         return self._keys[layer][:end], self._values[layer][:end]
 
     def prompt_chunk(self, begin: int, end: int) -> dict[int, tuple[Tensor, Tensor]]:
-        """Copies of the keys and values of some of the prompt's tokens, by layer: [end - begin, H, width] each."""
+        """Copies of what some of the prompt's tokens have stored, by layer.
+
+        Keys and values are [end - begin, H, width].
+        """
         return {layer: (keys[begin:end].clone(), self._values[layer][begin:end].clone())
                 for layer, keys in self._keys.items()}  # fmt: skip
 
@@ -120,9 +126,17 @@ class PrefixTree:
         self._visible_slots = sees[:, -1]  # [N, C]: the row's path is what its last node sees
         positions = torch.arange(self.length, self.length + count, device=slots.device).repeat(rows)
         self._slot_position = self._slot_position.index_copy(0, slots, positions)
+        self._last_slots = slots.view(rows, count)
         self.rows = rows
         self.length += count
         return slots, sees.view(rows * count, -1)[:, : self._used_slots]
+
+    def undo(self, count: int) -> None:
+        """Takes back the last `count` nodes of each row. The last `extend` made them."""
+        slots = self._last_slots[:, self._last_slots.shape[1] - count :]
+        self._visible_slots = self._visible_slots.scatter(1, slots, False)
+        self._last_slots = self._last_slots[:, : self._last_slots.shape[1] - count]
+        self.length -= count
 
     def entry_positions(self) -> Tensor:
         """The position of each entry's token: int64 [P + used_slots].

@@ -1,4 +1,4 @@
-"""Keeps what was read of prompts, for later prompts that begin with the same tokens.
+"""Keeps what was read of prompts, for prompts that begin alike.
 
 The unit is a chunk of a prompt: its keys and values, and the log-probs after it. A chunk is found by the hash of all
 tokens up to its end, as in vLLM's automatic prefix caching. A prompt's chunks are read in passes of their own, which
@@ -23,7 +23,11 @@ ChunkKey = bytes
 
 
 class _Chunk(NamedTuple):
-    """keys_and_values: by layer, [n, H, width] each. log_probs: float32 [V], after the last token."""
+    """What was read of n tokens.
+
+    keys_and_values  by layer, [n, H, width] each
+    log_probs        float32 [V], after the last token
+    """
 
     keys_and_values: dict[int, tuple[Tensor, Tensor]]
     log_probs: Tensor

@@ -39,11 +39,14 @@ class StepInput(Generic[SessionT]):
     session  its rows are replaced by those of the feed
     parents  int64 [N]     the former row that each row extends
     tokens   int64 [N, m]  by which ids, m >= 1; nearly always one
+    undo     the last tokens of each row that are taken back first, all of the step before; the scores then have all
+             log-probs. None: none are, and the scores have those after the last token
     """
 
     session: SessionT
     parents: Tensor
     tokens: Tensor
+    undo: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,11 +56,13 @@ class Scores:
     log_probs        float32 [N, V]    after the last token
     token_log_probs  float32 [N, m-1]  [i, j]: of tokens[i, j+1] after tokens[i, :j+1]
     max_log_probs    float32 [N, m-1]  the best of all ids in that position
+    inner            float32 [N, m-1, V]  after the tokens before the last one; None where `undo` is
     """
 
     log_probs: Tensor
     token_log_probs: Tensor
     max_log_probs: Tensor
+    inner: Tensor | None = None
 
     @classmethod
     def of_prompt(cls, log_probs: Tensor) -> Scores:
@@ -134,7 +139,7 @@ class LanguageModel(Protocol[SessionT]):
 
 
 class WholePrompts(ABC, Generic[SessionT]):
-    """The part of `LanguageModel` that reads a prompt in chunks, for models that read each in one pass."""
+    """A `LanguageModel` that reads each prompt as a single chunk."""
 
     chunk_tokens = 2**62
 

@@ -92,7 +92,14 @@ class SharedReader:
         # A step is atomic: where it raises, all trees are as before, and the engine may repeat it in smaller passes.
         checkpoints = [feed.session.checkpoint() for feed in feeds]
         try:
-            chunked = [(feed.session, ChunkedFeed(feed.parents, feed.tokens, self._vocab_size)) for feed in feeds]
+            chunked = list[tuple[PrefixTree, ChunkedFeed]]()
+            for feed in feeds:
+                if feed.undo:
+                    feed.session.undo(feed.undo)
+                keeps_inner = feed.undo is not None
+                chunked.append((
+                    feed.session, ChunkedFeed(feed.parents, feed.tokens, self._vocab_size, keeps_inner=keeps_inner)
+                ))
             pending = chunked
             while pending:
                 self._read(pending)

@@ -180,7 +180,7 @@ class TensorParallelModel(WholePrompts[GroupSession]):
         return session, log_probs
 
     def step(self, feeds: Sequence[StepInput[GroupSession]]) -> list[Scores]:
-        rows = [[feed.session.number, feed.parents.tolist(), feed.tokens.tolist()] for feed in feeds]
+        rows = [[feed.session.number, feed.parents.tolist(), feed.tokens.tolist(), feed.undo] for feed in feeds]
         with self._group.repeated("step", rows):
             return self._model.step([replace(feed, session=feed.session.session) for feed in feeds])
 

@@ -85,9 +85,9 @@ class Weighing:
 
 
 class Prompt:
-    """The rows of a pass that are a chunk of a generation's prompt: its tokens from `begin` to `end`.
+    """The rows of a pass that are a chunk of a prompt.
 
-    The tree holds the keys and values of the tokens before them.
+    These are the tokens from `begin` to `end`. The tree holds the keys and values of the tokens before them.
     """
 
     def __init__(self, tree: PrefixTree, begin: int, end: int) -> None:

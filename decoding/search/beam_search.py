@@ -101,6 +101,9 @@ class NBest:
 class Search(Generation, Protocol):
     """A generation that looks for the best answers. Each algorithm is one class: `AbsSearch` and `BankedSearch`."""
 
+    def feed(self) -> tuple[Tensor, Tensor]:
+        """The rows to extend, and the tokens that extend them."""
+
     def answers(self) -> tuple[Hypothesis, ...]:
         """The answers, best first, all distinct; at least one."""
 

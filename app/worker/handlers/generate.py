@@ -87,6 +87,7 @@ from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits
 from decoding.replay import TraceStep, replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
+from decoding.speculation import SpeculativeSampling
 
 _OPENINGS = 16  # locks: at most as many constraints are prepared at the same time
 log = logging.getLogger(__name__)
@@ -263,7 +264,10 @@ class Generator:
         options = _decoding_options(task.options)
         run: Generation
         if isinstance(options, SamplingOptions):
-            run = Sampling(task.prepared, options, start=task.start, prompt_ids=task.prompt_ids)
+            sampling = Sampling(task.prepared, options, start=task.start, prompt_ids=task.prompt_ids)
+            run = sampling
+            if options.n == 1 and self._model.supports_batching and not task.options.rejected_top_k:
+                run = SpeculativeSampling(sampling, task.prepared, task.prompt_ids, metrics.drafts)
         else:
             run = search_of(
                 task.prepared, options, start=task.start, text_of=self._answers(task), prompt_ids=task.prompt_ids

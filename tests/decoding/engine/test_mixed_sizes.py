@@ -1,4 +1,4 @@
-"""Small and large requests in one engine: neither a long prompt nor a wide beam keeps small ones waiting."""
+"""Small and large requests in one engine. A long prompt keeps no other request waiting."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def _log_probs(model: HuggingFaceModel, prompt: list[int]) -> list[torch.Tensor]
 
 
 def _prompts(seed: int) -> list[list[int]]:
-    """Prompts of all lengths around the ends of chunks, many of which begin alike."""
+    """Prompts of all lengths around the ends of chunks. Many begin alike."""
     random = np.random.default_rng(seed)
     texts = random.integers(1, V - 1, (3, 30))
     return [
