@@ -110,7 +110,7 @@ class ExitCosts:
         return CostRow(slot, _joined([self._slots[part] for part in parts]), tuple(map(self._sums, parts)))
 
     def _slot(self, row: int) -> np.ndarray:
-        """The slot of each class in a row of edges, from 1: int32 [C]. It is 0 where the class cannot be read."""
+        """The slot of each class in a row, from 1: int32 [C]. It is 0 where the class cannot be read."""
         if self._slot_of_class is not None:
             return np.asarray(self._slot_of_class[row])
         found, tables = np.zeros(self._classes, dtype=np.int32), self.tables

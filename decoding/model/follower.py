@@ -52,7 +52,8 @@ def repeat_calls(model: LanguageModel[Any], calls: Iterable[str]) -> None:
                     sessions[number] = model.prefill(ids)[0]
             case "step", [feeds]:
                 model.step([
-                    _feed(model, sessions[number], parents, tokens, undo=undo) for number, parents, tokens, undo in feeds
+                    _feed(model, sessions[number], parents, tokens, undo=undo)
+                    for number, parents, tokens, undo in feeds
                 ])
             case "score", [ids, tokens]:
                 model.score(ids, tokens)
