@@ -13,6 +13,7 @@ from benchmarks.report.layout import (
     median_and_range,
     picture,
     section,
+    share_of,
     short_number,
     table,
     verdict,
@@ -41,11 +42,15 @@ and the service's search: for each step with k rows alive or more (banked starts
 and right after it all work of the search until the next. Medians over the steps; of the share also the middle half.
 """
 SHAPES_NOTES = """
-Models of published configurations with random weights, milliseconds per token of one request: ours under five keywords
-with inflections, over the nearest real vocabulary padded to the model's; transformers' `generate` without a constraint,
-greedy where k is 1, else with k beams. Neither may end before its budget does. Medians of the turns, and the ratio ours
-over transformers' with its range. "Plain": models that prefix sharing does not serve.
+Models of published configurations with random weights, milliseconds per step of one request of k rows: the choice of
+tokens and one forward pass. Beams: ours under five keywords with inflections, beside transformers' `generate` without a
+constraint, greedy where k is 1; ours reads 3k rows for k beams. Greedy decoding and sampling: ours, llguidance and
+XGrammar under a regex that half of the tokens satisfy, the last two as logits processors of transformers. The
+vocabulary is the nearest real one, padded to the model's. No text ends before its budget does. Medians of the turns,
+and the ratio ours over transformers' with its range. "Plain": models that prefix sharing does not serve. "Model": the
+forward pass within ours, and its rows.
 """
+BEAMS_RATIO, GREEDY_RATIO = 0.9, 1.05  # at most, with a constraint over without
 BATCH_NOTES = """
 Seconds for all requests, through one engine: one after another, and all at once. They differ in prompt, constraint
 (keywords, formula, regex, JSON schema, template, combination), beams (1 to 16) and budget. Medians of pairs, with the
@@ -121,17 +126,44 @@ def step_section(run: dict[str, Any]) -> str:
 
 
 def shapes_section(run: dict[str, Any]) -> str:
-    """Models of real shapes on one device, beside transformers."""
-    body = []
-    for (shape, prompt, beams), rows in grouped(run["rows"], "shape", "prompt", "beams").items():
-        ours, theirs = ([1000 * row[name] / run["tokens"] for row in rows] for name in ("ours", "transformers"))
-        ratios = [our_ms / their_ms for our_ms, their_ms in zip(ours, theirs, strict=True)]
-        medians = (short_number(statistics.median(times)) for times in (ours, theirs))
+    """Models of real shapes on a device, beside transformers and other masks."""
+    body, changes, met = [], dict[str, str](), {"beams": [0, 0], "greedy": [0, 0]}
+    for (shape, prompt, method, k), rows in grouped(run["rows"], "shape", "prompt", "method", "k").items():
+        ratios = [row["ours"] / row["transformers"] for row in rows]
         about = [shape, f"{rows[0]['vocabulary']:,}", "shared" if rows[0]["shared_prefix"] else "plain"]
-        body.append([*about, str(prompt), str(beams), *medians, median_and_range(ratios)])
-    head = ["model", "ids", "cache", "prompt", "k", "ours, ms", "transformers, ms", "ratio"]
+        times = [_median_of(rows, name) for name in ("ours", "model", "transformers", "llguidance", "xgrammar")]
+        times[1] += f" ({rows[0]['rows']:g})" if "rows" in rows[0] else ""
+        body.append([*about, str(prompt), method, str(k), *times, median_and_range(ratios)])
+        changes[shape] = rows[0].get("changes", "")
+        if goal := "greedy" if method == "greedy" else "beams" if method == "beams" and k > 1 else "":
+            most = GREEDY_RATIO if goal == "greedy" else BEAMS_RATIO
+            met[goal][0] += statistics.median(ratios) <= most
+            met[goal][1] += 1
+    head = ["model", "ids", "cache", "prompt", "method", "k", "ours, ms", "model (rows)", "transformers, ms",
+            "llguidance, ms", "XGrammar, ms", "ratio"]  # fmt: skip
+    goals = [
+        f"- Beams take at most {BEAMS_RATIO} of the time of beams without a constraint: {share_of(*met['beams'])}",
+        f"- Greedy decoding takes at most {GREEDY_RATIO} of its time without one: {share_of(*met['greedy'])}",
+    ]
+    goals = [goal for goal, (_, points) in zip(goals, met.values(), strict=True) if points]
+    differing = [f"{shape} has {change}" for shape, change in changes.items() if change]
+    first = run["rows"][0]
+    layers = sorted({row["layers"] for row in run["rows"]})
+    details = [first["dtype"]]
+    if len(layers) == 1:
+        details.append(f"the last {layers[0]} layers of each model")
+    if run.get("clock") == "process":
+        details.append("processor time")
+    details += [f"{name} {release}" for name, release in run.get("versions", {}).items()]
     title = f"Models of real shapes on {run['device'] or 'the CPU'}"
-    return section(title, run, SHAPES_NOTES, table(head, body), details=(run["rows"][0]["dtype"],))
+    notes = SHAPES_NOTES + (f"\nConfigurations changed: {'; '.join(differing)}.\n" if differing else "")
+    return section(title, run, notes, table(head, body), "\n".join(goals), details=details)
+
+
+def _median_of(rows: Sequence[dict[str, Any]], name: str) -> str:
+    """The median of a field; empty where no row has it."""
+    values = [row[name] for row in rows if name in row]
+    return short_number(statistics.median(values)) if values else ""
 
 
 def batch_section(run: dict[str, Any]) -> str:

@@ -42,6 +42,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "json_forms": json_forms_section,
     "decode": decode_section,
     "step": step_section,
+    "shapes_cpu": shapes_section,
     "shapes_cuda": shapes_section,
     "batch": batch_section,
     "fashion": fashion_section,

@@ -1,0 +1,61 @@
+"""The benchmark of real shapes measures steps, and its report states them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.decoding import shapes
+from benchmarks.decoding.shapes import SHAPES, Shape, ShapeRun, build_model, shape_rows, twin_of
+from benchmarks.report.decoding import shapes_section
+
+TINY = Shape("gpt2", {"model_type": "gpt2", "vocab_size": 50_304, "n_embd": 16, "n_head": 2})
+ABOUT = {"date": "2026-01-01", "machine": "a machine", "threads": 1, "command": "python", "device": "", "clock": "wall"}
+
+
+def _row(method: str, k: int, ours: float, **others: float) -> dict[str, Any]:
+    about = {"shape": "tiny", "vocabulary": 50_304, "shared_prefix": True, "layers": 2, "dtype": "float32",
+             "changes": "1 expert", "prompt": 16}  # fmt: skip
+    return {**about, "method": method, "k": k, "turn": 0, "ours": ours, "transformers": 10.0, **others}
+
+
+@torch.inference_mode()
+def test_every_method_is_measured_step_by_step(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SHAPES, "tiny", TINY)
+    args = argparse.Namespace(
+        layers=1, device="cpu", dtype="float32", shared=shared, systems=["ours", "transformers"], clock="process",
+        prompts=[5], beams=[1, 2], samples=[2], turns=1, tokens=7,
+    )  # fmt: skip
+    rows = list(shape_rows(ShapeRun("tiny", args), args))
+    assert [(row["method"], row["k"]) for row in rows] == [("greedy", 1), ("beams", 1), ("beams", 2), ("sample", 2)]
+    assert [row["rows"] for row in rows] == [1, 3, 6, 2]
+    assert all(0 < row["model"] < row["ours"] and row["transformers"] > 0 for row in rows)
+    assert (rows[0]["layers"], rows[0]["vocabulary"], rows[0]["tokens"]) == (1, 50_304, 50_257)
+
+
+def test_a_twin_shares_weights_and_not_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SHAPES, "tiny", TINY)
+    model = build_model("tiny", 1, "cpu", "float32")
+    twin = twin_of(model)
+    assert twin.lm_head is not model.lm_head and twin.config is not model.config
+    assert twin.lm_head.weight is model.lm_head.weight is twin.get_input_embeddings().weight
+
+
+def test_reduced_depth_keeps_the_last_kinds_of_layers() -> None:
+    for shape in ("gemma-3-270m", "gpt-oss-20b"):
+        assert SHAPES[shape].config["layer_types"][-2:] == ["sliding_attention", "full_attention"]
+        assert len(SHAPES[shape].config["layer_types"]) == SHAPES[shape].config["num_hidden_layers"]
+    assert set(shapes.PEERS) == {"llguidance", "xgrammar"}
+
+
+def test_the_section_states_ratios_and_goals() -> None:
+    rows = [_row("greedy", 1, 11.0, llguidance=12.0), _row("beams", 4, 8.0, model=7.0, rows=12), _row("beams", 1, 30.0)]
+    text = shapes_section(ABOUT | {"rows": rows})
+    assert "| tiny | 50,304 | shared | 16 | greedy | 1 | 11 |  | 10 | 12 |  | 1.1 |" in text
+    assert "| tiny | 50,304 | shared | 16 | beams | 4 | 8.0 | 7.0 (12) | 10 |  |  | 0.80 |" in text
+    assert "without a constraint: 1 of 1" in text and "without one: 0 of 1" in text
+    assert "tiny has 1 expert" in text
