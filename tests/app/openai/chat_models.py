@@ -26,7 +26,7 @@ MARKERS = {  # the tokens of a family in a text
 
 
 def small_family(name: str, template: str | None = None) -> ModelFiles:
-    """A model with the bytes and the markers of a family as tokens.
+    """A model with bytes and the markers of a family as tokens.
 
     template  None: our own small template of the family
     """
