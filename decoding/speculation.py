@@ -34,6 +34,9 @@ class SpeculativeSampling:
 
     The model must take back tokens (`StepInput.undo`).
 
+    >>> from decoding.sampling import SamplingOptions
+    >>> from decoding.search import drive
+    >>> constraint = PreparedConstraint.prepare(automaton, model.device)
     >>> sampling = Sampling(constraint, SamplingOptions(max_tokens=3, seed=1))
     >>> drive(model, [0], SpeculativeSampling(sampling, constraint, [0]))[0].tokens
     (1, 0, 2)

@@ -52,7 +52,7 @@ def test_followers_free_the_sessions_of_the_first_process() -> None:
 
     model.prefill = counted  # type: ignore[method-assign]
     calls: list[list[Any]] = [
-        [[], "prefill", 1, [2]], [[], "step", [[1, [0, 0], [[3], [4]]]]], [[], "prefill", 2, [2]],
+        [[], "prefill", 1, [2]], [[], "step", [[1, [0, 0], [[3], [4]], None]]], [[], "prefill", 2, [2]],
         [[1], "prefill", 3, [5]], [[2, 3], "score", [1], [2]], [[], "prefill", 4, [5]], [[], "close"],
         [[], "prefill", 5, [5]],
     ]  # fmt: skip
