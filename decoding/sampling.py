@@ -285,7 +285,8 @@ def draw(
         return first[:, 0], torch.zeros_like(uniform)
     best = best.double()
     # In place: at 200,000 ids a new array of float64 costs more time than what is computed in it.
-    weight = masked.to(torch.float64, copy=True).sub_(best).div_(temperature).exp_().mul_(_UNIT).round_().long()  # [R, V]
+    weight = masked.to(torch.float64, copy=True).sub_(best).div_(temperature).exp_().mul_(_UNIT)  # [R, V]
+    weight = weight.round_().long()
     if top_k > 0:
         weight = most_probable(weight, top_k)
     if min_p > 0.0:
