@@ -1,12 +1,13 @@
 """Applies the suggestions of errors and warnings to requests.
 
-A suggestion is a list of operations of JSON Patch (RFC 6902): add, move, remove and replace. `splice` is one more: it
-replaces the characters `start` to `end` of the string at `path`.
+A suggestion is a list of operations of JSON Patch (RFC 6902): add, move, remove and replace. Two are ours: `splice`
+replaces the characters `start` to `end` of the string at `path`, and `parse` replaces a string by the JSON in it.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,6 +46,9 @@ def _apply(document: dict[str, Any], edit: Mapping[str, Any]) -> None:
             parent, name = _parent(document, edit["path"])
             text: str = parent[name]
             parent[name] = text[: edit["start"]] + edit["value"] + text[edit["end"] :]
+        case "parse":
+            parent, name = _parent(document, edit["path"])
+            parent[name] = json.loads(parent[name])
         case op:
             raise ValueError(f"the operation {op!r} is not known")
 

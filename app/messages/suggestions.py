@@ -1,8 +1,8 @@
 """Suggested edits of requests, and warnings that carry them.
 
-A suggestion is a list of JSON Patch operations (RFC 6902) on the body of the request. One operation is ours: `splice`
-replaces the characters `start` to `end` of the string at `path`. A suggestion has paths and names, and at most a few
-characters of a value.
+A suggestion is a list of JSON Patch operations (RFC 6902) on the body of the request. Two operations are ours: `splice`
+replaces the characters `start` to `end` of the string at `path`, and `parse` replaces a string by the JSON in it. A
+suggestion has paths and names, and at most a few characters of a value.
 """
 
 from __future__ import annotations

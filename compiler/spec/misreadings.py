@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from compiler.errors import Edit
 from compiler.ltlf import Op, formula_tokens, glued_operators
 from compiler.spec.near_misses import is_formula
-from compiler.spec.types import AllSpec, AnySpec, KeywordsSpec, LabelsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
+from compiler.spec.parts import Part, TextPart, inner_parts
+from compiler.spec.types import (
+    AllSpec,
+    AnySpec,
+    KeywordsSpec,
+    LabelsSpec,
+    LtlfSpec,
+    NotSpec,
+    RegexSpec,
+    SequenceSpec,
+    Spec,
+)
 
 WARNINGS_MAX = 8  # of one constraint
 _NEGATED_LIST = "not all of the keywords: texts with some of them are accepted. For none of them write none: true"
@@ -44,6 +55,14 @@ def is_negated_list(spec: Spec) -> bool:
     return len(spec.part.concepts) > 1 and not spec.part.ordered and not spec.part.counts
 
 
+def _of_parts(part: Part, path: tuple[str, ...]) -> Iterator[SpecWarning]:
+    for name, inside in inner_parts(part):
+        if isinstance(inside, TextPart):
+            yield from _warnings(inside.spec, (*path, name))
+        else:
+            yield from _of_parts(inside, (*path, name))
+
+
 def _warnings(spec: Spec, path: tuple[str, ...]) -> Iterator[SpecWarning]:
     pointer = "".join(f"/{name}" for part in path for name in part.split("."))
     match spec:
@@ -52,6 +71,8 @@ def _warnings(spec: Spec, path: tuple[str, ...]) -> Iterator[SpecWarning]:
                 yield from _warnings(part, (*path, f"{spec.form}.{number}"))
         case LabelsSpec():
             yield from _warnings(spec.part, path)
+        case SequenceSpec():
+            yield from _of_parts(spec.root, path)
         case NotSpec() if is_negated_list(spec):
             edits: tuple[Edit, ...] = (
                 {"op": "move", "from": f"{pointer}/not", "path": pointer},

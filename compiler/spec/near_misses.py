@@ -64,6 +64,17 @@ def in_list(field: str) -> tuple[Edit, ...]:
     return wrapped(f"/{field}", [], "/0")
 
 
+def parsed(path: str, text: str) -> tuple[Edit, ...]:
+    """The edit that puts the JSON object that a text holds in its place; none if it holds no object."""
+    if len(text) > DEFAULT_LIMITS.schema_chars_max:
+        return ()
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    return ({"op": "parse", "path": path},) if isinstance(value, dict) else ()
+
+
 def unknown_form(fields: Mapping[str, object], forms: Sequence[str], expected: str) -> SpecSyntaxError:
     """The error for an object that has no form."""
     for name in fields:
@@ -149,7 +160,7 @@ def _meaning(value: object) -> tuple[str, tuple[Edit, ...]]:
     if not isinstance(value, str):
         return ', such as {"keywords": ["dog"]}', ()
     if value.lstrip().startswith(("{", "[")) and value.rstrip().endswith(("}", "]")) and ":" in value:
-        return " that holds one: send the object itself, without quotes around it", ()
+        return " that holds one: send the object itself, without quotes around it", parsed("", value)
     if is_formula(value):
         return '; did you mean {"ltlf": "..."}?', wrapped("", {}, "/ltlf")
     if _PATTERN.search(value):

@@ -25,6 +25,9 @@ function applyEdit(holder, { op, path, from, value, start, end }) {
     const characters = [...parent[name]];  // the service counts code points
     characters.splice(start, end - start, value);
     parent[name] = characters.join("");
+  } else if (op === "parse") {
+    const { parent, name } = placeOf(holder, path);
+    parent[name] = JSON.parse(parent[name]);
   } else throw new Error(`no operation ${op}`);
 }
 

@@ -39,6 +39,7 @@ def test_the_page_applies_every_suggestion_as_the_client_does(page: Page, servic
     ("request_text", "edits", "result"),
     [
         ('{"a": "x😀y"}', '[{"op": "splice", "path": "/a", "start": 2, "end": 3, "value": "z"}]', '{"a": "x😀z"}'),
+        ('{"a": "{\\"b\\": 1}"}', '[{"op": "parse", "path": "/a"}]', '{"a": {"b": 1}}'),
         ('{"a": [1, 2]}', '[{"op": "replace", "path": "/a/0", "value": 3}, {"op": "remove", "path": "/a/1"}]',
          '{"a": [3]}'),
         ('{"a~/": 1}', '[{"op": "move", "from": "/a~0~1", "path": "/b"}]', '{"b": 1}'),

@@ -18,10 +18,12 @@ LIST = {"keywords": ["dog", "cat"]}
         ({"regex": "F(dog & X cat)"}, ["regex"]),
         ({"all": [{"regex": "G !dog"}, {"regex": "[a-z]+"}]}, ["all.0.regex"]),
         ({"ltlf": "Fdog"}, ["ltlf"]),
+        ({"sequence": ["a", {"any": ["b", {"not": LIST}]}, {"optional": {"ltlf": "Fdog"}}]},
+         ["sequence.1.any.1.not", "sequence.2.optional.ltlf"]),
         ({"ltlf": "G(Xdog | Fred)", "propositions": {"Fred": ["Fred"]}}, ["ltlf"]),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_constraint_of_two_readings_gets_a_warning(constraint: dict[str, object], fields: list[str]) -> None:
     assert [warning.field for warning in spec_warnings(spec_from_json(constraint))] == fields
 
