@@ -65,7 +65,7 @@ def in_list(field: str) -> tuple[Edit, ...]:
 
 
 def parsed(path: str, text: str) -> tuple[Edit, ...]:
-    """The edit that puts the JSON object that a text holds in its place; none if it holds no object."""
+    """The edit that replaces a text by the JSON object in it. None if it holds no object."""
     if len(text) > DEFAULT_LIMITS.schema_chars_max:
         return ()
     try:
