@@ -75,12 +75,12 @@ class _Positions:
         word, other = _LETTERS[depth], _LETTERS[depth + 1]
         span = _range(here, op is Op.SINCE)
         if op in (Op.UNTIL, Op.SINCE):
-            found, before = self._inner(args[1], word, depth + 2), self._inner(args[0], other, depth + 2)
+            event, before = self._inner(args[1], word, depth + 2), self._inner(args[0], other, depth + 2)
             between = f"after {word} up to {here}" if op is Op.SINCE else f"from {here} on and before {word}"
-            return f"there is a word {word}{span} such that {found}, and for every word {other} {between}, {before}"
+            return f"there is a word {word}{span} such that {event}, and for every word {other} {between}, {before}"
         is_weak = op is Op.WEAK_UNTIL
-        held, event = args if is_weak else reversed(args)
-        holds, ends = self._inner(held, word, depth + 2), self._inner(event, other, depth + 2)
+        body, stop = args if is_weak else reversed(args)
+        holds, ends = self._inner(body, word, depth + 2), self._inner(stop, other, depth + 2)
         end = f"up to {word}" if is_weak else f"on and before {word}"
         unless = f"unless there is a word {other} from {here} {end} such that {ends}"
         clause = f"for every word {word}{span}, {holds}, {unless}"

@@ -64,7 +64,7 @@ def in_list(field: str) -> tuple[Edit, ...]:
     return wrapped(f"/{field}", [], "/0")
 
 
-def parsed(path: str, text: str) -> tuple[Edit, ...]:
+def parse_edit(path: str, text: str) -> tuple[Edit, ...]:
     """The edit that replaces a text by the JSON object in it. None if it holds no object."""
     if len(text) > DEFAULT_LIMITS.schema_chars_max:
         return ()
@@ -160,7 +160,7 @@ def _meaning(value: object) -> tuple[str, tuple[Edit, ...]]:
     if not isinstance(value, str):
         return ', such as {"keywords": ["dog"]}', ()
     if value.lstrip().startswith(("{", "[")) and value.rstrip().endswith(("}", "]")) and ":" in value:
-        return " that holds one: send the object itself, without quotes around it", parsed("", value)
+        return " that holds one: send the object itself, without quotes around it", parse_edit("", value)
     if is_formula(value):
         return '; did you mean {"ltlf": "..."}?', wrapped("", {}, "/ltlf")
     if _PATTERN.search(value):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import cast
 
 from compiler.errors import SpecSyntaxError, require
-from compiler.spec.near_misses import in_list, not_an_object, parsed, several_forms, unknown_form
+from compiler.spec.near_misses import in_list, not_an_object, parse_edit, several_forms, unknown_form
 from compiler.spec.parts_json import part_to_json, sequence_from_json
 from compiler.spec.reading import bound, field_prefix, fields_of, printable_name, refuse_unknown_fields, strings, typed
 from compiler.spec.types import (
@@ -183,7 +183,7 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     if not isinstance(schema, bool | dict):
         expected = "an object or a boolean"
         hint = ": send the schema itself, not its text in quotes" if isinstance(schema, str) else ""
-        edits = parsed("/json_schema", schema) if isinstance(schema, str) else ()
+        edits = parse_edit("/json_schema", schema) if isinstance(schema, str) else ()
         message = f"json_schema must be {expected}{hint}"
         raise SpecSyntaxError(message, field="json_schema", expected=expected, suggestion=edits)
     # The types check which strings are allowed; here a value only has to be a string.

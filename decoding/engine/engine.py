@@ -242,7 +242,7 @@ class Engine:
             self._progress_s = time.monotonic()
 
     def _continue(self, request: EngineRequest) -> None:
-        if not request.begun:
+        if not request.is_prefilled:
             self._prefilling.append(request)
             return
         # The first step needs only the prompt's scores, so the time to it is the time to the first token.
@@ -254,7 +254,7 @@ class Engine:
         """Decode one step of each generation. Memory decides the number of passes, which is nearly always one."""
         started, requests = time.monotonic(), list[EngineRequest]()
         for request in self._scheduler.running:
-            if not request.begun:
+            if not request.is_prefilled:
                 continue
             try:
                 request.prepare()

@@ -71,8 +71,8 @@ class EngineRequest:
         return self.preemptions >= PREEMPTIONS_BEFORE_EXCLUSIVE
 
     @property
-    def begun(self) -> bool:
-        """Whether its prompt is read."""
+    def is_prefilled(self) -> bool:
+        """Whether the last chunk of its prompt was read."""
         return self._session is not None
 
     def prefill(self, model: LanguageModel[Any]) -> None:

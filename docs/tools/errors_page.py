@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from docs.tools.pages import DOCS
-from docs.tools.reference import CODES, ERRORS
+from docs.tools.reference import CODES, error_facts
 
 PAGE = DOCS / "errors.md"
 BEGIN, END = "<!-- codes: written by python -m docs.tools.errors_page -->", "<!-- end of codes -->"
@@ -27,11 +27,7 @@ def page() -> str:
 
 
 def _row(code: str) -> str:
-    """Status and titles of the classes with this code, and all fields."""
-    classes = [facts for facts in ERRORS.values() if facts.code == code]
-    (status,) = {facts.status for facts in classes}
-    titles = "; ".join(dict.fromkeys(facts.title for facts in classes))
-    fields = ", ".join(f"`{field}`" for field in dict.fromkeys(field for facts in classes for field in facts.fields))
+    status, titles, fields = error_facts(code)
     return f"| {status} | [`{code}`](#{code}) | {titles} | {fields} |"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
-from docs.tools.reference import CODES, error_facts, metrics_table, reference
+from docs.tools.reference import CODES, error_line, metrics_table, reference
 
 OPENAPI = Path(__file__).resolve().parents[2] / "openapi.json"
 GENERATED = {  # a line of a page, and the function that makes the text in its place
@@ -43,4 +43,4 @@ def _with_facts(markdown: str) -> str:
     headings = [match["code"] for match in _CODE_HEADING.finditer(markdown)]
     if sorted(headings) != CODES:
         raise PluginError(f"errors.md needs one section for each code: {sorted({*headings} ^ {*CODES})}")
-    return _CODE_HEADING.sub(lambda match: f"{match[0]}\n\n{error_facts(match['code'])}", markdown)
+    return _CODE_HEADING.sub(lambda match: f"{match[0]}\n\n{error_line(match['code'])}", markdown)

@@ -53,14 +53,19 @@ def reference(document: Schema) -> str:
     return "\n".join(parts)
 
 
-def error_facts(code: str) -> str:
-    """Status, title and body fields of an error code."""
+def error_facts(code: str) -> tuple[str, str, str]:
+    """Status, titles and body fields of the classes with an error code."""
     rows = [row for row in ERRORS.values() if row.code == code]
-    statuses = " or ".join(dict.fromkeys(str(row.status) for row in rows))
+    (status,) = {row.status for row in rows}
     titles = "; ".join(dict.fromkeys(row.title for row in rows))
     fields = dict.fromkeys(field for row in rows for field in row.fields)
-    field_list = ", ".join(f"`{field}`" for field in fields)
-    return f"**{statuses}** · {titles}" + (f" · also in the body: {field_list}" if field_list else "")
+    return str(status), titles, ", ".join(f"`{field}`" for field in fields)
+
+
+def error_line(code: str) -> str:
+    """The facts of an error code in one line."""
+    status, titles, field_list = error_facts(code)
+    return f"**{status}** · {titles}" + (f" · also in the body: {field_list}" if field_list else "")
 
 
 def metrics_table() -> str:

@@ -39,8 +39,8 @@ def xml_parameters(schema: object, style: str, path: str) -> _Part:
         raise InvalidRequest(((path, f"the style {style} takes {names}"),))
     properties, required = schema.get("properties", {}), schema.get("required", [])
     further = schema.get("additionalProperties", True)
-    named = isinstance(required, list) and all(isinstance(name, str) for name in required)
-    if not isinstance(properties, dict) or not named:
+    has_names = isinstance(required, list) and all(isinstance(name, str) for name in required)
+    if not isinstance(properties, dict) or not has_names:
         raise InvalidRequest(((path, "properties must be an object, required a list of names"),))
     values = {**properties, **{name: further for name in required if name not in properties}}
     definitions = {name: schema[name] for name in _DEFINITIONS if name in schema}
@@ -78,20 +78,20 @@ def _option(schema: object, definitions: dict[str, Any], path: str) -> list[_Par
 
     Raises InvalidRequest for a schema that strings with further keywords satisfy.
     """
-    said = {} if schema is True else schema
-    if isinstance(said, dict):
-        keywords = set(said) - _ANNOTATIONS
-        if not keywords or (keywords == {"type"} and said["type"] == "string"):
+    node = {} if schema is True else schema
+    if isinstance(node, dict):
+        keywords = set(node) - _ANNOTATIONS
+        if not keywords or (keywords == {"type"} and node["type"] == "string"):
             return [{"free": {"without": [_CLOSE]}}]
-        values = said.get("enum", [said["const"]] if "const" in said else None)
+        values = node.get("enum", [node["const"]] if "const" in node else None)
         if isinstance(values, list) and keywords in ({"enum"}, {"const"}, {"enum", "type"}, {"const", "type"}):
-            fitting = [each for each in values if keywords <= {"enum", "const"} or _has_type(each, said["type"])]
+            fitting = [each for each in values if keywords <= {"enum", "const"} or _has_type(each, node["type"])]
             texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in fitting]
             if texts and not any(_CLOSE in text for text in texts):
                 return [{"any": list(dict.fromkeys(texts))}]
-        types = said["type"] if isinstance(said.get("type"), list) else [said.get("type")]
+        types = node["type"] if isinstance(node.get("type"), list) else [node.get("type")]
         if all(isinstance(each, str) and each in _JSON_TYPES for each in types):
-            return [_BREAK, {"json_schema": {**definitions, **said}}, _BREAK]
+            return [_BREAK, {"json_schema": {**definitions, **node}}, _BREAK]
     message = "parameters with markup take strings without further keywords, enum, const, and values of other types"
     raise InvalidRequest(((path, message),))
 
