@@ -288,6 +288,7 @@ class CheckResult:
     canonical    whether generation could write the text; None where the constraint is too large to compile
     violation    why a JSON text does not fit its schema
     captures     the captured parts; None without a sequence that captures
+    warnings     what is probably a mistake in the constraint
     """
 
     satisfied: bool
@@ -297,6 +298,7 @@ class CheckResult:
     canonical: bool | None = None
     violation: Violation | None = None
     captures: tuple[Capture, ...] | None = None
+    warnings: tuple[CompileWarning, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, metadata=_NOT_JSON)
 
     def __bool__(self) -> bool:

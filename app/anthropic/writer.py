@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from app.anthropic.errors import messages_error
 from app.formats import ItemProgress, OutputItem, call_id, output_items
-from app.messages import GenerateJobResult
-from app.openai.render import FinishedAnswer, Writer, read_parts, usage
+from app.messages import GenerateJobResult, Warnings
+from app.openai.render import FinishedAnswer, Writer, constraint_notes, read_parts, usage
 from app.openai.responses import Event, EventGroup
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
@@ -45,6 +45,7 @@ class MessagesAnswerBody(BaseModel):
     seed: int | None = None
     not_enforced: tuple[str, ...] = ()
     approximate: tuple[str, ...] = ()
+    warnings: Warnings = ()
 
 
 @dataclass(slots=True)
@@ -71,8 +72,7 @@ class MessagesWriter(Writer):
         return self._message(
             content=tuple(map(self._block, items)),
             stop_reason=_stop_reason(answer), stop_sequence=answer.stop or None, usage=_usage(result),
-            automaton=result.automaton, seed=result.seed, not_enforced=result.not_enforced,
-            approximate=result.approximate,
+            automaton=result.automaton, seed=result.seed, **constraint_notes(result),
         )  # fmt: skip
 
     def opening(self, index: int) -> EventGroup:

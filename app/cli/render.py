@@ -104,8 +104,8 @@ def progress_line(event: ProgressEvent) -> str | Text:
             return "done" if isinstance(event, abs_client.Done) else "compiled"
 
 
-def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None:
-    """Whether the text satisfies the constraint, and the first violation."""
+def show_checked(console: Console, answer: Mapping[str, Any], text: str, spec: Mapping[str, Any]) -> None:
+    """Whether the text satisfies `spec`, the first violation, and warnings."""
     console.print(_word_table(answer["words"]))
     console.print(f"satisfied: {_yes(answer['satisfied'])}")
     if answer["satisfied"] and answer["canonical"] is False:
@@ -118,6 +118,7 @@ def show_checked(console: Console, answer: Mapping[str, Any], text: str) -> None
         _show_position(console, text, at)
     elif at is not None:
         console.print("the text ends too early: more text could satisfy the constraint")
+    _show_warnings(console, answer, spec)
 
 
 def _show_position(console: Console, source: str, position: int) -> None:

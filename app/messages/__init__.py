@@ -16,6 +16,7 @@ from app.messages.bodies import (
     PolicyResponse,
     RestartEventBody,
     StepEventBody,
+    Warnings,
 )
 from app.messages.caller_names import named_decoding, named_generation, named_words
 from app.messages.jobs import (
@@ -110,10 +111,10 @@ __all__ = [
     "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse", "PolicyStateBody",
     "Priority", "Progress", "PromptTokenBody", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage",
     "Result", "ScorerTask", "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel", "TimingsBody",
-    "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WarningBody", "WordBody",
-    "automaton_hash", "automaton_key", "charge_key", "compile_job_key", "constraint_warnings", "dump",
-    "explain_job_key", "explanation_key", "failure_key", "failure_of", "grammar_warnings", "idempotent_job_key",
-    "is_expected_error", "load", "named_decoding", "named_generation", "named_words", "probe_key", "read_signed",
-    "request_edits", "request_id", "sign", "signing_keys", "slots_key", "spec_to_wire", "store_share_key",
-    "suggested", "tokens_key", "verify", "window_key",
+    "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WarningBody",
+    "Warnings", "WordBody", "automaton_hash", "automaton_key", "charge_key", "compile_job_key",
+    "constraint_warnings", "dump", "explain_job_key", "explanation_key", "failure_key", "failure_of",
+    "grammar_warnings", "idempotent_job_key", "is_expected_error", "load", "named_decoding", "named_generation",
+    "named_words", "probe_key", "read_signed", "request_edits", "request_id", "sign", "signing_keys",
+    "slots_key", "spec_to_wire", "store_share_key", "suggested", "tokens_key", "verify", "window_key",
 ]  # fmt: skip

@@ -26,6 +26,8 @@ from app.messages.policies import BrokenRuleBody, PolicyStateBody
 from app.messages.suggestions import WarningBody
 from compiler.diagnostics import ConstraintExplanation
 
+Warnings = Annotated[tuple[WarningBody, ...], Field(exclude_if=operator.not_)]
+
 
 @dataclass(frozen=True, config=CONFIG)
 class CompiledEventBody:
@@ -47,7 +49,7 @@ class CompiledEventBody:
     compile_ms: float
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
-    warnings: Annotated[tuple[WarningBody, ...], Field(exclude_if=operator.not_)] = field(default=(), kw_only=True)
+    warnings: Warnings = field(default=(), kw_only=True)
     min_tokens_at_least: Annotated[int | None, Field(exclude_if=operator.not_)] = field(default=None, kw_only=True)
 
 
@@ -103,7 +105,7 @@ class CheckResponse:
 
     A JSON text is decided by its value: `violated_at` is where the value begins that is at fault, and `violation` says
     why. `canonical` says whether generation could write the text; null where the constraint is too large to compile.
-    `captures` is as in an answer.
+    `captures` is as in an answer. `warnings` are what is probably a mistake in the constraint.
     """
 
     satisfied: bool
@@ -113,6 +115,7 @@ class CheckResponse:
     canonical: bool | None = None
     violation: ViolationBody | None = None
     captures: tuple[CaptureBody, ...] | None = None
+    warnings: Warnings = ()
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -153,7 +156,7 @@ class GeneratedBody:
     timings: TimingsBody
     not_enforced: tuple[str, ...] = field(default=(), kw_only=True)
     approximate: tuple[str, ...] = field(default=(), kw_only=True)
-    warnings: Annotated[tuple[WarningBody, ...], Field(exclude_if=operator.not_)] = field(default=(), kw_only=True)
+    warnings: Warnings = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, config=CONFIG)

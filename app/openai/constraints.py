@@ -11,15 +11,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson, InvalidRequest
+from app.messages import WarningBody, constraint_warnings
 from app.openai.requests import OpenAIRequest
 from app.openai.structural_tags import structural_tag
 from compiler.grammars import likely_syntax
-from compiler.spec import AllSpec, AnySpec, GrammarSyntax, KeywordsSpec, LengthSpec, LtlfSpec, NotSpec, Spec
+from compiler.spec import (
+    AllSpec,
+    AnySpec,
+    GrammarSyntax,
+    KeywordsSpec,
+    LengthSpec,
+    LtlfSpec,
+    NotSpec,
+    Spec,
+    spec_from_json,
+    spec_warnings,
+)
 
 _FLAT_FIELDS = {  # field of the request: our form
     "guided_regex": "regex", "guided_json": "json_schema", "guided_choice": "choice",
@@ -67,6 +79,17 @@ class ParsedConstraint:
             return self.path if field == self.path else f"{self.path}.{field}"
         head, dot, subpath = field.partition(".")
         return f"{self.path}{dot}{subpath}" if head == self.form else self.path
+
+    def warnings(self) -> tuple[WarningBody, ...]:
+        """What is probably a mistake in it, with paths of the request. Raises SpecSyntaxError."""
+        if self.path != "constraint" and self.form != "regex":
+            return ()  # no other form can be misread
+        found = constraint_warnings(spec_warnings(spec_from_json(self.constraint)))
+        # Suggestions are of a constraint in the field `constraint`.
+        return tuple(
+            replace(each, field=self.path_of(each.field or ""), suggestion=each.suggestion if not self.form else None)
+            for each in found
+        )
 
 
 def parse_constraint(request: OpenAIRequest) -> ParsedConstraint | None:

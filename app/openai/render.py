@@ -91,6 +91,11 @@ def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
     return replace(results[0], usage=UsageBody(*map(sum, counts)))
 
 
+def constraint_notes(result: GenerateJobResult) -> dict[str, Any]:
+    """What of the constraint has no effect, and what is probably a mistake."""
+    return {"not_enforced": result.not_enforced, "approximate": result.approximate, "warnings": result.warnings}
+
+
 def usage(result: GenerateJobResult) -> TokenUsageBody:
     """The token counts of a request, including samples that were not chosen."""
     prompt, generated, thoughts = (
@@ -229,8 +234,7 @@ class Writer(ABC):
         head = {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": None}
         if counted is None:
             return head
-        unenforced = {"not_enforced": counted.not_enforced, "approximate": counted.approximate}
-        return {**head, "usage": usage(counted), **unenforced}
+        return {**head, "usage": usage(counted), **constraint_notes(counted)}
 
 
 class CompletionWriter(Writer):

@@ -1,7 +1,7 @@
 """The JSON of the responses in OpenAI's format.
 
-`automaton`, `seed`, `not_enforced` and `approximate` are additions of ours; a request with the first two repeats the
-answer.
+`automaton`, `seed`, `not_enforced`, `approximate` and `warnings` are additions of ours; a request with the first two
+repeats the answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.messages import StrictModel
+from app.messages import StrictModel, Warnings
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -76,6 +76,7 @@ class _Response(DeferredModel):
     model: str
     not_enforced: tuple[str, ...] = ()
     approximate: tuple[str, ...] = ()
+    warnings: Warnings = ()
 
 
 class CompletionResponse(_Response):

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from app.formats import AnswerParts, ItemProgress, OutputItem, call_id, output_items
-from app.messages import GenerateJobResult
+from app.messages import GenerateJobResult, Warnings
 from app.openai.logprobs import logprob_fields
-from app.openai.render import FinishedAnswer, Writer, read_parts, usage
+from app.openai.render import FinishedAnswer, Writer, constraint_notes, read_parts, usage
 from app.openai.responses import Event, EventGroup
 
 _PARTS = ("thought", "reply")  # items whose text is in a part
@@ -49,6 +49,9 @@ class ResponseBody(BaseModel):
     truncation: str = "disabled"
     automaton: str | None = None
     seed: int | None = None
+    not_enforced: tuple[str, ...] = ()
+    approximate: tuple[str, ...] = ()
+    warnings: Warnings = ()
 
 
 @dataclass(slots=True)
@@ -147,10 +150,7 @@ class ResponsesWriter(Writer):
         cut = answer is not None and answer.finish_reason == "length"
         extra: dict[str, Any] = {}
         if result is not None:
-            extra = {
-                "automaton": result.automaton, "seed": result.seed, "not_enforced": list(result.not_enforced),
-                "approximate": list(result.approximate),
-            }
+            extra = {"automaton": result.automaton, "seed": result.seed, **constraint_notes(result)}
         return ResponseBody(
             id=f"resp_{self.job_id}", created_at=self.created, model=self.model,
             status="in_progress" if answer is None else "incomplete" if cut else "completed",

@@ -201,6 +201,8 @@ def _translate(
     is_chat = isinstance(request, ChatRequest)
     logprobs = request.top_log_probs is not None
     parsed = parse_constraint(request)
+    with request_paths(parsed):
+        warnings = () if parsed is None else parsed.warnings()
     _check_conflicts(request, _CONFLICTS)
     suffix = request.suffix or "" if isinstance(request, CompletionRequest) and suffix_tokens else ""
     answer = None if request.automaton is not None else answer  # a stored constraint is one of the whole answer
@@ -233,7 +235,9 @@ def _translate(
     if best_by_token and request.stream:
         raise InvalidRequest((("best_of", "the best of several samples cannot be streamed: leave out best_of"),))
     reader = None if answer is None or answer.thinking is None else answer.reader.as_dict()
-    params = dataclasses.replace(params, markers=markers, clamp_to_context=budget is None, answer=reader)
+    params = dataclasses.replace(
+        params, markers=markers, clamp_to_context=budget is None, answer=reader, warnings=warnings
+    )
     renamed = _renamed(request, params)
     return TranslatedRequest(
         params, n, free_stops or stops, logprobs, "", best_by_token, unconstrained, parsed, renamed, answer,

@@ -18,6 +18,7 @@ from app.messages import (
     ConjunctBody,
     automaton_hash,
     failure_key,
+    grammar_warnings,
     spec_to_wire,
 )
 from app.settings import Settings
@@ -82,8 +83,9 @@ class TextChecker:
             return check
         assert isinstance(text, str)
         found = self._by_value(spec, text, context)
-        canonical, words = (None, ()) if check is None else (False, check.words)
-        return dataclasses.replace(found, words=words, canonical=canonical)
+        if check is None:
+            return dataclasses.replace(found, words=(), canonical=None)
+        return dataclasses.replace(found, words=check.words, canonical=False, warnings=check.warnings)
 
     def _by_automaton(self, spec: Spec, text: Subject, context: Context) -> CheckJobResult:
         constraint = self._constraint(spec, context)
@@ -96,7 +98,8 @@ class TextChecker:
             assert isinstance(constraint.text, TextAutomaton)  # of labels
             check = check_labels(constraint.text, text)
         return CheckJobResult(
-            check.satisfied, word_trace(check), check.violated_at, canonical=check.satisfied, captures=captures
+            check.satisfied, word_trace(check), check.violated_at, canonical=check.satisfied, captures=captures,
+            warnings=grammar_warnings(constraint.warnings),
         )
 
     def _constraint(self, spec: Spec, context: Context) -> CompiledConstraint:
