@@ -1,14 +1,14 @@
-"""The command `abs batch`: requests from a file, answers into another one."""
+"""Answers requests from a file of JSON lines (`abs generate --jsonl`)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields as fields_of
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console
@@ -18,49 +18,44 @@ from abs_client import AbsError, AsyncClient, Policy
 from app.api.middleware.body import read_json
 from app.cli.exit_status import FAILED, UNSATISFIED, UNSATISFIED_CODES
 from app.cli.in_process import CreateApp, in_process
-from app.cli.processes import Model
-from app.cli.sender import remote_model, service_settings, settings_of
+from app.cli.sender import service_settings, settings_of
 from app.errors import AppError, InvalidJson
 from app.settings import QUEUES
 
 LINE = "line"  # the field of an answer that has the number of its request's line
+_CONSTRAINTS = ("constraint", "automaton")
 POLICY_FIELDS = {field.name for field in fields_of(Policy)}
 
 
-def add_batch(app: typer.Typer, create_app: CreateApp) -> None:
-    """Adds the command."""
+def send_file(
+    requests: Path, answers: Path, create_app: CreateApp, fields: Mapping[str, Any], *, concurrency: int,
+    url: str | None, model: str | None,
+) -> None:
+    """Sends the requests of a file and reports their number. Raises typer.Exit if one has no answer.
 
-    @app.command(epilog="abs batch requests.jsonl answers.jsonl --url http://127.0.0.1:8000")
-    def batch(
-        requests: Annotated[
-            Path, typer.Argument(exists=True, dir_okay=False, help="a file with the fields of a request in each line")
-        ],
-        answers: Annotated[Path, typer.Argument(dir_okay=False, help="the file to which the answers are appended")],
-        *,
-        concurrency: Annotated[int, typer.Option(min=1, help="requests at a time")] = 8,
-        url: Annotated[str | None, typer.Option(help="a running service; by default this process")] = None,
-        model: Model = None,
-    ) -> None:
-        """Send many requests from a file. A further run sends those without an answer."""
+    fields       of requests that leave them out
+    concurrency  requests at a time
+    url          a running service; None for one in this process, with `model`
+    """
 
-        def connect() -> AbstractAsyncContextManager[AsyncClient]:
-            if url is not None:
-                return AsyncClient(url, settings_of().auth.api_key)
-            return in_process(create_app, service_settings(model), QUEUES, lambda _: None)
+    def connect() -> AbstractAsyncContextManager[AsyncClient]:
+        if url is not None:
+            return AsyncClient(url, settings_of().auth.api_key)
+        return in_process(create_app, service_settings(model), QUEUES, lambda _: None)
 
-        codes = run_batch(requests, answers, connect, concurrency, model=remote_model(model, url))
-        unsatisfied = sum(code in UNSATISFIED_CODES for code in codes)
-        failed = sum(code is not None for code in codes) - unsatisfied
-        Console(stderr=True, highlight=False).print(
-            f"{len(codes) - unsatisfied - failed} answered, {unsatisfied} cannot be satisfied, {failed} failed"
-        )
-        if failed or unsatisfied:
-            raise typer.Exit(FAILED if failed else UNSATISFIED)
+    codes = run_batch(requests, answers, connect, concurrency, fields=fields)
+    unsatisfied = sum(code in UNSATISFIED_CODES for code in codes)
+    failed = sum(code is not None for code in codes) - unsatisfied
+    Console(stderr=True, highlight=False).print(
+        f"{len(codes) - unsatisfied - failed} answered, {unsatisfied} cannot be satisfied, {failed} failed"
+    )
+    if failed or unsatisfied:
+        raise typer.Exit(FAILED if failed else UNSATISFIED)
 
 
 def run_batch(
     requests: Path, answers: Path, connect: Callable[[], AbstractAsyncContextManager[AsyncClient]], concurrency: int,
-    *, model: str | None = None,
+    *, fields: Mapping[str, Any] = {},
 ) -> list[str | None]:
     """Sends requests without an answer, and appends answers as they come.
 
@@ -68,16 +63,13 @@ def run_batch(
     answers      a file of JSON lines, each with the number of its request's line and `answer`, or `error`
     connect      opens the client
     concurrency  requests at a time
-    model        of requests that name none; None for the default of the service
+    fields       of requests that leave them out, or have null
     Returns the error code of each request that was sent, None for an answer. Raises AppError for a line that is no
     request, before any is sent.
     """
-    wanted = {line: _checked(requests, line, fields) for line, fields in _read(requests)}
+    wanted = {line: _checked(requests, line, _completed(written, fields)) for line, written in _read(requests)}
     answered = _answered(answers)
-    unanswered = {
-        line: fields if fields.get("model") is not None else fields | {"model": model}
-        for line, fields in wanted.items() if line not in answered
-    }  # fmt: skip
+    unanswered = {line: request for line, request in wanted.items() if line not in answered}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     shown = Progress(*columns, console=console, disable=not console.is_terminal)
@@ -124,6 +116,14 @@ async def _answer(client: AsyncClient, fields: dict[str, Any]) -> dict[str, Any]
         options["policy"] = Policy(**options["policy"])
     prompt = fields["prompt"] if "prompt" in fields else fields["messages"]
     return dict((await client.generate(prompt, **options)).raw)
+
+
+def _completed(written: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A request with the fields that it leaves out. A constraint and an automaton stand for each other."""
+    given = {name for name, value in written.items() if value is not None}
+    if given & set(_CONSTRAINTS):
+        given.update(_CONSTRAINTS)
+    return written | {name: value for name, value in fields.items() if name not in given}
 
 
 def _checked(path: Path, line: int, fields: dict[str, Any]) -> dict[str, Any]:

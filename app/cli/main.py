@@ -20,7 +20,7 @@ from rich.console import Console
 
 from abs_client import AbsError, AsyncClient, CheckResult, CompileResult, GenerateResult, Retry
 from app import __version__, http_server
-from app.cli.batch import add_batch
+from app.cli.batch import send_file
 from app.cli.chat import add_chat
 from app.cli.constraint_options import (
     AsJson,
@@ -53,6 +53,8 @@ from app.wiring import check_storage, open_broker, open_store
 from app.worker.handler_loader import exit_if_still_loading
 
 Opt = typer.Option
+_JSONL = "a file with the fields of a request in each line; the options are for lines that leave them out"
+_OUTPUT = "with --jsonl: the file to which answers are appended; a further run sends requests without one"
 
 EXTRAS = {  # the extra that installs each optional library
     "redis": "redis", "torch": "inference", "transformers": "inference", "tokenizers": "inference",
@@ -100,7 +102,6 @@ def _commands(create_app: CreateApp) -> typer.Typer:
     _add_generate(app, create_app)
     add_watch(app, create_app)
     add_chat(app, create_app)
-    add_batch(app, create_app)
     _add_requests(app, create_app)
     _add_service(app, create_app)
     add_processes(app, settings_of)
@@ -120,7 +121,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
 
     @app.command(epilog='abs generate "sentence:" --ltlf "F(dog) & G(!cat)" --max-tokens 20')
     def generate(
-        prompt: Annotated[str, typer.Argument(help="the text to continue")],
+        prompt: Annotated[str | None, typer.Argument(help="the text to continue; left out with --jsonl")] = None,
         ltlf: Ltlf = None, prop: Prop = [], regex: Regex = None, keyword: Keyword = [], ordered: Ordered = False,  # noqa: B006
         grammar: Grammar = None, constraint: ConstraintJson = None,
         automaton: Annotated[str | None, Opt(help="the hash of a compiled constraint, with --url")] = None,
@@ -135,22 +136,35 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
         stream: Annotated[bool, Opt("--stream", help="show the text during generation")] = False,
         trace: Annotated[bool, Opt("--trace", help="with --json: the token trace too")] = False,
         as_json: AsJson = False, url: Url = None, model: Model = None,
+        jsonl: Annotated[Path | None, Opt(exists=True, dir_okay=False, help=_JSONL)] = None,
+        output: Annotated[Path | None, Opt(dir_okay=False, help=_OUTPUT)] = None,
+        concurrency: Annotated[int, Opt(min=1, help="with --jsonl: requests at a time")] = 8,
     ) -> None:
         """Continue a prompt with a text that satisfies a constraint."""
-        if automaton is None:
-            spec = constraint_of(ltlf, prop, regex, keyword, ordered, grammar, constraint)
-        else:
-            spec = None
-            require_alone(url, ltlf, prop, regex, keyword, ordered, grammar, constraint)
+        spec, constraints = None, (ltlf, prop, regex, keyword, ordered, grammar, constraint)
+        if automaton is not None:
+            require_alone(url, *constraints)
+        elif jsonl is None or any(option not in (None, [], False) for option in constraints):
+            spec = constraint_of(*constraints)
         options: dict[str, Any] = {
             "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
             "scope": scope, "algorithm": algorithm, "alpha_min": alpha_min, "gamma": gamma, "rank_by": rank_by,
             "length_penalty": length_penalty, "temperature": temperature, "top_p": top_p, "seed": seed,
             "top_k": top_k, "min_p": min_p, "frequency_penalty": frequency_penalty,
             "presence_penalty": presence_penalty, "repetition_penalty": repetition_penalty,
-            "timeout_s": timeout_s, "model": remote_model(model, url), "trace": trace or not as_json,
-            "constraint": spec,
+            "timeout_s": timeout_s, "model": remote_model(model, url), "constraint": spec,
         }
+        if jsonl is not None:
+            if prompt is not None or output is None or stream or as_json:
+                raise typer.BadParameter("--jsonl goes with --output, and without a prompt, --stream and --json")
+            fields = {name: value for name, value in options.items() if value is not None}
+            if trace:
+                fields["trace"] = True
+            send_file(jsonl, output, create_app, fields, concurrency=concurrency, url=url, model=model)
+            return
+        if prompt is None or output is not None:
+            raise typer.BadParameter("give a prompt, or --jsonl and --output")
+        options["trace"] = trace or not as_json
 
         async def send(client: AsyncClient, observer: Observer) -> GenerateResult:
             if stream:
@@ -192,7 +206,7 @@ def _add_requests(app: typer.Typer, create_app: CreateApp) -> None:
         sender = Sender(create_app, url, None, ("compile",), as_json, spec=spec)
 
         def show(console: Console, answer: Mapping[str, Any]) -> None:
-            show_checked(console, answer, checked)
+            show_checked(console, answer, checked, spec)
 
         async def send(client: AsyncClient, _: Observer) -> CheckResult:
             return await client.check(spec, checked)

@@ -30,9 +30,13 @@ def write(path: Path, *lines: object) -> Path:
     return path
 
 
+def batch(requests: Path, answers: Path) -> tuple[str, ...]:
+    return ("generate", "--jsonl", str(requests), "--output", str(answers))
+
+
 def test_each_request_has_an_answer_or_an_error(tmp_path: Path, running_service: ServiceProcess) -> None:
     requests = write(tmp_path / "requests", DOG, "", DOG | {"max_tokens": 1}, CALL, DOG | {"max_tokens": -1})
-    command = ("batch", str(requests), str(tmp_path / "answers"), "--url", running_service.url)
+    command = (*batch(requests, tmp_path / "answers"), "--url", running_service.url)
     result = abs_command(*command)
     assert result.returncode == 4 and "2 answered, 1 cannot be satisfied, 1 failed" in result.stderr
     answers = {line["line"]: line for line in lines_of(tmp_path / "answers")}
@@ -59,7 +63,7 @@ def test_a_further_run_sends_what_has_no_answer(tmp_path: Path, running_service:
 
 def test_each_request_may_name_a_built_in_model(tmp_path: Path) -> None:
     requests = write(tmp_path / "requests", DOG, DOG | {"model": "stories"})
-    result = abs_command("batch", str(requests), str(tmp_path / "answers"))
+    result = abs_command(*batch(requests, tmp_path / "answers"))
     assert result.returncode == 0, result.stderr
     answers = {line["line"]: line["answer"]["model"] for line in lines_of(tmp_path / "answers")}
     assert answers == {1: "captions", 2: "stories"}
@@ -69,9 +73,30 @@ def test_requests_without_a_model_take_the_option(tmp_path: Path) -> None:
     requests = write(tmp_path / "requests", DOG, DOG | {"model": None}, DOG | {"model": "stories"})
     with scripted_server(answer(), answer(), answer()) as server:
         options = ("--model", "captions", "--url", server.url, "--concurrency", "1")
-        result = abs_command("batch", str(requests), str(tmp_path / "answers"), *options)
+        result = abs_command(*batch(requests, tmp_path / "answers"), *options)
     assert result.returncode == 0, result.stderr
     assert [request.body["model"] for request in server.requests] == ["captions", "captions", "stories"]
+
+
+def test_options_are_for_lines_that_leave_them_out(tmp_path: Path) -> None:
+    requests = write(tmp_path / "requests", {"prompt": "a"}, {"prompt": "b", "automaton": "f" * 64, "max_tokens": 3})
+    with scripted_server(answer(), answer()) as server:
+        options = ("--regex", "a+", "--max-tokens", "5", "--trace", "--url", server.url, "--concurrency", "1")
+        result = abs_command(*batch(requests, tmp_path / "answers"), *options)
+    assert result.returncode == 0, result.stderr
+    first, second = (request.body for request in server.requests)
+    assert (first["constraint"], first["max_tokens"], first["trace"]) == ({"regex": "a+"}, 5, True)
+    assert second["max_tokens"] == 3 and second["automaton"] == "f" * 64 and "constraint" not in second
+
+
+@pytest.mark.parametrize(
+    "options", [("a", "--jsonl", "FILE", "--output", "o"), ("--jsonl", "FILE"), ("--regex", "a"),
+                ("a", "--regex", "a", "--output", "o"), ("--jsonl", "FILE", "--output", "o", "--stream")],
+)  # fmt: skip
+def test_options_that_exclude_each_other_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    requests = write(tmp_path / "requests", DOG)
+    result = abs_command("generate", *(str(requests) if option == "FILE" else option for option in options))
+    assert result.returncode == 2 and "--jsonl" in result.stderr
 
 
 def test_a_field_of_a_wrong_type_fails_alone(tmp_path: Path) -> None:
