@@ -92,7 +92,7 @@ def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
 
 
 def constraint_notes(result: GenerateJobResult) -> dict[str, Any]:
-    """What of the constraint has no effect, and what is probably a mistake."""
+    """What of the constraint has no effect, or is probably a mistake."""
     return {"not_enforced": result.not_enforced, "approximate": result.approximate, "warnings": result.warnings}
 
 
