@@ -1,4 +1,4 @@
-"""Probable mistakes in constraints are warned of by every path that takes a constraint."""
+"""Every path that takes a constraint warns of probable mistakes in it."""
 
 from __future__ import annotations
 
