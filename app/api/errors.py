@@ -39,6 +39,8 @@ _EXPECTED = {  # by pydantic's types of faults
     "model_type": "an object", "model_attributes_type": "an object",
     "none_required": "null",
 }  # fmt: skip
+_INTEGER = "(?:0|[1-9][0-9]{0,8})"
+_NUMBERS = {"int_type": re.compile(_INTEGER), "float_type": re.compile(rf"-?{_INTEGER}(?:\.[0-9]{{1,9}})?")}
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 log = logging.getLogger(__name__)
 
@@ -169,11 +171,19 @@ def _invalid_request(error: RequestValidationError, known: Collection[str]) -> I
             edits += meant
         elif isinstance(cause := fault.get("ctx", {}).get("error"), NotAnObject):
             edits += cause.suggestion
+        elif fault["type"] in _NUMBERS and len(location) == 2 and _quoted(fault):
+            edits.append({"op": "parse", "path": f"#/{location[1]}"})
         errors.append((_path(location), message))
     # A constraint that is missing because its fields stand elsewhere is one fault.
     if any(edit["path"] == "#/constraint" or str(edit["path"]).startswith("#/constraint/") for edit in edits):
         errors = [(path, message) for path, message in errors if "constraint and " not in message] or errors
     return InvalidRequest(tuple(errors), with_constraint(edits, error.body))
+
+
+def _quoted(fault: dict[str, Any]) -> bool:
+    """Whether the input is the number that is wanted, in quotes."""
+    text = fault.get("input")
+    return isinstance(text, str) and _NUMBERS[fault["type"]].fullmatch(text) is not None
 
 
 def _message(fault: dict[str, Any]) -> str:

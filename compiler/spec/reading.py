@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
@@ -11,6 +12,7 @@ from compiler.spec.near_misses import unknown_field
 
 T = TypeVar("T")
 _NAME_CHARS_MAX = 40
+_INTEGER = re.compile("0|[1-9][0-9]{0,8}")  # as JSON writes it
 
 
 @contextmanager
@@ -70,6 +72,8 @@ def typed(value: object, kind: type[T], field: str, expected: str) -> T:
             message += ", without quotes"
             if kind is bool and value.lower() in ("true", "false"):
                 edits = ({"op": "replace", "path": pointer(field), "value": value.lower() == "true"},)
+            elif kind is int and _INTEGER.fullmatch(value):
+                edits = ({"op": "parse", "path": pointer(field)},)
         raise SpecSyntaxError(message, field=field, expected=expected, suggestion=edits)
     return value
 
