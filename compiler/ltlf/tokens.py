@@ -12,16 +12,16 @@ from compiler.ltlf.syntax import CONSTANTS, Op
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
-      | (?P<symbol><-->|<->|<=>|-->|->|=>|&&|\|\||/\\|\\/|\[\s*\]|<\s*>|[&|!~∧∨→↔¬○●◇□⊤⊥()])
+      | (?P<symbol><-->|<->|<=>|-->|->|=>|&&|\|\||/\\|\\/|\[\s*\]|<\s*>|[&|!~∧∨→⇒⟹↔⇔⟺≡¬○◯●◇◊□◻⊤⊥()])
       | "(?P<quoted>(?:[^"\\]|\\["\\])*)" | '(?P<single>(?:[^'\\]|\\['\\])*)' | (?P<word>[^\W\d]\w*)""",
     re.VERBOSE,
 )
-_SYMBOLS = {
-    "<->": Op.IFF, "<=>": Op.IFF, "<-->": Op.IFF, "↔": Op.IFF, "->": Op.IMPLIES, "=>": Op.IMPLIES, "-->": Op.IMPLIES,
-    "→": Op.IMPLIES, "&": Op.AND, "&&": Op.AND, "∧": Op.AND, "/\\": Op.AND, "|": Op.OR, "||": Op.OR, "∨": Op.OR,
-    "\\/": Op.OR, "!": Op.NOT, "~": Op.NOT, "¬": Op.NOT, "○": Op.NEXT, "●": Op.WEAK_NEXT, "◇": Op.FINALLY,
-    "<>": Op.FINALLY, "□": Op.GLOBALLY, "[]": Op.GLOBALLY, "⊤": Op.TRUE, "⊥": Op.FALSE,
+_SPELLINGS = {
+    Op.IFF: ("<->", "<=>", "<-->", "↔", "⇔", "⟺", "≡"), Op.IMPLIES: ("->", "=>", "-->", "→", "⇒", "⟹"),
+    Op.AND: ("&", "&&", "∧", "/\\"), Op.OR: ("|", "||", "∨", "\\/"), Op.NOT: ("!", "~", "¬"), Op.NEXT: ("○", "◯"),
+    Op.WEAK_NEXT: "●", Op.FINALLY: ("◇", "◊", "<>"), Op.GLOBALLY: ("□", "◻", "[]"), Op.TRUE: "⊤", Op.FALSE: "⊥",
 }  # fmt: skip
+_SYMBOLS = {spelling: op for op, spellings in _SPELLINGS.items() for spelling in spellings}
 _OPERATOR_LETTERS = re.compile(r"WX|[XFGURWMYOHS]")
 _STRONG = re.compile(r"\[\s*!\s*\]")
 AtomReader: TypeAlias = Callable[[str, int], tuple[str, int] | None]
