@@ -132,6 +132,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
         temperature: Finite = None, top_p: Finite = None, top_k: int | None = None, min_p: Finite = None,
         frequency_penalty: Finite = None, presence_penalty: Finite = None, repetition_penalty: Finite = None,
         seed: int | None = None, timeout_s: Finite = None,
+        stop: Annotated[list[str], Opt(help="a string that no answer contains; may be repeated")] = [],  # noqa: B006
         stream: Annotated[bool, Opt("--stream", help="show the text during generation")] = False,
         trace: Annotated[bool, Opt("--trace", help="with --json: the token trace too")] = False,
         as_json: AsJson = False, url: Url = None, model: Model = None,
@@ -149,7 +150,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             "top_k": top_k, "min_p": min_p, "frequency_penalty": frequency_penalty,
             "presence_penalty": presence_penalty, "repetition_penalty": repetition_penalty,
             "timeout_s": timeout_s, "model": remote_model(model, url), "trace": trace or not as_json,
-            "constraint": spec,
+            "stop": stop or None, "constraint": spec,
         }
 
         async def send(client: AsyncClient, observer: Observer) -> GenerateResult:
