@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fastapi import APIRouter, Request, Response
 
 from app.api.dependencies import ContextDependency, ModelsDependency, require_no_key_policy, while_connected
-from app.api.openapi import EVENT_STREAM, errors
+from app.api.openapi import errors, job_stream
 from app.api.routes import ACCEPTED, JOB_ERRORS, LOOKUP_ERRORS, respond
 from app.api.schemas import GenerateRequest, GenerateResponse
 from app.api.sse import JobEvents
@@ -27,6 +27,7 @@ from app.service import EventSubscription, Service
 from compiler.spec import spec_from_json, spec_warnings
 
 _TEXT_READER = AnswerReader(calls=None, tools=(), reply="", thinking=None)
+_STREAM = job_stream(("GenerateResponse",), "X-Job-Id", "Location")
 router = APIRouter()
 
 
@@ -42,7 +43,7 @@ class NativeRequest:
 
 
 @router.post(
-    "/generate", responses=EVENT_STREAM | ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS | errors(507),
+    "/generate", responses=_STREAM | ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS | errors(507),
     response_model=GenerateResponse, summary="Continue a prompt or a conversation under a constraint",
 )
 async def generate(
